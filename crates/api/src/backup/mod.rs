@@ -1,0 +1,30 @@
+//! Backups and restores for tenants: `oadp.openshift.io/v1alpha1`.
+//!
+//! Specs and statuses of Velero appear inside these kinds as they are, in the types of [`crate::velero`].
+
+mod download;
+mod location;
+mod location_request;
+mod names;
+mod non_admin_backup;
+mod non_admin_restore;
+mod status;
+
+pub use download::{
+    DownloadTarget, DownloadTargetKind, NonAdminDownloadRequest, NonAdminDownloadRequestSpec,
+    NonAdminDownloadRequestStatus, VeleroDownload,
+};
+pub use location::{
+    NonAdminBackupStorageLocation, NonAdminBackupStorageLocationSpec, NonAdminBackupStorageLocationStatus,
+    VeleroLocationReference,
+};
+pub use location_request::{
+    ApprovalDecision, NonAdminBackupStorageLocationRequest, NonAdminBackupStorageLocationRequestSpec,
+    NonAdminBackupStorageLocationRequestStatus, RequestPhase, RequestedLocation,
+};
+pub use names::*;
+pub use non_admin_backup::{
+    NonAdminBackup, NonAdminBackupSpec, NonAdminBackupStatus, VeleroBackupReference, VeleroDeletionReference,
+};
+pub use non_admin_restore::{NonAdminRestore, NonAdminRestoreSpec, NonAdminRestoreStatus, VeleroRestoreReference};
+pub use status::{DataMoverCounts, FileSystemCounts, NonAdminPhase, QueueInfo};

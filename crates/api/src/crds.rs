@@ -1,0 +1,98 @@
+//! All CRDs, as Kubernetes wants them.
+
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::CustomResourceExt;
+use serde_json::Value;
+
+use crate::{backup, namespaces, storage};
+
+/// Every CRD of the product, always in the same order.
+pub fn crds() -> Vec<CustomResourceDefinition> {
+    [
+        namespaces::NamespaceClass::crd(),
+        namespaces::NamespaceClassBinding::crd(),
+        storage::S3UserClaim::crd(),
+        storage::S3User::crd(),
+        storage::S3Bucket::crd(),
+        storage::S3Class::crd(),
+        storage::S3TeamQuota::crd(),
+        storage::S3QuotaLedger::crd(),
+        storage::UserMigration::crd(),
+        backup::NonAdminBackup::crd(),
+        backup::NonAdminRestore::crd(),
+        backup::NonAdminBackupStorageLocation::crd(),
+        backup::NonAdminBackupStorageLocationRequest::crd(),
+        backup::NonAdminDownloadRequest::crd(),
+    ]
+    .into_iter()
+    .map(tidied)
+    .collect()
+}
+
+/// [`crds`] as one YAML stream for `kubectl apply`. The same types give the same bytes.
+pub fn crds_yaml() -> String {
+    let documents = crds().iter().map(document).collect::<Vec<_>>();
+    documents.join("---\n")
+}
+
+fn document(crd: &CustomResourceDefinition) -> String {
+    let options = serde_saphyr::ser_options! { folded_wrap_chars: 120, compact_list_indent: true };
+    let mut value = serde_json::to_value(crd).expect("a CRD is JSON");
+    print_whole_numbers_whole(&mut value);
+    serde_saphyr::to_string_with_options(&value, options).expect("JSON is YAML")
+}
+
+/// `minimum: 0` and not `0.0`: the typed CRD holds bounds as floating point.
+fn print_whole_numbers_whole(value: &mut Value) {
+    match value {
+        Value::Number(number) => {
+            if let Some(whole) = number.to_string().strip_suffix(".0").and_then(|text| text.parse::<i64>().ok()) {
+                *value = whole.into();
+            }
+        }
+        Value::Array(items) => items.iter_mut().for_each(print_whole_numbers_whole),
+        Value::Object(fields) => fields.values_mut().for_each(print_whole_numbers_whole),
+        _ => {}
+    }
+}
+
+fn tidied(crd: CustomResourceDefinition) -> CustomResourceDefinition {
+    let mut value = serde_json::to_value(crd).expect("a CRD is JSON");
+    let versions = value["spec"]["versions"].as_array_mut().expect("a CRD has versions");
+    for version in versions {
+        tidy(&mut version["schema"]["openAPIV3Schema"]);
+    }
+    serde_json::from_value(value).expect("tidying keeps a CRD a CRD")
+}
+
+/// Takes out what the derives add and an API has no use for.
+fn tidy(schema: &mut Value) {
+    let Some(fields) = schema.as_object_mut() else { return };
+    // Without it the API server drops a `null` instead of storing it.
+    fields.remove("nullable");
+    if let Some(Value::Array(values)) = fields.get_mut("enum") {
+        values.retain(|value| !value.is_null());
+    }
+    fields.remove("title");
+    if let Some(Value::String(text)) = fields.get_mut("description") {
+        *text = unwrapped(text);
+    }
+    for nested in ["items", "additionalProperties"] {
+        if let Some(schema) = fields.get_mut(nested) {
+            tidy(schema);
+        }
+    }
+    // Open objects are written by hand; the API server drops nothing in them, so their `nullable` is meant.
+    if fields.contains_key("x-kubernetes-preserve-unknown-fields") {
+        return;
+    }
+    if let Some(Value::Object(properties)) = fields.get_mut("properties") {
+        properties.values_mut().for_each(tidy);
+    }
+}
+
+/// Joins the lines of a doc comment; an empty line still ends a paragraph.
+fn unwrapped(text: &str) -> String {
+    let paragraphs = text.split("\n\n").map(|paragraph| paragraph.split_whitespace().collect::<Vec<_>>().join(" "));
+    paragraphs.collect::<Vec<_>>().join("\n\n")
+}

@@ -1,0 +1,98 @@
+//! The tie between one namespace and its class.
+
+use kube::{CustomResource, KubeSchema};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::{Condition, is_false, schema};
+
+/// Which class the namespace is bound to.
+#[derive(CustomResource, KubeSchema, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[kube(
+    group = "akuity.io",
+    version = "v1alpha1",
+    kind = "NamespaceClassBinding",
+    plural = "namespaceclassbindings",
+    shortname = "ncb",
+    namespaced,
+    status = "NamespaceClassBindingStatus",
+    derive = "PartialEq",
+    derive = "Default",
+    doc = "Ties a namespace to its class and owns what the class put there. Written by the operator only; named like the namespace.",
+    printcolumn(name = "Class", type_ = "string", json_path = ".spec.className"),
+    printcolumn(name = "Ready", type_ = "string", json_path = r#".status.conditions[?(@.type=="Ready")].status"#),
+    printcolumn(name = "Reason", type_ = "string", json_path = r#".status.conditions[?(@.type=="Ready")].reason"#),
+    printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
+)]
+#[serde(rename_all = "camelCase")]
+pub struct NamespaceClassBindingSpec {
+    /// Name of the NamespaceClass.
+    #[schemars(length(min = 1, max = 63))]
+    pub class_name: String,
+}
+
+/// What the namespace has of its class.
+#[derive(KubeSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct NamespaceClassBindingStatus {
+    /// The `metadata.generation` this status describes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub observed_generation: Option<i64>,
+    /// Name of the class last applied.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub observed_class_name: Option<String>,
+    /// UID of the class last applied: a class deleted and made again is another class.
+    #[serde(default, rename = "observedClassUID", skip_serializing_if = "Option::is_none")]
+    pub observed_class_uid: Option<String>,
+    /// Generation of the class last applied.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub observed_class_generation: Option<i64>,
+    /// The objects of the class in this namespace.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub applied_resources: Vec<AppliedResource>,
+    /// `Ready`: everything is there as the class wants it. `Reconciling`: work is going on. `Stalled`: somebody must act.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(schema_with = "schema::conditions_by_type")]
+    pub conditions: Vec<Condition>,
+}
+
+/// One object of the class in this namespace.
+#[derive(JsonSchema, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct AppliedResource {
+    /// For example `v1`.
+    pub api_version: String,
+    /// For example `ConfigMap`.
+    pub kind: String,
+    /// Name of the object.
+    pub name: String,
+    /// UID of the object, once it exists.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub uid: Option<String>,
+    /// Digest of the rendered manifest and of our part of the live object after it was applied. While both stand, there
+    /// is nothing to do.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub digest: Option<String>,
+    /// `Pending`: about to be made. `Applied`: as the class wants it. `Drifted`: changed by somebody and left so.
+    /// `Conflict`: an object of that name is not ours. `Failed`: the API server refused it. `Pruning`: being removed.
+    #[serde(default)]
+    pub state: AppliedState,
+    /// Whether the object was there before and was taken over: it is then released, not deleted.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub adopted: bool,
+    /// What is wrong, where something is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub message: Option<String>,
+}
+
+/// State of one object of the class.
+#[derive(JsonSchema, Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum AppliedState {
+    #[default]
+    Pending,
+    Applied,
+    Drifted,
+    Conflict,
+    Failed,
+    Pruning,
+}

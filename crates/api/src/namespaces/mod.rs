@@ -1,0 +1,14 @@
+//! Namespaces furnished from a class: `akuity.io/v1alpha1`.
+
+mod binding;
+mod class;
+mod names;
+
+pub use binding::{
+    AppliedResource, AppliedState, NamespaceClassBinding, NamespaceClassBindingSpec, NamespaceClassBindingStatus,
+};
+pub use class::{
+    FailingNamespace, NamespaceClass, NamespaceClassSpec, NamespaceClassStatus, NamespaceMetadata, OnClassDelete,
+    OnConflict, OnDrift, OnImmutable, OnUnbind, Param, ParamType, Policy, StampedKind,
+};
+pub use names::*;

@@ -1,0 +1,14 @@
+//! Labels and annotations of the namespaces part.
+
+/// On a Namespace: the class it wants.
+pub const CLASS_LABEL: &str = "namespaceclass.akuity.io/name";
+/// On every stamped object: the class it was stamped from.
+pub const STAMP_LABEL: &str = "namespaceclass.akuity.io/class";
+/// On stamped objects of a class with `protect: true`; the admission policy looks for it.
+pub const PROTECTED_LABEL: &str = "namespaceclass.akuity.io/protected";
+/// On a binding: any new value asks for another look.
+pub const TRIGGER_ANNOTATION: &str = "reconcile.akuity.io/trigger";
+/// RBAC verb on a NamespaceClass that lets somebody label a namespace with it.
+pub const USE_VERB: &str = "use";
+/// Most entries in a class's `status.failing`.
+pub const MAX_FAILING_LISTED: usize = 10;

@@ -1,0 +1,23 @@
+//! Object storage on Ceph: `s3.snappcloud.io/v1alpha1`.
+
+mod bucket;
+mod claim;
+mod class;
+mod ledger;
+mod migration;
+mod names;
+mod quota;
+mod team_quota;
+mod user;
+
+pub use bucket::{Access, BucketDeletionPolicy, S3Bucket, S3BucketSpec, S3BucketStatus, SubuserBinding};
+pub use claim::{S3UserClaim, S3UserClaimSpec, S3UserClaimStatus};
+pub use class::{OnDelete, S3Class, S3ClassSpec, S3ClassStatus, SecretReference};
+pub use ledger::{LedgerAmount, LedgerEntry, S3QuotaLedger, S3QuotaLedgerSpec};
+pub use migration::{
+    BucketMove, BucketMoveState, MigrationPhase, UserMigration, UserMigrationSpec, UserMigrationStatus, UserReference,
+};
+pub use names::*;
+pub use quota::{QuotaLimits, QuotaRequest, ReportedQuota};
+pub use team_quota::{S3TeamQuota, S3TeamQuotaSpec, S3TeamQuotaStatus};
+pub use user::{ClaimReference, S3User, S3UserPhase, S3UserSpec, S3UserStatus};

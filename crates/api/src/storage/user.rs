@@ -1,0 +1,97 @@
+//! The cluster's record of a claim's Ceph user.
+
+use kube::{CustomResource, KubeSchema};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::quota::ReportedQuota;
+use crate::{Condition, schema};
+
+/// The Ceph user and the claim it belongs to.
+#[derive(CustomResource, KubeSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[kube(
+    group = "s3.snappcloud.io",
+    version = "v1alpha1",
+    kind = "S3User",
+    plural = "s3users",
+    status = "S3UserStatus",
+    derive = "PartialEq",
+    derive = "Default",
+    doc = "The user behind an S3UserClaim, named `<namespace>.<claim>`. Written by the operator only; it outlives the claim until the Ceph user is gone.",
+    printcolumn(name = "S3USERCLASS", type_ = "string", json_path = ".spec.s3UserClass"),
+    printcolumn(name = "CLAIM NS", type_ = "string", json_path = ".spec.claimRef.namespace"),
+    printcolumn(name = "CLAIM NAME", type_ = "string", json_path = ".spec.claimRef.name"),
+    printcolumn(name = "MAX OBJECTS", type_ = "string", json_path = ".spec.quota.maxObjects"),
+    printcolumn(name = "MAX SIZE", type_ = "string", json_path = ".spec.quota.maxSize"),
+    printcolumn(name = "MAX BUCKETS", type_ = "string", json_path = ".spec.quota.maxBuckets"),
+    printcolumn(name = "AGE", type_ = "date", json_path = ".metadata.creationTimestamp")
+)]
+#[serde(rename_all = "camelCase")]
+pub struct S3UserSpec {
+    /// Class of the user.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub s3_class_name: Option<String>,
+    /// Same as `s3ClassName`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub s3_user_class: Option<String>,
+    /// Id of the user in Ceph: `<tenant>$<id>`. Recorded before the user is made.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ceph_user: Option<String>,
+    /// Name of the read Secret in the claim's namespace.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub read_secret_name: Option<String>,
+    /// Name of the admin Secret in the claim's namespace.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub admin_secret_name: Option<String>,
+    /// The claim.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[x_kube(merge_strategy = StructMerge::Atomic)]
+    pub claim_ref: Option<ClaimReference>,
+    /// Quota granted to the claim.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub quota: Option<ReportedQuota>,
+}
+
+/// The claim a user belongs to.
+#[derive(JsonSchema, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ClaimReference {
+    /// `s3.snappcloud.io/v1alpha1`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub api_version: Option<String>,
+    /// `S3UserClaim`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kind: Option<String>,
+    /// Namespace of the claim.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub namespace: Option<String>,
+    /// Name of the claim.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// UID of the claim: one made again under the same name is another claim.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub uid: Option<String>,
+}
+
+/// Where the user stands.
+#[derive(KubeSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct S3UserStatus {
+    /// The `metadata.generation` this status describes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub observed_generation: Option<i64>,
+    /// `Bound`: the claim exists. `Released`: the claim is gone, the user is suspended and its buckets are kept.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub phase: Option<S3UserPhase>,
+    /// `Ready`: Ceph has the user as recorded here.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(schema_with = "schema::conditions_by_type")]
+    pub conditions: Vec<Condition>,
+}
+
+/// Whether a claim stands behind the user.
+#[derive(JsonSchema, Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum S3UserPhase {
+    Bound,
+    Released,
+}

@@ -1,0 +1,365 @@
+//! Velero's specs, open, with typed access to what we touch.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+use schemars::{JsonSchema, Schema, SchemaGenerator};
+use serde_json::{Map, Value, json};
+
+use crate::open::open_type;
+
+/// A field of a Velero spec: its name and how it looks in JSON.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Field {
+    pub name: &'static str,
+    pub shape: Shape,
+}
+
+/// How a field looks in JSON.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shape {
+    Text,
+    Duration,
+    Flag,
+    Texts,
+    TextMap,
+    Object,
+    Objects,
+}
+
+impl Shape {
+    /// Velero's own types write `null` for an empty list, so every field may be `null`.
+    fn schema(self) -> Value {
+        let mut schema = match self {
+            Self::Text | Self::Duration => json!({ "type": "string" }),
+            Self::Flag => json!({ "type": "boolean" }),
+            Self::Texts => json!({ "type": "array", "items": { "type": "string" } }),
+            Self::TextMap => json!({ "type": "object", "additionalProperties": { "type": "string" } }),
+            Self::Object => json!({ "type": "object", "x-kubernetes-preserve-unknown-fields": true }),
+            Self::Objects => {
+                json!({ "type": "array", "items": { "type": "object", "x-kubernetes-preserve-unknown-fields": true } })
+            }
+        };
+        schema["nullable"] = json!(true);
+        schema
+    }
+}
+
+const fn field(name: &'static str, shape: Shape) -> Field {
+    Field { name, shape }
+}
+
+/// Types the fields we know and keeps those we do not.
+fn schema_of(fields: &[Field]) -> Map<String, Value> {
+    let properties: Map<String, Value> =
+        fields.iter().map(|field| (field.name.to_owned(), field.shape.schema())).collect();
+    let schema = json!({
+        "type": "object",
+        "x-kubernetes-preserve-unknown-fields": true,
+        "properties": properties,
+    });
+    match schema {
+        Value::Object(schema) => schema,
+        _ => unreachable!("the literal above is an object"),
+    }
+}
+
+macro_rules! open_schema {
+    ($name:ident, $schema:expr) => {
+        impl JsonSchema for $name {
+            fn inline_schema() -> bool {
+                true
+            }
+
+            fn schema_name() -> Cow<'static, str> {
+                stringify!($name).into()
+            }
+
+            fn json_schema(_: &mut SchemaGenerator) -> Schema {
+                Schema::from($schema)
+            }
+        }
+    };
+}
+
+open_type!(
+    /// What to back up, and where to.
+    #[derive(Debug)]
+    BackupSpec
+);
+
+impl BackupSpec {
+    /// The fields in Velero's own order, which is also the order in which violations are reported.
+    pub const FIELDS: &[Field] = &[
+        field("metadata", Shape::Object),
+        field("includedNamespaces", Shape::Texts),
+        field("excludedNamespaces", Shape::Texts),
+        field("includedResources", Shape::Texts),
+        field("excludedResources", Shape::Texts),
+        field("includedClusterScopedResources", Shape::Texts),
+        field("excludedClusterScopedResources", Shape::Texts),
+        field("includedNamespaceScopedResources", Shape::Texts),
+        field("excludedNamespaceScopedResources", Shape::Texts),
+        field("labelSelector", Shape::Object),
+        field("orLabelSelectors", Shape::Objects),
+        field("snapshotVolumes", Shape::Flag),
+        field("ttl", Shape::Duration),
+        field("volumeGroupSnapshotLabelKey", Shape::Text),
+        field("includeClusterResources", Shape::Flag),
+        field("hooks", Shape::Object),
+        field("storageLocation", Shape::Text),
+        field("volumeSnapshotLocations", Shape::Texts),
+        field("defaultVolumesToRestic", Shape::Flag),
+        field("defaultVolumesToFsBackup", Shape::Flag),
+        field("orderedResources", Shape::TextMap),
+        field("csiSnapshotTimeout", Shape::Duration),
+        field("itemOperationTimeout", Shape::Duration),
+        field("resourcePolicy", Shape::Object),
+        field("snapshotMoveData", Shape::Flag),
+        field("datamover", Shape::Text),
+        field("uploaderConfig", Shape::Object),
+    ];
+
+    pub fn included_namespaces(&self) -> Option<Vec<&str>> {
+        self.texts("includedNamespaces")
+    }
+
+    pub fn excluded_namespaces(&self) -> Option<Vec<&str>> {
+        self.texts("excludedNamespaces")
+    }
+
+    pub fn included_cluster_scoped_resources(&self) -> Option<Vec<&str>> {
+        self.texts("includedClusterScopedResources")
+    }
+
+    pub fn include_cluster_resources(&self) -> Option<bool> {
+        self.flag("includeClusterResources")
+    }
+
+    pub fn volume_snapshot_locations(&self) -> Option<Vec<&str>> {
+        self.texts("volumeSnapshotLocations")
+    }
+
+    pub fn storage_location(&self) -> Option<&str> {
+        self.text("storageLocation")
+    }
+}
+
+open_schema!(BackupSpec, schema_of(Self::FIELDS));
+
+open_type!(
+    /// What to restore, and from which backup.
+    #[derive(Debug)]
+    RestoreSpec
+);
+
+impl RestoreSpec {
+    /// The fields in Velero's own order, which is also the order in which violations are reported.
+    pub const FIELDS: &[Field] = &[
+        field("backupName", Shape::Text),
+        field("scheduleName", Shape::Text),
+        field("includedNamespaces", Shape::Texts),
+        field("excludedNamespaces", Shape::Texts),
+        field("includedResources", Shape::Texts),
+        field("excludedResources", Shape::Texts),
+        field("namespaceMapping", Shape::TextMap),
+        field("labelSelector", Shape::Object),
+        field("orLabelSelectors", Shape::Objects),
+        field("restorePVs", Shape::Flag),
+        field("restoreStatus", Shape::Object),
+        field("preserveNodePorts", Shape::Flag),
+        field("includeClusterResources", Shape::Flag),
+        field("hooks", Shape::Object),
+        field("existingResourcePolicy", Shape::Text),
+        field("itemOperationTimeout", Shape::Duration),
+        field("resourceModifier", Shape::Object),
+        field("uploaderConfig", Shape::Object),
+    ];
+
+    pub fn backup_name(&self) -> Option<&str> {
+        self.text("backupName")
+    }
+
+    pub fn schedule_name(&self) -> Option<&str> {
+        self.text("scheduleName")
+    }
+
+    pub fn included_namespaces(&self) -> Option<Vec<&str>> {
+        self.texts("includedNamespaces")
+    }
+
+    pub fn excluded_namespaces(&self) -> Option<Vec<&str>> {
+        self.texts("excludedNamespaces")
+    }
+
+    pub fn namespace_mapping(&self) -> Option<BTreeMap<&str, &str>> {
+        self.text_map("namespaceMapping")
+    }
+
+    pub fn include_cluster_resources(&self) -> Option<bool> {
+        self.flag("includeClusterResources")
+    }
+}
+
+open_schema!(RestoreSpec, schema_of(Self::FIELDS));
+
+open_type!(
+    /// Where backups are stored.
+    #[derive(Debug)]
+    BackupStorageLocationSpec
+);
+
+/// One key of a Secret.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CredentialKey<'a> {
+    /// Name of the Secret; empty where none is given.
+    pub name: &'a str,
+    /// Key inside it; empty where none is given.
+    pub key: &'a str,
+}
+
+impl BackupStorageLocationSpec {
+    /// The fields in the order in which violations are reported.
+    pub const FIELDS: &[Field] = &[
+        field("provider", Shape::Text),
+        field("config", Shape::TextMap),
+        field("credential", Shape::Object),
+        field("objectStorage", Shape::Object),
+        field("accessMode", Shape::Text),
+        field("backupSyncPeriod", Shape::Duration),
+        field("validationFrequency", Shape::Duration),
+        field("default", Shape::Flag),
+    ];
+
+    pub fn provider(&self) -> Option<&str> {
+        self.text("provider")
+    }
+
+    pub fn bucket(&self) -> Option<&str> {
+        self.object_storage("bucket")
+    }
+
+    pub fn prefix(&self) -> Option<&str> {
+        self.object_storage("prefix")
+    }
+
+    /// Certificates in base64.
+    pub fn ca_cert(&self) -> Option<&str> {
+        self.object_storage("caCert")
+    }
+
+    pub fn config(&self) -> Option<BTreeMap<&str, &str>> {
+        self.text_map("config")
+    }
+
+    pub fn credential(&self) -> Option<CredentialKey<'_>> {
+        let credential = self.get("credential")?;
+        let text = |field| credential.get(field).and_then(Value::as_str).unwrap_or_default();
+        Some(CredentialKey { name: text("name"), key: text("key") })
+    }
+
+    pub fn access_mode(&self) -> Option<&str> {
+        self.text("accessMode")
+    }
+
+    /// A duration as Go writes it, for example `1m30s`.
+    pub fn backup_sync_period(&self) -> Option<&str> {
+        self.text("backupSyncPeriod")
+    }
+
+    pub fn is_default(&self) -> bool {
+        self.flag("default").unwrap_or_default()
+    }
+
+    fn object_storage(&self, field: &str) -> Option<&str> {
+        self.get("objectStorage")?.get(field)?.as_str().filter(|text| !text.is_empty())
+    }
+}
+
+open_schema!(BackupStorageLocationSpec, storage_location_schema());
+
+fn storage_location_schema() -> Map<String, Value> {
+    let mut schema = schema_of(BackupStorageLocationSpec::FIELDS);
+    schema.insert("required".to_owned(), json!(["provider", "objectStorage"]));
+    let described = |text: &str, mut schema: Value| {
+        schema["description"] = json!(text);
+        schema
+    };
+    let object_storage = json!({
+        "type": "object",
+        "x-kubernetes-preserve-unknown-fields": true,
+        "required": ["bucket"],
+        "properties": {
+            "bucket": { "type": "string", "description": "Name of the bucket." },
+            "prefix": { "type": "string", "description": "Path inside the bucket, below the one of the namespace." },
+            "caCert": { "type": "string", "format": "byte", "description": "Certificates (PEM, in base64) the server's own is checked against." },
+        },
+    });
+    let credential = json!({
+        "type": "object",
+        "x-kubernetes-map-type": "atomic",
+        "required": ["key"],
+        "properties": {
+            "name": { "type": "string", "default": "", "description": "Name of a Secret in this namespace." },
+            "key": { "type": "string", "description": "Key inside the Secret." },
+            "optional": { "type": "boolean", "description": "Whether Secret or key may be missing." },
+        },
+    });
+    schema["properties"] = json!({
+        "provider": described("Kind of the storage: `aws` for everything that speaks S3.", json!({ "type": "string" })),
+        "config": described("Settings of the provider, for example `region` and `s3Url`.", Shape::TextMap.schema()),
+        "credential": described("Key of a Secret in this namespace that holds the access keys.", credential),
+        "objectStorage": described("Where in the storage.", object_storage),
+        "accessMode": described("`ReadWrite` (default) or `ReadOnly`.", json!({ "type": "string", "enum": ["ReadOnly", "ReadWrite"] })),
+        "backupSyncPeriod": described("How often the bucket is searched for backups, for example `1m`.", Shape::Duration.schema()),
+        "validationFrequency": described("How often the location is checked, for example `1m`.", Shape::Duration.schema()),
+        "default": described("Must be false or left out.", Shape::Flag.schema()),
+    });
+    schema
+}
+
+open_type!(
+    /// Which backup to delete.
+    #[derive(Debug)]
+    DeleteBackupRequestSpec
+);
+
+impl DeleteBackupRequestSpec {
+    pub fn for_backup(name: &str) -> Self {
+        let mut spec = Self::default();
+        spec.set("backupName", name);
+        spec
+    }
+
+    pub fn backup_name(&self) -> Option<&str> {
+        self.text("backupName")
+    }
+}
+
+open_type!(
+    /// Which file to sign a URL for.
+    #[derive(Debug)]
+    DownloadRequestSpec
+);
+
+impl DownloadRequestSpec {
+    pub fn for_target(kind: &str, name: &str) -> Self {
+        let mut spec = Self::default();
+        spec.set("target", json!({ "kind": kind, "name": name }));
+        spec
+    }
+
+    pub fn target_kind(&self) -> Option<&str> {
+        self.get("target")?.get("kind")?.as_str()
+    }
+
+    pub fn target_name(&self) -> Option<&str> {
+        self.get("target")?.get("name")?.as_str()
+    }
+}
+
+open_type!(
+    /// The spec of a kind of which we read only the phase.
+    #[derive(Debug)]
+    WorkSpec
+);

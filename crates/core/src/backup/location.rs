@@ -1,0 +1,377 @@
+//! A NonAdminBackupStorageLocation, the copied Secret and the Velero BackupStorageLocation behind it.
+//!
+//! The life of a location, as [`plan`] and [`report`] decide it together; every line is one look at the world:
+//!
+//! ```text
+//! not allowed, or its Secret is missing  -> BackingOff, Accepted=False; looked at again when either changes
+//! allowed                                -> New, Accepted=True, the name of the Velero objects on record
+//! on record                              -> finalizer
+//! held by the finalizer                  -> Secret copied, Velero location made, Created
+//! Secret or spec changed                 -> copied and changed at once
+//! deleted                                -> Deleting; Secret, Velero location and the location's backups are deleted,
+//!                                           then the finalizer goes
+//! ```
+//!
+//! What Velero has stays as it is while a changed spec is refused or the Secret is away: backups keep working.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use super::{
+    Object, Phase, Reference, Settings, Victim,
+    ownership::{Marks, Origin},
+    validate::{self, LocationSpec, Refusal, SecretKey},
+    velero::Fields,
+};
+use crate::{
+    conditions::{Conditions, Truth},
+    plan::{self, Failure, FailureClass, Outcome, Plan},
+    time::Timestamp,
+};
+
+const SECRET_SYNCED: &str = "SecretSynced";
+const LOCATION_SYNCED: &str = "BackupStorageLocationSynced";
+
+/// The world around one NonAdminBackupStorageLocation.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Observed {
+    pub object: Object,
+    pub spec: Fields,
+    pub status: Status,
+    /// Version of the Secret the spec names, if there is one; see [`copy_mark`].
+    pub secret: Option<Version>,
+    /// The Secret under our name in Velero's namespace, whoever made it.
+    pub copy: Option<Copy>,
+    /// The Velero BackupStorageLocation under our name, whoever made it.
+    pub velero: Option<VeleroLocation>,
+    /// An older location of this namespace that stores in the same place.
+    pub twin: Option<String>,
+    /// NonAdminBackups in this location that are not yet being deleted.
+    pub backups: Vec<Victim>,
+}
+
+/// `status` of a NonAdminBackupStorageLocation, as far as this file writes it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Status {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub phase: Option<Phase>,
+    pub conditions: Conditions,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub velero_backup_storage_location: Option<Reference>,
+}
+
+/// Exactly one state of a Secret, without its content.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Version {
+    pub uid: String,
+    pub resource_version: String,
+}
+
+/// What a copied Secret is marked with: a copy is up to date while this is equal.
+pub fn copy_mark(source: &Version, key: &str) -> String {
+    format!("{}/{}/{key}", source.uid, source.resource_version)
+}
+
+/// The copied Secret.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Copy {
+    pub uid: String,
+    pub marks: Marks,
+    /// See [`copy_mark`].
+    pub copy_of: Option<String>,
+}
+
+/// A Velero BackupStorageLocation.
+#[derive(Clone, Debug, PartialEq)]
+pub struct VeleroLocation {
+    pub uid: String,
+    pub marks: Marks,
+    pub spec: Fields,
+    pub status: Fields,
+}
+
+/// One external call. Copying reads the tenant's Secret when it is carried out: its content is never part of a plan.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Step {
+    AddFinalizer { uid: String },
+    CreateSecret { origin: Origin, source: SecretKey },
+    UpdateSecret { origin: Origin, uid: String, source: SecretKey },
+    CreateLocation { origin: Origin, spec: Fields, serves_registry: bool },
+    UpdateLocation { name: String, uid: String, spec: Fields },
+    DeleteSecret(Victim),
+    DeleteLocation(Victim),
+    DeleteBackup(Victim),
+    ReleaseFinalizer { uid: String },
+}
+
+impl plan::Step for Step {
+    fn kind(&self) -> &'static str {
+        match self {
+            Step::AddFinalizer { .. } => "AddFinalizer",
+            Step::CreateSecret { .. } => "CreateSecretCopy",
+            Step::UpdateSecret { .. } => "UpdateSecretCopy",
+            Step::CreateLocation { .. } => "CreateVeleroLocation",
+            Step::UpdateLocation { .. } => "UpdateVeleroLocation",
+            Step::DeleteSecret(_) => "DeleteSecretCopy",
+            Step::DeleteLocation(_) => "DeleteVeleroLocation",
+            Step::DeleteBackup(_) => "DeleteNonAdminBackup",
+            Step::ReleaseFinalizer { .. } => "ReleaseFinalizer",
+        }
+    }
+}
+
+impl fmt::Display for Step {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Step::AddFinalizer { uid } => write!(out, "add finalizer (uid {uid}): Velero objects will need cleaning up"),
+            Step::CreateSecret { origin, source } => {
+                write!(out, "create Secret {} (absent): copy of {}, key {}", origin.nacuuid, source.name, source.key)
+            }
+            Step::UpdateSecret { origin, uid, source } => write!(
+                out,
+                "update Secret {} (uid {uid}): {}, key {}, has changed",
+                origin.nacuuid, source.name, source.key
+            ),
+            Step::CreateLocation { origin, .. } => {
+                write!(out, "create Velero BackupStorageLocation {} (absent): accepted", origin.nacuuid)
+            }
+            Step::UpdateLocation { name, uid, .. } => {
+                write!(out, "update Velero BackupStorageLocation {name} (uid {uid}): its spec is not the one wanted")
+            }
+            Step::DeleteSecret(Victim { name, uid }) => {
+                write!(out, "delete Secret {name} (uid {uid}): its location is deleted")
+            }
+            Step::DeleteLocation(Victim { name, uid }) => {
+                write!(out, "delete Velero BackupStorageLocation {name} (uid {uid}): its request is deleted")
+            }
+            Step::DeleteBackup(Victim { name, uid }) => {
+                write!(out, "delete NonAdminBackup {name} (uid {uid}): its location is deleted")
+            }
+            Step::ReleaseFinalizer { uid } => write!(out, "release finalizer (uid {uid}): nothing of it is left"),
+        }
+    }
+}
+
+/// How something in Velero's namespace compares with what it should be.
+enum Target<'a, T> {
+    Absent,
+    Ours(&'a T),
+    Taken,
+}
+
+impl Observed {
+    pub fn origin(&self) -> Origin {
+        self.object.origin(self.status.velero_backup_storage_location.as_ref())
+    }
+
+    fn copy(&self) -> Target<'_, Copy> {
+        match &self.copy {
+            None => Target::Absent,
+            Some(copy) if self.origin().owns(&copy.marks) => Target::Ours(copy),
+            Some(_) => Target::Taken,
+        }
+    }
+
+    fn velero(&self) -> Target<'_, VeleroLocation> {
+        match &self.velero {
+            None => Target::Absent,
+            Some(velero) if self.origin().owns(&velero.marks) => Target::Ours(velero),
+            Some(_) => Target::Taken,
+        }
+    }
+
+    /// The spec and the version of its Secret, if the request is allowed and the world is ready for it.
+    fn wanted(&self) -> Result<(LocationSpec, &Version), Refusal> {
+        let spec = validate::location(&self.spec, &self.object.namespace)?;
+        if let Some(twin) = &self.twin {
+            return Err(Refusal(format!(
+                "NonAdminBackupStorageLocation stores in the same place as the older {twin}, give it another prefix or bucket"
+            )));
+        }
+        match &self.secret {
+            Some(version) => Ok((spec, version)),
+            None => Err(Refusal(format!(
+                "BSL credentials secret not found: secrets \"{}\" not found",
+                spec.credential().name
+            ))),
+        }
+    }
+}
+
+/// What to do next.
+pub fn plan(seen: &Observed) -> Plan<Step> {
+    if seen.object.is_deleting {
+        return delete(seen);
+    }
+    let is_recorded = Reference::is_recorded(seen.status.velero_backup_storage_location.as_ref());
+    match seen.wanted() {
+        Err(_) => Plan::settled(),
+        Ok(_) if !is_recorded => Plan::settled(),
+        Ok(_) if !seen.object.has_finalizer => Plan::step(Step::AddFinalizer { uid: seen.object.uid.clone() }),
+        Ok((spec, version)) => Plan::steps(sync_secret(seen, &spec, version).into_iter().chain(sync_location(seen, &spec))),
+    }
+}
+
+fn sync_secret(seen: &Observed, spec: &LocationSpec, version: &Version) -> Option<Step> {
+    let (origin, source) = (seen.origin(), spec.credential().clone());
+    match seen.copy() {
+        Target::Absent => Some(Step::CreateSecret { origin, source }),
+        Target::Ours(copy) if copy.copy_of != Some(copy_mark(version, &source.key)) => {
+            Some(Step::UpdateSecret { origin, uid: copy.uid.clone(), source })
+        }
+        Target::Ours(_) | Target::Taken => None,
+    }
+}
+
+fn sync_location(seen: &Observed, spec: &LocationSpec) -> Option<Step> {
+    let origin = seen.origin();
+    let wanted = spec.for_velero(&origin.nacuuid);
+    match (seen.copy(), seen.velero()) {
+        // Somebody else's credentials are under the name it would use.
+        (Target::Taken, _) | (_, Target::Taken) => None,
+        (_, Target::Absent) => {
+            Some(Step::CreateLocation { origin, spec: wanted, serves_registry: spec.serves_registry() })
+        }
+        (_, Target::Ours(velero)) if velero.spec != wanted => {
+            Some(Step::UpdateLocation { name: origin.nacuuid, uid: velero.uid.clone(), spec: wanted })
+        }
+        (_, Target::Ours(_)) => None,
+    }
+}
+
+/// Nothing here waits for the backups: deleting them takes the time their owner gives it.
+fn delete(seen: &Observed) -> Plan<Step> {
+    if seen.status.phase != Some(Phase::Deleting) || !seen.object.has_finalizer {
+        return Plan::settled();
+    }
+    let name = seen.origin().nacuuid;
+    let victim = |uid: &String| Victim { name: name.clone(), uid: uid.clone() };
+    let mut groups = Vec::new();
+    if let Target::Ours(copy) = seen.copy() {
+        groups.push(vec![Step::DeleteSecret(victim(&copy.uid))]);
+    }
+    if let Target::Ours(velero) = seen.velero() {
+        groups.push(vec![Step::DeleteLocation(victim(&velero.uid))]);
+    }
+    groups.push(seen.backups.iter().cloned().map(Step::DeleteBackup).collect());
+    groups.push(vec![Step::ReleaseFinalizer { uid: seen.object.uid.clone() }]);
+    Plan { groups, next: plan::Next::Settled }
+}
+
+/// The status after the plan was carried out as `outcomes` say; `None` where there may be no object left to write it to.
+pub fn report(seen: &Observed, settings: &Settings, outcomes: &[(&Step, Outcome)], now: &Timestamp) -> Option<Status> {
+    let ended = |step: &Step| matches!(step, Step::ReleaseFinalizer { .. });
+    if outcomes.iter().any(|(step, outcome)| ended(step) && *outcome != Outcome::NotRun) {
+        return None;
+    }
+    let mut status = seen.status.clone();
+    if seen.object.is_deleting {
+        status.phase = Some(Phase::Deleting);
+        return Some(status);
+    }
+    let generation = Some(seen.object.generation);
+    match seen.wanted() {
+        Err(Refusal(message)) => {
+            status.phase = Some(Phase::forward(status.phase, Phase::BackingOff));
+            status.conditions.set_observed("Accepted", Truth::False, "BslSpecValidation", message, generation, now);
+        }
+        Ok(_) => {
+            status.phase = Some(Phase::forward(status.phase, Phase::New));
+            let message = "NonAdminBackupStorageLocation spec validation successful";
+            status.conditions.set_observed("Accepted", Truth::True, "BslSpecValidation", message, generation, now);
+            status.velero_backup_storage_location.get_or_insert_default().record(&seen.origin(), settings);
+            secret_synced(&mut status, seen, outcomes, now);
+            location_synced(&mut status, seen, outcomes, now);
+        }
+    }
+    if let Some(reference) = &mut status.velero_backup_storage_location {
+        reference.status = match seen.velero() {
+            Target::Ours(velero) => Some(velero.status.clone()),
+            Target::Absent | Target::Taken => None,
+        };
+    }
+    Some(status)
+}
+
+fn secret_synced(status: &mut Status, seen: &Observed, outcomes: &[(&Step, Outcome)], now: &Timestamp) {
+    let step = outcomes.iter().find(|(step, _)| matches!(step, Step::CreateSecret { .. } | Step::UpdateSecret { .. }));
+    let synced = match (step, seen.copy()) {
+        (Some((Step::CreateSecret { .. }, Outcome::Done { .. })), _) => Synced::Created,
+        (Some((_, Outcome::Done { .. })), _) => Synced::Updated,
+        (Some((_, Outcome::Failed(failure))), _) => Synced::Failed(failure),
+        (None, Target::Ours(_)) => Synced::AsBefore,
+        (None, Target::Taken) => Synced::Taken,
+        (Some((_, Outcome::NotRun)) | None, _) => return,
+    };
+    let words = Words {
+        condition: SECRET_SYNCED,
+        created: ("SecretCreated", "Secret successfully created in the OADP namespace"),
+        updated: ("SecretUpdated", "Secret successfully updated in the OADP namespace"),
+        failed: ("SecretSyncFailed", "Failed to sync secret to OADP namespace"),
+    };
+    words.write(&mut status.conditions, &synced, now);
+}
+
+fn location_synced(status: &mut Status, seen: &Observed, outcomes: &[(&Step, Outcome)], now: &Timestamp) {
+    let step =
+        outcomes.iter().find(|(step, _)| matches!(step, Step::CreateLocation { .. } | Step::UpdateLocation { .. }));
+    let synced = match (step, seen.velero()) {
+        (Some((Step::CreateLocation { .. }, Outcome::Done { .. })), _) => Synced::Created,
+        (Some((_, Outcome::Done { .. })), _) => Synced::Updated,
+        (Some((_, Outcome::Failed(failure))), _) => Synced::Failed(failure),
+        (None, Target::Ours(_)) => Synced::AsBefore,
+        (None, Target::Taken) => Synced::Taken,
+        (Some((_, Outcome::NotRun)) | None, _) => return,
+    };
+    let words = Words {
+        condition: LOCATION_SYNCED,
+        created: ("BackupStorageLocationCreated", "BackupStorageLocation successfully created in the OADP namespace"),
+        updated: ("BackupStorageLocationUpdated", "BackupStorageLocation successfully updated in the OADP namespace"),
+        failed: ("BackupStorageLocationSyncError", "BackupStorageLocation failure during sync"),
+    };
+    if words.write(&mut status.conditions, &synced, now) {
+        status.phase = Some(Phase::forward(status.phase, Phase::Created));
+    }
+}
+
+/// How the copy of something into Velero's namespace went.
+enum Synced<'a> {
+    Created,
+    Updated,
+    AsBefore,
+    Taken,
+    Failed(&'a Failure),
+}
+
+/// The words for it, which differ by what is copied.
+struct Words {
+    condition: &'static str,
+    created: (&'static str, &'static str),
+    updated: (&'static str, &'static str),
+    failed: (&'static str, &'static str),
+}
+
+impl Words {
+    /// Writes the condition; says whether the copy is there.
+    fn write(&self, conditions: &mut Conditions, synced: &Synced<'_>, now: &Timestamp) -> bool {
+        let said_before = conditions.get(self.condition).map(|condition| condition.status);
+        let (truth, (reason, message)) = match (synced, said_before) {
+            (Synced::AsBefore, Some(Truth::True)) => return true,
+            // Made by a reconcile that could not say so any more.
+            (Synced::Created, _) | (Synced::AsBefore, None) => (Truth::True, self.created),
+            (Synced::Updated | Synced::AsBefore, _) => (Truth::True, self.updated),
+            // Not an error: the next look, at once, tells.
+            (Synced::Failed(Failure { class: FailureClass::Stale, .. }), _) => return false,
+            (Synced::Failed(_) | Synced::Taken, _) => (Truth::False, self.failed),
+        };
+        let message = match synced {
+            Synced::Failed(failure) => format!("{message}: {}", failure.message),
+            Synced::Taken => format!("{message}: the name is taken by something that is not of this location"),
+            _ => message.to_owned(),
+        };
+        conditions.set(self.condition, truth, reason, message, now);
+        truth == Truth::True
+    }
+}

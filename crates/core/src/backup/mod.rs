@@ -1,0 +1,24 @@
+//! Backups and restores for tenants, on Velero.
+//!
+//! A tenant's request lives in its own namespace; what Velero works on lives in Velero's. Each of the three kinds has one
+//! file here that decides what happens next: [`location`], [`backup`], [`restore`]. What they promise, from every small
+//! world, with a crash after every step (`tests/backup/`):
+//! - **Recorded, held, made.** The name of the Velero object goes into the request's status, then the finalizer onto the
+//!   request, then the object is made; deletion goes the other way round.
+//! - **Proven, then touched.** No Velero object is read into a status, changed or deleted unless its marks say it was made
+//!   for exactly this request ([`ownership`]).
+//! - **A phase only moves forward**, and a request that Velero has had is never handed to it a second time.
+
+#[expect(clippy::module_inception, reason = "the part and one of its kinds have the same name")]
+pub mod backup;
+pub mod location;
+pub mod names;
+pub mod ownership;
+pub mod queue_position;
+mod request;
+pub mod restore;
+pub mod validate;
+mod velero;
+
+pub use request::{Object, OnDelete, Phase, QueueInfo, Reference, Settings, Victim};
+pub use velero::{Fields, Progress};

@@ -1,0 +1,122 @@
+//! What the three kinds of request share.
+
+use serde::{Deserialize, Serialize};
+
+use super::{names, ownership::Origin, velero::Fields};
+
+/// Where a request stands. The order is the order of life: a request never goes back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum Phase {
+    New,
+    BackingOff,
+    Created,
+    Deleting,
+}
+
+impl Phase {
+    /// `to`, unless the request is already further.
+    pub fn forward(now: Option<Phase>, to: Phase) -> Phase {
+        now.map_or(to, |now| now.max(to))
+    }
+}
+
+/// What a plain API deletion of a NonAdminBackup does while Velero still has the backup.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum OnDelete {
+    /// Nothing, until the user says in the spec what is to become of the backup.
+    #[default]
+    Hold,
+    /// The Velero Backup object goes and the stored data stays.
+    Release,
+}
+
+/// The administrator's choices.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// Where Velero runs.
+    pub velero_namespace: String,
+    pub on_delete: OnDelete,
+}
+
+/// The request itself, as far as every kind needs it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Object {
+    pub namespace: String,
+    pub name: String,
+    pub uid: String,
+    pub generation: i64,
+    /// Ours, not just any.
+    pub has_finalizer: bool,
+    pub is_deleting: bool,
+    /// Its namespace is being deleted: nothing may hold that up.
+    pub namespace_is_terminating: bool,
+}
+
+impl Object {
+    /// The identity of what is made for this request. A name on record stays: it may have been chosen elsewhere.
+    pub fn origin(&self, recorded: Option<&Reference>) -> Origin {
+        let recorded = recorded.and_then(|reference| reference.nacuuid.clone()).filter(|nacuuid| !nacuuid.is_empty());
+        Origin {
+            namespace: self.namespace.clone(),
+            name: self.name.clone(),
+            nacuuid: recorded.unwrap_or_else(|| names::nacuuid(&self.namespace, &self.name, &self.uid)),
+        }
+    }
+}
+
+/// A part of a request's status: the Velero object that belongs to it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Reference {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub nacuuid: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub namespace: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub spec: Option<Fields>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub status: Option<Fields>,
+}
+
+impl Reference {
+    /// Points at the object of `origin` in Velero's namespace; what was copied from it is kept.
+    pub(super) fn record(&mut self, origin: &Origin, settings: &Settings) {
+        self.nacuuid = Some(origin.nacuuid.clone());
+        self.name = Some(origin.nacuuid.clone());
+        self.namespace = Some(settings.velero_namespace.clone());
+    }
+
+    pub(super) fn is_recorded(reference: Option<&Reference>) -> bool {
+        reference.is_some_and(|reference| reference.nacuuid.as_ref().is_some_and(|nacuuid| !nacuuid.is_empty()))
+    }
+}
+
+/// A part of a request's status: its place in Velero's queue.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct QueueInfo {
+    pub estimated_queue_position: u64,
+}
+
+/// An object to be deleted: exactly this one, not another of the same name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Victim {
+    pub name: String,
+    pub uid: String,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_phase_never_goes_back() {
+        assert_eq!(Phase::forward(None, Phase::New), Phase::New);
+        assert_eq!(Phase::forward(Some(Phase::BackingOff), Phase::New), Phase::BackingOff);
+        assert_eq!(Phase::forward(Some(Phase::BackingOff), Phase::Created), Phase::Created);
+        assert_eq!(Phase::forward(Some(Phase::Created), Phase::BackingOff), Phase::Created);
+        assert_eq!(Phase::forward(Some(Phase::Deleting), Phase::Created), Phase::Deleting);
+    }
+}

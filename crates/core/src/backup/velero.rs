@@ -1,0 +1,260 @@
+//! Velero's objects: open JSON, of which we read and write a few fields.
+
+use serde_json::{Map, Value, json};
+
+use super::validate::{BackupSpec, LocationSpec, RestoreSpec};
+use crate::time::Timestamp;
+
+/// A spec or status of Velero's. Fields we do not know pass through untouched.
+pub type Fields = Map<String, Value>;
+
+/// Never part of a tenant's backup: the requests themselves.
+const OUR_KINDS: [&str; 3] = ["nonadminbackups", "nonadminrestores", "nonadminbackupstoragelocations"];
+
+/// Never part of a tenant's backup or restore: what reaches beyond one namespace.
+const CLUSTER_KINDS: [&str; 7] = [
+    "securitycontextconstraints",
+    "clusterroles",
+    "clusterrolebindings",
+    "priorityclasses",
+    "customresourcedefinitions",
+    "virtualmachineclusterinstancetypes",
+    "virtualmachineclusterpreferences",
+];
+
+/// Lists that choose by scope. Velero refuses them together with `excludedResources`.
+const SCOPED_LISTS: [&str; 4] = [
+    "includedClusterScopedResources",
+    "excludedClusterScopedResources",
+    "includedNamespaceScopedResources",
+    "excludedNamespaceScopedResources",
+];
+
+/// A field that is there; `null` is not, to the programs that own these objects.
+pub(super) fn field<'a>(fields: &'a Fields, name: &str) -> Option<&'a Value> {
+    fields.get(name).filter(|value| !value.is_null())
+}
+
+/// A text that is there and not empty.
+pub(super) fn text<'a>(fields: &'a Fields, name: &str) -> Option<&'a str> {
+    field(fields, name)?.as_str().filter(|text| !text.is_empty())
+}
+
+/// How far Velero is with a Backup or Restore, read from its status.
+#[derive(Clone, Copy, Debug)]
+pub struct Progress<'a>(pub &'a Fields);
+
+impl<'a> Progress<'a> {
+    pub fn phase(self) -> Option<&'a str> {
+        text(self.0, "phase")
+    }
+
+    /// Velero is done with it. One that failed validation is never worked on and gets no completion time.
+    pub fn is_finished(self) -> bool {
+        self.completed().is_some() || self.phase() == Some("FailedValidation")
+    }
+
+    pub fn completed(self) -> Option<Timestamp> {
+        text(self.0, "completionTimestamp").map(|time| Timestamp(time.to_owned()))
+    }
+}
+
+impl BackupSpec {
+    /// What Velero is asked to do: this namespace and nothing else, into `location` (Velero's default if there is none).
+    pub(super) fn for_velero(&self, namespace: &str, location: Option<&str>) -> Fields {
+        let mut spec = self.fields().clone();
+        spec.insert("includedNamespaces".into(), json!([namespace]));
+        if let Some(location) = location {
+            spec.insert("storageLocation".into(), json!(location));
+        }
+        if SCOPED_LISTS.iter().any(|list| has_items(&spec, list)) {
+            append(&mut spec, "excludedNamespaceScopedResources", &OUR_KINDS);
+            append(&mut spec, "excludedClusterScopedResources", &CLUSTER_KINDS);
+        } else {
+            append(&mut spec, "excludedResources", &OUR_KINDS);
+            append(&mut spec, "excludedResources", &CLUSTER_KINDS);
+        }
+        spec
+    }
+}
+
+impl RestoreSpec {
+    /// What Velero is asked to do: from this Velero Backup, into this namespace and nothing else.
+    pub(super) fn for_velero(&self, namespace: &str, backup: &str) -> Fields {
+        let mut spec = self.fields().clone();
+        spec.insert("backupName".into(), json!(backup));
+        spec.insert("includedNamespaces".into(), json!([namespace]));
+        append(&mut spec, "excludedResources", &["volumesnapshotclasses"]);
+        // The archive lies in a bucket the tenant may write to, and Velero restores with all rights.
+        append(&mut spec, "excludedResources", &CLUSTER_KINDS);
+        spec
+    }
+}
+
+impl LocationSpec {
+    /// What Velero gets: the copied Secret instead of the tenant's, and a place below the namespace's own prefix.
+    pub(super) fn for_velero(&self, secret: &str) -> Fields {
+        let mut spec = self.fields().clone();
+        if text(&spec, "provider") == Some("aws") && let Some(Value::Object(config)) = spec.get_mut("config") {
+            tidy_s3(config);
+        }
+        spec.insert("credential".into(), json!({ "name": secret, "key": self.credential().key }));
+        if let Some(Value::Object(storage)) = spec.get_mut("objectStorage") {
+            storage.insert("prefix".into(), json!(self.prefix()));
+        }
+        spec
+    }
+
+    /// Whether the location can serve an image registry; Azure without an account key cannot.
+    pub(super) fn serves_registry(&self) -> bool {
+        let config = field(self.fields(), "config").and_then(Value::as_object);
+        match (text(self.fields(), "provider"), config) {
+            (Some("azure"), Some(config)) => text(config, "storageAccountKeyEnvVar").is_some(),
+            _ => true,
+        }
+    }
+}
+
+/// Not every S3 server knows checksums, and a default port in the URL breaks the signature.
+fn tidy_s3(config: &mut Fields) {
+    if let Some(url) = text(config, "s3Url") {
+        let tidy = without_default_port(url);
+        config.insert("s3Url".into(), json!(tidy));
+    }
+    config.entry("checksumAlgorithm").or_insert_with(|| json!(""));
+}
+
+fn without_default_port(url: &str) -> String {
+    let Some((scheme, rest)) = url.split_once("://") else { return url.to_owned() };
+    let port = match scheme {
+        "http" => ":80",
+        "https" => ":443",
+        _ => return url.to_owned(),
+    };
+    let (host, path) = rest.find('/').map_or((rest, ""), |slash| rest.split_at(slash));
+    format!("{scheme}://{}{path}", host.strip_suffix(port).unwrap_or(host))
+}
+
+fn has_items(spec: &Fields, list: &str) -> bool {
+    field(spec, list).and_then(Value::as_array).is_some_and(|items| !items.is_empty())
+}
+
+/// Adds names to a list. Velero refuses names beside `*`, which covers them all anyway.
+fn append(spec: &mut Fields, list: &str, names: &[&str]) {
+    let mut items = field(spec, list).and_then(Value::as_array).cloned().unwrap_or_default();
+    if items.iter().any(|item| item == "*") {
+        return;
+    }
+    items.extend(names.iter().map(|name| json!(name)));
+    spec.insert(list.to_owned(), Value::Array(items));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::backup::validate;
+
+    fn fields(value: Value) -> Fields {
+        value.as_object().cloned().expect("an object")
+    }
+
+    fn backup(spec: Value) -> Value {
+        let spec = validate::backup(&fields(spec), "shop").expect("a valid spec");
+        Value::Object(spec.for_velero("shop", Some("there")))
+    }
+
+    fn location(spec: Value) -> LocationSpec {
+        validate::location(&fields(spec), "shop").expect("a valid spec")
+    }
+
+    #[test]
+    fn a_backup_covers_its_own_namespace_and_leaves_out_what_is_not_the_tenants() {
+        assert_eq!(
+            backup(json!({ "ttl": "36h", "excludedResources": ["pods"], "ofTomorrow": { "x": 1 } })),
+            json!({
+                "ttl": "36h",
+                "ofTomorrow": { "x": 1 },
+                "includedNamespaces": ["shop"],
+                "storageLocation": "there",
+                "excludedResources": [
+                    "pods", "nonadminbackups", "nonadminrestores", "nonadminbackupstoragelocations",
+                    "securitycontextconstraints", "clusterroles", "clusterrolebindings", "priorityclasses",
+                    "customresourcedefinitions", "virtualmachineclusterinstancetypes", "virtualmachineclusterpreferences",
+                ],
+            })
+        );
+    }
+
+    #[test]
+    fn lists_by_scope_are_kept_apart() {
+        let spec = backup(json!({ "includedNamespaceScopedResources": ["configmaps"], "excludedClusterScopedResources": ["*"] }));
+        assert_eq!(
+            spec["excludedNamespaceScopedResources"],
+            json!(["nonadminbackups", "nonadminrestores", "nonadminbackupstoragelocations"])
+        );
+        assert_eq!(spec["excludedClusterScopedResources"], json!(["*"]));
+        assert_eq!(spec.get("excludedResources"), None);
+    }
+
+    #[test]
+    fn a_restore_stays_inside_the_namespace() {
+        let spec = validate::restore(&fields(json!({ "backupName": "nightly" }))).expect("a valid spec");
+        let spec = spec.for_velero("shop", "shop-nightly-1");
+        assert_eq!(spec["backupName"], "shop-nightly-1");
+        assert_eq!(spec["includedNamespaces"], json!(["shop"]));
+        let excluded = spec["excludedResources"].as_array().expect("a list");
+        assert_eq!(excluded[0], "volumesnapshotclasses");
+        assert!(CLUSTER_KINDS.iter().all(|kind| excluded.contains(&json!(kind))));
+    }
+
+    #[test]
+    fn a_location_gets_the_copied_secret_and_the_namespaces_prefix() {
+        let wanted = json!({
+            "provider": "aws",
+            "objectStorage": { "bucket": "b", "prefix": "deep/er" },
+            "credential": { "name": "mine", "key": "cloud" },
+            "config": { "s3Url": "http://rgw.example:80/x", "region": "eu" },
+        });
+        assert_eq!(
+            Value::Object(location(wanted).for_velero("copied")),
+            json!({
+                "provider": "aws",
+                "objectStorage": { "bucket": "b", "prefix": "shop/deep/er" },
+                "credential": { "name": "copied", "key": "cloud" },
+                "config": { "s3Url": "http://rgw.example/x", "region": "eu", "checksumAlgorithm": "" },
+            })
+        );
+    }
+
+    #[test]
+    fn only_azure_without_an_account_key_cannot_serve_a_registry() {
+        let with = |provider: &str, config: Value| {
+            location(json!({
+                "provider": provider,
+                "objectStorage": { "bucket": "b" },
+                "credential": { "name": "mine", "key": "cloud" },
+                "config": config,
+            }))
+            .serves_registry()
+        };
+        assert!(with("aws", json!({})) && with("azure", Value::Null));
+        assert!(with("azure", json!({ "storageAccountKeyEnvVar": "KEY" })));
+        assert!(!with("azure", json!({})));
+    }
+
+    #[test]
+    fn a_default_port_is_dropped_and_others_stay() {
+        assert_eq!(without_default_port("https://s3.example:443"), "https://s3.example");
+        assert_eq!(without_default_port("https://s3.example:80/a:443"), "https://s3.example:80/a:443");
+        assert_eq!(without_default_port("http://s3.example:8000"), "http://s3.example:8000");
+        assert_eq!(without_default_port("s3.example:80"), "s3.example:80");
+    }
+
+    #[test]
+    fn failed_validation_is_an_end() {
+        let finished = |status: Value| Progress(&fields(status)).is_finished();
+        assert!(finished(json!({ "phase": "FailedValidation" })));
+        assert!(finished(json!({ "phase": "Completed", "completionTimestamp": "2026-01-01T00:00:00Z" })));
+        assert!(!finished(json!({ "phase": "InProgress" })) && !finished(json!({})));
+    }
+}

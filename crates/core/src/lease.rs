@@ -1,0 +1,135 @@
+//! Leader election: at most one replica writes at any time.
+//!
+//! The rules are client-go's, and none compares clocks of two machines:
+//! - every write of the lease carries the `resourceVersion` it was based on, so of two takers one fails;
+//! - a lease is expired when *we* have not seen its record change for a full lease duration on *our* monotonic clock;
+//! - a holder counts its term from the moment it *sent* the renewal that succeeded, and ends it after `term`, which is
+//!   shorter than the lease duration. A reply that is lost renews nothing.
+//!
+//! Hence the holder has stopped writing before anybody else may take over, whatever the network and the scheduler do:
+//! `tests/lease.rs` explores every interleaving of a small world.
+
+use std::time::Duration;
+
+use crate::time::Instant;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Timing {
+    /// Others may take over after not having seen a renewal for this long.
+    pub lease: Duration,
+    /// The holder stops writing this long after it sent its last successful renewal. Shorter than `lease`.
+    pub term: Duration,
+    /// How often the holder renews. Shorter than `term`.
+    pub renew: Duration,
+}
+
+impl Default for Timing {
+    fn default() -> Self {
+        Self { lease: Duration::from_secs(4), term: Duration::from_secs(3), renew: Duration::from_secs(1) }
+    }
+}
+
+/// The lease as last seen on the API server.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Record {
+    /// Nobody holds it when this is `None`.
+    pub holder: Option<String>,
+    /// How often it changed hands.
+    pub transitions: i32,
+    /// The object's `resourceVersion`: the precondition of the next write.
+    pub version: String,
+}
+
+/// What to do now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Decision {
+    /// Make the lease, held by us.
+    Create,
+    /// Write our name (again) with `version` as the precondition.
+    Write { version: String, transitions: i32 },
+    /// Nothing until then, unless the record changes.
+    Wait { until: Instant },
+}
+
+/// One candidate's view of the lease.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Candidate {
+    me: String,
+    seen: Option<Seen>,
+    /// Our term: when it was won or last renewed (the time the request was sent).
+    renewed_at: Option<Instant>,
+    timing: TimingKey,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Seen {
+    record: Option<Record>,
+    /// When we first saw the record in this version.
+    at: Instant,
+}
+
+/// [`Timing`] in milliseconds, hashable for the exhaustive search.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct TimingKey {
+    lease: Duration,
+    term: Duration,
+    renew: Duration,
+}
+
+impl Candidate {
+    pub fn new(me: impl Into<String>, timing: Timing) -> Self {
+        let Timing { lease, term, renew } = timing;
+        Self { me: me.into(), seen: None, renewed_at: None, timing: TimingKey { lease, term, renew } }
+    }
+
+    pub fn me(&self) -> &str {
+        &self.me
+    }
+
+    /// The lease was read or a watch told of it; `None` if it does not exist.
+    pub fn observed(&mut self, record: Option<Record>, now: Instant) {
+        let foreign = record.as_ref().is_none_or(|record| record.holder.as_deref() != Some(&self.me));
+        if foreign {
+            self.renewed_at = None;
+        }
+        if self.seen.as_ref().is_none_or(|seen| seen.record != record) {
+            self.seen = Some(Seen { record, at: now });
+        }
+    }
+
+    /// Our write, sent at `sent`, succeeded and left the lease as `record`.
+    pub fn won(&mut self, record: Record, sent: Instant, now: Instant) {
+        self.renewed_at = Some(sent);
+        self.seen = Some(Seen { record: Some(record), at: now });
+    }
+
+    /// Whether a write that ends by `deadline` is within our term.
+    pub fn may_write_until(&self, deadline: Instant) -> bool {
+        self.renewed_at.is_some_and(|renewed| deadline < renewed + self.timing.term)
+    }
+
+    /// When our term ends, if we have one.
+    pub fn term_ends(&self) -> Option<Instant> {
+        self.renewed_at.map(|renewed| renewed + self.timing.term)
+    }
+
+    /// What to do at `now`. `Wait { until: now }` never occurs: there is always something to do or a time to wait for.
+    pub fn decide(&self, now: Instant) -> Decision {
+        let Some(Seen { record, at }) = &self.seen else {
+            // Not looked yet: the shell reads before it decides.
+            return Decision::Wait { until: now + self.timing.renew };
+        };
+        let Some(record) = record else { return Decision::Create };
+        let mine = record.holder.as_deref() == Some(&self.me);
+        let due = match (&record.holder, self.renewed_at) {
+            (None, _) => now,
+            (Some(_), Some(renewed)) if mine => renewed + self.timing.renew,
+            // Our name, but not our term (a lost reply, a restart under the same name): we know no better than others.
+            (Some(_), _) => *at + self.timing.lease,
+        };
+        if due > now {
+            return Decision::Wait { until: due };
+        }
+        Decision::Write { version: record.version.clone(), transitions: record.transitions + i32::from(!mine) }
+    }
+}

@@ -1,0 +1,19 @@
+//! The decisions of the Croft operator.
+//!
+//! Everything here is pure: what was observed goes in, a plan comes out. There is no Kubernetes client, no clock, no
+//! randomness and no IO in this crate, so every decision can be tested from every small world in milliseconds.
+//!
+//! The folders are the parts of the product; beside them stands what the parts share.
+
+pub mod backoff;
+pub mod backup;
+pub mod conditions;
+pub mod lease;
+pub mod namespaces;
+pub mod plan;
+pub mod problem;
+pub mod quantity;
+pub mod queue;
+pub mod secret;
+pub mod storage;
+pub mod time;

@@ -1,0 +1,9 @@
+//! Namespaces furnished from a class.
+//!
+//! - [`binding`]: a namespace's label decides whether it has a binding, and to which class.
+//! - [`resources`]: a binding decides which objects of its class exist in the namespace.
+//! - [`manifest`]: what a manifest in a class must look like and what is made of it.
+
+pub mod binding;
+pub mod manifest;
+pub mod resources;

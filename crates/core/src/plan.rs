@@ -1,0 +1,145 @@
+//! The vocabulary of one reconcile: observe -> **plan** -> execute -> **report**.
+//!
+//! A [`Plan`] is data. Its steps print as text, and that text is the debug log, the dry run and the golden test.
+
+use std::{fmt, time::Duration};
+
+/// One external call, named by intent, carrying its precondition and its reason.
+///
+/// `Display` is the line a person reads; [`Step::kind`] is the stable name used in metrics.
+pub trait Step: fmt::Display + fmt::Debug + Send + Sync {
+    fn kind(&self) -> &'static str;
+}
+
+/// What a reconcile decided to do, in order. Execution stops at the first step that is not done, unless the step belongs
+/// to a group of independent ones (see [`Plan::groups`]).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Plan<S> {
+    /// Groups run one after the other; the steps inside one group are independent of each other and run side by side.
+    /// A group is started only when every step of the groups before it is done.
+    pub groups: Vec<Vec<S>>,
+    pub next: Next,
+}
+
+/// When to look again, if nothing changes before that.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Next {
+    /// Only when something changes: a watch will say so.
+    #[default]
+    Settled,
+    /// After this long: for outside systems that cannot be watched.
+    After(Duration),
+}
+
+impl<S> Plan<S> {
+    /// Nothing to do.
+    pub fn settled() -> Self {
+        Self { groups: Vec::new(), next: Next::Settled }
+    }
+
+    /// These steps, one after the other.
+    pub fn steps(steps: impl IntoIterator<Item = S>) -> Self {
+        Self { groups: steps.into_iter().map(|step| vec![step]).collect(), next: Next::Settled }
+    }
+
+    /// One step.
+    pub fn step(step: S) -> Self {
+        Self::steps([step])
+    }
+
+    #[must_use]
+    pub fn look_again(mut self, delay: Duration) -> Self {
+        self.next = Next::After(delay);
+        self
+    }
+
+    pub fn is_settled(&self) -> bool {
+        self.groups.iter().all(Vec::is_empty)
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = &S> {
+        self.groups.iter().flatten()
+    }
+}
+
+impl<S: fmt::Display> fmt::Display for Plan<S> {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.is_settled() {
+            return out.write_str("nothing to do");
+        }
+        for (number, step) in self.iter().enumerate() {
+            if number > 0 {
+                out.write_str("\n")?;
+            }
+            write!(out, "{step}")?;
+        }
+        Ok(())
+    }
+}
+
+/// How a step ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// The call succeeded. Some calls tell the identity of what they touched.
+    Done { uid: Option<String> },
+    Failed(Failure),
+    /// Not started, because a step before it failed.
+    NotRun,
+}
+
+impl Outcome {
+    pub fn is_done(&self) -> bool {
+        matches!(self, Outcome::Done { .. })
+    }
+
+    pub fn failure(&self) -> Option<&Failure> {
+        match self {
+            Outcome::Failed(failure) => Some(failure),
+            _ => None,
+        }
+    }
+}
+
+/// Why a call did not succeed, in words that are safe to show: no secrets, no random names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failure {
+    pub class: FailureClass,
+    /// Stable, UpperCamelCase; goes into metrics and condition reasons.
+    pub reason: &'static str,
+    pub message: String,
+}
+
+impl Failure {
+    pub fn new(class: FailureClass, reason: &'static str, message: impl Into<String>) -> Self {
+        Self { class, reason, message: message.into() }
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{}: {}", self.reason, self.message)
+    }
+}
+
+impl std::error::Error for Failure {}
+
+/// What a failure means for the next attempt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum FailureClass {
+    /// The world is not what we observed: observe again soon. Not an error worth telling anybody.
+    Stale,
+    /// The other side is slow, down or restarting: back off and try again.
+    Transient,
+    /// We lack a right. Back off and try again: an administrator may grant it.
+    Forbidden,
+    /// The request itself is wrong: only a change of the object helps.
+    Rejected,
+}
+
+/// A plan with how each of its steps ended, in the order of [`Plan::iter`].
+pub type Outcomes<'a, S> = &'a [(&'a S, Outcome)];
+
+/// The first failure among the outcomes, if any.
+pub fn first_failure<'a, S>(outcomes: &'a [(&S, Outcome)]) -> Option<&'a Failure> {
+    outcomes.iter().find_map(|(_, outcome)| outcome.failure())
+}

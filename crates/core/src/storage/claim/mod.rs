@@ -1,0 +1,93 @@
+//! A claim: the Ceph user behind it, the Secrets that hand out its keys, and the S3User that records it.
+//!
+//! [`plan`] is one decision for the whole life of a claim, read from the top: is there a claim, is it being deleted, does the
+//! record at its name belong to it. The two long answers have a file each: [`provision`] and [`cleanup`].
+
+mod cleanup;
+mod observed;
+mod provision;
+mod step;
+
+use std::time::Duration;
+
+use crate::{
+    conditions::Readiness,
+    plan::{Next, Outcomes, Plan, first_failure},
+    time::Timestamp,
+};
+
+pub use observed::{
+    Access, Backend, Claim, ClaimIdentity, FreshKeys, Key, Observed, Phase, Reached, Record, RecordBody, SecretSeen, Spec,
+    Status, User, UserQuota, ceph_user, class_of, is_cleanup,
+};
+pub use step::{Mark, SecretBody, Step};
+
+use super::{Reason, reason::readiness_of, record_name};
+
+/// How long a gateway that could not be asked is left alone.
+pub const ASK_AGAIN: Duration = Duration::from_secs(10);
+
+/// What to do, and what to say if it works.
+struct Decision {
+    steps: Vec<Step>,
+    verdict: Readiness,
+    next: Next,
+}
+
+impl Decision {
+    fn new(steps: Vec<Step>, verdict: Readiness) -> Self {
+        Self { steps, verdict, next: Next::Settled }
+    }
+
+    /// Nothing can be done now; a watch tells when that changes.
+    fn wait(verdict: Readiness) -> Self {
+        Self::new(Vec::new(), verdict)
+    }
+}
+
+pub fn plan(seen: &Observed) -> Plan<Step> {
+    let Decision { steps, next, .. } = decide(seen);
+    Plan { next, ..Plan::steps(steps) }
+}
+
+fn decide(seen: &Observed) -> Decision {
+    match (&seen.claim, &seen.record) {
+        (None, None) => Decision::wait(Reason::Deleting.ready("nothing is left")),
+        (None, Some(record)) => cleanup::of_orphan(seen, record),
+        (Some(claim), _) if claim.deleting => cleanup::of_claim(seen, claim),
+        (Some(claim), Some(record)) if !record.is_of(claim) => cleanup::before_provisioning(seen, record),
+        (Some(claim), _) => provision::decide(seen, claim),
+    }
+}
+
+/// Waits for a class or a gateway. A class is watched; a gateway cannot be, so it is asked again.
+fn unavailable(backend: &Backend) -> Decision {
+    match backend {
+        Backend::NoClass(why) => Decision::wait(why.reason().stalled(why.message())),
+        Backend::Unreachable(failure) => {
+            Decision { next: Next::After(ASK_AGAIN), ..Decision::wait(readiness_of(failure)) }
+        }
+        Backend::Reached(_) => Decision::wait(Reason::Working.progressing("the gateway answers")),
+    }
+}
+
+/// The new status of the claim, if there is one. `outcomes` are those of [`plan`]'s steps on the same observation.
+pub fn report(seen: &Observed, outcomes: Outcomes<'_, Step>, now: &Timestamp) -> Option<Status> {
+    let claim = seen.claim.as_ref()?;
+    let verdict = match first_failure(outcomes) {
+        Some(failure) => readiness_of(failure),
+        None => decide(seen).verdict,
+    };
+    let mut status = Status { observed_generation: Some(claim.generation), ..claim.status.clone() };
+    if let Readiness::Ready { .. } = verdict {
+        provision::fill_status(&mut status, seen, claim);
+    }
+    verdict.write(&mut status.conditions, claim.generation, now);
+    Some(status)
+}
+
+impl Claim {
+    fn record_name(&self) -> String {
+        record_name(&self.target.namespace, &self.target.name)
+    }
+}

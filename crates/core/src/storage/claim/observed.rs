@@ -1,0 +1,222 @@
+//! What a decision about a claim looks at.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::{
+    super::{CephUser, Class, ClassChoice, KeyPair, NoClass, Problem, Quota, QuotaAsked, Target, tenant},
+    step::Mark,
+};
+use crate::{conditions::Conditions, plan::Failure, secret::Secret};
+
+/// Everything known about one claim, by its namespace and name. Either the claim or its record may be missing.
+#[derive(Clone, Debug)]
+pub struct Observed {
+    /// If missing, its absence was asked of the API server itself, not of a cache.
+    pub claim: Option<Claim>,
+    pub namespace_terminating: bool,
+    /// The S3User called after the claim.
+    pub record: Option<Record>,
+    /// S3Buckets of this claim that may still have a bucket in Ceph: those with our finalizer.
+    pub buckets: BTreeSet<String>,
+    pub backend: Backend,
+    /// The Secrets the claim names, and those it owns.
+    pub secrets: Vec<SecretSeen>,
+    /// Used only where a key has to be made.
+    pub fresh: FreshKeys,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Claim {
+    pub target: Target,
+    pub generation: i64,
+    pub deleting: bool,
+    /// Whether our finalizer is on it.
+    pub finalizer: bool,
+    pub spec: Result<Spec, Vec<Problem>>,
+    pub status: Status,
+}
+
+/// A valid spec.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Spec {
+    pub class: Option<String>,
+    pub read_secret: String,
+    pub admin_secret: String,
+    pub quota: QuotaAsked,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Status {
+    pub observed_generation: Option<i64>,
+    pub class: Option<String>,
+    /// Name of the S3User.
+    pub s3_user: Option<String>,
+    pub quota: Option<Quota>,
+    pub conditions: Conditions,
+}
+
+/// An S3User.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Record {
+    pub uid: String,
+    pub resource_version: String,
+    pub body: RecordBody,
+    pub phase: Option<Phase>,
+    /// Reason of its condition `Ready`.
+    pub reason: Option<String>,
+}
+
+impl Record {
+    pub fn claim_uid(&self) -> Option<&str> {
+        self.body.claim.as_ref().map(|claim| claim.uid.as_str())
+    }
+
+    /// Whether the record was made for this very claim, not for an earlier one of the same name.
+    pub fn is_of(&self, claim: &Claim) -> bool {
+        self.claim_uid() == Some(&claim.target.uid)
+    }
+
+    /// Whether its status says the same; the wording does not count.
+    pub(super) fn bears(&self, mark: &Mark) -> bool {
+        self.phase == Some(mark.phase) && self.reason.as_deref() == Some(mark.reason.as_str())
+    }
+}
+
+/// What an S3User says. Ours say everything; one made by others may not.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RecordBody {
+    pub claim: Option<ClaimIdentity>,
+    pub class: Option<String>,
+    pub user: Option<CephUser>,
+    pub read_secret: Option<String>,
+    pub admin_secret: Option<String>,
+    pub quota: Option<Quota>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClaimIdentity {
+    pub namespace: String,
+    pub name: String,
+    pub uid: String,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Phase {
+    Bound,
+    /// The claim is gone; the user is suspended and its buckets are kept.
+    Released,
+}
+
+/// The class and what its gateway says about the user.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Backend {
+    NoClass(NoClass),
+    /// The class is there, its gateway could not be asked.
+    Unreachable(Failure),
+    Reached(Reached),
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reached {
+    pub class: Class,
+    /// Whether the claim's namespace may use the class.
+    pub allowed: bool,
+    /// The Ceph user of the claim's name, whosever it is.
+    pub user: Option<User>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct User {
+    /// UID of the claim its display name gives as owner.
+    pub owner: Option<String>,
+    pub suspended: bool,
+    /// `None` is unlimited.
+    pub max_buckets: Option<u32>,
+    pub quota: UserQuota,
+    pub subusers: BTreeMap<String, Access>,
+    pub keys: Vec<Key>,
+    /// Told only where [`is_cleanup`] says so; otherwise false.
+    pub has_buckets: bool,
+}
+
+impl User {
+    pub fn is_of(&self, claim_uid: &str) -> bool {
+        self.owner.as_deref() == Some(claim_uid)
+    }
+
+    /// The key of the user itself or of a subuser. Of several, the one already published, else the first by name.
+    pub fn key(&self, subuser: Option<&str>, published: Option<&str>) -> Option<&KeyPair> {
+        let theirs = || self.keys.iter().filter(|key| key.subuser.as_deref() == subuser).map(|key| &key.pair);
+        theirs()
+            .find(|pair| Some(pair.access_key.as_str()) == published)
+            .or_else(|| theirs().min_by_key(|pair| &pair.access_key))
+    }
+}
+
+/// A user's quota as Ceph has it; `None` is unlimited.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct UserQuota {
+    pub enabled: bool,
+    pub size: Option<u64>,
+    pub objects: Option<u64>,
+}
+
+impl UserQuota {
+    pub fn of(quota: &Quota) -> Self {
+        Self { enabled: true, size: Some(quota.size.whole()), objects: Some(quota.objects.whole()) }
+    }
+}
+
+/// What a subuser may do with all buckets of its user.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    Read,
+    Other,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Key {
+    /// `None` is the user itself.
+    pub subuser: Option<String>,
+    pub pair: KeyPair,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SecretSeen {
+    pub target: Target,
+    /// UID of the controlling owner.
+    pub owner: Option<String>,
+    /// Whether it carries the label by which we watch it.
+    pub labelled: bool,
+    pub data: BTreeMap<String, Secret>,
+}
+
+/// Keys made at random by the shell for this reconcile.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FreshKeys {
+    pub admin: KeyPair,
+    pub readonly: KeyPair,
+}
+
+/// The class to look in: the one recorded when the user was made, else the one asked for, else the default one. So a change
+/// of default never moves a user.
+pub fn class_of<'a>(claim: Option<&'a Claim>, record: Option<&'a Record>) -> ClassChoice<'a> {
+    let recorded = record.and_then(|record| record.body.class.as_deref());
+    let asked = || claim.and_then(|claim| claim.spec.as_ref().ok()).and_then(|spec| spec.class.as_deref());
+    recorded.or_else(asked).map_or(ClassChoice::Default, ClassChoice::Named)
+}
+
+/// The Ceph user of the claim `namespace/name`: the recorded one, else the one its class gives.
+pub fn ceph_user(class: &Class, namespace: &str, name: &str, record: Option<&Record>) -> CephUser {
+    let named = || CephUser { tenant: tenant(&class.tenant_prefix, namespace), id: name.to_owned() };
+    record.and_then(|record| record.body.user.clone()).unwrap_or_else(named)
+}
+
+/// Whether the plan will ask if the user has buckets.
+pub fn is_cleanup(claim: Option<&Claim>, record: Option<&Record>) -> bool {
+    match (claim, record) {
+        (None, _) => true,
+        (Some(claim), None) => claim.deleting,
+        (Some(claim), Some(record)) => claim.deleting || !record.is_of(claim),
+    }
+}

@@ -1,0 +1,231 @@
+//! A claim that is there to stay: record it, make its user as granted, publish the keys.
+
+use super::{
+    super::{
+        CephUser, Class, KeyPair, Problem, Quota, READONLY_SUBUSER, Reason, display_name, record_name,
+        secret_contents,
+    },
+    Decision, unavailable,
+    observed::{
+        Access, Backend, Claim, ClaimIdentity, Observed, Phase, Reached, RecordBody, SecretSeen, Spec, Status, User, UserQuota,
+        ceph_user,
+    },
+    step::{Mark, SecretBody, Step},
+};
+
+pub(super) fn decide(seen: &Observed, claim: &Claim) -> Decision {
+    let spec = match &claim.spec {
+        Ok(spec) => spec,
+        Err(problems) => return Decision::wait(Reason::InvalidSpec.stalled(Problem::list(problems))),
+    };
+    let reached = match &seen.backend {
+        Backend::Reached(reached) => reached,
+        backend => return unavailable(backend),
+    };
+    if !reached.allowed {
+        let class = &reached.class.name;
+        let message = format!("S3Class {class} is not offered to this namespace; ask the administrator or name another class");
+        return Decision::wait(Reason::NotAllowed.stalled(message));
+    }
+    let wanted = Wanted::new(seen, claim, spec, reached);
+    match &reached.user {
+        Some(user) if !user.is_of(&claim.target.uid) => Decision::wait(Reason::UserTaken.stalled(format!(
+            "Ceph user {} exists and is not known to be of this claim; remove it or give the claim another name",
+            wanted.user
+        ))),
+        user => wanted.decide(user.as_ref()),
+    }
+}
+
+/// What the claim's part of the world should look like, beside what it was seen to be.
+struct Wanted<'a> {
+    seen: &'a Observed,
+    claim: &'a Claim,
+    spec: &'a Spec,
+    class: &'a Class,
+    user: CephUser,
+    quota: Quota,
+}
+
+impl<'a> Wanted<'a> {
+    fn new(seen: &'a Observed, claim: &'a Claim, spec: &'a Spec, reached: &'a Reached) -> Self {
+        let class = &reached.class;
+        let user = ceph_user(class, &claim.target.namespace, &claim.target.name, seen.record.as_ref());
+        Self { seen, claim, spec, class, user, quota: spec.quota.or_default(&class.default_quota) }
+    }
+
+    fn decide(&self, user: Option<&User>) -> Decision {
+        let admin = self.published_key(user, None, &self.spec.admin_secret, &self.seen.fresh.admin);
+        let readonly = self.published_key(user, Some(READONLY_SUBUSER), &self.spec.read_secret, &self.seen.fresh.readonly);
+
+        let mut steps = Vec::new();
+        steps.extend(self.finalizer());
+        steps.extend(self.record());
+        steps.extend(self.user_itself(user));
+        steps.extend(self.readonly_subuser(user));
+        steps.extend(self.secret(&self.spec.admin_secret, admin));
+        steps.extend(self.secret(&self.spec.read_secret, readonly));
+        steps.extend(self.surplus_secrets());
+        steps.extend(self.mark());
+        Decision::new(steps, self.verdict(user))
+    }
+
+    fn finalizer(&self) -> Option<Step> {
+        (!self.claim.finalizer).then(|| Step::AddFinalizer { claim: self.claim.target.clone() })
+    }
+
+    fn record(&self) -> Option<Step> {
+        let (name, body) = (self.claim.record_name(), self.record_body());
+        match &self.seen.record {
+            None => Some(Step::CreateRecord { name, body }),
+            Some(record) if record.body == body => None,
+            Some(record) => Some(Step::UpdateRecord {
+                name,
+                uid: record.uid.clone(),
+                resource_version: record.resource_version.clone(),
+                body,
+            }),
+        }
+    }
+
+    fn record_body(&self) -> RecordBody {
+        RecordBody {
+            claim: Some(ClaimIdentity {
+                namespace: self.claim.target.namespace.clone(),
+                name: self.claim.target.name.clone(),
+                uid: self.claim.target.uid.clone(),
+            }),
+            class: Some(self.class.name.clone()),
+            user: Some(self.user.clone()),
+            read_secret: Some(self.spec.read_secret.clone()),
+            admin_secret: Some(self.spec.admin_secret.clone()),
+            quota: Some(self.quota),
+        }
+    }
+
+    fn user_itself(&self, seen: Option<&User>) -> Vec<Step> {
+        let user = || self.user.clone();
+        let max_buckets = self.quota.buckets;
+        let quota = UserQuota::of(&self.quota);
+        let mut steps = Vec::new();
+        let Some(seen) = seen else {
+            let target = &self.claim.target;
+            let display_name = display_name(&target.namespace, &target.name, &target.uid);
+            steps.push(Step::CreateUser { user: user(), display_name, max_buckets, key: self.seen.fresh.admin.clone() });
+            steps.push(Step::SetQuota { user: user(), quota });
+            return steps;
+        };
+        if seen.max_buckets != Some(max_buckets) {
+            steps.push(Step::SetBucketLimit { user: user(), max_buckets });
+        }
+        if seen.quota != quota {
+            steps.push(Step::SetQuota { user: user(), quota });
+        }
+        if seen.key(None, None).is_none() {
+            steps.push(Step::AddKey { user: user(), subuser: None, key: self.seen.fresh.admin.clone() });
+        }
+        steps
+    }
+
+    fn readonly_subuser(&self, seen: Option<&User>) -> Vec<Step> {
+        let (user, name) = (|| self.user.clone(), || READONLY_SUBUSER.to_owned());
+        let key = || self.seen.fresh.readonly.clone();
+        let Some((seen, access)) = seen.and_then(|seen| Some((seen, seen.subusers.get(READONLY_SUBUSER)?))) else {
+            return vec![Step::CreateSubuser { user: user(), name: name(), key: key() }];
+        };
+        let mut steps = Vec::new();
+        if *access != Access::Read {
+            steps.push(Step::LetSubuserRead { user: user(), name: name() });
+        }
+        if seen.key(Some(READONLY_SUBUSER), None).is_none() {
+            steps.push(Step::AddKey { user: user(), subuser: Some(name()), key: key() });
+        }
+        steps
+    }
+
+    /// The key a Secret hands out: the gateway's, or the fresh one that is about to be the gateway's.
+    fn published_key(&self, user: Option<&User>, subuser: Option<&str>, secret: &str, fresh: &KeyPair) -> KeyPair {
+        let published = self.own_secret(secret).and_then(|secret| secret.data.get("accessKey"));
+        user.and_then(|user| user.key(subuser, published.map(|key| key.expose()))).unwrap_or(fresh).clone()
+    }
+
+    fn secret(&self, name: &str, pair: KeyPair) -> Option<Step> {
+        let target = &self.claim.target;
+        let owner = (target.name.clone(), target.uid.clone());
+        let body = SecretBody { owner, data: secret_contents(self.class, &pair) };
+        match self.secret_seen(name) {
+            None => Some(Step::CreateSecret { namespace: target.namespace.clone(), name: name.to_owned(), body }),
+            Some(secret) if !self.owns(secret) => None,
+            Some(secret) if secret.labelled && holds(secret, &body) => None,
+            Some(secret) => Some(Step::UpdateSecret { secret: secret.target.clone(), body }),
+        }
+    }
+
+    /// Secrets the claim named before.
+    fn surplus_secrets(&self) -> impl Iterator<Item = Step> {
+        self.seen
+            .secrets
+            .iter()
+            .filter(|secret| self.owns(secret) && !self.names(&secret.target.name))
+            .map(|secret| Step::DeleteSecret { secret: secret.target.clone() })
+    }
+
+    fn mark(&self) -> Option<Step> {
+        let record = self.seen.record.as_ref();
+        let message = format!("Ceph user {} is there", self.user);
+        let mark = Mark { phase: Phase::Bound, reason: Reason::Provisioned, message };
+        match record {
+            Some(record) if record.bears(&mark) => None,
+            record => Some(Step::MarkRecord {
+                name: self.claim.record_name(),
+                uid: record.map(|record| record.uid.clone()),
+                mark,
+            }),
+        }
+    }
+
+    fn verdict(&self, user: Option<&User>) -> crate::conditions::Readiness {
+        let taken = [&self.spec.admin_secret, &self.spec.read_secret]
+            .into_iter()
+            .find(|name| self.secret_seen(name).is_some_and(|secret| !self.owns(secret)));
+        if let Some(name) = taken {
+            let message = format!("Secret {name} exists and is not of this claim; remove it or name another one in the claim");
+            return Reason::SecretTaken.stalled(message);
+        }
+        if user.is_some_and(|user| user.suspended) {
+            let message = format!("Ceph user {} is suspended; ask the administrator of the gateway", self.user);
+            return Reason::UserSuspended.stalled(message);
+        }
+        Reason::Provisioned.ready(format!("the user has {}", self.quota))
+    }
+
+    fn secret_seen(&self, name: &str) -> Option<&'a SecretSeen> {
+        self.seen.secrets.iter().find(|secret| secret.target.name == name)
+    }
+
+    fn own_secret(&self, name: &str) -> Option<&'a SecretSeen> {
+        self.secret_seen(name).filter(|secret| self.owns(secret))
+    }
+
+    fn owns(&self, secret: &SecretSeen) -> bool {
+        secret.owner.as_deref() == Some(&self.claim.target.uid)
+    }
+
+    fn names(&self, secret: &str) -> bool {
+        secret == self.spec.admin_secret || secret == self.spec.read_secret
+    }
+}
+
+/// Whether the Secret has all we put in; what others add is theirs.
+fn holds(secret: &SecretSeen, body: &SecretBody) -> bool {
+    body.data.iter().all(|(key, value)| secret.data.get(key) == Some(value))
+}
+
+/// Says what the claim got; called when all of it is there.
+pub(super) fn fill_status(status: &mut Status, seen: &Observed, claim: &Claim) {
+    if let (Backend::Reached(reached), Ok(spec)) = (&seen.backend, &claim.spec) {
+        status.class = Some(reached.class.name.clone());
+        status.s3_user = Some(record_name(&claim.target.namespace, &claim.target.name));
+        status.quota = Some(spec.quota.or_default(&reached.class.default_quota));
+    }
+}

@@ -1,0 +1,126 @@
+//! The calls a plan may make. Each is one request, and each says what must hold for it.
+
+use std::{collections::BTreeMap, fmt};
+
+use super::{
+    super::{CephUser, KeyPair, Reason, Target},
+    observed::{Phase, RecordBody, UserQuota},
+};
+use crate::{plan, secret::Secret};
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// Fails if the claim is not the one seen.
+    AddFinalizer { claim: Target },
+    /// Fails if there is an S3User of that name.
+    CreateRecord { name: String, body: RecordBody },
+    /// Fails if the S3User is not the one seen.
+    UpdateRecord { name: String, uid: String, resource_version: String, body: RecordBody },
+    /// Fails if there is a user of that name.
+    CreateUser { user: CephUser, display_name: String, max_buckets: u32, key: KeyPair },
+    SetBucketLimit { user: CephUser, max_buckets: u32 },
+    SetQuota { user: CephUser, quota: UserQuota },
+    /// Makes a subuser that may read, with its key.
+    CreateSubuser { user: CephUser, name: String, key: KeyPair },
+    /// Lets an existing subuser read, and nothing else.
+    LetSubuserRead { user: CephUser, name: String },
+    AddKey { user: CephUser, subuser: Option<String>, key: KeyPair },
+    /// Fails if there is a Secret of that name.
+    CreateSecret { namespace: String, name: String, body: SecretBody },
+    /// Fails if the Secret is not the one seen.
+    UpdateSecret { secret: Target, body: SecretBody },
+    /// Fails if the Secret is not the one seen.
+    DeleteSecret { secret: Target },
+    /// Fails if the S3User is another one. No `uid`: the one this plan has just made.
+    MarkRecord { name: String, uid: Option<String>, mark: Mark },
+    SuspendUser { user: CephUser },
+    /// Without `purge` the gateway refuses if the user has buckets.
+    RemoveUser { user: CephUser, purge: bool },
+    /// Fails if the S3User is not the one seen.
+    DeleteRecord { name: String, uid: String },
+    /// Fails if the claim is not the one seen.
+    RemoveFinalizer { claim: Target },
+}
+
+/// What a Secret of ours must hold, and whose it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SecretBody {
+    /// Name and UID of the claim, its controlling owner.
+    pub owner: (String, String),
+    pub data: BTreeMap<String, Secret>,
+}
+
+/// The status of an S3User.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mark {
+    pub phase: Phase,
+    pub reason: Reason,
+    pub message: String,
+}
+
+impl plan::Step for Step {
+    fn kind(&self) -> &'static str {
+        match self {
+            Step::AddFinalizer { .. } => "AddFinalizer",
+            Step::CreateRecord { .. } => "CreateRecord",
+            Step::UpdateRecord { .. } => "UpdateRecord",
+            Step::CreateUser { .. } => "CreateUser",
+            Step::SetBucketLimit { .. } => "SetBucketLimit",
+            Step::SetQuota { .. } => "SetQuota",
+            Step::CreateSubuser { .. } => "CreateSubuser",
+            Step::LetSubuserRead { .. } => "LetSubuserRead",
+            Step::AddKey { .. } => "AddKey",
+            Step::CreateSecret { .. } => "CreateSecret",
+            Step::UpdateSecret { .. } => "UpdateSecret",
+            Step::DeleteSecret { .. } => "DeleteSecret",
+            Step::MarkRecord { .. } => "MarkRecord",
+            Step::SuspendUser { .. } => "SuspendUser",
+            Step::RemoveUser { .. } => "RemoveUser",
+            Step::DeleteRecord { .. } => "DeleteRecord",
+            Step::RemoveFinalizer { .. } => "RemoveFinalizer",
+        }
+    }
+}
+
+impl fmt::Display for Step {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Step::AddFinalizer { claim } => write!(out, "add the finalizer to S3UserClaim {claim}: a user is to be made"),
+            Step::CreateRecord { name, body } => write!(out, "create S3User {name}{}", granting(body)),
+            Step::UpdateRecord { name, body, .. } => write!(out, "update S3User {name}{}", granting(body)),
+            Step::CreateUser { user, max_buckets, .. } => {
+                write!(out, "create Ceph user {user} with at most {max_buckets} buckets")
+            }
+            Step::SetBucketLimit { user, max_buckets } => {
+                write!(out, "let Ceph user {user} have at most {max_buckets} buckets")
+            }
+            Step::SetQuota { user, quota } => write!(
+                out,
+                "let Ceph user {user} store at most {} bytes in {} objects",
+                quota.size.map_or("any number of".to_owned(), |size| size.to_string()),
+                quota.objects.map_or("any number of".to_owned(), |objects| objects.to_string()),
+            ),
+            Step::CreateSubuser { user, name, .. } => write!(out, "create Ceph subuser {user}:{name} that may read"),
+            Step::LetSubuserRead { user, name } => write!(out, "let Ceph subuser {user}:{name} read and nothing else"),
+            Step::AddKey { user, subuser: None, .. } => write!(out, "add a key to Ceph user {user}: it has none"),
+            Step::AddKey { user, subuser: Some(name), .. } => {
+                write!(out, "add a key to Ceph subuser {user}:{name}: it has none")
+            }
+            Step::CreateSecret { namespace, name, .. } => write!(out, "create Secret {namespace}/{name}"),
+            Step::UpdateSecret { secret, .. } => write!(out, "update Secret {secret}: it does not hold the keys in Ceph"),
+            Step::DeleteSecret { secret } => write!(out, "delete Secret {secret}: the claim no longer names it"),
+            Step::MarkRecord { name, mark, .. } => write!(out, "mark S3User {name} as {:?}: {}", mark.phase, mark.reason.as_str()),
+            Step::SuspendUser { user } => write!(out, "suspend Ceph user {user}: its claim is gone and it has buckets"),
+            Step::RemoveUser { user, purge: false } => write!(out, "remove Ceph user {user}: its claim is gone and it has no buckets"),
+            Step::RemoveUser { user, purge: true } => {
+                write!(out, "remove Ceph user {user} with all its data: its claim is gone and the class says Purge")
+            }
+            Step::DeleteRecord { name, .. } => write!(out, "delete S3User {name}: nothing is left in Ceph"),
+            Step::RemoveFinalizer { claim } => write!(out, "remove the finalizer from S3UserClaim {claim}"),
+        }
+    }
+}
+
+fn granting(body: &RecordBody) -> String {
+    body.quota.map_or_else(String::new, |quota| format!(" granting {quota}"))
+}

@@ -1,0 +1,74 @@
+//! Why something is as it is: stable words for programs.
+
+use crate::plan::{Failure, FailureClass};
+use crate::conditions::Readiness;
+pub use crate::problem::Problem;
+
+/// Reasons in conditions and events of the storage part. A failed call brings its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reason {
+    Provisioned,
+    Working,
+    InvalidSpec,
+    ClassNotFound,
+    NoDefaultClass,
+    SeveralDefaultClasses,
+    InvalidClass,
+    NotAllowed,
+    UserTaken,
+    UserSuspended,
+    RecordTaken,
+    SecretTaken,
+    BucketsInUse,
+    BucketsKept,
+    ClaimGone,
+    WaitingForClaim,
+    BucketTaken,
+    Deleting,
+}
+
+impl Reason {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Reason::Provisioned => "Provisioned",
+            Reason::Working => "Working",
+            Reason::InvalidSpec => "InvalidSpec",
+            Reason::ClassNotFound => "ClassNotFound",
+            Reason::NoDefaultClass => "NoDefaultClass",
+            Reason::SeveralDefaultClasses => "SeveralDefaultClasses",
+            Reason::InvalidClass => "InvalidClass",
+            Reason::NotAllowed => "NotAllowed",
+            Reason::UserTaken => "UserTaken",
+            Reason::UserSuspended => "UserSuspended",
+            Reason::RecordTaken => "RecordTaken",
+            Reason::SecretTaken => "SecretTaken",
+            Reason::BucketsInUse => "BucketsInUse",
+            Reason::BucketsKept => "BucketsKept",
+            Reason::ClaimGone => "ClaimGone",
+            Reason::WaitingForClaim => "WaitingForClaim",
+            Reason::BucketTaken => "BucketTaken",
+            Reason::Deleting => "Deleting",
+        }
+    }
+
+    pub fn ready(self, message: impl Into<String>) -> Readiness {
+        Readiness::Ready { reason: self.as_str(), message: message.into() }
+    }
+
+    pub fn progressing(self, message: impl Into<String>) -> Readiness {
+        Readiness::Progressing { reason: self.as_str(), message: message.into() }
+    }
+
+    pub fn stalled(self, message: impl Into<String>) -> Readiness {
+        Readiness::Stalled { reason: self.as_str(), message: message.into() }
+    }
+}
+
+/// What a failed call means for the object it was made for.
+pub(super) fn readiness_of(failure: &Failure) -> Readiness {
+    let (reason, message) = (failure.reason, failure.message.clone());
+    match failure.class {
+        FailureClass::Stale | FailureClass::Transient => Readiness::Progressing { reason, message },
+        FailureClass::Forbidden | FailureClass::Rejected => Readiness::Stalled { reason, message },
+    }
+}

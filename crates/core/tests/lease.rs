@@ -1,0 +1,185 @@
+//! At most one leader, in every interleaving of a small world: two candidates with clocks of their own, lost requests, lost
+//! replies, stale reads and pauses of any length at any moment.
+
+use std::{collections::HashSet, time::Duration};
+
+use croft_core::{
+    lease::{Candidate, Decision, Record, Timing},
+    time::Instant,
+};
+
+const TIMING: Timing =
+    Timing { lease: Duration::from_millis(3), term: Duration::from_millis(2), renew: Duration::from_millis(1) };
+
+/// A write on its way: it may arrive any time later, or never, or arrive while its reply is lost.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct InFlight {
+    base: Option<String>,
+    record: Record,
+    sent: Instant,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Process {
+    candidate: Candidate,
+    /// How far this process's monotonic clock is off; processes do not share a clock.
+    offset: u64,
+    in_flight: Option<InFlight>,
+    /// The server committed our write; the reply is still on its way.
+    reply: Option<(Record, Instant)>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct World {
+    now: u64,
+    stored: Option<Record>,
+    writes: u32,
+    processes: Vec<Process>,
+}
+
+impl World {
+    fn new() -> Self {
+        let process = |name: &str, offset| Process {
+            candidate: Candidate::new(name, TIMING),
+            offset,
+            in_flight: None,
+            reply: None,
+        };
+        Self { now: 0, stored: None, writes: 0, processes: vec![process("a", 0), process("b", 100)] }
+    }
+
+    fn clock(&self, process: usize) -> Instant {
+        Instant(self.now + self.processes[process].offset)
+    }
+
+    fn leaders(&self) -> usize {
+        (0..self.processes.len())
+            .filter(|index| self.processes[*index].candidate.may_write_until(self.clock(*index)))
+            .count()
+    }
+
+    fn successors(&self) -> Vec<World> {
+        let mut next = Vec::new();
+        let mut later = self.clone();
+        later.now += 1;
+        next.push(later);
+        for index in 0..self.processes.len() {
+            next.extend(self.steps_of(index));
+        }
+        next
+    }
+
+    /// Everything process `index` or the network between it and the server may do next. Doing nothing (a pause of any
+    /// length) is the choice of another step.
+    fn steps_of(&self, index: usize) -> Vec<World> {
+        let now = self.clock(index);
+        let mut next = Vec::new();
+        let process = &self.processes[index];
+
+        let mut read = self.clone();
+        read.processes[index].candidate.observed(self.stored.clone(), now);
+        next.push(read);
+
+        if process.in_flight.is_none() && process.reply.is_none() {
+            if let Some(sent) = self.send(index, now) {
+                next.push(sent);
+            }
+        }
+        if let Some(write) = &process.in_flight {
+            let mut lost = self.clone();
+            lost.processes[index].in_flight = None;
+            next.push(lost);
+            next.push(self.arrive(index, write));
+        }
+        if let Some((record, sent)) = &process.reply {
+            let mut lost = self.clone();
+            lost.processes[index].reply = None;
+            next.push(lost);
+            let mut told = self.clone();
+            told.processes[index].reply = None;
+            told.processes[index].candidate.won(record.clone(), *sent, now);
+            next.push(told);
+        }
+        next
+    }
+
+    fn send(&self, index: usize, now: Instant) -> Option<World> {
+        let candidate = &self.processes[index].candidate;
+        let (base, transitions) = match candidate.decide(now) {
+            Decision::Wait { .. } => return None,
+            Decision::Create => (None, 0),
+            Decision::Write { version, transitions } => (Some(version), transitions),
+        };
+        let record = Record { holder: Some(candidate.me().to_owned()), transitions, version: String::new() };
+        let mut sent = self.clone();
+        sent.processes[index].in_flight = Some(InFlight { base, record, sent: now });
+        Some(sent)
+    }
+
+    /// The write reaches the server, which takes it only on the version it was based on.
+    fn arrive(&self, index: usize, write: &InFlight) -> World {
+        let mut world = self.clone();
+        world.processes[index].in_flight = None;
+        if world.stored.as_ref().map(|record| &record.version) == write.base.as_ref() {
+            world.writes += 1;
+            let record = Record { version: world.writes.to_string(), ..write.record.clone() };
+            world.stored = Some(record.clone());
+            world.processes[index].reply = Some((record, write.sent));
+        }
+        world
+    }
+}
+
+#[test]
+fn at_most_one_leader_under_lost_replies_pauses_and_clock_offsets() {
+    let mut seen = HashSet::new();
+    let mut frontier = vec![World::new()];
+    let mut led = HashSet::new();
+    while let Some(world) = frontier.pop() {
+        if world.now > 6 || world.writes > 3 || !seen.insert(world.clone()) {
+            continue;
+        }
+        assert!(world.leaders() <= 1, "two leaders: {world:#?}");
+        for (index, process) in world.processes.iter().enumerate() {
+            if process.candidate.may_write_until(world.clock(index)) {
+                led.insert(index);
+            }
+        }
+        frontier.extend(world.successors());
+    }
+    assert_eq!(led.len(), 2, "each candidate led in some world: the search is not vacuous");
+    assert!(seen.len() > 10_000, "only {} worlds", seen.len());
+}
+
+#[test]
+fn a_released_lease_is_taken_at_once() {
+    let mut standby = Candidate::new("b", TIMING);
+    let record = |holder: Option<&str>, version: &str| Record {
+        holder: holder.map(str::to_owned),
+        transitions: 3,
+        version: version.into(),
+    };
+    standby.observed(Some(record(Some("a"), "7")), Instant(0));
+    assert_eq!(standby.decide(Instant(1)), Decision::Wait { until: Instant(3) });
+    standby.observed(Some(record(None, "8")), Instant(1));
+    assert_eq!(standby.decide(Instant(1)), Decision::Write { version: "8".into(), transitions: 4 });
+}
+
+#[test]
+fn a_leader_that_sees_another_holder_stops_at_once() {
+    let mut leader = Candidate::new("a", TIMING);
+    let mine = Record { holder: Some("a".into()), transitions: 0, version: "1".into() };
+    leader.won(mine, Instant(0), Instant(0));
+    assert!(leader.may_write_until(Instant(1)));
+    leader.observed(Some(Record { holder: Some("b".into()), transitions: 1, version: "2".into() }), Instant(1));
+    assert!(!leader.may_write_until(Instant(1)));
+}
+
+#[test]
+fn a_clock_that_jumps_ahead_ends_the_term_and_never_extends_it() {
+    let mut leader = Candidate::new("a", TIMING);
+    leader.won(Record { holder: Some("a".into()), transitions: 0, version: "1".into() }, Instant(10), Instant(10));
+    assert!(leader.may_write_until(Instant(11)));
+    assert!(!leader.may_write_until(Instant(10_000)), "as after a suspended process wakes");
+    assert_eq!(leader.term_ends(), Some(Instant(12)));
+}

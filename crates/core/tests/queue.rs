@@ -1,0 +1,207 @@
+//! The queue's promises, checked on every sequence of events of a small world.
+
+use std::{collections::BTreeSet, time::Duration};
+
+use croft_core::{
+    backoff::Backoff,
+    plan::Next,
+    queue::{Key, PATIENCE, Priority, Queue, Verdict},
+    time::Instant,
+};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Work(&'static str, u8);
+
+impl Key for Work {
+    fn tenant(&self) -> &str {
+        self.0
+    }
+
+    fn spread(&self) -> u64 {
+        0
+    }
+}
+
+const KEYS: [Work; 3] = [Work("a", 1), Work("a", 2), Work("b", 1)];
+
+fn queue(most_running: usize) -> Queue<Work> {
+    Queue::new(most_running, Backoff { first: Duration::from_millis(10), most: Duration::from_millis(40) })
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Event {
+    Push(Work, Priority),
+    Pop,
+    Done(Work, Verdict),
+    Wait(u64),
+}
+
+fn events() -> Vec<Event> {
+    let mut events = vec![Event::Pop, Event::Wait(15)];
+    for key in KEYS {
+        for priority in [Priority::Live, Priority::Resync] {
+            events.push(Event::Push(key, priority));
+        }
+        for verdict in [Verdict::Settled(Next::Settled), Verdict::Failed, Verdict::Settled(Next::After(Duration::from_millis(5)))] {
+            events.push(Event::Done(key, verdict));
+        }
+    }
+    events
+}
+
+/// Replays `story` and checks every promise after each event; returns nothing, panics with the story otherwise.
+fn check(story: &[Event], most_running: usize) {
+    let mut queue = queue(most_running);
+    let mut now = Instant(0);
+    let mut running: BTreeSet<Work> = BTreeSet::new();
+    // Keys pushed since they were last handed out: the queue must still hand them out.
+    let mut owed: BTreeSet<Work> = BTreeSet::new();
+    for event in story {
+        match *event {
+            Event::Push(key, priority) => {
+                queue.push(key, priority, now);
+                // A resync adds nothing to a key that already waits for its retry; it stays remembered either way.
+                owed.insert(key);
+            }
+            Event::Pop => {
+                if let Some(key) = queue.pop(now) {
+                    assert!(running.insert(key), "{key:?} handed out twice: {story:?}");
+                    assert!(running.len() <= most_running, "too many at once: {story:?}");
+                    owed.remove(&key);
+                }
+            }
+            Event::Done(key, verdict) => {
+                if running.remove(&key) {
+                    queue.done(&key, verdict, now);
+                    if verdict == Verdict::Failed {
+                        assert!(queue.remembers(&key), "a failed key was forgotten: {story:?}");
+                    }
+                }
+            }
+            Event::Wait(delay) => now = now + Duration::from_millis(delay),
+        }
+        for key in &owed {
+            assert!(queue.remembers(key), "lost wake-up of {key:?}: {story:?}");
+        }
+    }
+    drain(&mut queue, now, running, owed, story);
+}
+
+/// After the last event everything owed is handed out once the running ones end.
+fn drain(queue: &mut Queue<Work>, mut now: Instant, running: BTreeSet<Work>, mut owed: BTreeSet<Work>, story: &[Event]) {
+    for key in running {
+        queue.done(&key, Verdict::Settled(Next::Settled), now);
+    }
+    for _ in 0..32 {
+        if let Some(key) = queue.pop(now) {
+            owed.remove(&key);
+            queue.done(&key, Verdict::Settled(Next::Settled), now);
+        } else if let Some(wakeup) = queue.next_wakeup() {
+            now = now.max(wakeup);
+        } else {
+            break;
+        }
+    }
+    assert!(owed.is_empty(), "never handed out: {owed:?} in {story:?}");
+    assert_eq!(queue.depth() + queue.running(), 0, "{story:?}");
+}
+
+#[test]
+fn no_story_of_five_events_loses_a_wake_up_or_runs_a_key_twice() {
+    let events = events();
+    let mut stories = 0_u64;
+    let mut story = Vec::new();
+    fn explore(events: &[Event], depth: usize, story: &mut Vec<Event>, stories: &mut u64) {
+        check(story, 2);
+        *stories += 1;
+        if depth == 0 {
+            return;
+        }
+        for event in events {
+            story.push(*event);
+            explore(events, depth - 1, story, stories);
+            story.pop();
+        }
+    }
+    // The first event is a push without loss of generality: everything before it leaves an empty queue empty.
+    for key in KEYS {
+        story.push(Event::Push(key, Priority::Live));
+        explore(&events, 4, &mut story, &mut stories);
+        story.pop();
+    }
+    assert!(stories > 100_000, "only {stories} stories were explored");
+}
+
+#[test]
+fn a_tenant_with_many_keys_delays_another_by_one_key() {
+    let mut queue = queue(1);
+    for number in 0..200 {
+        queue.push(Work("big", number), Priority::Live, Instant(0));
+    }
+    queue.push(Work("small", 0), Priority::Live, Instant(1));
+    let order: Vec<_> = std::iter::from_fn(|| {
+        let key = queue.pop(Instant(2))?;
+        queue.done(&key, Verdict::Settled(Next::Settled), Instant(2));
+        Some(key)
+    })
+    .collect();
+    assert_eq!(order.len(), 201);
+    assert!(order[..2].contains(&Work("small", 0)), "small was served at {:?}", order.iter().position(|k| k.0 == "small"));
+}
+
+#[test]
+fn a_live_change_passes_a_resync_backlog_and_the_backlog_still_moves() {
+    let mut queue = queue(1);
+    for number in 0..50 {
+        queue.push(Work("resync", number), Priority::Resync, Instant(0));
+    }
+    let mut resynced = 0;
+    for round in 0..45_u8 {
+        queue.push(Work("live", round), Priority::Live, Instant(1));
+        let key = queue.pop(Instant(1)).expect("something is ready");
+        if key.0 == "resync" {
+            resynced += 1;
+        }
+        queue.done(&key, Verdict::Settled(Next::Settled), Instant(1));
+    }
+    assert_eq!(resynced, 45 / (PATIENCE + 1), "one in {} goes to the backlog", PATIENCE + 1);
+}
+
+#[test]
+fn failures_delay_only_their_own_key_and_success_forgets_them() {
+    let mut queue = queue(4);
+    let (bad, good) = (Work("a", 1), Work("a", 2));
+    let mut now = Instant(0);
+    let mut delays = Vec::new();
+    queue.push(bad, Priority::Live, now);
+    for _ in 0..4 {
+        assert_eq!(queue.pop(now), Some(bad));
+        queue.done(&bad, Verdict::Failed, now);
+        let wakeup = queue.next_wakeup().expect("a failed key comes back");
+        delays.push(wakeup.since(now).as_millis());
+        queue.push(good, Priority::Live, now);
+        assert_eq!(queue.pop(now), Some(good), "the other key is served at once");
+        queue.done(&good, Verdict::Settled(Next::Settled), now);
+        now = wakeup;
+    }
+    assert_eq!(delays, [10, 20, 40, 40]);
+    assert_eq!(queue.pop(now), Some(bad));
+    queue.done(&bad, Verdict::Settled(Next::Settled), now);
+    queue.push(bad, Priority::Live, now);
+    assert_eq!(queue.pop(now), Some(bad));
+    queue.done(&bad, Verdict::Failed, now);
+    assert_eq!(queue.next_wakeup().unwrap().since(now).as_millis(), 10, "the count starts anew after a success");
+}
+
+#[test]
+fn a_fresh_change_does_not_wait_for_the_backoff() {
+    let mut queue = queue(1);
+    let key = KEYS[0];
+    queue.push(key, Priority::Live, Instant(0));
+    queue.pop(Instant(0));
+    queue.done(&key, Verdict::Failed, Instant(0));
+    queue.push(key, Priority::Resync, Instant(1));
+    assert_eq!(queue.pop(Instant(1)), None, "a resync is no news");
+    queue.push(key, Priority::Live, Instant(2));
+    assert_eq!(queue.pop(Instant(2)), Some(key));
+}

@@ -1,0 +1,270 @@
+//! What the watches have told: objects by name, indexes over them, and how far the watch has come.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+    sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard},
+};
+
+use tokio::sync::watch;
+
+use super::Key;
+
+/// An object's place: namespace (empty for cluster-scoped kinds) and name.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Place {
+    pub namespace: String,
+    pub name: String,
+}
+
+impl Place {
+    pub fn new(namespace: impl Into<String>, name: impl Into<String>) -> Self {
+        Self { namespace: namespace.into(), name: name.into() }
+    }
+}
+
+/// One object before and after a watch event; `None` where it did not or does not exist.
+#[derive(Debug)]
+pub struct Change<'a, K> {
+    pub before: Option<&'a K>,
+    pub after: Option<&'a K>,
+}
+
+// By hand: a derive would ask for `K: Copy`, but only references are copied.
+impl<K> Clone for Change<'_, K> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<K> Copy for Change<'_, K> {}
+
+impl<'a, K> Change<'a, K> {
+    /// The object in its newest known form.
+    pub fn object(&self) -> &'a K {
+        self.after.or(self.before).expect("a change has an object on at least one side")
+    }
+
+    /// Both forms, oldest first: for mappings that must wake what the object pointed at before as well.
+    pub fn both(&self) -> impl Iterator<Item = &'a K> {
+        self.before.into_iter().chain(self.after)
+    }
+}
+
+type Wakes<K> = Box<dyn Fn(Change<'_, K>) -> Vec<Key> + Send + Sync>;
+type Extract<K> = fn(&K) -> Vec<String>;
+
+struct Index<K> {
+    name: &'static str,
+    extract: Extract<K>,
+    places: BTreeMap<String, BTreeSet<Place>>,
+}
+
+struct State<K> {
+    objects: BTreeMap<Place, Arc<K>>,
+    /// Objects that exist but cannot be decoded. Their last readable form, if any, stays in `objects`: nobody may take
+    /// an unreadable object for a deleted one.
+    unreadable: BTreeSet<Place>,
+    indexes: Vec<Index<K>>,
+}
+
+/// A cache filled by one watch. Readers see an object only together with its index entries, and keys are woken only after
+/// both are in place.
+pub struct Cache<K> {
+    state: RwLock<State<K>>,
+    wakes: Mutex<Vec<Wakes<K>>>,
+    revision: watch::Sender<u64>,
+}
+
+impl<K> fmt::Debug for Cache<K> {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_struct("Cache").field("objects", &self.read().objects.len()).finish_non_exhaustive()
+    }
+}
+
+impl<K> Default for Cache<K> {
+    fn default() -> Self {
+        Self {
+            state: RwLock::new(State { objects: BTreeMap::new(), unreadable: BTreeSet::new(), indexes: Vec::new() }),
+            wakes: Mutex::new(Vec::new()),
+            revision: watch::Sender::new(0),
+        }
+    }
+}
+
+impl<K> Cache<K> {
+    /// Adds an index. Call before the watch starts; the same name is added once.
+    pub fn index(&self, name: &'static str, extract: Extract<K>) {
+        let mut state = self.write();
+        if state.indexes.iter().all(|index| index.name != name) {
+            state.indexes.push(Index { name, extract, places: BTreeMap::new() });
+        }
+    }
+
+    /// Says which keys a change wakes. Call before the watch starts.
+    pub fn wakes(&self, wakes: impl Fn(Change<'_, K>) -> Vec<Key> + Send + Sync + 'static) {
+        self.wakes.lock().unwrap_or_else(PoisonError::into_inner).push(Box::new(wakes));
+    }
+
+    pub fn get(&self, namespace: &str, name: &str) -> Option<Arc<K>> {
+        self.read().objects.get(&Place::new(namespace, name)).cloned()
+    }
+
+    /// Whether the object exists, readable or not.
+    pub fn exists(&self, namespace: &str, name: &str) -> bool {
+        let place = Place::new(namespace, name);
+        let state = self.read();
+        state.objects.contains_key(&place) || state.unreadable.contains(&place)
+    }
+
+    pub fn all(&self) -> Vec<Arc<K>> {
+        self.read().objects.values().cloned().collect()
+    }
+
+    pub fn in_namespace(&self, namespace: &str) -> Vec<Arc<K>> {
+        let from = Place::new(namespace, "");
+        let state = self.read();
+        state.objects.range(from..).take_while(|(place, _)| place.namespace == namespace).map(|(_, object)| object.clone()).collect()
+    }
+
+    /// Objects whose index `name` contains `value`.
+    pub fn by(&self, name: &str, value: &str) -> Vec<Arc<K>> {
+        let state = self.read();
+        let index = state.indexes.iter().find(|index| index.name == name);
+        let places = index.and_then(|index| index.places.get(value)).into_iter().flatten();
+        places.filter_map(|place| state.objects.get(place).cloned()).collect()
+    }
+
+    /// How far the watch has come: the highest `resourceVersion` seen.
+    pub fn revision(&self) -> watch::Receiver<u64> {
+        self.revision.subscribe()
+    }
+
+    pub(super) fn saw(&self, revision: u64) {
+        self.revision.send_if_modified(|seen| {
+            let newer = revision > *seen;
+            *seen = (*seen).max(revision);
+            newer
+        });
+    }
+
+    /// Stores an object and returns the keys to wake.
+    pub(super) fn put(&self, place: Place, object: K) -> Vec<Key> {
+        let object = Arc::new(object);
+        let before = {
+            let mut state = self.write();
+            state.unreadable.remove(&place);
+            let before = state.objects.insert(place.clone(), object.clone());
+            state.reindex(&place, before.as_deref(), Some(&object));
+            before
+        };
+        self.woken(Change { before: before.as_deref(), after: Some(&object) })
+    }
+
+    /// Notes that an object exists but cannot be read.
+    pub(super) fn put_unreadable(&self, place: Place) {
+        self.write().unreadable.insert(place);
+    }
+
+    pub(super) fn remove(&self, place: &Place) -> Vec<Key> {
+        let before = {
+            let mut state = self.write();
+            state.unreadable.remove(place);
+            let before = state.objects.remove(place);
+            state.reindex(place, before.as_deref(), None);
+            before
+        };
+        before.map_or_else(Vec::new, |before| self.woken(Change { before: Some(&before), after: None }))
+    }
+
+    /// Places known before a relist that it did not name.
+    pub(super) fn missing_from(&self, listed: &BTreeSet<Place>) -> Vec<Place> {
+        let state = self.read();
+        state.objects.keys().chain(&state.unreadable).filter(|place| !listed.contains(place)).cloned().collect()
+    }
+
+    fn woken(&self, change: Change<'_, K>) -> Vec<Key> {
+        let wakes = self.wakes.lock().unwrap_or_else(PoisonError::into_inner);
+        wakes.iter().flat_map(|wakes| wakes(change)).collect()
+    }
+
+    fn read(&self) -> RwLockReadGuard<'_, State<K>> {
+        self.state.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write(&self) -> RwLockWriteGuard<'_, State<K>> {
+        self.state.write().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<K> State<K> {
+    fn reindex(&mut self, place: &Place, before: Option<&K>, after: Option<&K>) {
+        for index in &mut self.indexes {
+            for value in before.map(index.extract).unwrap_or_default() {
+                if let Some(places) = index.places.get_mut(&value) {
+                    places.remove(place);
+                    if places.is_empty() {
+                        index.places.remove(&value);
+                    }
+                }
+            }
+            for value in after.map(index.extract).unwrap_or_default() {
+                index.places.entry(value).or_default().insert(place.clone());
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::Work;
+
+    fn cache() -> Cache<&'static str> {
+        let cache = Cache::default();
+        cache.index("letter", |text: &&str| vec![text[..1].to_owned()]);
+        cache.wakes(|change| change.both().map(|text| Key::cluster(Work("test"), *text)).collect());
+        cache
+    }
+
+    #[test]
+    fn an_index_follows_its_objects() {
+        let cache = cache();
+        cache.put(Place::new("a", "x"), "apple");
+        cache.put(Place::new("b", "x"), "avocado");
+        assert_eq!(cache.by("letter", "a").len(), 2);
+        cache.put(Place::new("a", "x"), "banana");
+        assert_eq!(cache.by("letter", "a").len(), 1);
+        cache.remove(&Place::new("b", "x"));
+        assert!(cache.by("letter", "a").is_empty());
+    }
+
+    #[test]
+    fn a_change_wakes_what_the_object_was_and_what_it_is() {
+        let cache = cache();
+        cache.put(Place::new("a", "x"), "apple");
+        let woken = cache.put(Place::new("a", "x"), "banana");
+        assert_eq!(woken.iter().map(|key| key.name.as_str()).collect::<Vec<_>>(), ["apple", "banana"]);
+    }
+
+    #[test]
+    fn an_unreadable_object_is_not_taken_for_a_deleted_one() {
+        let cache = cache();
+        cache.put(Place::new("", "x"), "apple");
+        cache.put_unreadable(Place::new("", "x"));
+        cache.put_unreadable(Place::new("", "y"));
+        assert!(cache.get("", "x").is_some() && cache.exists("", "y"));
+        assert!(cache.get("", "y").is_none());
+        cache.remove(&Place::new("", "y"));
+        assert!(!cache.exists("", "y"));
+    }
+
+    #[test]
+    fn namespaces_do_not_mix() {
+        let cache = cache();
+        for place in [Place::new("a", "x"), Place::new("a-b", "x"), Place::new("b", "x")] {
+            cache.put(place, "apple");
+        }
+        assert_eq!(cache.in_namespace("a").len(), 1);
+    }
+}

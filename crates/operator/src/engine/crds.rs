@@ -1,0 +1,74 @@
+//! Which kinds are installed: a metadata watch on the CRDs of the cluster.
+
+use std::{collections::BTreeSet, sync::Arc};
+
+use futures::{StreamExt, pin_mut};
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::{
+    Api, Client, ResourceExt,
+    core::PartialObjectMeta,
+    runtime::{
+        WatchStreamExt,
+        watcher::{self, Event, watcher},
+    },
+};
+use tokio::sync::watch;
+use tracing::{debug, warn};
+
+/// The names of all CRDs, kept up to date.
+#[derive(Clone, Debug)]
+pub struct ServedKinds {
+    names: Arc<watch::Sender<BTreeSet<String>>>,
+}
+
+impl Default for ServedKinds {
+    fn default() -> Self {
+        Self { names: Arc::new(watch::Sender::new(BTreeSet::new())) }
+    }
+}
+
+impl ServedKinds {
+    pub fn has(&self, crd: &str) -> bool {
+        self.names.borrow().contains(crd)
+    }
+
+    /// Ends when the CRD is there.
+    pub async fn installed(&self, crd: &str) {
+        let mut names = self.names.subscribe();
+        // The sender lives in `self`: waiting cannot fail.
+        let _ = names.wait_for(|names| names.contains(crd)).await;
+    }
+
+    /// Told on every change of the set.
+    pub fn changes(&self) -> watch::Receiver<BTreeSet<String>> {
+        self.names.subscribe()
+    }
+
+    pub(super) async fn follow(self, client: Client) {
+        let api: Api<PartialObjectMeta<CustomResourceDefinition>> = Api::all(client);
+        let stream = watcher(api, watcher::Config::default()).default_backoff();
+        pin_mut!(stream);
+        let mut listing = BTreeSet::new();
+        while let Some(event) = stream.next().await {
+            match event {
+                Ok(Event::Init) => listing.clear(),
+                Ok(Event::InitApply(crd)) => {
+                    listing.insert(crd.name_any());
+                }
+                Ok(Event::InitDone) => {
+                    self.names.send_replace(std::mem::take(&mut listing));
+                }
+                Ok(Event::Apply(crd)) => {
+                    self.names.send_if_modified(|names| names.insert(crd.name_any()));
+                }
+                Ok(Event::Delete(crd)) => {
+                    self.names.send_if_modified(|names| names.remove(&crd.name_any()));
+                }
+                Err(watcher::Error::InitialListFailed(kube::Error::Api(status))) if status.code == 403 => {
+                    warn!("may not list customresourcedefinitions: apply the RBAC that `croft manifests` prints");
+                }
+                Err(error) => debug!(%error, "watch on CRDs interrupted"),
+            }
+        }
+    }
+}

@@ -1,0 +1,88 @@
+//! Kubernetes Events: told once per change of reason, never in the way of work.
+
+use k8s_openapi::{
+    api::{
+        core::v1::ObjectReference,
+        events::v1::Event,
+    },
+    apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta},
+};
+use kube::{Api, Client, Resource, api::PostParams};
+use tracing::debug;
+
+use super::write::call;
+
+/// One thing worth telling a person.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Note {
+    pub warning: bool,
+    /// Stable, `UpperCamelCase`.
+    pub reason: String,
+    pub message: String,
+}
+
+impl Note {
+    pub fn normal(reason: impl Into<String>, message: impl Into<String>) -> Self {
+        Self { warning: false, reason: reason.into(), message: message.into() }
+    }
+
+    pub fn warning(reason: impl Into<String>, message: impl Into<String>) -> Self {
+        Self { warning: true, reason: reason.into(), message: message.into() }
+    }
+}
+
+/// Sends Events in the background; a lost Event is not an error.
+#[derive(Clone)]
+pub struct Events {
+    client: Client,
+    instance: String,
+}
+
+impl std::fmt::Debug for Events {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.debug_struct("Events").field("instance", &self.instance).finish_non_exhaustive()
+    }
+}
+
+impl Events {
+    pub fn new(client: Client, instance: impl Into<String>) -> Self {
+        Self { client, instance: instance.into() }
+    }
+
+    pub fn emit(&self, about: &ObjectReference, note: &Note) {
+        let event = self.event(about, note);
+        let namespace = event.metadata.namespace.clone().unwrap_or_default();
+        let api: Api<Event> = Api::namespaced(self.client.clone(), &namespace);
+        tokio::spawn(async move {
+            if let Err(failure) = call("create event", api.create(&PostParams::default(), &event)).await {
+                debug!(%failure, reason = event.reason, "event not recorded");
+            }
+        });
+    }
+
+    fn event(&self, about: &ObjectReference, note: &Note) -> Event {
+        // Events about cluster-scoped objects live in `default`, where kubectl looks for them.
+        let namespace = about.namespace.clone().filter(|namespace| !namespace.is_empty()).unwrap_or_else(|| "default".into());
+        Event {
+            metadata: ObjectMeta {
+                generate_name: Some(format!("{}.", about.name.clone().unwrap_or_default())),
+                namespace: Some(namespace),
+                ..ObjectMeta::default()
+            },
+            action: Some("Reconcile".into()),
+            event_time: Some(MicroTime(jiff::Timestamp::now())),
+            note: Some(note.message.chars().take(1000).collect()),
+            reason: Some(note.reason.clone()),
+            regarding: Some(about.clone()),
+            reporting_controller: Some("croft.dev/croft".into()),
+            reporting_instance: Some(self.instance.clone()),
+            type_: Some(if note.warning { "Warning" } else { "Normal" }.into()),
+            ..Event::default()
+        }
+    }
+}
+
+/// A reference to `object` for Events.
+pub fn about<K: Resource<DynamicType = ()>>(object: &K) -> ObjectReference {
+    object.object_ref(&())
+}

@@ -1,0 +1,49 @@
+//! API errors in the vocabulary of the core: what class, and a sentence that is safe to show.
+
+use croft_core::plan::{Failure, FailureClass};
+use kube::core::Status;
+
+/// What a failed API call means for the next attempt.
+pub fn classify(error: &kube::Error) -> Failure {
+    match error {
+        kube::Error::Api(status) => classify_status(status),
+        kube::Error::Service(_) | kube::Error::HyperError(_) | kube::Error::ReadEvents(_) => {
+            Failure::new(FailureClass::Transient, "ApiServerUnreachable", "the API server does not answer")
+        }
+        kube::Error::SerdeError(error) => {
+            Failure::new(FailureClass::Rejected, "UnreadableAnswer", format!("the API server's answer cannot be read: {error}"))
+        }
+        other => Failure::new(FailureClass::Transient, "ApiCallFailed", other.to_string()),
+    }
+}
+
+fn classify_status(status: &Status) -> Failure {
+    let message = status.message.clone();
+    match (status.code, status.reason.as_str()) {
+        (404, _) => Failure::new(FailureClass::Stale, "NotFound", message),
+        (409, _) => Failure::new(FailureClass::Stale, "Conflict", message),
+        (422, _) if is_failed_precondition(status) => Failure::new(FailureClass::Stale, "Conflict", message),
+        (403, _) if is_terminating(status) => Failure::new(FailureClass::Rejected, "Terminating", message),
+        (401 | 403, _) => Failure::new(FailureClass::Forbidden, "Forbidden", message),
+        (429, _) => Failure::new(FailureClass::Transient, "Throttled", message),
+        (400 | 405 | 413 | 415 | 422, _) => Failure::new(FailureClass::Rejected, "Rejected", message),
+        _ => Failure::new(FailureClass::Transient, "ApiServerError", message),
+    }
+}
+
+/// A JSON patch whose `test` did not hold: the API server answers 422 with a cause of its own kind.
+fn is_failed_precondition(status: &Status) -> bool {
+    let causes = status.details.iter().flat_map(|details| &details.causes);
+    causes.into_iter().any(|cause| cause.reason == "UnexpectedServerResponse")
+}
+
+/// Creating in a namespace that is being deleted.
+fn is_terminating(status: &Status) -> bool {
+    let causes = status.details.iter().flat_map(|details| &details.causes);
+    causes.into_iter().any(|cause| cause.reason == "NamespaceTerminating")
+}
+
+/// A call that did not answer in time. It may still have been carried out: the next observation tells.
+pub fn timed_out(what: &str) -> Failure {
+    Failure::new(FailureClass::Transient, "TimedOut", format!("{what} did not answer in time"))
+}

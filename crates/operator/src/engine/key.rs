@@ -1,0 +1,80 @@
+//! What is queued: one object of one kind of work.
+
+use std::{
+    fmt,
+    hash::{DefaultHasher, Hash, Hasher},
+};
+
+use croft_core::queue;
+
+/// The parts of the product; each can be switched on and off and waits for its own kinds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, clap::ValueEnum, serde::Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Part {
+    Namespaces,
+    Storage,
+    Backup,
+}
+
+impl Part {
+    pub const ALL: [Part; 3] = [Part::Namespaces, Part::Storage, Part::Backup];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Part::Namespaces => "namespaces",
+            Part::Storage => "storage",
+            Part::Backup => "backup",
+        }
+    }
+}
+
+impl fmt::Display for Part {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(self.name())
+    }
+}
+
+/// One kind of work: the reconciler that does it, by its stable name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Work(pub &'static str);
+
+/// One object to look at. Cluster-scoped objects have an empty namespace.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Key {
+    pub work: Work,
+    pub namespace: String,
+    pub name: String,
+}
+
+impl Key {
+    pub fn new(work: Work, namespace: impl Into<String>, name: impl Into<String>) -> Self {
+        Self { work, namespace: namespace.into(), name: name.into() }
+    }
+
+    pub fn cluster(work: Work, name: impl Into<String>) -> Self {
+        Self::new(work, "", name)
+    }
+}
+
+impl fmt::Display for Key {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{} ", self.work.0)?;
+        if !self.namespace.is_empty() {
+            write!(out, "{}/", self.namespace)?;
+        }
+        out.write_str(&self.name)
+    }
+}
+
+impl queue::Key for Key {
+    /// Namespaces are tenants; each cluster-scoped object is a tenant of its own.
+    fn tenant(&self) -> &str {
+        if self.namespace.is_empty() { &self.name } else { &self.namespace }
+    }
+
+    fn spread(&self) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        self.hash(&mut hasher);
+        hasher.finish()
+    }
+}

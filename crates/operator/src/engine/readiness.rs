@@ -1,0 +1,115 @@
+//! Whether the operator sees what it needs to see: the state of every watch, by part.
+
+use std::{collections::BTreeMap, fmt, fmt::Write, sync::Arc};
+
+use tokio::sync::watch;
+
+use super::{Part, watch::WatchState};
+
+/// One watch as readiness sees it.
+#[derive(Clone, Debug)]
+struct Watched {
+    resource: String,
+    parts: Vec<Part>,
+    state: watch::Receiver<WatchState>,
+    /// A kind of somebody else: its absence makes its part wait, not the operator unready.
+    foreign: bool,
+}
+
+/// The state of all watches. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Readiness {
+    watches: Arc<Vec<Watched>>,
+    changed: Arc<watch::Sender<u64>>,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct ReadinessBuilder {
+    watches: BTreeMap<String, Watched>,
+}
+
+impl ReadinessBuilder {
+    pub(super) fn add(&mut self, resource: &str, part: Part, state: watch::Receiver<WatchState>, foreign: bool) {
+        let watched = self.watches.entry(resource.to_owned()).or_insert_with(|| Watched {
+            resource: resource.to_owned(),
+            parts: Vec::new(),
+            state,
+            foreign,
+        });
+        if !watched.parts.contains(&part) {
+            watched.parts.push(part);
+        }
+    }
+
+    pub(super) fn build(self) -> Readiness {
+        Readiness { watches: Arc::new(self.watches.into_values().collect()), changed: Arc::new(watch::Sender::new(0)) }
+    }
+}
+
+impl Readiness {
+    /// Told whenever a watch changes its state.
+    pub fn changes(&self) -> watch::Receiver<u64> {
+        self.changed.subscribe()
+    }
+
+    /// Whether every watch of the part has a full picture.
+    pub fn is_synced(&self, part: Part) -> bool {
+        self.of(part).all(|watched| *watched.state.borrow() == WatchState::Synced)
+    }
+
+    /// Why a part waits, if it does.
+    pub fn waits_for(&self, part: Part) -> Option<String> {
+        let waiting = self.of(part).filter_map(|watched| match &*watched.state.borrow() {
+            WatchState::WaitingForKind { crd } => Some(crd.clone()),
+            _ => None,
+        });
+        let waiting: Vec<_> = waiting.collect();
+        (!waiting.is_empty()).then(|| waiting.join(", "))
+    }
+
+    /// Ready when every watch is synced, or waits for a kind that somebody else installs.
+    pub fn is_ready(&self) -> bool {
+        self.watches.iter().all(|watched| match &*watched.state.borrow() {
+            WatchState::Synced => true,
+            WatchState::WaitingForKind { .. } => watched.foreign,
+            WatchState::Syncing | WatchState::Forbidden => false,
+        })
+    }
+
+    /// One line per watch, for `/readyz` and the log.
+    pub fn detail(&self) -> String {
+        self.to_string()
+    }
+
+    /// Passes on the changes of every watch; runs for ever.
+    pub(super) async fn follow(self) {
+        let each = self.watches.iter().map(|watched| {
+            let (mut state, changed) = (watched.state.clone(), self.changed.clone());
+            async move {
+                while state.changed().await.is_ok() {
+                    changed.send_modify(|count| *count += 1);
+                }
+            }
+        });
+        futures::future::join_all(each).await;
+    }
+
+    fn of(&self, part: Part) -> impl Iterator<Item = &Watched> {
+        self.watches.iter().filter(move |watched| watched.parts.contains(&part))
+    }
+}
+
+impl fmt::Display for Readiness {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for watched in self.watches.iter() {
+            let state = watched.state.borrow();
+            let mark = if *state == WatchState::Synced { '+' } else { '-' };
+            let mut parts = String::new();
+            for part in &watched.parts {
+                write!(parts, " {part}")?;
+            }
+            writeln!(out, "[{mark}] {}: {} (for{parts})", watched.resource, *state)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,192 @@
+//! One reconcile: observe -> plan -> execute -> report, the same for every kind of work.
+
+use std::{fmt::Debug, future::Future, sync::Arc};
+
+use croft_core::{
+    plan::{Failure, FailureClass, Next, Outcome, Plan, Step},
+    queue::Verdict,
+    time::Timestamp,
+};
+use futures::{StreamExt, future::BoxFuture, stream};
+use k8s_openapi::api::core::v1::ObjectReference;
+use tracing::{debug, info, warn};
+
+use super::{
+    Key, Work,
+    clock::timestamp,
+    echo::Echoes,
+    events::{Events, Note},
+    lease::Leadership,
+    write::Written,
+};
+use crate::telemetry::metrics::Metrics;
+
+/// Steps of one group in flight at once.
+const WIDTH: usize = 10;
+
+/// A stale observation is looked at again after this, should its watch event be slow.
+const STALE_RETRY: std::time::Duration = std::time::Duration::from_millis(250);
+
+/// One kind of work. `plan` and `report` forward to pure functions of the core; the rest is IO without decisions.
+pub trait Reconciler: Send + Sync + 'static {
+    type Seen: Send + Sync;
+    type Step: Step;
+
+    fn work(&self) -> Work;
+
+    /// Everything the plan needs to know; `None` if there is nothing to look after.
+    fn observe(&self, key: &Key) -> impl Future<Output = Result<Option<Self::Seen>, Failure>> + Send;
+
+    /// Pure.
+    fn plan(&self, seen: &Self::Seen, now: &Timestamp) -> Plan<Self::Step>;
+
+    /// One external call.
+    fn execute(&self, seen: &Self::Seen, step: &Self::Step) -> impl Future<Output = Result<Written, Failure>> + Send;
+
+    /// Pure: what to say about it, once everything ran that could.
+    fn report(&self, seen: &Self::Seen, outcomes: &[(&Self::Step, Outcome)], now: &Timestamp) -> Report;
+
+    /// Writes the status that `report` gave.
+    fn write_status(&self, seen: &Self::Seen, status: serde_json::Value) -> impl Future<Output = Result<Written, Failure>> + Send;
+}
+
+/// What leaves a reconcile besides its steps.
+#[derive(Clone, Debug, Default)]
+pub struct Report {
+    /// The whole new status, only if it differs from the observed one.
+    pub status: Option<serde_json::Value>,
+    /// Events, only on a change of reason.
+    pub events: Vec<Note>,
+    /// What the events are about.
+    pub about: Option<ObjectReference>,
+    pub next: Next,
+    /// Something is wrong that is not a failed step: try again with backoff.
+    pub retry: bool,
+}
+
+/// What a reconcile shares with the engine.
+#[derive(Clone, Debug)]
+pub struct Context {
+    pub leadership: Leadership,
+    pub metrics: Arc<Metrics>,
+    pub events: Events,
+    pub echoes: Echoes,
+}
+
+/// [`Reconciler`] without its types, for the dispatcher's table.
+pub(super) trait Worker: Send + Sync {
+    fn run(&self, key: Key, context: Context) -> BoxFuture<'_, Verdict>;
+}
+
+impl<R: Reconciler> Worker for R {
+    fn run(&self, key: Key, context: Context) -> BoxFuture<'_, Verdict> {
+        Box::pin(async move {
+            let verdict = reconcile(self, &key, &context).await;
+            context.metrics.reconciled(key.work, verdict);
+            verdict
+        })
+    }
+}
+
+async fn reconcile<R: Reconciler>(worker: &R, key: &Key, context: &Context) -> Verdict {
+    let seen = match worker.observe(key).await {
+        Ok(Some(seen)) => seen,
+        Ok(None) => return Verdict::Settled(Next::Settled),
+        Err(failure) => return failed(key, &failure, context),
+    };
+    let now = timestamp();
+    let plan = worker.plan(&seen, &now);
+    if !plan.is_settled() {
+        debug!(%key, %plan, "plan");
+    }
+    let outcomes = execute(worker, key, &seen, &plan, context).await;
+    let failure = outcomes.iter().find_map(|(_, outcome)| outcome.failure()).cloned();
+    let report = worker.report(&seen, &outcomes, &now);
+    let told = tell(worker, key, &seen, &report, context).await;
+    match failure.or(told.err()) {
+        Some(failure) => failed(key, &failure, context),
+        None if report.retry => Verdict::Failed,
+        None if report.next == Next::Settled => Verdict::Settled(plan.next),
+        None => Verdict::Settled(report.next),
+    }
+}
+
+/// Runs the groups in order; a group starts only when everything before it is done.
+async fn execute<'p, R: Reconciler>(
+    worker: &R,
+    key: &Key,
+    seen: &R::Seen,
+    plan: &'p Plan<R::Step>,
+    context: &Context,
+) -> Vec<(&'p R::Step, Outcome)> {
+    let mut outcomes = Vec::new();
+    let mut going_on = true;
+    for group in &plan.groups {
+        if !going_on {
+            outcomes.extend(group.iter().map(|step| (step, Outcome::NotRun)));
+            continue;
+        }
+        let mut calls = Vec::with_capacity(group.len());
+        for step in group {
+            calls.push(run_step(worker, key, seen, step, context));
+        }
+        let done: Vec<Outcome> = stream::iter(calls).buffered(WIDTH).collect().await;
+        going_on = done.iter().all(Outcome::is_done);
+        outcomes.extend(group.iter().zip(done));
+    }
+    outcomes
+}
+
+async fn run_step<R: Reconciler>(worker: &R, key: &Key, seen: &R::Seen, step: &R::Step, context: &Context) -> Outcome {
+    if !context.leadership.holds() {
+        return Outcome::Failed(not_leading());
+    }
+    let result = worker.execute(seen, step).await;
+    context.metrics.step(key.work, step.kind(), result.as_ref().err());
+    match result {
+        Ok(written) => {
+            debug!(%key, %step, "done");
+            context.echoes.expect(key, &written);
+            Outcome::Done { uid: written.uid }
+        }
+        Err(failure) => {
+            debug!(%key, %step, %failure, "not done");
+            Outcome::Failed(failure)
+        }
+    }
+}
+
+/// The one place where results leave: status, then events.
+async fn tell<R: Reconciler>(worker: &R, key: &Key, seen: &R::Seen, report: &Report, context: &Context) -> Result<(), Failure> {
+    if let Some(status) = &report.status {
+        if !context.leadership.holds() {
+            return Err(not_leading());
+        }
+        let written = worker.write_status(seen, status.clone()).await;
+        context.metrics.step(key.work, "WriteStatus", written.as_ref().err());
+        context.echoes.expect(key, &written?);
+    }
+    if let Some(about) = &report.about {
+        for note in &report.events {
+            context.events.emit(about, note);
+        }
+    }
+    Ok(())
+}
+
+fn failed(key: &Key, failure: &Failure, context: &Context) -> Verdict {
+    context.metrics.failed(key.work, failure.reason);
+    match failure.class {
+        FailureClass::Stale => {
+            debug!(%key, %failure, "the world has moved on; looking again");
+            return Verdict::Settled(Next::After(STALE_RETRY));
+        }
+        FailureClass::Transient | FailureClass::Forbidden => warn!(%key, %failure, "will try again"),
+        FailureClass::Rejected => info!(%key, %failure, "refused"),
+    }
+    Verdict::Failed
+}
+
+fn not_leading() -> Failure {
+    Failure::new(FailureClass::Stale, "NotLeading", "another replica leads now")
+}

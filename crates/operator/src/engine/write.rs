@@ -1,0 +1,219 @@
+//! Writes to the API server: each is one call, timed out, with its precondition, and tells the version it made.
+
+use std::{fmt, future::Future, time::Duration};
+
+use croft_core::plan::{Failure, FailureClass};
+use kube::{
+    Api, Client, Resource, ResourceExt,
+    api::{ApiResource, DeleteParams, DynamicObject, Patch, PatchParams, PostParams, Preconditions},
+};
+use serde::{Serialize, de::DeserializeOwned};
+use serde_json::{Value, json};
+
+use super::failure::{classify, timed_out};
+
+/// Our name in managedFields.
+pub const FIELD_MANAGER: &str = "croft";
+
+/// No call waits longer than this.
+pub const CALL_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// What a successful call left behind.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Written {
+    pub uid: Option<String>,
+    /// The kind (`plural.group`) and version to wait for before observing again.
+    pub echo: Option<(String, u64)>,
+}
+
+impl Written {
+    /// A call outside Kubernetes, or one whose effect is not cached.
+    pub fn elsewhere() -> Self {
+        Self::default()
+    }
+}
+
+/// The one way this operator writes Kubernetes objects.
+#[derive(Clone)]
+pub struct Writer {
+    client: Client,
+}
+
+impl fmt::Debug for Writer {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str("Writer")
+    }
+}
+
+/// What every typed kind here is.
+pub trait Object: Resource<DynamicType = ()> + Clone + DeserializeOwned + Serialize + fmt::Debug + Send + Sync {}
+impl<K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Serialize + fmt::Debug + Send + Sync> Object for K {}
+
+/// A typed object's place and identity: what a write is allowed to touch.
+#[derive(Clone, Copy, Debug)]
+pub struct Target<'a> {
+    pub namespace: &'a str,
+    pub name: &'a str,
+    pub uid: &'a str,
+}
+
+impl Writer {
+    pub fn new(client: Client) -> Self {
+        Self { client }
+    }
+
+    pub fn client(&self) -> Client {
+        self.client.clone()
+    }
+
+    /// Creates `object` where its metadata says; fails as stale if the name is taken.
+    pub async fn create<K: Object>(&self, object: &K) -> Result<Written, Failure> {
+        let object = dynamic(object)?;
+        let params = PostParams { field_manager: Some(FIELD_MANAGER.into()), ..PostParams::default() };
+        let api = self.api::<K>(&object.namespace().unwrap_or_default());
+        let made = call("create", api.create(&params, &object)).await?;
+        Ok(written(&made, &resource_name::<K>()))
+    }
+
+    /// Merges `patch` into the object; fails as stale unless it still is `target` at `version`.
+    pub async fn merge<K: Object>(&self, target: Target<'_>, version: Option<&str>, mut patch: Value) -> Result<Written, Failure> {
+        patch["metadata"]["uid"] = target.uid.into();
+        if let Some(version) = version {
+            patch["metadata"]["resourceVersion"] = version.into();
+        }
+        let api = self.api::<K>(target.namespace);
+        let params = PatchParams { field_manager: Some(FIELD_MANAGER.into()), ..PatchParams::default() };
+        let made = call("patch", api.patch(target.name, &params, &Patch::Merge(patch))).await?;
+        Ok(written(&made, &resource_name::<K>()))
+    }
+
+    /// Sets the whole list of finalizers of the object as it was observed.
+    pub async fn finalizers<K: Object>(&self, observed: &K, finalizers: &[String]) -> Result<Written, Failure> {
+        let (namespace, name, uid) =
+            (observed.namespace().unwrap_or_default(), observed.name_any(), observed.uid().unwrap_or_default());
+        let target = Target { namespace: &namespace, name: &name, uid: &uid };
+        let patch = json!({ "metadata": { "finalizers": finalizers } });
+        match self.merge::<K>(target, observed.resource_version().as_deref(), patch).await {
+            // The last finalizer was released and the object is gone: the echo is its deletion.
+            Ok(mut written) if finalizers.is_empty() => {
+                written.echo = None;
+                Ok(written)
+            }
+            other => other,
+        }
+    }
+
+    /// Adds `finalizer` to the object as it was observed.
+    pub async fn add_finalizer<K: Object>(&self, observed: &K, finalizer: &str) -> Result<Written, Failure> {
+        let mut finalizers = observed.finalizers().to_vec();
+        finalizers.push(finalizer.to_owned());
+        self.finalizers(observed, &finalizers).await
+    }
+
+    /// Takes `finalizer` off the object as it was observed; done already if the object is gone.
+    pub async fn release_finalizer<K: Object>(&self, observed: &K, finalizer: &str) -> Result<Written, Failure> {
+        let finalizers: Vec<_> = observed.finalizers().iter().filter(|other| *other != finalizer).cloned().collect();
+        gone_is_done(self.finalizers(observed, &finalizers).await)
+    }
+
+    /// Server-side apply, taking the fields `manifest` sets.
+    pub async fn apply(&self, resource: &ApiResource, namespace: &str, name: &str, manifest: &Value) -> Result<Written, Failure> {
+        let api: Api<DynamicObject> = Api::namespaced_with(self.client.clone(), namespace, resource);
+        let params = PatchParams::apply(FIELD_MANAGER).force();
+        let made = call("apply", api.patch(name, &params, &Patch::Apply(manifest))).await?;
+        Ok(written(&made, &crd_name(&resource.plural, &resource.group)))
+    }
+
+    /// Server-side apply of a typed object where its metadata says.
+    pub async fn apply_object<K: Object>(&self, object: &K) -> Result<Written, Failure> {
+        let api = self.api::<K>(&object.namespace().unwrap_or_default());
+        let params = PatchParams::apply(FIELD_MANAGER).force();
+        let made = call("apply", api.patch(&object.name_any(), &params, &Patch::Apply(object))).await?;
+        Ok(written(&made, &resource_name::<K>()))
+    }
+
+    /// Deletes exactly `target`; done already if it is gone.
+    pub async fn delete<K: Object>(&self, target: Target<'_>) -> Result<Written, Failure> {
+        let api = self.api::<K>(target.namespace);
+        gone_is_done(call("delete", api.delete(target.name, &exactly(target.uid))).await.map(|_| Written::default()))
+    }
+
+    /// As [`Writer::delete`], for a kind known only at run time.
+    pub async fn delete_dynamic(&self, resource: &ApiResource, target: Target<'_>) -> Result<Written, Failure> {
+        let api: Api<DynamicObject> = Api::namespaced_with(self.client.clone(), target.namespace, resource);
+        gone_is_done(call("delete", api.delete(target.name, &exactly(target.uid))).await.map(|_| Written::default()))
+    }
+
+    /// Replaces the whole status of exactly `target`; done already if the object is gone.
+    pub async fn status<K: Object>(&self, target: Target<'_>, status: &impl Serialize) -> Result<Written, Failure> {
+        let patch = json!([
+            { "op": "test", "path": "/metadata/uid", "value": target.uid },
+            { "op": "add", "path": "/status", "value": status },
+        ]);
+        let patch: kube::api::Patch<Value> = Patch::Json(
+            serde_json::from_value(patch)
+                .map_err(|error| Failure::new(FailureClass::Rejected, "InvalidStatus", error.to_string()))?,
+        );
+        let api = self.api::<K>(target.namespace);
+        let params = PatchParams { field_manager: Some(FIELD_MANAGER.into()), ..PatchParams::default() };
+        let made = call("status", api.patch_status(target.name, &params, &patch)).await.map(|made| written(&made, &resource_name::<K>()));
+        gone_is_done(made)
+    }
+
+    /// Access to a kind whatever its scope: an empty namespace means the cluster. Answers are read as metadata only.
+    fn api<K: Object>(&self, namespace: &str) -> Api<DynamicObject> {
+        let resource = ApiResource::erase::<K>(&());
+        if namespace.is_empty() {
+            Api::all_with(self.client.clone(), &resource)
+        } else {
+            Api::namespaced_with(self.client.clone(), namespace, &resource)
+        }
+    }
+}
+
+fn dynamic<K: Serialize>(object: &K) -> Result<DynamicObject, Failure> {
+    let value = serde_json::to_value(object).and_then(serde_json::from_value);
+    value.map_err(|error| Failure::new(FailureClass::Rejected, "InvalidObject", error.to_string()))
+}
+
+/// One API call under the common timeout.
+pub async fn call<T>(what: &str, request: impl Future<Output = kube::Result<T>>) -> Result<T, Failure> {
+    match tokio::time::timeout(CALL_TIMEOUT, request).await {
+        Ok(Ok(answer)) => Ok(answer),
+        Ok(Err(error)) => Err(classify(&error)),
+        Err(_) => Err(timed_out(&format!("the API server's answer to {what}"))),
+    }
+}
+
+/// A live read; absent is an answer, not a failure.
+pub async fn read<T>(request: impl Future<Output = kube::Result<Option<T>>>) -> Result<Option<T>, Failure> {
+    call("get", request).await
+}
+
+fn exactly(uid: &str) -> DeleteParams {
+    DeleteParams {
+        preconditions: Some(Preconditions { uid: Some(uid.to_owned()), resource_version: None }),
+        ..DeleteParams::background()
+    }
+}
+
+fn gone_is_done(result: Result<Written, Failure>) -> Result<Written, Failure> {
+    match result {
+        Err(failure) if failure.reason == "NotFound" => Ok(Written::default()),
+        other => other,
+    }
+}
+
+fn written<K: ResourceExt>(object: &K, resource: &str) -> Written {
+    let version = object.resource_version().and_then(|version| version.parse().ok());
+    Written { uid: object.uid(), echo: version.map(|version| (resource.to_owned(), version)) }
+}
+
+/// `plural.group`, or the plural alone for the core group: how CRDs are named and how caches are registered.
+pub fn crd_name(plural: &str, group: &str) -> String {
+    if group.is_empty() { plural.to_owned() } else { format!("{plural}.{group}") }
+}
+
+pub fn resource_name<K: Resource<DynamicType = ()>>() -> String {
+    crd_name(&K::plural(&()), &K::group(&()))
+}

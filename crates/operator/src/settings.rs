@@ -1,0 +1,192 @@
+//! The configuration file: read at start, re-read when it changes, strict about keys.
+
+use std::{fmt, path::{Path, PathBuf}, sync::Arc, time::Duration};
+
+use arc_swap::ArcSwap;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use tokio_util::sync::CancellationToken;
+use tracing::{info, warn};
+
+/// The settings in force; a reload swaps them as a whole.
+pub type SharedSettings = Arc<ArcSwap<Settings>>;
+
+/// Everything the configuration file may say.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Settings {
+    /// How many objects are worked on at once.
+    pub concurrency: usize,
+    pub namespaces: NamespacesSettings,
+    pub backup: BackupSettings,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self { concurrency: 32, namespaces: NamespacesSettings::default(), backup: BackupSettings::default() }
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct NamespacesSettings {
+    /// Namespaces no class is ever applied to, besides those whose name starts with `kube-`.
+    pub system_namespaces: Vec<String>,
+}
+
+impl Default for NamespacesSettings {
+    fn default() -> Self {
+        Self { system_namespaces: vec!["default".into(), "croft-system".into(), "velero".into(), "openshift-adp".into()] }
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct BackupSettings {
+    /// The namespace Velero runs in. Takes effect at the next start.
+    pub velero_namespace: String,
+    /// What a plain `kubectl delete` of a NonAdminBackup does.
+    pub on_delete: OnDelete,
+}
+
+impl Default for BackupSettings {
+    fn default() -> Self {
+        Self { velero_namespace: "velero".into(), on_delete: OnDelete::Hold }
+    }
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum OnDelete {
+    /// The object stays until `spec.deleteBackup` or `spec.forceDeleteBackup` is set.
+    #[default]
+    Hold,
+    /// The Velero Backup object is removed, the stored data is kept.
+    Release,
+}
+
+/// Why a configuration file is not accepted. Each message names the key and what to write instead.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SettingsError(String);
+
+impl fmt::Display for SettingsError {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for SettingsError {}
+
+impl Settings {
+    /// Reads YAML. An unknown key is an error that names it and the nearest known one.
+    pub fn parse(text: &str) -> Result<Self, SettingsError> {
+        let value: serde_json::Value = match text.trim() {
+            "" => serde_json::json!({}),
+            text => serde_saphyr::from_str(text).map_err(|error| SettingsError(format!("not valid YAML: {error}")))?,
+        };
+        let value = if value.is_null() { serde_json::json!({}) } else { value };
+        let schema = serde_json::to_value(schemars::schema_for!(Settings)).unwrap_or_default();
+        let mut problems = Vec::new();
+        unknown_keys(&value, &schema, &schema, "", &mut problems);
+        if !problems.is_empty() {
+            return Err(SettingsError(problems.join("; ")));
+        }
+        let settings: Settings = serde_json::from_value(value).map_err(|error| SettingsError(error.to_string()))?;
+        settings.check()?;
+        Ok(settings)
+    }
+
+    pub fn read(path: &Path) -> Result<Self, SettingsError> {
+        let text = std::fs::read_to_string(path)
+            .map_err(|error| SettingsError(format!("cannot read {}: {error}; name an existing file with --config", path.display())))?;
+        Self::parse(&text).map_err(|error| SettingsError(format!("{}: {error}", path.display())))
+    }
+
+    fn check(&self) -> Result<(), SettingsError> {
+        if self.concurrency == 0 {
+            return Err(SettingsError("concurrency: must be at least 1".into()));
+        }
+        if self.backup.velero_namespace.is_empty() {
+            return Err(SettingsError("backup.veleroNamespace: must name a namespace, for example `velero`".into()));
+        }
+        Ok(())
+    }
+}
+
+/// Collects every key of `value` that `schema` does not know, with the nearest one it does.
+fn unknown_keys(value: &serde_json::Value, schema: &serde_json::Value, root: &serde_json::Value, path: &str, problems: &mut Vec<String>) {
+    let schema = resolve(schema, root);
+    let (Some(given), Some(known)) = (value.as_object(), schema["properties"].as_object()) else { return };
+    for (key, inner) in given {
+        let full = if path.is_empty() { key.clone() } else { format!("{path}.{key}") };
+        match known.get(key) {
+            Some(schema) => unknown_keys(inner, schema, root, &full, problems),
+            None => problems.push(unknown_key(&full, key, known.keys().map(String::as_str))),
+        }
+    }
+}
+
+fn unknown_key<'a>(full: &str, key: &str, known: impl Iterator<Item = &'a str>) -> String {
+    let mut known: Vec<_> = known.collect();
+    known.sort_by(|a, b| strsim::jaro_winkler(b, key).total_cmp(&strsim::jaro_winkler(a, key)));
+    let nearest = known.first().map(|near| format!("; did you mean `{near}`?")).unwrap_or_default();
+    format!("unknown key `{full}`{nearest}")
+}
+
+fn resolve<'a>(schema: &'a serde_json::Value, root: &'a serde_json::Value) -> &'a serde_json::Value {
+    match schema["$ref"].as_str().and_then(|reference| root.pointer(reference.trim_start_matches('#'))) {
+        Some(target) => target,
+        None => schema,
+    }
+}
+
+/// How often the file is looked at: mounted ConfigMaps change by swapping links, which no portable notification covers.
+const RELOAD: Duration = Duration::from_secs(1);
+
+/// Re-reads the file when its content changes. A bad file changes nothing and is said once.
+pub async fn follow(path: PathBuf, settings: SharedSettings, stop: CancellationToken) {
+    let mut last = tokio::fs::read(&path).await.ok();
+    while stop.run_until_cancelled(tokio::time::sleep(RELOAD)).await.is_some() {
+        let now = tokio::fs::read(&path).await.ok();
+        if now == last {
+            continue;
+        }
+        last = now;
+        match Settings::read(&path) {
+            Ok(new) => {
+                info!(path = %path.display(), "settings reloaded");
+                settings.store(Arc::new(new));
+            }
+            Err(error) => warn!(%error, "settings not reloaded; the old ones stay in force"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_empty_file_means_the_defaults() {
+        assert_eq!(Settings::parse("").unwrap(), Settings::default());
+        assert_eq!(Settings::parse("# nothing\n").unwrap(), Settings::default());
+    }
+
+    #[test]
+    fn an_unknown_key_is_named_together_with_the_nearest_known_one() {
+        let error = Settings::parse("backup:\n  veleroNamspace: x\n").unwrap_err().to_string();
+        assert_eq!(error, "unknown key `backup.veleroNamspace`; did you mean `veleroNamespace`?");
+    }
+
+    #[test]
+    fn all_unknown_keys_are_listed_at_once() {
+        let error = Settings::parse("concurency: 3\nbackups: {}\n").unwrap_err().to_string();
+        assert!(error.contains("`concurency`") && error.contains("`concurrency`") && error.contains("`backups`"), "{error}");
+    }
+
+    #[test]
+    fn values_are_checked() {
+        assert!(Settings::parse("concurrency: 0").unwrap_err().to_string().contains("at least 1"));
+        assert!(Settings::parse("backup: {onDelete: Maybe}").unwrap_err().to_string().contains("Maybe"));
+        assert_eq!(Settings::parse("backup: {onDelete: Release}").unwrap().backup.on_delete, OnDelete::Release);
+    }
+}

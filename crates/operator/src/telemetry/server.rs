@@ -1,0 +1,47 @@
+//! `/healthz`, `/readyz` and `/metrics` over plain HTTP.
+
+use std::{net::SocketAddr, sync::Arc};
+
+use anyhow::Context as _;
+use axum::{Router, extract::State, http::{StatusCode, header}, response::IntoResponse, routing::get};
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+
+use super::metrics::Metrics;
+use crate::engine::{Part, Readiness};
+
+#[derive(Clone, Debug)]
+struct Health {
+    metrics: Arc<Metrics>,
+    readiness: Readiness,
+}
+
+/// Binds at once, so that a taken port is a clear error at start.
+pub async fn bind(address: SocketAddr, flag: &str) -> anyhow::Result<TcpListener> {
+    TcpListener::bind(address).await.with_context(|| format!("cannot listen on {address}; choose another with {flag}"))
+}
+
+/// Serves until `stop`.
+pub async fn serve(listener: TcpListener, metrics: Arc<Metrics>, readiness: Readiness, stop: CancellationToken) {
+    let routes = Router::new()
+        .route("/healthz", get(|| async { "ok\n" }))
+        .route("/readyz", get(ready))
+        .route("/metrics", get(text))
+        .with_state(Health { metrics, readiness });
+    if let Err(error) = axum::serve(listener, routes).with_graceful_shutdown(stop.cancelled_owned()).await {
+        tracing::error!(%error, "the health and metrics server ended");
+    }
+}
+
+/// Ready means: every watch has a full picture, or waits for a kind that somebody else installs.
+async fn ready(State(health): State<Health>) -> impl IntoResponse {
+    let code = if health.readiness.is_ready() { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+    (code, health.readiness.detail())
+}
+
+async fn text(State(health): State<Health>) -> impl IntoResponse {
+    for part in Part::ALL {
+        health.metrics.waiting(part, health.readiness.waits_for(part).is_some());
+    }
+    ([(header::CONTENT_TYPE, "application/openmetrics-text; version=1.0.0; charset=utf-8")], health.metrics.text())
+}

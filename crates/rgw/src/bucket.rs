@@ -1,0 +1,88 @@
+//! Buckets as the Admin Ops API shows them.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Deserializer};
+
+use crate::UserId;
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Bucket {
+    pub tenant: String,
+    pub name: String,
+    /// Stays the same when the bucket is linked to another user.
+    pub id: String,
+    pub owner: UserId,
+    /// Bytes as quotas count them: each object rounded up to 4 KiB.
+    pub size: u64,
+    pub objects: u64,
+}
+
+impl<'de> Deserialize<'de> for Bucket {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        struct Answer {
+            bucket: String,
+            #[serde(default)]
+            tenant: String,
+            id: String,
+            owner: String,
+            /// By category; parts of open uploads have one of their own.
+            #[serde(default)]
+            usage: BTreeMap<String, Usage>,
+        }
+        #[derive(Deserialize)]
+        struct Usage {
+            #[serde(default)]
+            size_actual: u64,
+            #[serde(default)]
+            num_objects: u64,
+        }
+        let answer = Answer::deserialize(deserializer)?;
+        Ok(Self {
+            tenant: answer.tenant,
+            name: answer.bucket,
+            id: answer.id,
+            owner: UserId::from_answer(&answer.owner),
+            size: answer.usage.values().map(|usage| usage.size_actual).sum(),
+            objects: answer.usage.values().map(|usage| usage.num_objects).sum(),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CEPH_16: &str = r#"{"bucket":"data1","num_shards":11,"tenant":"acme","zonegroup":"z",
+        "placement_rule":"default-placement",
+        "explicit_placement":{"data_pool":"","data_extra_pool":"","index_pool":""},"id":"zone.4110.1",
+        "marker":"zone.4110.1","index_type":"Normal","owner":"acme$a","ver":"0#1","master_ver":"0#0",
+        "mtime":"2026-11-15T18:14:28.881928Z","creation_time":"2026-11-15T18:14:28.820927Z","max_marker":"0#",
+        "usage":{"rgw.main":{"size":5000,"size_actual":8192,"size_utilized":5000,"size_kb":5,"size_kb_actual":8,
+        "size_kb_utilized":5,"num_objects":1}},
+        "bucket_quota":{"enabled":false,"check_on_raw":false,"max_size":-1,"max_size_kb":0,"max_objects":-1}}"#;
+
+    #[test]
+    fn a_bucket_is_read_with_its_owner_and_what_counts_against_a_quota() {
+        let bucket: Bucket = serde_json::from_str(CEPH_16).unwrap();
+        assert_eq!(
+            bucket,
+            Bucket {
+                tenant: "acme".into(),
+                name: "data1".into(),
+                id: "zone.4110.1".into(),
+                owner: UserId::new("acme", "a").unwrap(),
+                size: 8192,
+                objects: 1,
+            }
+        );
+    }
+
+    #[test]
+    fn a_bucket_never_written_is_empty() {
+        let json = r#"{"bucket":"new","id":"zone.1","owner":"bob","usage":{}}"#;
+        let bucket: Bucket = serde_json::from_str(json).unwrap();
+        assert_eq!((bucket.size, bucket.objects, bucket.owner.tenant()), (0, 0, ""));
+    }
+}

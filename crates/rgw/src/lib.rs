@@ -1,0 +1,35 @@
+//! Client for a Ceph RADOS gateway (RGW): the Admin Ops calls that manage users, and the few S3 calls made with a
+//! user's own key. Written against Ceph 16, 18 and 20.
+//!
+//! What callers may rely on:
+//!
+//! - Every call ends: with an answer, or with [`RgwError::TimedOut`] after [`DEFAULT_TIMEOUT`] unless told otherwise.
+//! - Nothing is retried here. [`RgwError::class`] says whether, and how, trying again makes sense.
+//! - Reading what is absent is `None`; removing what is already gone succeeds. Both need the gateway's own word for it:
+//!   a 404 page of some proxy on the way proves nothing and is an error.
+//! - Keys are always chosen by the caller, so each call that sets one can be repeated without leaving a second key.
+//! - No error, log line or `Debug` output contains a secret key. Requests that set a key carry it in the query string,
+//!   as the Admin Ops API demands, so such an endpoint should speak https.
+//!
+//! Building requests, signing them and reading answers are pure functions; only [`Gateway`] and [`S3`] touch the
+//! network and the clock.
+
+mod admin;
+mod bucket;
+mod error;
+mod gateway;
+mod request;
+mod s3;
+mod secret;
+mod sign;
+mod transport;
+mod user;
+mod xml;
+
+pub use bucket::Bucket;
+pub use error::{ErrorClass, RgwError};
+pub use gateway::Gateway;
+pub use s3::S3;
+pub use secret::{Credentials, Secret};
+pub use transport::{DEFAULT_TIMEOUT, Endpoint};
+pub use user::{Access, BucketLimit, Key, NewUser, Quota, Subuser, User, UserChange, UserId};

@@ -1,0 +1,7 @@
+//! The client on a real Ceph gateway. One binary, so that all of it shares one cluster.
+
+mod buckets;
+mod outage;
+mod support;
+mod tls;
+mod users;

@@ -1,0 +1,63 @@
+//! One real Ceph for all tests of this binary; each test keeps to a tenant of its own.
+
+use std::time::Duration;
+
+use croft_rgw::{BucketLimit, Credentials, Endpoint, Gateway, NewUser, S3, UserId};
+use croft_testbed::Ceph;
+use tokio::sync::OnceCell;
+
+/// Ceph 16 may sleep twice for 5 s over bucket deletions that meet.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+static CEPH: OnceCell<Ceph> = OnceCell::const_new();
+
+async fn ceph() -> &'static Ceph {
+    CEPH.get_or_try_init(Ceph::start).await.expect("Ceph starts")
+}
+
+pub(crate) async fn endpoint() -> Endpoint {
+    endpoint_of(ceph().await)
+}
+
+pub(crate) async fn admin() -> Credentials {
+    admin_of(ceph().await)
+}
+
+/// Made anew for each test: connections end with the runtime that opened them.
+pub(crate) async fn gateway() -> Gateway {
+    gateway_of(ceph().await)
+}
+
+pub(crate) fn gateway_of(ceph: &Ceph) -> Gateway {
+    let gateway = Gateway::new(endpoint_of(ceph), admin_of(ceph)).expect("the testbed gives a usable endpoint");
+    gateway.with_timeout(PATIENCE)
+}
+
+fn endpoint_of(ceph: &Ceph) -> Endpoint {
+    Endpoint { url: ceph.endpoint.clone(), region: ceph.region.clone(), ca_pem: None }
+}
+
+fn admin_of(ceph: &Ceph) -> Credentials {
+    Credentials::new(ceph.access_key.as_str(), ceph.secret_key.as_str())
+}
+
+/// A key pair that is the same each time for the same name, and no other user's.
+pub(crate) fn key(name: &str) -> Credentials {
+    Credentials::new(format!("AK{name}"), format!("secret/of+{name}="))
+}
+
+pub(crate) fn new_user(tenant: &str, id: &str) -> NewUser {
+    NewUser {
+        id: UserId::new(tenant, id).expect("tests use good names"),
+        display_name: format!("{id} of {tenant}"),
+        max_buckets: BucketLimit::AtMost(10),
+        credentials: key(&format!("{tenant}{id}")),
+    }
+}
+
+/// A fresh user and its view of the gateway.
+pub(crate) async fn user_in(gateway: &Gateway, tenant: &str) -> (UserId, S3) {
+    let new = new_user(tenant, "bob");
+    gateway.create_user(&new).await.expect("the tenant is this test's own");
+    (new.id, gateway.s3(new.credentials))
+}

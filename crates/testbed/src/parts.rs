@@ -1,0 +1,249 @@
+//! The real programs: found where they are, built from the pinned Go modules where they are not.
+//!
+//! Guarantee: a program in the cache is complete (built under another name, then renamed) and belongs to the module
+//! versions of this checkout (the cache directory is named after the digest of `go.sum`). Two processes never build
+//! the same module at once.
+
+use std::{
+    fs::{self, File},
+    path::{Path, PathBuf},
+    process::Command,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context, Result, bail, ensure};
+
+use crate::{Want, digest::sha256_hex, process, rundir::cache_root};
+
+const BUILD_LIMIT: Duration = Duration::from_secs(3600);
+const PROGRESS_EVERY: Duration = Duration::from_secs(15);
+const INSTALL_LIMIT: Duration = Duration::from_secs(900);
+const CEPH_PACKAGES: [&str; 3] = ["ceph-mon", "ceph-osd", "radosgw"];
+const CEPH_PROGRAMS: [&str; 6] = ["ceph-mon", "ceph-osd", "radosgw", "radosgw-admin", "monmaptool", "ceph"];
+
+/// Paths of the programs an instance needs.
+#[derive(Debug, Clone)]
+pub struct Parts {
+    pub etcd: PathBuf,
+    pub kube_apiserver: PathBuf,
+    pub kube_controller_manager: PathBuf,
+    pub kubectl: PathBuf,
+    pub velero: Option<VeleroParts>,
+}
+
+#[derive(Debug, Clone)]
+pub struct VeleroParts {
+    pub server: PathBuf,
+    pub aws_plugin: PathBuf,
+}
+
+struct Program {
+    name: &'static str,
+    package: &'static str,
+    /// Measured on two cores, to tell the one who waits.
+    usual_seconds: u64,
+}
+
+/// First the one that compiles most of what the others share.
+const KUBE_APISERVER: Program =
+    Program { name: "kube-apiserver", package: "k8s.io/kubernetes/cmd/kube-apiserver", usual_seconds: 295 };
+const KUBE_CONTROLLER_MANAGER: Program = Program {
+    name: "kube-controller-manager",
+    package: "k8s.io/kubernetes/cmd/kube-controller-manager",
+    usual_seconds: 73,
+};
+const KUBECTL: Program = Program { name: "kubectl", package: "k8s.io/kubernetes/cmd/kubectl", usual_seconds: 36 };
+const ETCD: Program = Program { name: "etcd", package: "go.etcd.io/etcd/server/v3", usual_seconds: 12 };
+const VELERO: Program =
+    Program { name: "velero", package: "github.com/vmware-tanzu/velero/cmd/velero", usual_seconds: 218 };
+const AWS_PLUGIN: Program = Program {
+    name: "velero-plugin-for-aws",
+    package: "github.com/vmware-tanzu/velero-plugin-for-aws/velero-plugin-for-aws",
+    usual_seconds: 14,
+};
+
+impl Parts {
+    /// Finds, builds or installs everything `want` needs. Blocks; the first time for minutes.
+    pub fn ensure(want: &Want) -> Result<Self> {
+        if want.ceph {
+            ensure_ceph()?;
+        }
+        let module = Module::open("controlplane")?;
+        let assets = std::env::var_os("KUBEBUILDER_ASSETS").map(PathBuf::from);
+        let given = |program: &Program| assets.as_ref().map(|dir| dir.join(program.name)).filter(|path| path.exists());
+        let program = |program: &Program| given(program).map_or_else(|| module.build(program), Ok);
+        Ok(Self {
+            kube_apiserver: program(&KUBE_APISERVER)?,
+            etcd: program(&ETCD)?,
+            kube_controller_manager: program(&KUBE_CONTROLLER_MANAGER)?,
+            kubectl: program(&KUBECTL)?,
+            velero: if want.velero { Some(VeleroParts::ensure()?) } else { None },
+        })
+    }
+}
+
+impl VeleroParts {
+    pub fn ensure() -> Result<Self> {
+        let module = Module::open("velero")?;
+        Ok(Self { server: module.build(&VELERO)?, aws_plugin: module.build(&AWS_PLUGIN)? })
+    }
+}
+
+/// Installs the Ceph packages where their programs are missing. Blocks.
+pub fn ensure_ceph() -> Result<()> {
+    let missing: Vec<_> = CEPH_PROGRAMS.into_iter().filter(|program| find_program(program).is_none()).collect();
+    if missing.is_empty() {
+        return Ok(());
+    }
+    let by_hand = format!("apt-get install -y --no-install-recommends {}", CEPH_PACKAGES.join(" "));
+    let missing = missing.join(", ");
+    ensure!(
+        find_program("apt-get").is_some(),
+        "{missing} not found and there is no apt-get: install Ceph's monitor, OSD and gateway"
+    );
+    ensure!(rustix::process::geteuid().is_root(), "{missing} not found: run `{by_hand}` as root");
+    let log = cache_root()?.join("apt-get.log");
+    create_dir(&cache_root()?)?;
+    eprintln!("testbed: installing {} (about 30 s)", CEPH_PACKAGES.join(" "));
+    let mut update = Command::new("apt-get");
+    update.arg("update").env("DEBIAN_FRONTEND", "noninteractive");
+    process::run("apt-get update", &update, &log, INSTALL_LIMIT)?;
+    let mut install = Command::new("apt-get");
+    install
+        .args(["install", "-y", "--no-install-recommends"])
+        .args(CEPH_PACKAGES)
+        .env("DEBIAN_FRONTEND", "noninteractive");
+    process::run("apt-get install", &install, &log, INSTALL_LIMIT)
+}
+
+/// One of the two Go modules beside this crate, with its place in the cache.
+struct Module {
+    source: PathBuf,
+    built: PathBuf,
+    ldflags: String,
+}
+
+impl Module {
+    fn open(name: &str) -> Result<Self> {
+        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join(name);
+        let sums = fs::read(source.join("go.sum")).with_context(|| format!("reading {name}/go.sum"))?;
+        let built = cache_root()?.join(format!("{name}-{}", &sha256_hex(&sums)[..16]));
+        let go_mod = fs::read_to_string(source.join("go.mod")).with_context(|| format!("reading {name}/go.mod"))?;
+        Ok(Self { source, built, ldflags: ldflags(&go_mod) })
+    }
+
+    fn build(&self, program: &Program) -> Result<PathBuf> {
+        let path = self.built.join(program.name);
+        if path.exists() {
+            return Ok(path);
+        }
+        if find_program("go").is_none() {
+            bail!(
+                "{} has to be built once and `go` is missing: install Go from https://go.dev/dl or run `apt-get install -y golang-go`",
+                program.name
+            );
+        }
+        create_dir(&self.built)?;
+        let _lock = self.lock()?;
+        if !path.exists() {
+            self.compile(program, &path)?;
+        }
+        Ok(path)
+    }
+
+    fn lock(&self) -> Result<File> {
+        let lock = File::create(self.built.join(".lock")).context("creating the build lock")?;
+        if lock.try_lock().is_err() {
+            eprintln!("testbed: waiting for another process that builds in {}", self.built.display());
+            lock.lock().context("waiting for the build lock")?;
+        }
+        Ok(lock)
+    }
+
+    fn compile(&self, program: &Program, path: &Path) -> Result<()> {
+        let unfinished = path.with_extension("tmp");
+        let mut go = Command::new("go");
+        go.args(["build", "-trimpath", "-ldflags", &self.ldflags, "-o"])
+            .arg(&unfinished)
+            .arg(program.package)
+            .current_dir(&self.source)
+            .env("CGO_ENABLED", "0");
+        let started = Instant::now();
+        let report = |state: &str| {
+            eprintln!(
+                "testbed: {state} {}, {} s so far (usually {} s on two cores)",
+                program.name,
+                started.elapsed().as_secs(),
+                program.usual_seconds
+            );
+        };
+        report("building");
+        let build = process::spawn_family("go build", &go, &path.with_extension("log"))?;
+        let status = loop {
+            if let Some(status) = build.wait(PROGRESS_EVERY) {
+                break status;
+            }
+            ensure!(started.elapsed() < BUILD_LIMIT, "go build of {} takes longer than {BUILD_LIMIT:?}", program.name);
+            report("building");
+        };
+        ensure!(status.success(), "go build of {} failed ({status})\n{}", program.name, build.log_tail());
+        fs::rename(&unfinished, path).with_context(|| format!("renaming {}", unfinished.display()))?;
+        report("built");
+        Ok(())
+    }
+}
+
+/// Programs learn their version from the linker; without it Kubernetes calls itself v0.0.0-master.
+fn ldflags(go_mod: &str) -> String {
+    let mut variables = Vec::new();
+    if let Some(version) = required_version(go_mod, "k8s.io/kubernetes") {
+        let mut numbers = version.trim_start_matches('v').split('.');
+        let (major, minor) = (numbers.next().unwrap_or_default(), numbers.next().unwrap_or_default());
+        for package in ["k8s.io/component-base/version", "k8s.io/client-go/pkg/version"] {
+            for (variable, value) in [("gitVersion", version), ("gitMajor", major), ("gitMinor", minor)] {
+                variables.push(format!("{package}.{variable}={value}"));
+            }
+        }
+    }
+    if let Some(version) = required_version(go_mod, "github.com/vmware-tanzu/velero") {
+        variables.push(format!("github.com/vmware-tanzu/velero/pkg/buildinfo.Version={version}"));
+        // Besides the metrics address of its flags Velero would open port 8080 on all interfaces, for which it has no
+        // flag: a second instance could not start.
+        variables.push("sigs.k8s.io/controller-runtime/pkg/metrics/server.DefaultBindAddress=0".to_owned());
+    }
+    variables.iter().fold("-s -w".to_owned(), |flags, variable| format!("{flags} -X {variable}"))
+}
+
+fn required_version<'a>(go_mod: &'a str, module: &str) -> Option<&'a str> {
+    go_mod.lines().find_map(|line| {
+        let mut words = line.trim().trim_start_matches("require ").split_whitespace();
+        (words.next() == Some(module)).then(|| words.next())?
+    })
+}
+
+fn find_program(name: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH")?;
+    std::env::split_paths(&path).map(|dir| dir.join(name)).find(|candidate| candidate.is_file())
+}
+
+fn create_dir(path: &Path) -> Result<()> {
+    fs::create_dir_all(path).with_context(|| format!("creating {}", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kubernetes_programs_are_linked_with_the_version_of_go_mod() {
+        let flags = ldflags("module m\n\nrequire (\n\tk8s.io/kubernetes v1.36.3\n)\n");
+        assert!(flags.contains("-X k8s.io/component-base/version.gitVersion=v1.36.3"));
+        assert!(flags.contains("-X k8s.io/client-go/pkg/version.gitMinor=36"));
+    }
+
+    #[test]
+    fn velero_opens_no_port_it_was_not_told_to() {
+        let flags = ldflags("require github.com/vmware-tanzu/velero v1.18.3\n");
+        assert!(flags.contains("buildinfo.Version=v1.18.3") && flags.contains("DefaultBindAddress=0"), "{flags}");
+    }
+}
