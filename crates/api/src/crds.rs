@@ -2,6 +2,7 @@
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::CustomResourceExt;
+use serde::Serialize;
 use serde_json::Value;
 
 use crate::{backup, namespaces, storage};
@@ -31,13 +32,17 @@ pub fn crds() -> Vec<CustomResourceDefinition> {
 
 /// [`crds`] as one YAML stream for `kubectl apply`. The same types give the same bytes.
 pub fn crds_yaml() -> String {
-    let documents = crds().iter().map(document).collect::<Vec<_>>();
-    documents.join("---\n")
+    yaml_stream(&crds())
 }
 
-fn document(crd: &CustomResourceDefinition) -> String {
+/// Objects as one YAML stream for `kubectl apply`.
+pub fn yaml_stream<T: Serialize>(objects: &[T]) -> String {
+    objects.iter().map(document).collect::<Vec<_>>().join("---\n")
+}
+
+fn document(object: &impl Serialize) -> String {
     let options = serde_saphyr::ser_options! { folded_wrap_chars: 120, compact_list_indent: true };
-    let mut value = serde_json::to_value(crd).expect("a CRD is JSON");
+    let mut value = serde_json::to_value(object).expect("a Kubernetes object is JSON");
     print_whole_numbers_whole(&mut value);
     serde_saphyr::to_string_with_options(&value, options).expect("JSON is YAML")
 }

@@ -163,7 +163,9 @@ fn binary_nanos(whole: &str, fraction: &str, factor: i128) -> Result<i128, Quant
         return Ok(i128::MAX);
     }
     let whole: i128 = if whole.is_empty() { 0 } else { whole.parse().map_err(|_| QuantityError::TooLarge)? };
-    let Some(integral) = whole.checked_mul(factor).and_then(|value| value.checked_mul(NANOS)) else { return Ok(i128::MAX) };
+    let Some(integral) = whole.checked_mul(factor).and_then(|value| value.checked_mul(NANOS)) else {
+        return Ok(i128::MAX);
+    };
     Ok(integral.saturating_add(fraction_times(fraction, factor * NANOS)))
 }
 
@@ -185,7 +187,8 @@ impl fmt::Display for Quantity {
             Format::Binary if !small && self.nanos % NANOS == 0 => write_binary(self.nanos / NANOS, out),
             Format::Binary | Format::Decimal => {
                 let (mantissa, exponent) = in_thousands(self.nanos, LARGEST_DECIMAL_EXPONENT);
-                let suffix = DECIMAL_SUFFIXES.iter().find(|(_, known)| *known == exponent).map_or("", |(suffix, _)| suffix);
+                let suffix =
+                    DECIMAL_SUFFIXES.iter().find(|(_, known)| *known == exponent).map_or("", |(suffix, _)| suffix);
                 write!(out, "{mantissa}{suffix}")
             }
             Format::Exponent => match in_thousands(self.nanos, i32::MAX) {

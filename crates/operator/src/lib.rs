@@ -1,6 +1,14 @@
 //! The Croft operator: the shell around `croft-core`. It watches, calls and reports; it decides nothing.
 
+pub mod admission;
+pub mod backup;
+pub mod cli;
+pub mod client;
 pub mod engine;
+pub mod manifests;
+pub mod namespaces;
 pub mod rbac;
+pub mod run;
 pub mod settings;
+pub mod storage;
 pub mod telemetry;

@@ -37,6 +37,16 @@ pub const ENGINE_USES: &[Use] = &[
     },
 ];
 
+/// Resources of which the operator touches single objects, known by name. Listing and watching them is done with a field
+/// selector on the name, which such a rule allows.
+const BY_NAME: &[(&str, &str, &str)] =
+    &[("admissionregistration.k8s.io", "validatingwebhookconfigurations", crate::admission::CONFIGURATION)];
+
+fn only_name(group: &str, resource: &str) -> Option<Vec<String>> {
+    let entry = BY_NAME.iter().find(|entry| (entry.0, entry.1) == (group, resource));
+    entry.map(|entry| vec![entry.2.to_owned()])
+}
+
 /// All rights of the engine and the given parts.
 pub fn uses(parts: &[Part]) -> Vec<Use> {
     let mut uses = ENGINE_USES.to_vec();
@@ -65,6 +75,7 @@ pub fn rules(uses: &[Use], within: Within) -> Vec<PolicyRule> {
         .map(|((group, resource), verbs)| PolicyRule {
             api_groups: Some(vec![group.to_owned()]),
             resources: Some(vec![resource.to_owned()]),
+            resource_names: only_name(group, resource),
             verbs: verbs.into_iter().map(str::to_owned).collect(),
             ..PolicyRule::default()
         })

@@ -19,11 +19,17 @@ pub struct Settings {
     pub concurrency: usize,
     pub namespaces: NamespacesSettings,
     pub backup: BackupSettings,
+    pub admission: AdmissionSettings,
 }
 
 impl Default for Settings {
     fn default() -> Self {
-        Self { concurrency: 32, namespaces: NamespacesSettings::default(), backup: BackupSettings::default() }
+        Self {
+            concurrency: 32,
+            namespaces: NamespacesSettings::default(),
+            backup: BackupSettings::default(),
+            admission: AdmissionSettings::default(),
+        }
     }
 }
 
@@ -62,6 +68,14 @@ pub enum OnDelete {
     Hold,
     /// The Velero Backup object is removed, the stored data is kept.
     Release,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct AdmissionSettings {
+    /// Secret in the operator's namespace with `tls.crt`, `tls.key` and `ca.crt`, as cert-manager makes it, to serve admission
+    /// with. Default: the operator makes and renews its own certificates.
+    pub certificate_secret: Option<String>,
 }
 
 /// Why a configuration file is not accepted. Each message names the key and what to write instead.
@@ -107,6 +121,9 @@ impl Settings {
         }
         if self.backup.velero_namespace.is_empty() {
             return Err(SettingsError("backup.veleroNamespace: must name a namespace, for example `velero`".into()));
+        }
+        if self.admission.certificate_secret.as_deref() == Some("") {
+            return Err(SettingsError("admission.certificateSecret: must name a Secret; leave the key out to use our own certificates".into()));
         }
         Ok(())
     }

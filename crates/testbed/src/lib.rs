@@ -25,6 +25,7 @@ pub mod parts;
 mod pki;
 pub mod ports;
 pub mod process;
+pub mod product;
 mod rundir;
 mod runtime;
 mod s3;
@@ -53,7 +54,15 @@ use crate::{
     parts::{Parts, VeleroParts},
     rundir::RunDir,
 };
-pub use crate::{ceph::Ceph, fault::FaultProxy, identity::Identity, process::Process, velero::Velero};
+pub use crate::{
+    ceph::Ceph,
+    fault::FaultProxy,
+    identity::Identity,
+    process::Process,
+    product::{Installed, Operator},
+    rundir::cache_root,
+    velero::Velero,
+};
 
 /// Which parts an instance has; Kubernetes is always there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

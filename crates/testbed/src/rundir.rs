@@ -12,7 +12,7 @@ use std::{
 use anyhow::{Context, Result};
 
 /// `CROFT_CACHE`, or `croft` in the user's cache directory.
-pub(crate) fn cache_root() -> Result<PathBuf> {
+pub fn cache_root() -> Result<PathBuf> {
     let variable = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     variable("CROFT_CACHE")
         .or_else(|| variable("XDG_CACHE_HOME").map(|dir| dir.join("croft")))

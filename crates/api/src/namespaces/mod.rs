@@ -3,6 +3,7 @@
 mod binding;
 mod class;
 mod names;
+pub mod validate;
 
 pub use binding::{
     AppliedResource, AppliedState, NamespaceClassBinding, NamespaceClassBindingSpec, NamespaceClassBindingStatus,

@@ -9,6 +9,7 @@ mod names;
 mod quota;
 mod team_quota;
 mod user;
+pub mod validate;
 
 pub use bucket::{Access, BucketDeletionPolicy, S3Bucket, S3BucketSpec, S3BucketStatus, SubuserBinding};
 pub use claim::{S3UserClaim, S3UserClaimSpec, S3UserClaimStatus};

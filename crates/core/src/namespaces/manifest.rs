@@ -5,6 +5,8 @@ use std::{collections::BTreeSet, fmt, fmt::Write};
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 
+use crate::problem::Problem;
+
 /// On every stamped object: the class it came from.
 const STAMP_LABEL: &str = "namespaceclass.akuity.io/class";
 
@@ -108,24 +110,15 @@ pub fn parse_all(raw: &[Map<String, Value>]) -> Result<Vec<Item>, Vec<Problem>> 
     for (index, manifest) in raw.iter().enumerate() {
         match Item::parse(manifest) {
             Ok(item) if seen.insert(item.identity.clone()) => items.push(item),
-            Ok(item) => problems.push(Problem { index, message: format!("{} is in the class twice", item.identity) }),
-            Err(found) => problems.extend(found.into_iter().map(|message| Problem { index, message })),
+            Ok(item) => problems.push(problem(index, format!("{} is in the class twice", item.identity))),
+            Err(found) => problems.extend(found.into_iter().map(|message| problem(index, message))),
         }
     }
     if problems.is_empty() { Ok(items) } else { Err(problems) }
 }
 
-/// Something wrong with the manifest at `spec.resources[index]`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Problem {
-    pub index: usize,
-    pub message: String,
-}
-
-impl fmt::Display for Problem {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "spec.resources[{}]: {}", self.index, self.message)
-    }
+fn problem(index: usize, message: String) -> Problem {
+    Problem { field: format!("spec.resources[{index}]"), message }
 }
 
 /// Kinds others stand on come first, so that nothing is open or broken in between.

@@ -11,10 +11,11 @@ use std::{
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::manifest::{Identity, Item, Problem, digest, group_of, rank};
+use super::manifest::{Identity, Item, digest, group_of, rank};
 use crate::{
     conditions::{Conditions, Readiness},
     plan::{Failure, FailureClass, Outcome, Plan, Step},
+    problem::Problem,
     time::Timestamp,
 };
 

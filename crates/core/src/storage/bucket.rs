@@ -9,12 +9,10 @@ use std::{fmt, time::Duration};
 use super::{CephUser, KeyPair, Problem, Reason, Target, reason::readiness_of};
 use crate::{
     conditions::{Conditions, Readiness},
-    plan::{self, Failure, Next, Outcomes, Plan, first_failure},
+    plan::{self, Failure, Outcomes, Plan, first_failure},
     time::Timestamp,
 };
 
-/// How long a gateway that could not be asked is left alone.
-const ASK_AGAIN: Duration = Duration::from_secs(10);
 /// How long a namespace that is being deleted waits for a gateway that does not answer.
 pub const GRACE: Duration = Duration::from_secs(60);
 
@@ -76,7 +74,11 @@ pub enum Owner {
     NoClass(super::NoClass),
     /// The gateway could not be asked.
     Unreachable(Failure),
-    Ready { user: CephUser, key: KeyPair, found: Found },
+    Ready {
+        user: CephUser,
+        key: KeyPair,
+        found: Found,
+    },
 }
 
 /// The bucket of that name in the user's tenant.
@@ -113,44 +115,43 @@ impl plan::Step for Step {
 impl fmt::Display for Step {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Step::AddFinalizer { bucket } => write!(out, "add the finalizer to S3Bucket {bucket}: a bucket is to be made"),
+            Step::AddFinalizer { bucket } => {
+                write!(out, "add the finalizer to S3Bucket {bucket}: a bucket is to be made")
+            }
             Step::CreateBucket { name, user, .. } => write!(out, "create bucket {name} as Ceph user {user}"),
             Step::DeleteBucket { name, user, or_leave: false, .. } => {
                 write!(out, "delete bucket {name} as Ceph user {user}, if it is empty")
             }
             Step::DeleteBucket { name, user, or_leave: true, .. } => {
-                write!(out, "delete bucket {name} as Ceph user {user}, or leave it if it is not empty: the namespace goes")
+                write!(
+                    out,
+                    "delete bucket {name} as Ceph user {user}, or leave it if it is not empty: the namespace goes"
+                )
             }
             Step::RemoveFinalizer { bucket } => write!(out, "remove the finalizer from S3Bucket {bucket}"),
         }
     }
 }
 
-/// What to do, what to say if it works, and whether the bucket is there then.
+/// What to do, and what to say if it works.
 struct Decision {
     steps: Vec<Step>,
     verdict: Readiness,
-    next: Next,
 }
 
 impl Decision {
     fn new(steps: Vec<Step>, verdict: Readiness) -> Self {
-        Self { steps, verdict, next: Next::Settled }
+        Self { steps, verdict }
     }
 
     fn wait(verdict: Readiness) -> Self {
         Self::new(Vec::new(), verdict)
     }
-
-    fn ask_again(self) -> Self {
-        Self { next: Next::After(ASK_AGAIN), ..self }
-    }
 }
 
 pub fn plan(seen: &Observed) -> Plan<Step> {
     let Some(bucket) = &seen.bucket else { return Plan::settled() };
-    let Decision { steps, next, .. } = decide(seen, bucket);
-    Plan { next, ..Plan::steps(steps) }
+    Plan::steps(decide(seen, bucket).steps)
 }
 
 fn decide(seen: &Observed, bucket: &Bucket) -> Decision {
@@ -177,7 +178,7 @@ fn provision(seen: &Observed, bucket: &Bucket, spec: &Spec) -> Decision {
             Decision::wait(Reason::WaitingForClaim.progressing(message))
         }
         Owner::NoClass(why) => Decision::wait(why.reason().stalled(why.message())),
-        Owner::Unreachable(failure) => Decision::wait(readiness_of(failure)).ask_again(),
+        Owner::Unreachable(failure) => Decision::wait(readiness_of(failure)),
         Owner::Ready { found: Found::Foreign { owner }, .. } => {
             let message = format!("a bucket of this name belongs to Ceph user {owner}; choose another name");
             Decision::wait(Reason::BucketTaken.stalled(message))
@@ -199,7 +200,7 @@ fn remove(seen: &Observed, bucket: &Bucket, since: Duration) -> Decision {
         Owner::Unreachable(_) if terminating && since >= GRACE => let_go(bucket, "the bucket is left behind"),
         Owner::NotReady(why) => Decision::wait(Reason::WaitingForClaim.progressing(why.clone())),
         Owner::NoClass(why) => Decision::wait(why.reason().stalled(why.message())),
-        Owner::Unreachable(failure) => Decision::wait(readiness_of(failure)).ask_again(),
+        Owner::Unreachable(failure) => Decision::wait(readiness_of(failure)),
         Owner::Ready { found: Found::Absent, .. } => let_go(bucket, "the bucket is gone"),
         Owner::Ready { found: Found::Foreign { .. }, .. } => let_go(bucket, "the bucket is not ours"),
         Owner::Ready { found: Found::Ours, user, key } => {
@@ -217,6 +218,11 @@ fn let_go(bucket: &Bucket, why: &str) -> Decision {
 
 fn deleting(why: &str) -> Readiness {
     Reason::Deleting.progressing(why)
+}
+
+/// Whether to try again although no step failed: a gateway cannot be watched.
+pub fn must_retry(seen: &Observed) -> bool {
+    matches!(seen.owner, Owner::Unreachable(_))
 }
 
 /// The new status of the S3Bucket, if there is one. `outcomes` are those of [`plan`]'s steps on the same observation.

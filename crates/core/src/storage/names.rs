@@ -85,7 +85,9 @@ mod tests {
 
     #[test]
     fn a_display_name_of_others_proves_nothing() {
-        for name in ["", "Bob", "data in team-a", "data in team-a []", "x [u-1] y", "data in s3-test.okd4-main", "]", " []"] {
+        for name in
+            ["", "Bob", "data in team-a", "data in team-a []", "x [u-1] y", "data in s3-test.okd4-main", "]", " []"]
+        {
             assert_eq!(owner_in(name), None, "{name:?}");
         }
     }

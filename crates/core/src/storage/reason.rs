@@ -1,7 +1,7 @@
 //! Why something is as it is: stable words for programs.
 
-use crate::plan::{Failure, FailureClass};
 use crate::conditions::Readiness;
+use crate::plan::{Failure, FailureClass};
 pub use crate::problem::Problem;
 
 /// Reasons in conditions and events of the storage part. A failed call brings its own.

@@ -11,9 +11,15 @@ use super::{
 enum Remains {
     Nothing,
     /// A user without buckets, or one whose class gives up its data.
-    Removable { user: CephUser, purge: bool },
+    Removable {
+        user: CephUser,
+        purge: bool,
+    },
     /// A user whose buckets the class keeps.
-    Kept { user: CephUser, suspended: bool },
+    Kept {
+        user: CephUser,
+        suspended: bool,
+    },
     /// S3Buckets need the user until they are gone themselves.
     InUse,
     /// The gateway could not be asked.
@@ -112,17 +118,15 @@ fn clear(seen: &Observed, claim: &ClaimIdentity, record: Option<&Record>, remain
             steps.extend(delete_record());
         }
         Remains::Kept { user, suspended } => {
-            if record.is_none() {
-                steps.push(Step::CreateRecord {
-                    name: record_name(&claim.namespace, &claim.name),
-                    body: body_of_kept(seen, claim, user),
-                });
+            // Somebody may have removed the record, and another one may be in its place.
+            let lost = record.is_none() && seen.record.is_none();
+            let (name, body) = (record_name(&claim.namespace, &claim.name), body_of_kept(seen, claim, user));
+            steps.extend(lost.then_some(Step::CreateRecord { name, body }));
+            steps.extend((!suspended).then(|| Step::SuspendUser { user: user.clone() }));
+            if lost || record.is_some() {
+                let message = format!("the claim is gone; Ceph user {user} is suspended and its buckets are kept");
+                steps.extend(mark(claim, record, Some(Phase::Released), Reason::BucketsKept, message));
             }
-            if !suspended {
-                steps.push(Step::SuspendUser { user: user.clone() });
-            }
-            let message = format!("the claim is gone; Ceph user {user} is suspended and its buckets are kept");
-            steps.extend(mark(claim, record, Some(Phase::Released), Reason::BucketsKept, message));
         }
         Remains::InUse | Remains::Unknown => {}
     }

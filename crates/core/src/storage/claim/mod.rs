@@ -8,35 +8,29 @@ mod observed;
 mod provision;
 mod step;
 
-use std::time::Duration;
-
 use crate::{
     conditions::Readiness,
-    plan::{Next, Outcomes, Plan, first_failure},
+    plan::{Outcomes, Plan, first_failure},
     time::Timestamp,
 };
 
 pub use observed::{
-    Access, Backend, Claim, ClaimIdentity, FreshKeys, Key, Observed, Phase, Reached, Record, RecordBody, SecretSeen, Spec,
-    Status, User, UserQuota, ceph_user, class_of, is_cleanup,
+    Access, Backend, Claim, ClaimIdentity, FreshKeys, Key, Observed, Phase, Reached, Record, RecordBody, SecretSeen,
+    Spec, Status, User, UserQuota, ceph_user, class_of, is_cleanup,
 };
 pub use step::{Mark, SecretBody, Step};
 
 use super::{Reason, reason::readiness_of, record_name};
 
-/// How long a gateway that could not be asked is left alone.
-pub const ASK_AGAIN: Duration = Duration::from_secs(10);
-
 /// What to do, and what to say if it works.
 struct Decision {
     steps: Vec<Step>,
     verdict: Readiness,
-    next: Next,
 }
 
 impl Decision {
     fn new(steps: Vec<Step>, verdict: Readiness) -> Self {
-        Self { steps, verdict, next: Next::Settled }
+        Self { steps, verdict }
     }
 
     /// Nothing can be done now; a watch tells when that changes.
@@ -46,8 +40,7 @@ impl Decision {
 }
 
 pub fn plan(seen: &Observed) -> Plan<Step> {
-    let Decision { steps, next, .. } = decide(seen);
-    Plan { next, ..Plan::steps(steps) }
+    Plan::steps(decide(seen).steps)
 }
 
 fn decide(seen: &Observed) -> Decision {
@@ -60,15 +53,18 @@ fn decide(seen: &Observed) -> Decision {
     }
 }
 
-/// Waits for a class or a gateway. A class is watched; a gateway cannot be, so it is asked again.
+/// Waits for a class, which is watched, or for a gateway, which has to be asked again.
 fn unavailable(backend: &Backend) -> Decision {
-    match backend {
-        Backend::NoClass(why) => Decision::wait(why.reason().stalled(why.message())),
-        Backend::Unreachable(failure) => {
-            Decision { next: Next::After(ASK_AGAIN), ..Decision::wait(readiness_of(failure)) }
-        }
-        Backend::Reached(_) => Decision::wait(Reason::Working.progressing("the gateway answers")),
-    }
+    Decision::wait(match backend {
+        Backend::NoClass(why) => why.reason().stalled(why.message()),
+        Backend::Unreachable(failure) => readiness_of(failure),
+        Backend::Reached(_) => Reason::Working.progressing("the gateway answers"),
+    })
+}
+
+/// Whether to try again although no step failed: a gateway cannot be watched.
+pub fn must_retry(seen: &Observed) -> bool {
+    matches!(seen.backend, Backend::Unreachable(_))
 }
 
 /// The new status of the claim, if there is one. `outcomes` are those of [`plan`]'s steps on the same observation.

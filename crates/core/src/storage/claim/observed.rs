@@ -113,7 +113,7 @@ pub enum Backend {
     NoClass(NoClass),
     /// The class is there, its gateway could not be asked.
     Unreachable(Failure),
-    Reached(Reached),
+    Reached(Box<Reached>),
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -2,16 +2,17 @@
 
 use super::{
     super::{
-        CephUser, Class, KeyPair, Problem, Quota, READONLY_SUBUSER, Reason, display_name, record_name,
-        secret_contents,
+        CephUser, Class, KeyPair, Problem, Quota, READONLY_SUBUSER, Reason, display_name, record_name, secret_contents,
     },
-    Decision, unavailable,
+    Decision,
     observed::{
-        Access, Backend, Claim, ClaimIdentity, Observed, Phase, Reached, RecordBody, SecretSeen, Spec, Status, User, UserQuota,
-        ceph_user,
+        Access, Backend, Claim, ClaimIdentity, Observed, Phase, Reached, RecordBody, SecretSeen, Spec, Status, User,
+        UserQuota, ceph_user,
     },
     step::{Mark, SecretBody, Step},
+    unavailable,
 };
+use crate::{conditions::Readiness, secret::Secret};
 
 pub(super) fn decide(seen: &Observed, claim: &Claim) -> Decision {
     let spec = match &claim.spec {
@@ -24,7 +25,8 @@ pub(super) fn decide(seen: &Observed, claim: &Claim) -> Decision {
     };
     if !reached.allowed {
         let class = &reached.class.name;
-        let message = format!("S3Class {class} is not offered to this namespace; ask the administrator or name another class");
+        let message =
+            format!("S3Class {class} is not offered to this namespace; ask the administrator or name another class");
         return Decision::wait(Reason::NotAllowed.stalled(message));
     }
     let wanted = Wanted::new(seen, claim, spec, reached);
@@ -56,15 +58,16 @@ impl<'a> Wanted<'a> {
 
     fn decide(&self, user: Option<&User>) -> Decision {
         let admin = self.published_key(user, None, &self.spec.admin_secret, &self.seen.fresh.admin);
-        let readonly = self.published_key(user, Some(READONLY_SUBUSER), &self.spec.read_secret, &self.seen.fresh.readonly);
+        let readonly =
+            self.published_key(user, Some(READONLY_SUBUSER), &self.spec.read_secret, &self.seen.fresh.readonly);
 
         let mut steps = Vec::new();
         steps.extend(self.finalizer());
         steps.extend(self.record());
         steps.extend(self.user_itself(user));
         steps.extend(self.readonly_subuser(user));
-        steps.extend(self.secret(&self.spec.admin_secret, admin));
-        steps.extend(self.secret(&self.spec.read_secret, readonly));
+        steps.extend(self.secret(&self.spec.admin_secret, &admin));
+        steps.extend(self.secret(&self.spec.read_secret, &readonly));
         steps.extend(self.surplus_secrets());
         steps.extend(self.mark());
         Decision::new(steps, self.verdict(user))
@@ -111,7 +114,12 @@ impl<'a> Wanted<'a> {
         let Some(seen) = seen else {
             let target = &self.claim.target;
             let display_name = display_name(&target.namespace, &target.name, &target.uid);
-            steps.push(Step::CreateUser { user: user(), display_name, max_buckets, key: self.seen.fresh.admin.clone() });
+            steps.push(Step::CreateUser {
+                user: user(),
+                display_name,
+                max_buckets,
+                key: self.seen.fresh.admin.clone(),
+            });
             steps.push(Step::SetQuota { user: user(), quota });
             return steps;
         };
@@ -146,13 +154,13 @@ impl<'a> Wanted<'a> {
     /// The key a Secret hands out: the gateway's, or the fresh one that is about to be the gateway's.
     fn published_key(&self, user: Option<&User>, subuser: Option<&str>, secret: &str, fresh: &KeyPair) -> KeyPair {
         let published = self.own_secret(secret).and_then(|secret| secret.data.get("accessKey"));
-        user.and_then(|user| user.key(subuser, published.map(|key| key.expose()))).unwrap_or(fresh).clone()
+        user.and_then(|user| user.key(subuser, published.map(Secret::expose))).unwrap_or(fresh).clone()
     }
 
-    fn secret(&self, name: &str, pair: KeyPair) -> Option<Step> {
+    fn secret(&self, name: &str, pair: &KeyPair) -> Option<Step> {
         let target = &self.claim.target;
         let owner = (target.name.clone(), target.uid.clone());
-        let body = SecretBody { owner, data: secret_contents(self.class, &pair) };
+        let body = SecretBody { owner, data: secret_contents(self.class, pair) };
         match self.secret_seen(name) {
             None => Some(Step::CreateSecret { namespace: target.namespace.clone(), name: name.to_owned(), body }),
             Some(secret) if !self.owns(secret) => None,
@@ -184,12 +192,13 @@ impl<'a> Wanted<'a> {
         }
     }
 
-    fn verdict(&self, user: Option<&User>) -> crate::conditions::Readiness {
+    fn verdict(&self, user: Option<&User>) -> Readiness {
         let taken = [&self.spec.admin_secret, &self.spec.read_secret]
             .into_iter()
             .find(|name| self.secret_seen(name).is_some_and(|secret| !self.owns(secret)));
         if let Some(name) = taken {
-            let message = format!("Secret {name} exists and is not of this claim; remove it or name another one in the claim");
+            let message =
+                format!("Secret {name} exists and is not of this claim; remove it or name another one in the claim");
             return Reason::SecretTaken.stalled(message);
         }
         if user.is_some_and(|user| user.suspended) {

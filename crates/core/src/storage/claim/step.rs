@@ -11,35 +11,90 @@ use crate::{plan, secret::Secret};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
     /// Fails if the claim is not the one seen.
-    AddFinalizer { claim: Target },
+    AddFinalizer {
+        claim: Target,
+    },
     /// Fails if there is an S3User of that name.
-    CreateRecord { name: String, body: RecordBody },
+    CreateRecord {
+        name: String,
+        body: RecordBody,
+    },
     /// Fails if the S3User is not the one seen.
-    UpdateRecord { name: String, uid: String, resource_version: String, body: RecordBody },
+    UpdateRecord {
+        name: String,
+        uid: String,
+        resource_version: String,
+        body: RecordBody,
+    },
     /// Fails if there is a user of that name.
-    CreateUser { user: CephUser, display_name: String, max_buckets: u32, key: KeyPair },
-    SetBucketLimit { user: CephUser, max_buckets: u32 },
-    SetQuota { user: CephUser, quota: UserQuota },
+    CreateUser {
+        user: CephUser,
+        display_name: String,
+        max_buckets: u32,
+        key: KeyPair,
+    },
+    SetBucketLimit {
+        user: CephUser,
+        max_buckets: u32,
+    },
+    SetQuota {
+        user: CephUser,
+        quota: UserQuota,
+    },
     /// Makes a subuser that may read, with its key.
-    CreateSubuser { user: CephUser, name: String, key: KeyPair },
+    CreateSubuser {
+        user: CephUser,
+        name: String,
+        key: KeyPair,
+    },
     /// Lets an existing subuser read, and nothing else.
-    LetSubuserRead { user: CephUser, name: String },
-    AddKey { user: CephUser, subuser: Option<String>, key: KeyPair },
+    LetSubuserRead {
+        user: CephUser,
+        name: String,
+    },
+    AddKey {
+        user: CephUser,
+        subuser: Option<String>,
+        key: KeyPair,
+    },
     /// Fails if there is a Secret of that name.
-    CreateSecret { namespace: String, name: String, body: SecretBody },
+    CreateSecret {
+        namespace: String,
+        name: String,
+        body: SecretBody,
+    },
     /// Fails if the Secret is not the one seen.
-    UpdateSecret { secret: Target, body: SecretBody },
+    UpdateSecret {
+        secret: Target,
+        body: SecretBody,
+    },
     /// Fails if the Secret is not the one seen.
-    DeleteSecret { secret: Target },
+    DeleteSecret {
+        secret: Target,
+    },
     /// Fails if the S3User is another one. No `uid`: the one this plan has just made.
-    MarkRecord { name: String, uid: Option<String>, mark: Mark },
-    SuspendUser { user: CephUser },
+    MarkRecord {
+        name: String,
+        uid: Option<String>,
+        mark: Mark,
+    },
+    SuspendUser {
+        user: CephUser,
+    },
     /// Without `purge` the gateway refuses if the user has buckets.
-    RemoveUser { user: CephUser, purge: bool },
+    RemoveUser {
+        user: CephUser,
+        purge: bool,
+    },
     /// Fails if the S3User is not the one seen.
-    DeleteRecord { name: String, uid: String },
+    DeleteRecord {
+        name: String,
+        uid: String,
+    },
     /// Fails if the claim is not the one seen.
-    RemoveFinalizer { claim: Target },
+    RemoveFinalizer {
+        claim: Target,
+    },
 }
 
 /// What a Secret of ours must hold, and whose it is.
@@ -85,7 +140,9 @@ impl plan::Step for Step {
 impl fmt::Display for Step {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Step::AddFinalizer { claim } => write!(out, "add the finalizer to S3UserClaim {claim}: a user is to be made"),
+            Step::AddFinalizer { claim } => {
+                write!(out, "add the finalizer to S3UserClaim {claim}: a user is to be made")
+            }
             Step::CreateRecord { name, body } => write!(out, "create S3User {name}{}", granting(body)),
             Step::UpdateRecord { name, body, .. } => write!(out, "update S3User {name}{}", granting(body)),
             Step::CreateUser { user, max_buckets, .. } => {
@@ -107,11 +164,17 @@ impl fmt::Display for Step {
                 write!(out, "add a key to Ceph subuser {user}:{name}: it has none")
             }
             Step::CreateSecret { namespace, name, .. } => write!(out, "create Secret {namespace}/{name}"),
-            Step::UpdateSecret { secret, .. } => write!(out, "update Secret {secret}: it does not hold the keys in Ceph"),
+            Step::UpdateSecret { secret, .. } => {
+                write!(out, "update Secret {secret}: it does not hold the keys in Ceph")
+            }
             Step::DeleteSecret { secret } => write!(out, "delete Secret {secret}: the claim no longer names it"),
-            Step::MarkRecord { name, mark, .. } => write!(out, "mark S3User {name} as {:?}: {}", mark.phase, mark.reason.as_str()),
+            Step::MarkRecord { name, mark, .. } => {
+                write!(out, "mark S3User {name} as {:?}: {}", mark.phase, mark.reason.as_str())
+            }
             Step::SuspendUser { user } => write!(out, "suspend Ceph user {user}: its claim is gone and it has buckets"),
-            Step::RemoveUser { user, purge: false } => write!(out, "remove Ceph user {user}: its claim is gone and it has no buckets"),
+            Step::RemoveUser { user, purge: false } => {
+                write!(out, "remove Ceph user {user}: its claim is gone and it has no buckets")
+            }
             Step::RemoveUser { user, purge: true } => {
                 write!(out, "remove Ceph user {user} with all its data: its claim is gone and the class says Purge")
             }

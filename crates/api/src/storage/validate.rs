@@ -1,0 +1,354 @@
+//! Raw storage objects -> the core's validated types, both spellings merged. Admission and the reconcilers call the same
+//! functions, and every problem is told at once.
+
+use std::{fmt::Display, str::FromStr};
+
+use croft_core::{
+    quantity::Quantity as Exact,
+    storage::{self, Amount, Class, Quota, QuotaAsked, bucket, claim},
+};
+use kube::core::Selector;
+
+use super::{BucketDeletionPolicy, OnDelete, QuotaLimits, QuotaRequest, ReportedQuota, S3Bucket, S3Class, S3UserClaim};
+use crate::{Problem, Quantity};
+
+/// The longest name of a claim: `<namespace>.<claim>` must be a name too.
+const LONGEST_CLAIM_NAME: usize = 189;
+/// The longest name of an object.
+const LONGEST_NAME: usize = 253;
+
+/// The claim's spec, or everything that is wrong with it.
+pub fn claim(claim: &S3UserClaim) -> Result<claim::Spec, Vec<Problem>> {
+    let spec = &claim.spec;
+    let mut problems = Problems::default();
+    if claim.metadata.name.as_ref().is_some_and(|name| name.len() > LONGEST_CLAIM_NAME) {
+        problems.add("metadata.name", format!("must have at most {LONGEST_CLAIM_NAME} characters; shorten it"));
+    }
+    let class = problems.one_spelling(
+        ("spec.s3ClassName", spec.s3_class_name.as_ref()),
+        ("spec.s3UserClass", spec.s3_user_class.as_ref()),
+    );
+    let read = problems.secret_name(
+        ("spec.readSecretName", spec.read_secret_name.as_ref()),
+        ("spec.readonlySecret", spec.readonly_secret.as_ref()),
+    );
+    let admin = problems.secret_name(
+        ("spec.adminSecretName", spec.admin_secret_name.as_ref()),
+        ("spec.adminSecret", spec.admin_secret.as_ref()),
+    );
+    if !read.is_empty() && read == admin {
+        problems.add("spec.readSecretName", "must differ from the admin Secret; name two Secrets");
+    }
+    let quota = spec.quota.as_ref().map(|quota| problems.request(quota)).unwrap_or_default();
+    problems.or(claim::Spec {
+        class: class.filter(|name| !name.is_empty()).cloned(),
+        read_secret: read,
+        admin_secret: admin,
+        quota,
+    })
+}
+
+/// The bucket's spec, or everything that is wrong with it.
+pub fn bucket(bucket: &S3Bucket) -> Result<bucket::Spec, Vec<Problem>> {
+    let mut problems = Problems::default();
+    let name = bucket.metadata.name.as_deref().unwrap_or_default();
+    if !(3..=63).contains(&name.len()) {
+        problems.add("metadata.name", "must have 3 to 63 characters, because the bucket is called like it");
+    }
+    if std::net::Ipv4Addr::from_str(name).is_ok() {
+        problems.add("metadata.name", "must not be an IP address, because the bucket is called like it");
+    }
+    if bucket.spec.s3_user_ref.is_empty() {
+        problems.add("spec.s3UserRef", "must name an S3UserClaim of the same namespace");
+    }
+    problems.or(bucket::Spec {
+        claim: bucket.spec.s3_user_ref.clone(),
+        deletion: match bucket.spec.s3_deletion_policy {
+            BucketDeletionPolicy::Delete => bucket::Deletion::Delete,
+            BucketDeletionPolicy::Retain => bucket::Deletion::Retain,
+        },
+    })
+}
+
+/// The class, or everything that is wrong with it.
+pub fn class(class: &S3Class) -> Result<Class, Vec<Problem>> {
+    let spec = &class.spec;
+    let mut problems = Problems::default();
+    if !spec.endpoint.starts_with("http://") && !spec.endpoint.starts_with("https://") {
+        problems.add("spec.endpoint", "must be of the form http://host[:port] or https://host[:port]");
+    }
+    // It becomes the first part of a tenant, which Ceph allows nothing else in.
+    let prefix = spec.tenant_prefix.as_bytes();
+    let in_tenant = |byte: &u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || *byte == b'_';
+    if !prefix.iter().all(in_tenant) || matches!(prefix.first(), None | Some(b'_')) {
+        problems.add("spec.tenantPrefix", "must be made of a-z, 0-9 and _, and not begin with _");
+    }
+    if spec.region.is_empty() || spec.region.contains(char::is_whitespace) {
+        problems.add("spec.region", "must be a word, for example us-east-1");
+    }
+    if spec.admin_secret.name.is_empty() {
+        problems.add("spec.adminSecret.name", "must name the Secret with the keys of a Ceph administrator");
+    }
+    if let Some(Err(error)) = spec.allowed_namespaces.clone().map(Selector::try_from) {
+        problems.add("spec.allowedNamespaces", format!("is not a label selector: {error}"));
+    }
+    let default_quota = spec.default_quota.as_ref().map(|quota| problems.limits(quota)).unwrap_or_default();
+    problems.or(Class {
+        name: class.metadata.name.clone().unwrap_or_default(),
+        endpoint: spec.endpoint.trim_end_matches('/').to_owned(),
+        region: spec.region.clone(),
+        tenant_prefix: spec.tenant_prefix.clone(),
+        on_delete: match spec.on_delete {
+            OnDelete::Retain => storage::OnDelete::Retain,
+            OnDelete::Purge => storage::OnDelete::Purge,
+        },
+        default_quota,
+    })
+}
+
+/// A quota as statuses and S3Users show it.
+pub fn reported(quota: &Quota) -> ReportedQuota {
+    ReportedQuota::new(Quantity(quota.size.to_string()), Quantity(quota.objects.to_string()), quota.buckets.into())
+}
+
+/// The reverse of [`reported`]; `None` if somebody else wrote it.
+pub fn granted(quota: &ReportedQuota) -> Option<Quota> {
+    let read = |quantity: &Option<Quantity>| amount(quantity.as_ref()?).ok();
+    let size = read(&quota.size).or_else(|| read(&quota.max_size))?;
+    let objects = read(&quota.objects).or_else(|| read(&quota.max_objects))?;
+    let buckets = u32::try_from(quota.buckets.or(quota.max_buckets)?).ok()?;
+    let granted = Quota { size, objects, buckets };
+    (*quota == reported(&granted)).then_some(granted)
+}
+
+fn amount(quantity: &Quantity) -> Result<Amount, String> {
+    let exact = quantity.0.parse::<Exact>().map_err(|error| error.to_string())?;
+    Amount::try_from(exact).map_err(|error| error.to_string())
+}
+
+type Spelling<'a, T> = (&'static str, Option<&'a T>);
+
+/// Problems found so far.
+#[derive(Default)]
+struct Problems(Vec<Problem>);
+
+impl Problems {
+    fn add(&mut self, field: impl Into<String>, message: impl Display) {
+        self.0.push(Problem::new(field, message.to_string()));
+    }
+
+    fn or<T>(self, valid: T) -> Result<T, Vec<Problem>> {
+        if self.0.is_empty() { Ok(valid) } else { Err(self.0) }
+    }
+
+    /// The value given under one of two names.
+    fn one_spelling<'a, T>(&mut self, (name, value): Spelling<'a, T>, (other, same): Spelling<'a, T>) -> Option<&'a T> {
+        if value.is_some() && same.is_some() {
+            self.add(name, format!("is another spelling of {other}; give one of them"));
+        }
+        value.or(same)
+    }
+
+    fn secret_name(&mut self, first: Spelling<'_, String>, second: Spelling<'_, String>) -> String {
+        let (field, other) = (if first.1.is_some() || second.1.is_none() { first.0 } else { second.0 }, second.0);
+        match self.one_spelling(first, second) {
+            None => self.add(field, format!("is required (or its other spelling, {other})")),
+            Some(name) if !is_object_name(name) => {
+                self.add(
+                    field,
+                    "must be the name of a Secret: a-z, 0-9, - and ., beginning and ending with a letter or digit",
+                );
+            }
+            Some(name) => return name.clone(),
+        }
+        String::new()
+    }
+
+    fn request(&mut self, quota: &QuotaRequest) -> QuotaAsked {
+        let size = self
+            .one_spelling(("spec.quota.size", quota.size.as_ref()), ("spec.quota.maxSize", quota.max_size.as_ref()));
+        let objects = self.one_spelling(
+            ("spec.quota.objects", quota.objects.as_ref()),
+            ("spec.quota.maxObjects", quota.max_objects.as_ref()),
+        );
+        let buckets = self.one_spelling(
+            ("spec.quota.buckets", quota.buckets.as_ref()),
+            ("spec.quota.maxBuckets", quota.max_buckets.as_ref()),
+        );
+        self.asked("spec.quota", size, objects, buckets)
+    }
+
+    fn limits(&mut self, quota: &QuotaLimits) -> QuotaAsked {
+        self.asked("spec.defaultQuota", quota.size.as_ref(), quota.objects.as_ref(), quota.buckets.as_ref())
+    }
+
+    fn asked(
+        &mut self,
+        field: &str,
+        size: Option<&Quantity>,
+        objects: Option<&Quantity>,
+        buckets: Option<&i64>,
+    ) -> QuotaAsked {
+        QuotaAsked {
+            size: self.amount(format!("{field}.size"), size),
+            objects: self.amount(format!("{field}.objects"), objects),
+            buckets: self.buckets(format!("{field}.buckets"), buckets),
+        }
+    }
+
+    fn amount(&mut self, field: String, quantity: Option<&Quantity>) -> Option<Amount> {
+        let quantity = quantity?;
+        amount(quantity).map_err(|error| self.add(field, format!("{} {error}", quantity.0))).ok()
+    }
+
+    /// Ceph counts buckets in 32 bits, signed.
+    fn buckets(&mut self, field: String, buckets: Option<&i64>) -> Option<u32> {
+        let buckets = *buckets?;
+        match i32::try_from(buckets).map(u32::try_from) {
+            Ok(Ok(buckets)) => Some(buckets),
+            _ => {
+                self.add(field, format!("{buckets} must be between 0 and {}", i32::MAX));
+                None
+            }
+        }
+    }
+}
+
+fn is_object_name(name: &str) -> bool {
+    let inside = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
+    let is_label = |label: &str| {
+        let bytes = label.as_bytes();
+        let ends = [bytes.first(), bytes.last()];
+        ends.into_iter().all(|end| end.is_some_and(|byte| inside(*byte)))
+            && bytes.iter().all(|byte| inside(*byte) || *byte == b'-')
+    };
+    name.len() <= LONGEST_NAME && name.split('.').all(is_label)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn claim_of(spec: serde_json::Value) -> S3UserClaim {
+        let value = json!({"apiVersion": "s3.snappcloud.io/v1alpha1", "kind": "S3UserClaim", "metadata": {"name": "data"}, "spec": spec});
+        serde_json::from_value(value).unwrap()
+    }
+
+    fn fields(problems: &[Problem]) -> Vec<&str> {
+        problems.iter().map(|problem| problem.field.as_str()).collect()
+    }
+
+    #[test]
+    fn both_spellings_of_a_claim_mean_the_same() {
+        let one = claim(&claim_of(json!({
+            "s3ClassName": "gold", "readSecretName": "read", "adminSecretName": "admin",
+            "quota": {"size": "10k", "objects": 500, "buckets": 5},
+        })));
+        let other = claim(&claim_of(json!({
+            "s3UserClass": "gold", "readonlySecret": "read", "adminSecret": "admin",
+            "quota": {"maxSize": "10k", "maxObjects": 500, "maxBuckets": 5},
+        })));
+        assert_eq!(one, other);
+        let spec = one.unwrap();
+        assert_eq!(
+            (spec.class.as_deref(), spec.read_secret.as_str(), spec.admin_secret.as_str()),
+            (Some("gold"), "read", "admin")
+        );
+        assert_eq!(
+            (spec.quota.size.unwrap().whole(), spec.quota.objects.unwrap().whole(), spec.quota.buckets),
+            (10_000, 500, Some(5))
+        );
+    }
+
+    #[test]
+    fn all_problems_of_a_claim_are_told_at_once() {
+        let problems = claim(&claim_of(json!({
+            "s3ClassName": "gold", "s3UserClass": "gold", "readSecretName": "Read_Secret",
+            "quota": {"size": "-1", "objects": "many", "buckets": -1, "maxBuckets": 3},
+        })))
+        .unwrap_err();
+        assert_eq!(
+            fields(&problems),
+            [
+                "spec.s3ClassName",
+                "spec.readSecretName",
+                "spec.adminSecretName",
+                "spec.quota.buckets",
+                "spec.quota.size",
+                "spec.quota.objects",
+                "spec.quota.buckets"
+            ]
+        );
+        assert!(Problem::list(&problems).contains("spec.quota.size: -1 must not be negative"));
+    }
+
+    #[test]
+    fn the_two_secrets_of_a_claim_differ() {
+        let same = claim(&claim_of(json!({"readSecretName": "keys", "adminSecret": "keys"}))).unwrap_err();
+        assert_eq!(fields(&same), ["spec.readSecretName"]);
+    }
+
+    #[test]
+    fn an_empty_class_name_asks_for_the_default() {
+        let spec = claim(&claim_of(json!({"s3UserClass": "", "readSecretName": "a", "adminSecretName": "b"}))).unwrap();
+        assert_eq!((spec.class, spec.quota), (None, QuotaAsked::default()));
+    }
+
+    #[test]
+    fn a_quota_beyond_what_ceph_counts_is_refused() {
+        let spec = json!({"readSecretName": "a", "adminSecretName": "b", "quota": {"size": "10E", "buckets": 3_000_000_000_i64}});
+        assert_eq!(fields(&claim(&claim_of(spec)).unwrap_err()), ["spec.quota.size", "spec.quota.buckets"]);
+    }
+
+    #[test]
+    fn a_reported_quota_is_read_back_and_a_foreign_one_is_not() {
+        let spec = claim(&claim_of(
+            json!({"readSecretName": "a", "adminSecretName": "b", "quota": {"size": "5Gi", "buckets": 0}}),
+        ));
+        let quota = spec.unwrap().quota.or_default(&QuotaAsked::default());
+        let shown = reported(&quota);
+        assert_eq!(shown.max_size, Some(Quantity("5Gi".into())));
+        assert_eq!(granted(&shown), Some(quota));
+        assert_eq!(granted(&ReportedQuota { max_buckets: Some(7), ..shown }), None);
+    }
+
+    #[test]
+    fn a_class_is_checked_before_it_is_used() {
+        let class_of = |spec: serde_json::Value| -> S3Class {
+            let value = json!({"apiVersion": "s3.snappcloud.io/v1alpha1", "kind": "S3Class", "metadata": {"name": "gold"}, "spec": spec});
+            serde_json::from_value(value).unwrap()
+        };
+        let good = json!({"endpoint": "https://s3.example.com/", "tenantPrefix": "okd4_main_", "adminSecret": {"name": "ceph"}});
+        let valid = class(&class_of(good)).unwrap();
+        assert_eq!((valid.endpoint.as_str(), valid.region.as_str()), ("https://s3.example.com", "us-east-1"));
+        let bad = json!({
+            "endpoint": "s3.example.com", "region": "a b", "tenantPrefix": "_X", "adminSecret": {"name": ""},
+            "defaultQuota": {"size": "-5"},
+            "allowedNamespaces": {"matchExpressions": [{"key": "a", "operator": "Maybe"}]},
+        });
+        assert_eq!(
+            fields(&class(&class_of(bad)).unwrap_err()),
+            [
+                "spec.endpoint",
+                "spec.tenantPrefix",
+                "spec.region",
+                "spec.adminSecret.name",
+                "spec.allowedNamespaces",
+                "spec.defaultQuota.size"
+            ]
+        );
+    }
+
+    #[test]
+    fn the_name_of_a_bucket_must_suit_s3() {
+        let bucket_of = |name: &str| -> S3Bucket {
+            serde_json::from_value(json!({"apiVersion": "s3.snappcloud.io/v1alpha1", "kind": "S3Bucket", "metadata": {"name": name}, "spec": {"s3UserRef": "data"}})).unwrap()
+        };
+        assert_eq!(bucket(&bucket_of("photos")).unwrap().claim, "data");
+        for name in ["ab", "1.2.3.4"] {
+            assert_eq!(fields(&bucket(&bucket_of(name)).unwrap_err()), ["metadata.name"], "{name}");
+        }
+    }
+}

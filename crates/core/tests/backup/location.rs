@@ -1,0 +1,344 @@
+use croft_core::{
+    backup::{
+        Phase, Victim,
+        location::{Copy, Observed, Status, Step, VeleroLocation, Version, copy_mark, plan, report},
+        ownership::Marks,
+        validate::SecretKey,
+    },
+    plan::{Failure, FailureClass, Outcome, Plan},
+};
+use serde_json::{Map, Value, json};
+
+use crate::{assert_forward, done, explore, explore::World as _, fields, now, object, settings, stale, told};
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Spec {
+    Invalid,
+    /// Two that are allowed.
+    Valid(u8),
+}
+
+#[derive(Clone, Debug, PartialEq)]
+struct Request {
+    spec: Spec,
+    deleting: bool,
+    finalizer: bool,
+    status: Status,
+}
+
+/// What is under our name in Velero's namespace: the number says of which Secret or spec.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Slot {
+    Empty,
+    Ours(u8),
+    Theirs,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+struct World {
+    request: Option<Request>,
+    /// The tenant's Secret, by version.
+    secret: Option<u8>,
+    copy: Slot,
+    location: Slot,
+    backup: bool,
+}
+
+fn version(number: u8) -> Version {
+    Version { uid: "secret".into(), resource_version: number.to_string() }
+}
+
+fn user_spec(spec: Spec) -> Map<String, Value> {
+    let credential = json!({ "name": "keys", "key": "cloud" });
+    fields(match spec {
+        Spec::Invalid => json!({ "default": true }),
+        Spec::Valid(number) => json!({
+            "provider": "aws",
+            "objectStorage": { "bucket": format!("bucket-{number}") },
+            "credential": credential,
+        }),
+    })
+}
+
+impl Slot {
+    fn uid(self) -> &'static str {
+        if self == Slot::Theirs { "theirs" } else { "ours" }
+    }
+
+    fn marks(self) -> Marks {
+        if self == Slot::Theirs { Marks::default() } else { object(true, false, false).origin(None).marks() }
+    }
+
+    fn delete(&mut self, victim: &Victim) -> Outcome {
+        if *self == Slot::Empty || victim.uid != self.uid() {
+            return stale();
+        }
+        assert_ne!(*self, Slot::Theirs, "deleted what is somebody else's");
+        *self = Slot::Empty;
+        done()
+    }
+}
+
+impl World {
+    fn new(spec: Spec, secret: Option<u8>, copy: Slot, location: Slot) -> Self {
+        let request = Request { spec, deleting: false, finalizer: false, status: Status::default() };
+        World { request: Some(request), secret, copy, location, backup: true }
+    }
+
+    fn with(&self, change: impl FnOnce(&mut World)) -> World {
+        let mut world = self.clone();
+        change(&mut world);
+        if world.request.as_ref().is_some_and(|request| request.deleting && !request.finalizer) {
+            world.request = None;
+        }
+        world
+    }
+
+    fn edited(&self, change: impl FnOnce(&mut Request)) -> World {
+        self.with(|world| {
+            if let Some(request) = &mut world.request {
+                change(request);
+            }
+        })
+    }
+
+    fn something_of_ours(&self) -> bool {
+        matches!(self.copy, Slot::Ours(_)) || matches!(self.location, Slot::Ours(_))
+    }
+
+    /// The Secret is read when the step is carried out.
+    fn copy_secret(&mut self, source: &SecretKey) -> Outcome {
+        assert_eq!((source.name.as_str(), source.key.as_str()), ("keys", "cloud"));
+        match self.secret {
+            Some(number) => {
+                self.copy = Slot::Ours(number);
+                done()
+            }
+            None => stale(),
+        }
+    }
+
+    fn number_of(spec: &Map<String, Value>) -> u8 {
+        assert_eq!(spec["objectStorage"]["prefix"], "shop");
+        assert_eq!(spec["credential"]["name"], object(true, false, false).origin(None).nacuuid);
+        if spec["objectStorage"]["bucket"] == "bucket-1" { 1 } else { 2 }
+    }
+}
+
+impl explore::World for World {
+    type Seen = Observed;
+    type Step = Step;
+
+    fn observe(&self) -> Option<Self::Seen> {
+        let request = self.request.clone()?;
+        let copy = (self.copy != Slot::Empty).then(|| Copy {
+            uid: self.copy.uid().into(),
+            marks: self.copy.marks(),
+            copy_of: match self.copy {
+                Slot::Ours(number) => Some(copy_mark(&version(number), "cloud")),
+                Slot::Empty | Slot::Theirs => None,
+            },
+        });
+        let name = object(true, false, false).origin(None).nacuuid;
+        let velero = (self.location != Slot::Empty).then(|| VeleroLocation {
+            uid: self.location.uid().into(),
+            marks: self.location.marks(),
+            spec: match self.location {
+                Slot::Ours(number) => fields(json!({
+                    "provider": "aws",
+                    "objectStorage": { "bucket": format!("bucket-{number}"), "prefix": "shop" },
+                    "credential": { "name": name, "key": "cloud" },
+                })),
+                Slot::Empty | Slot::Theirs => Map::new(),
+            },
+            status: fields(json!({ "phase": if self.location == Slot::Theirs { "Foreign" } else { "Available" } })),
+        });
+        Some(Observed {
+            object: object(request.finalizer, request.deleting, false),
+            spec: user_spec(request.spec),
+            status: request.status.clone(),
+            secret: self.secret.map(version),
+            copy,
+            velero,
+            twin: None,
+            backups: self.backup.then(|| Victim { name: "nightly".into(), uid: "nightly".into() }).into_iter().collect(),
+        })
+    }
+
+    fn plan(&self, seen: &Self::Seen) -> Plan<Step> {
+        plan(seen)
+    }
+
+    fn execute(&mut self, step: &Step) -> Outcome {
+        let Some(request) = &mut self.request else { return stale() };
+        match step {
+            Step::AddFinalizer { .. } if request.deleting => return stale(),
+            Step::AddFinalizer { .. } => request.finalizer = true,
+            Step::CreateSecret { .. } if self.copy != Slot::Empty => return stale(),
+            Step::UpdateSecret { .. } if !matches!(self.copy, Slot::Ours(_)) => return stale(),
+            Step::CreateSecret { source, .. } | Step::UpdateSecret { source, .. } => {
+                assert!(request.finalizer, "copied a Secret that nothing holds");
+                return self.copy_secret(source);
+            }
+            Step::CreateLocation { .. } if self.location != Slot::Empty => return stale(),
+            Step::UpdateLocation { .. } if !matches!(self.location, Slot::Ours(_)) => return stale(),
+            Step::CreateLocation { spec, .. } | Step::UpdateLocation { spec, .. } => {
+                assert!(request.finalizer, "made a location that nothing holds");
+                self.location = Slot::Ours(Self::number_of(spec));
+            }
+            Step::DeleteSecret(victim) => return self.copy.delete(victim),
+            Step::DeleteLocation(victim) => return self.location.delete(victim),
+            Step::DeleteBackup(_) => {
+                assert!(request.deleting, "deleted a backup unasked");
+                self.backup = false;
+            }
+            Step::ReleaseFinalizer { .. } => {
+                request.finalizer = false;
+                assert!(!self.something_of_ours(), "let go of a request with things left behind");
+                *self = self.with(|_| {});
+            }
+        }
+        done()
+    }
+
+    fn report(&mut self, seen: &Self::Seen, outcomes: &[(&Step, Outcome)]) {
+        if let Some(status) = report(seen, &settings(), outcomes, &now())
+            && let Some(request) = &mut self.request
+        {
+            request.status = status;
+        }
+    }
+
+    fn others(&self) -> Vec<World> {
+        let mut worlds = vec![
+            self.with(|world| world.secret = None),
+            self.with(|world| world.secret = Some(1)),
+            self.with(|world| world.secret = Some(2)),
+            self.edited(|request| request.spec = Spec::Invalid),
+            self.edited(|request| request.spec = Spec::Valid(1)),
+            self.edited(|request| request.spec = Spec::Valid(2)),
+            self.edited(|request| request.deleting = true),
+        ];
+        if let Slot::Ours(_) = self.copy {
+            worlds.push(self.with(|world| world.copy = Slot::Empty));
+        }
+        if let Slot::Ours(_) = self.location {
+            worlds.push(self.with(|world| world.location = Slot::Empty));
+            worlds.push(self.with(|world| world.location = Slot::Ours(2)));
+        }
+        worlds
+    }
+
+    fn progress(&self) -> Option<World> {
+        None
+    }
+
+    fn check(&self, before: &World) {
+        if let (Some(before), Some(after)) = (&before.request, &self.request) {
+            assert_forward(before.status.phase, after.status.phase);
+        }
+        for (before, after) in [(before.copy, self.copy), (before.location, self.location)] {
+            assert!(before != Slot::Theirs || after == before, "touched what is somebody else's");
+        }
+        if let Some(request) = &self.request {
+            let reference = request.status.velero_backup_storage_location.as_ref();
+            let copied = reference.and_then(|reference| reference.status.as_ref());
+            assert!(copied.is_none_or(|status| status["phase"] != "Foreign"), "read somebody else's location");
+            assert!(!self.something_of_ours() || request.finalizer, "Velero objects that nothing holds");
+        } else {
+            assert!(!self.something_of_ours(), "left something behind");
+        }
+    }
+
+    fn check_settled(&self) {
+        let Some(request) = &self.request else { return };
+        assert!(!request.deleting, "a request that never goes: {self:?}");
+        let conditions = &request.status.conditions;
+        match (request.spec, self.secret) {
+            (Spec::Invalid, _) | (_, None) => {
+                assert!(!conditions.is_true("Accepted") && request.status.phase >= Some(Phase::BackingOff));
+            }
+            (Spec::Valid(_), Some(secret)) if self.copy != Slot::Theirs => {
+                assert_eq!(self.copy, Slot::Ours(secret), "a stale copy");
+                assert!(conditions.is_true("Accepted") && conditions.is_true("SecretSynced"));
+            }
+            (Spec::Valid(_), Some(_)) => assert_eq!(conditions.reason("SecretSynced"), Some("SecretSyncFailed")),
+        }
+        if let (Spec::Valid(number), Some(_), Slot::Ours(_)) = (request.spec, self.secret, self.copy) {
+            match self.location {
+                Slot::Theirs => {
+                    assert_eq!(conditions.reason("BackupStorageLocationSynced"), Some("BackupStorageLocationSyncError"));
+                }
+                location => {
+                    assert_eq!(location, Slot::Ours(number), "a stale location");
+                    assert!(conditions.is_true("BackupStorageLocationSynced"));
+                    assert_eq!(request.status.phase, Some(Phase::Created));
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn every_location_keeps_its_promises_whatever_goes_wrong() {
+    let mut starts = Vec::new();
+    for copy in [Slot::Empty, Slot::Theirs] {
+        for location in [Slot::Empty, Slot::Theirs] {
+            starts.push(World::new(Spec::Valid(1), None, copy, location));
+        }
+    }
+    let worlds = explore::explore(starts);
+    assert!(worlds > 1_000, "only {worlds} worlds");
+}
+
+#[test]
+fn a_location_waits_for_its_secret_and_then_goes_on_by_itself() {
+    let waiting = explore::come_to_rest(&World::new(Spec::Valid(1), None, Slot::Empty, Slot::Empty));
+    let status = &waiting.request.as_ref().expect("there").status;
+    assert_eq!(status.phase, Some(Phase::BackingOff));
+    assert_eq!(
+        status.conditions.get("Accepted").map(|condition| condition.message.as_str()),
+        Some(r#"BSL credentials secret not found: secrets "keys" not found"#)
+    );
+    let made = explore::come_to_rest(&waiting.with(|world| world.secret = Some(1)));
+    let status = &made.request.as_ref().expect("there").status;
+    assert_eq!(status.phase, Some(Phase::Created));
+    assert_eq!(
+        told(&status.conditions),
+        [
+            "Accepted=True BslSpecValidation",
+            "SecretSynced=True SecretCreated",
+            "BackupStorageLocationSynced=True BackupStorageLocationCreated",
+        ]
+    );
+}
+
+#[test]
+fn a_failed_copy_says_why_and_clears_when_it_works() {
+    let world = World::new(Spec::Valid(1), Some(1), Slot::Empty, Slot::Empty).edited(|request| request.finalizer = true);
+    let mut seen = world.observe().expect("there");
+    seen.status = report(&seen, &settings(), &[], &now()).expect("a status");
+    let plan = plan(&seen);
+    let failure = Failure::new(FailureClass::Rejected, "KeyMissing", "Secret keys has no key cloud");
+    let mut outcomes: Vec<_> = plan.iter().map(|step| (step, Outcome::NotRun)).collect();
+    outcomes[0].1 = Outcome::Failed(failure);
+    seen.status = report(&seen, &settings(), &outcomes, &now()).expect("a status");
+    let condition = seen.status.conditions.get("SecretSynced").expect("told");
+    assert_eq!(condition.reason, "SecretSyncFailed");
+    assert_eq!(condition.message, "Failed to sync secret to OADP namespace: Secret keys has no key cloud");
+    assert_eq!(seen.status.conditions.get("BackupStorageLocationSynced"), None);
+
+    let outcomes: Vec<_> = plan.iter().map(|step| (step, done())).collect();
+    let status = report(&seen, &settings(), &outcomes, &now()).expect("a status");
+    assert!(status.conditions.is_true("SecretSynced") && status.conditions.is_true("BackupStorageLocationSynced"));
+}
+
+#[test]
+fn two_locations_never_share_a_place() {
+    let mut seen = World::new(Spec::Valid(1), Some(1), Slot::Empty, Slot::Empty).observe().expect("there");
+    seen.twin = Some("older".into());
+    assert!(plan(&seen).is_settled());
+    let status = report(&seen, &settings(), &[], &now()).expect("a status");
+    assert_eq!(status.phase, Some(Phase::BackingOff));
+    assert!(status.conditions.get("Accepted").is_some_and(|condition| condition.message.contains("older")));
+}

@@ -1,0 +1,58 @@
+//! The promises of the backup part, from every small world.
+
+mod explore;
+mod location;
+mod non_admin_backup;
+mod restore;
+
+use croft_core::{
+    backup::{Object, Phase, Settings},
+    conditions::Conditions,
+    plan::{Failure, FailureClass, Outcome},
+    time::Timestamp,
+};
+use serde_json::{Map, Value};
+
+const UID: &str = "0d0b7b2c-ee76-412d-a867-2c23b8aa51ab";
+
+fn now() -> Timestamp {
+    Timestamp("2026-01-01T00:00:30Z".into())
+}
+
+fn fields(value: Value) -> Map<String, Value> {
+    value.as_object().cloned().expect("an object")
+}
+
+fn done() -> Outcome {
+    Outcome::Done { uid: None }
+}
+
+/// The precondition of a step does not hold.
+fn stale() -> Outcome {
+    Outcome::Failed(Failure::new(FailureClass::Stale, "Stale", "the world has moved on"))
+}
+
+fn object(has_finalizer: bool, is_deleting: bool, namespace_is_terminating: bool) -> Object {
+    Object {
+        namespace: "shop".into(),
+        name: "nightly".into(),
+        uid: UID.into(),
+        generation: 1,
+        has_finalizer,
+        is_deleting,
+        namespace_is_terminating,
+    }
+}
+
+fn settings() -> Settings {
+    Settings { velero_namespace: "velero".into(), on_delete: croft_core::backup::OnDelete::Hold }
+}
+
+fn assert_forward(before: Option<Phase>, after: Option<Phase>) {
+    assert!(before <= after, "the phase went back from {before:?} to {after:?}");
+}
+
+/// The conditions as (type, status, reason), for golden assertions.
+fn told(conditions: &Conditions) -> Vec<String> {
+    conditions.0.iter().map(|c| format!("{}={:?} {}", c.kind, c.status, c.reason)).collect()
+}

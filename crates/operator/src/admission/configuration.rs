@@ -1,0 +1,98 @@
+//! Our ValidatingWebhookConfiguration.
+
+use k8s_openapi::{
+    api::admissionregistration::v1::{
+        RuleWithOperations, ServiceReference, ValidatingWebhook, ValidatingWebhookConfiguration, WebhookClientConfig,
+    },
+    apimachinery::pkg::apis::meta::v1::ObjectMeta,
+};
+
+use super::hooks::{HOOKS, Hook};
+
+/// Name of the ValidatingWebhookConfiguration.
+pub const CONFIGURATION: &str = "croft";
+
+/// How the API server reaches us.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum WebhookTarget {
+    Service { namespace: String, name: String, port: u16 },
+    /// `https://host:port`, for an operator outside the cluster.
+    Url(String),
+}
+
+impl WebhookTarget {
+    fn client_config(&self, path: &str) -> WebhookClientConfig {
+        match self {
+            WebhookTarget::Service { namespace, name, port } => WebhookClientConfig {
+                service: Some(ServiceReference {
+                    namespace: namespace.clone(),
+                    name: name.clone(),
+                    path: Some(path.to_owned()),
+                    port: Some(i32::from(*port)),
+                }),
+                ..WebhookClientConfig::default()
+            },
+            WebhookTarget::Url(base) => WebhookClientConfig {
+                url: Some(format!("{}{path}", base.trim_end_matches('/'))),
+                ..WebhookClientConfig::default()
+            },
+        }
+    }
+}
+
+/// The configuration to install, without `caBundle`: the running operator sets that.
+pub fn webhook_configuration(target: &WebhookTarget) -> ValidatingWebhookConfiguration {
+    ValidatingWebhookConfiguration {
+        metadata: ObjectMeta { name: Some(CONFIGURATION.into()), ..ObjectMeta::default() },
+        webhooks: Some(HOOKS.iter().map(|hook| webhook(hook, target)).collect()),
+    }
+}
+
+fn webhook(hook: &Hook, target: &WebhookTarget) -> ValidatingWebhook {
+    let strings = |items: &[&str]| Some(items.iter().map(ToString::to_string).collect());
+    ValidatingWebhook {
+        name: hook.name.into(),
+        admission_review_versions: vec!["v1".into()],
+        client_config: target.client_config(hook.path),
+        rules: Some(vec![RuleWithOperations {
+            api_groups: strings(&[hook.group]),
+            api_versions: strings(&[hook.version]),
+            resources: strings(&[hook.resource]),
+            operations: strings(&["CREATE", "UPDATE"]),
+            scope: Some(hook.scope.into()),
+        }]),
+        // Nobody is hurt but those who would create or change one of our own kinds.
+        failure_policy: Some("Fail".into()),
+        match_policy: Some("Equivalent".into()),
+        side_effects: "None".into(),
+        timeout_seconds: Some(5),
+        ..ValidatingWebhook::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_kind_is_called_at_its_own_path_and_only_for_itself() {
+        let target = WebhookTarget::Service { namespace: "croft-system".into(), name: "croft".into(), port: 443 };
+        let configuration = webhook_configuration(&target);
+        let webhooks = configuration.webhooks.unwrap();
+        let names: Vec<_> = webhooks.iter().map(|webhook| webhook.name.as_str()).collect();
+        assert_eq!(names, ["vs3userclaim.kb.io", "vs3bucket.kb.io", "vnamespaceclass.croft.dev"]);
+        for (webhook, hook) in webhooks.iter().zip(HOOKS) {
+            let service = webhook.client_config.service.as_ref().unwrap();
+            assert_eq!(service.path.as_deref(), Some(hook.path));
+            let rules = webhook.rules.as_ref().unwrap();
+            assert_eq!(rules[0].resources.as_deref(), Some([hook.resource.to_owned()].as_slice()));
+        }
+    }
+
+    #[test]
+    fn a_url_is_joined_with_the_path() {
+        let configuration = webhook_configuration(&WebhookTarget::Url("https://127.0.0.1:9443/".into()));
+        let url = configuration.webhooks.unwrap()[1].client_config.url.clone();
+        assert_eq!(url.as_deref(), Some("https://127.0.0.1:9443/validate-s3-snappcloud-io-v1alpha1-s3bucket"));
+    }
+}

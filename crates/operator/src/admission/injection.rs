@@ -1,0 +1,170 @@
+//! Keeps `caBundle` of our webhook configuration at what the API server must trust.
+
+use std::{sync::Arc, time::Duration};
+
+use croft_core::plan::FailureClass;
+use k8s_openapi::api::admissionregistration::v1::ValidatingWebhookConfiguration;
+use kube::{
+    Api, ResourceExt,
+    api::{Patch, PatchParams},
+};
+use serde_json::{Value, json};
+use tokio::sync::watch;
+use tracing::{info, warn};
+
+use super::{configuration::CONFIGURATION, follow::Follow};
+use crate::engine::write::{FIELD_MANAGER, call};
+
+/// Replicas that are configured differently, as during an upgrade, must not correct each other at full speed.
+const PAUSE: Duration = Duration::from_secs(1);
+const RETRY: Duration = Duration::from_secs(5);
+
+/// Annotations that hand `caBundle` to cert-manager.
+const INJECTED_BY_CERT_MANAGER: [&str; 2] = ["cert-manager.io/inject-ca-from", "cert-manager.io/inject-ca-from-secret"];
+
+/// What the API server must trust, in PEM.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Trust {
+    /// Our own authority.
+    Ours(Arc<str>),
+    /// The authority of a certificate somebody else made.
+    Supplied(Arc<str>),
+}
+
+impl Trust {
+    fn bundle(&self) -> &str {
+        match self {
+            Trust::Ours(bundle) | Trust::Supplied(bundle) => bundle,
+        }
+    }
+}
+
+/// Never returns. Waits quietly while the configuration does not exist or nothing is known to trust.
+pub(super) async fn keep(api: Api<ValidatingWebhookConfiguration>, mut trusted: watch::Receiver<Option<Trust>>) {
+    let mut configurations = Follow::new(api.clone(), CONFIGURATION);
+    let mut seen = None;
+    let mut failed = false;
+    loop {
+        tokio::select! {
+            configuration = configurations.next() => {
+                warn_of_foreign_injection(configuration.as_ref(), trusted.borrow().as_ref());
+                seen = configuration;
+            }
+            Ok(()) = trusted.changed() => {}
+            () = tokio::time::sleep(RETRY), if failed => {}
+        }
+        let trust = trusted.borrow().clone();
+        let Some(patch) = seen.as_ref().zip(trust).and_then(|(seen, trust)| correction(seen, trust.bundle())) else {
+            failed = false;
+            continue;
+        };
+        failed = !inject(&api, patch).await;
+        tokio::time::sleep(PAUSE).await;
+    }
+}
+
+/// Whether it was done, or will be looked at again because the configuration has changed meanwhile.
+async fn inject(api: &Api<ValidatingWebhookConfiguration>, patch: Value) -> bool {
+    let patch: Patch<Value> = match serde_json::from_value(patch) {
+        Ok(patch) => Patch::Json(patch),
+        Err(error) => {
+            warn!(%error, "cannot form the patch of caBundle");
+            return false;
+        }
+    };
+    let params = PatchParams { field_manager: Some(FIELD_MANAGER.into()), ..PatchParams::default() };
+    match call("patch", api.patch_metadata(CONFIGURATION, &params, &patch)).await {
+        Ok(_) => info!(configuration = CONFIGURATION, "told the API server what to trust"),
+        Err(failure) if failure.class == FailureClass::Stale => {}
+        Err(failure) => {
+            warn!(%failure, configuration = CONFIGURATION, "cannot set caBundle; the API server does not trust our certificate");
+            return false;
+        }
+    }
+    true
+}
+
+/// The JSON patch that puts `bundle` wherever it is not, for exactly the configuration seen; `None` if all is well or not
+/// ours to set.
+fn correction(seen: &ValidatingWebhookConfiguration, bundle: &str) -> Option<Value> {
+    if is_injected_by_others(seen) {
+        return None;
+    }
+    let webhooks = seen.webhooks.iter().flatten().enumerate();
+    let wrong = webhooks.filter(|(_, webhook)| {
+        webhook.client_config.ca_bundle.as_ref().is_none_or(|current| current.0 != bundle.as_bytes())
+    });
+    let value = k8s_openapi::ByteString(bundle.as_bytes().to_vec());
+    let changes: Vec<_> = wrong
+        .map(|(at, _)| json!({ "op": "add", "path": format!("/webhooks/{at}/clientConfig/caBundle"), "value": value }))
+        .collect();
+    if changes.is_empty() {
+        return None;
+    }
+    // The positions are those of this version.
+    let mut patch = vec![
+        json!({ "op": "test", "path": "/metadata/uid", "value": seen.uid() }),
+        json!({ "op": "test", "path": "/metadata/resourceVersion", "value": seen.resource_version() }),
+    ];
+    patch.extend(changes);
+    Some(Value::Array(patch))
+}
+
+fn is_injected_by_others(configuration: &ValidatingWebhookConfiguration) -> bool {
+    INJECTED_BY_CERT_MANAGER.iter().any(|annotation| configuration.annotations().contains_key(*annotation))
+}
+
+fn warn_of_foreign_injection(seen: Option<&ValidatingWebhookConfiguration>, trust: Option<&Trust>) {
+    if seen.is_some_and(is_injected_by_others) && matches!(trust, Some(Trust::Ours(_))) {
+        warn!(
+            configuration = CONFIGURATION,
+            "cert-manager sets caBundle but the certificate served is our own: set admission.certificateSecret, or remove \
+             the annotation {}",
+            INJECTED_BY_CERT_MANAGER[0]
+        );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::ByteString;
+
+    use super::*;
+    use crate::admission::{WebhookTarget, webhook_configuration};
+
+    fn configuration(bundles: [Option<&str>; 3]) -> ValidatingWebhookConfiguration {
+        let mut configuration = webhook_configuration(&WebhookTarget::Url("https://127.0.0.1:9443".into()));
+        configuration.metadata.uid = Some("uid".into());
+        configuration.metadata.resource_version = Some("7".into());
+        for (webhook, bundle) in configuration.webhooks.iter_mut().flatten().zip(bundles) {
+            webhook.client_config.ca_bundle = bundle.map(|bundle| ByteString(bundle.into()));
+        }
+        configuration
+    }
+
+    #[test]
+    fn a_right_configuration_is_left_alone() {
+        assert_eq!(correction(&configuration([Some("CA"); 3]), "CA"), None);
+    }
+
+    #[test]
+    fn only_what_is_wrong_is_set_and_only_in_the_version_seen() {
+        let patch = correction(&configuration([Some("CA"), Some("\n"), None]), "CA").unwrap();
+        assert_eq!(
+            patch,
+            json!([
+                { "op": "test", "path": "/metadata/uid", "value": "uid" },
+                { "op": "test", "path": "/metadata/resourceVersion", "value": "7" },
+                { "op": "add", "path": "/webhooks/1/clientConfig/caBundle", "value": "Q0E=" },
+                { "op": "add", "path": "/webhooks/2/clientConfig/caBundle", "value": "Q0E=" },
+            ])
+        );
+    }
+
+    #[test]
+    fn a_configuration_that_cert_manager_injects_is_left_alone() {
+        let mut annotated = configuration([None; 3]);
+        annotated.annotations_mut().insert("cert-manager.io/inject-ca-from".into(), "croft-system/croft".into());
+        assert_eq!(correction(&annotated, "CA"), None);
+    }
+}

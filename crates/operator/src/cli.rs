@@ -1,0 +1,96 @@
+//! The command line.
+
+use std::{net::SocketAddr, path::PathBuf};
+
+use clap::{Args, Parser, Subcommand};
+
+use crate::{engine::Part, telemetry::logs::LogFormat};
+
+/// Croft gives the tenants of a Kubernetes cluster a plot of their own: a namespace furnished from a class, object storage
+/// on Ceph with exact quotas, and backups and restores on Velero, by self-service and inside fences the administrator sets.
+#[derive(Debug, Parser)]
+#[command(name = "croft", version, max_term_width = 110, after_help = "\
+First steps:
+  croft manifests | kubectl apply --server-side -f -     install into the cluster of your kubeconfig
+  croft run                                              or run outside of it, as the current user
+  kubectl label namespace team-a namespaceclass.akuity.io/name=team")]
+pub struct Cli {
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Run the operator until SIGTERM or Ctrl-C
+    Run(RunOptions),
+    /// Print the CustomResourceDefinitions as YAML
+    Crds,
+    /// Print everything an installation needs as YAML: namespace, CRDs, rights, webhook, Deployment
+    Manifests(ManifestOptions),
+}
+
+#[derive(Debug, Args)]
+pub struct RunOptions {
+    /// YAML file with settings; read again whenever it changes
+    #[arg(long, env = "CROFT_CONFIG", value_name = "FILE")]
+    pub config: Option<PathBuf>,
+
+    /// The parts to run
+    #[arg(long, env = "CROFT_ENABLE", value_delimiter = ',', default_value = "namespaces,storage,backup", value_name = "PARTS")]
+    pub enable: Vec<Part>,
+
+    /// The cluster to work on; default: KUBECONFIG, else the cluster this pod runs in
+    #[arg(long, value_name = "FILE")]
+    pub kubeconfig: Option<PathBuf>,
+
+    /// The operator's own namespace: its lease and certificates live there
+    #[arg(long, env = "CROFT_NAMESPACE", default_value = "croft-system", value_name = "NAME")]
+    pub namespace: String,
+
+    /// Name of this replica in the lease; default: host name and process id
+    #[arg(long, env = "CROFT_IDENTITY", value_name = "NAME")]
+    pub identity: Option<String>,
+
+    /// Where /healthz, /readyz and /metrics are served
+    #[arg(long, env = "CROFT_METRICS_LISTEN", default_value = "0.0.0.0:8080", value_name = "ADDRESS")]
+    pub metrics_listen: SocketAddr,
+
+    /// Where the admission webhook is served over TLS
+    #[arg(long, env = "CROFT_WEBHOOK_LISTEN", default_value = "0.0.0.0:9443", value_name = "ADDRESS")]
+    pub webhook_listen: SocketAddr,
+
+    /// How the API server reaches the webhook, if not through the Service: for running outside the cluster
+    #[arg(long, env = "CROFT_WEBHOOK_URL", value_name = "URL")]
+    pub webhook_url: Option<String>,
+
+    /// What to log: a level, or a filter such as `info,croft=debug`
+    #[arg(long, env = "CROFT_LOG", default_value = "info", value_name = "FILTER")]
+    pub log: String,
+
+    /// Logs for people or for machines
+    #[arg(long, env = "CROFT_LOG_FORMAT", value_enum, default_value_t, value_name = "FORMAT")]
+    pub log_format: LogFormat,
+}
+
+#[derive(Debug, Args)]
+pub struct ManifestOptions {
+    /// The operator's own namespace
+    #[arg(long, default_value = "croft-system", value_name = "NAME")]
+    pub namespace: String,
+
+    /// The parts to run, and so the rights to grant
+    #[arg(long, value_delimiter = ',', default_value = "namespaces,storage,backup", value_name = "PARTS")]
+    pub enable: Vec<Part>,
+
+    /// The operator's image
+    #[arg(long, default_value = concat!("ghcr.io/croft-dev/croft:", env!("CARGO_PKG_VERSION")), value_name = "IMAGE")]
+    pub image: String,
+
+    /// The namespace Velero runs in
+    #[arg(long, default_value = "velero", value_name = "NAME")]
+    pub velero_namespace: String,
+
+    /// Point the webhook at this URL instead of the Service: for an operator outside the cluster
+    #[arg(long, value_name = "URL")]
+    pub webhook_url: Option<String>,
+}

@@ -1,0 +1,143 @@
+//! Namespace -> binding: observes for [`croft_core::namespaces::binding`] and carries out its steps.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use croft_api::namespaces::{CLASS_LABEL, NamespaceClassBinding, NamespaceClassBindingSpec};
+use croft_core::{
+    namespaces::binding::{self, Binding, BindingStep, Observed},
+    plan::{Failure, Outcome, Plan},
+    time::Timestamp,
+};
+use k8s_openapi::{api::core::v1::Namespace, apimachinery::pkg::apis::meta::v1::OwnerReference};
+use kube::{Resource, ResourceExt};
+use serde_json::json;
+
+use super::{Caches, NAMESPACE};
+use crate::{
+    engine::{Key, Reconciler, Report, Target, Work, Writer, Written, events::{Note, about}, is_deleting},
+    settings::SharedSettings,
+};
+
+#[derive(Debug)]
+pub(super) struct BindingReconciler {
+    caches: Caches,
+    writer: Writer,
+    settings: SharedSettings,
+    /// The last trouble told per namespace: a namespace has no status of ours to remember it in.
+    told: Mutex<BTreeMap<String, String>>,
+}
+
+#[derive(Debug)]
+pub(super) struct Seen {
+    namespace: Arc<Namespace>,
+    observed: Observed,
+}
+
+impl BindingReconciler {
+    pub(super) fn new(caches: Caches, writer: Writer, settings: SharedSettings) -> Self {
+        Self { caches, writer, settings, told: Mutex::default() }
+    }
+
+    fn is_system(&self, namespace: &str) -> bool {
+        namespace.starts_with("kube-") || self.settings.load().namespaces.system_namespaces.iter().any(|name| name == namespace)
+    }
+
+    /// Events for a change of trouble only.
+    fn news(&self, seen: &Seen) -> Vec<Note> {
+        let name = seen.namespace.name_any();
+        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        match binding::trouble(&seen.observed) {
+            None => {
+                told.remove(&name);
+                Vec::new()
+            }
+            Some(trouble) => {
+                let message = trouble.to_string();
+                let known = told.insert(name, message.clone()).is_some_and(|old| old == message);
+                if known { Vec::new() } else { vec![Note::warning(trouble.reason(), message)] }
+            }
+        }
+    }
+}
+
+impl Reconciler for BindingReconciler {
+    type Seen = Seen;
+    type Step = BindingStep;
+
+    fn work(&self) -> Work {
+        NAMESPACE
+    }
+
+    async fn observe(&self, key: &Key) -> Result<Option<Seen>, Failure> {
+        let Some(namespace) = self.caches.namespaces.get("", &key.name) else { return Ok(None) };
+        let label = namespace.labels().get(CLASS_LABEL).cloned();
+        let wanted_class = label.clone().filter(|class| self.caches.classes.exists("", class));
+        let binding = self.caches.bindings.get(&key.name, &key.name).map(|binding| Binding {
+            uid: binding.uid().unwrap_or_default(),
+            version: binding.resource_version().unwrap_or_default(),
+            class: binding.spec.class_name.clone(),
+            deleting: is_deleting(binding.meta()),
+        });
+        let observed = Observed {
+            namespace: binding::Namespace {
+                name: key.name.clone(),
+                uid: namespace.uid().unwrap_or_default(),
+                terminating: is_deleting(namespace.meta()),
+                system: self.is_system(&key.name),
+                label,
+            },
+            binding,
+            wanted_class,
+        };
+        Ok(Some(Seen { namespace, observed }))
+    }
+
+    fn plan(&self, seen: &Seen, _now: &Timestamp) -> Plan<BindingStep> {
+        binding::plan(&seen.observed)
+    }
+
+    async fn execute(&self, seen: &Seen, step: &BindingStep) -> Result<Written, Failure> {
+        let name = seen.namespace.name_any();
+        match step {
+            BindingStep::CreateBinding { class, owner } => {
+                let mut binding = NamespaceClassBinding::new(&name, NamespaceClassBindingSpec { class_name: class.clone() });
+                binding.metadata.namespace = Some(name.clone());
+                binding.metadata.owner_references = Some(vec![OwnerReference {
+                    api_version: "v1".into(),
+                    kind: "Namespace".into(),
+                    name,
+                    uid: owner.clone(),
+                    controller: Some(true),
+                    block_owner_deletion: Some(false),
+                }]);
+                self.writer.create(&binding).await
+            }
+            BindingStep::Rebind { uid, version, to, .. } => {
+                let target = Target { namespace: &name, name: &name, uid };
+                self.writer.merge::<NamespaceClassBinding>(target, Some(version), json!({"spec": {"className": to}})).await
+            }
+            BindingStep::DeleteBinding { uid } => {
+                self.writer.delete::<NamespaceClassBinding>(Target { namespace: &name, name: &name, uid }).await
+            }
+        }
+    }
+
+    fn report(&self, seen: &Seen, outcomes: &[(&BindingStep, Outcome)], _now: &Timestamp) -> Report {
+        let done = outcomes.iter().filter(|(_, outcome)| outcome.is_done()).filter_map(|(step, _)| match step {
+            BindingStep::CreateBinding { class, .. } => Some(Note::normal("BindingCreated", format!("bound to class {class}"))),
+            BindingStep::Rebind { from, to, .. } => {
+                Some(Note::normal("BindingUpdated", format!("bound to class {to} instead of {from}")))
+            }
+            BindingStep::DeleteBinding { .. } => None,
+        });
+        let events = done.chain(self.news(seen)).collect();
+        Report { events, about: Some(about(&*seen.namespace)), ..Report::default() }
+    }
+
+    async fn write_status(&self, _seen: &Seen, _status: serde_json::Value) -> Result<Written, Failure> {
+        Ok(Written::elsewhere())
+    }
+}

@@ -1,0 +1,119 @@
+//! What the API server knows about the kinds classes use: asked once per kind, forgotten when CRDs come or go.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use croft_api::namespaces::NamespaceClassBinding;
+use croft_core::{
+    namespaces::{manifest::group_of, resources::{KindName, KindSeen}},
+    plan::Failure,
+    queue::Priority,
+};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::APIResource;
+use kube::{Client, ResourceExt, api::ApiResource};
+
+use super::BINDING;
+use crate::engine::{Cache, Key, Pusher, ServedKinds, write::{call, crd_name}};
+
+/// A kind as the API server serves it.
+#[derive(Clone, Debug)]
+pub(super) struct Kind {
+    pub(super) seen: KindSeen,
+    pub(super) resource: ApiResource,
+}
+
+#[derive(Clone)]
+pub(super) struct Kinds {
+    client: Client,
+    known: Arc<Mutex<BTreeMap<KindName, Kind>>>,
+}
+
+impl std::fmt::Debug for Kinds {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.write_str("Kinds")
+    }
+}
+
+impl Kinds {
+    pub(super) fn new(client: Client) -> Self {
+        Self { client, known: Arc::default() }
+    }
+
+    /// Looks the kind up; a kind that is not installed is an answer too, but not one to remember.
+    pub(super) async fn look_up(&self, api_version: &str, kind: &str) -> Result<Kind, Failure> {
+        let name = (api_version.to_owned(), kind.to_owned());
+        if let Some(known) = self.known().get(&name) {
+            return Ok(known.clone());
+        }
+        let found = self.ask(api_version, kind).await?;
+        if found.seen != KindSeen::NotInstalled {
+            self.known().insert(name, found.clone());
+        }
+        Ok(found)
+    }
+
+    async fn ask(&self, api_version: &str, kind: &str) -> Result<Kind, Failure> {
+        let group = group_of(api_version);
+        let served = if group.is_empty() {
+            call("discover", self.client.list_core_api_resources(api_version)).await
+        } else {
+            call("discover", self.client.list_api_group_resources(api_version)).await
+        };
+        let served = match served {
+            Ok(list) => list.resources,
+            Err(failure) if failure.reason == "NotFound" => Vec::new(),
+            Err(failure) => return Err(failure),
+        };
+        let found = served.into_iter().find(|resource| resource.kind == kind && !resource.name.contains('/'));
+        Ok(described(api_version, kind, found))
+    }
+
+    /// When a CRD comes or goes, everything known about its kind is asked again, and bindings that wait for it are woken.
+    pub(super) fn follow(&self, served: ServedKinds, bindings: Arc<Cache<NamespaceClassBinding>>, pusher: Pusher) {
+        let kinds = self.clone();
+        tokio::spawn(async move {
+            let mut changes = served.changes();
+            while changes.changed().await.is_ok() {
+                let installed = changes.borrow_and_update().clone();
+                kinds.known().retain(|_, kind| is_built_in(kind) || installed.contains(&crd_name(&kind.resource.plural, &kind.resource.group)));
+                for binding in bindings.all().iter().filter(|binding| is_waiting(binding)) {
+                    pusher.push(Key::new(BINDING, binding.namespace().unwrap_or_default(), binding.name_any()), Priority::Live);
+                }
+            }
+        });
+    }
+
+    fn known(&self) -> std::sync::MutexGuard<'_, BTreeMap<KindName, Kind>> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn is_built_in(kind: &Kind) -> bool {
+    !kind.resource.group.contains('.') || kind.resource.group.ends_with(".k8s.io")
+}
+
+fn is_waiting(binding: &NamespaceClassBinding) -> bool {
+    let conditions = binding.status.iter().flat_map(|status| &status.conditions);
+    conditions.into_iter().any(|condition| condition.type_ == "Ready" && condition.status != "True")
+}
+
+fn described(api_version: &str, kind: &str, found: Option<APIResource>) -> Kind {
+    let seen = match &found {
+        None => KindSeen::NotInstalled,
+        Some(resource) if resource.namespaced => KindSeen::Namespaced,
+        Some(_) => KindSeen::ClusterScoped,
+    };
+    let group = group_of(api_version);
+    let version = api_version.rsplit('/').next().unwrap_or_default();
+    let resource = ApiResource {
+        group: group.to_owned(),
+        version: version.to_owned(),
+        api_version: api_version.to_owned(),
+        kind: kind.to_owned(),
+        plural: found.map(|resource| resource.name).unwrap_or_default(),
+    };
+    Kind { seen, resource }
+}
+

@@ -1,0 +1,151 @@
+//! `croft run`: wiring, from options to running tasks to an orderly end.
+
+use std::{sync::Arc, time::Duration};
+
+use anyhow::Context as _;
+use arc_swap::ArcSwap;
+use croft_core::lease::Timing;
+use kube::{Api, Client};
+use tokio::signal::unix::{SignalKind, signal};
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+use tracing::{info, warn};
+
+use crate::{
+    admission::{self, AdmissionOptions},
+    backup,
+    cli::RunOptions,
+    client,
+    engine::{Clock, EngineBuilder, Part, Readiness, Writer, events::Events, lease::{Election, Leadership}},
+    manifests::SERVICE,
+    namespaces,
+    settings::{self, Settings, SharedSettings},
+    storage,
+    telemetry::{logs, metrics::Metrics, server},
+};
+
+/// The Lease all replicas campaign for.
+const LEASE: &str = "croft";
+
+/// Worker threads: the work is waiting, not computing.
+const THREADS: usize = 2;
+
+/// Runs until SIGTERM or Ctrl-C. An error is a wrong configuration; everything else is retried and logged.
+pub fn run(options: RunOptions) -> anyhow::Result<()> {
+    logs::start(options.log_format, &options.log)?;
+    // Exactly one TLS implementation, chosen before anybody uses one.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let settings = match &options.config {
+        Some(path) => Settings::read(path)?,
+        None => Settings::default(),
+    };
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(THREADS).enable_all().build()?;
+    let result = runtime.block_on(operate(options, settings));
+    // Watches never end by themselves; nothing of value is left in them.
+    runtime.shutdown_timeout(Duration::from_millis(100));
+    result
+}
+
+async fn operate(options: RunOptions, settings: Settings) -> anyhow::Result<()> {
+    let metrics = Arc::new(Metrics::default());
+    let config = client::config(options.kubeconfig.as_deref()).await?;
+    info!(version = env!("CARGO_PKG_VERSION"), cluster = %config.cluster_url, "starting");
+    let client = client::connect(config, metrics.clone())?;
+    let health = server::bind(options.metrics_listen, "--metrics-listen").await?;
+    let webhook = server::bind(options.webhook_listen, "--webhook-listen").await?;
+
+    let stop = CancellationToken::new();
+    let tasks = TaskTracker::new();
+    let clock = Clock::start();
+    let identity = options.identity.clone().unwrap_or_else(default_identity);
+    let settings: SharedSettings = Arc::new(ArcSwap::from_pointee(settings));
+    if let Some(path) = options.config.clone() {
+        tasks.spawn(settings::follow(path, settings.clone(), stop.clone()));
+    }
+
+    let leadership = Leadership::new(clock);
+    let engine = assemble(&options.enable, &client, &metrics, &settings);
+    let events = Events::new(client.clone(), &identity);
+    let concurrency = settings.load().concurrency;
+    let readiness = engine.start(events, leadership.clone(), clock, concurrency, &tasks, stop.clone());
+    tasks.spawn(server::serve(health, metrics, readiness.clone(), stop.clone()));
+    tasks.spawn(admission::run(admission_options(&options), client.clone(), settings, webhook, stop.clone()));
+    tasks.spawn(announce(readiness, clock));
+
+    let ended = CancellationToken::new();
+    let election = Election {
+        api: Api::namespaced(client, &options.namespace),
+        name: LEASE.into(),
+        identity,
+        timing: Timing::default(),
+        clock,
+        leadership,
+    };
+    // The lease is handed over last, when nothing of ours writes any more.
+    let campaign = tokio::spawn(election.run(ended.clone()));
+    asked_to_stop().await?;
+    info!("stopping: finishing the steps under way");
+    stop.cancel();
+    tokio::time::sleep(HANDOVER).await;
+    ended.cancel();
+    let _ = tokio::time::timeout(Duration::from_secs(1), campaign).await;
+    info!("stopped");
+    Ok(())
+}
+
+/// The dispatcher resigns at once on stop; this lets the call under way end before another replica starts.
+const HANDOVER: Duration = Duration::from_millis(100);
+
+fn assemble(parts: &[Part], client: &Client, metrics: &Arc<Metrics>, settings: &SharedSettings) -> EngineBuilder {
+    let mut engine = EngineBuilder::new(client.clone(), metrics.clone());
+    let writer = Writer::new(client.clone());
+    for part in parts {
+        match part {
+            Part::Namespaces => namespaces::install(&mut engine, &writer, settings),
+            Part::Storage => storage::install(&mut engine, &writer, settings),
+            Part::Backup => backup::install(&mut engine, &writer, settings),
+        }
+    }
+    engine
+}
+
+fn admission_options(options: &RunOptions) -> AdmissionOptions {
+    let host = options.webhook_url.as_deref().and_then(|url| url.parse::<http::Uri>().ok());
+    let host = host.as_ref().and_then(http::Uri::host).map(str::to_owned);
+    AdmissionOptions {
+        listen: options.webhook_listen,
+        operator_namespace: options.namespace.clone(),
+        service: SERVICE.into(),
+        extra_hosts: host.into_iter().collect(),
+    }
+}
+
+/// Says once when everything is seen, and until then every few seconds what is missing.
+async fn announce(readiness: Readiness, clock: Clock) {
+    let mut changes = readiness.changes();
+    loop {
+        if readiness.is_ready() {
+            info!(after_ms = clock.now().0, "ready: every watch is synced");
+            return;
+        }
+        match tokio::time::timeout(Duration::from_secs(5), changes.changed()).await {
+            Err(_) => warn!("not ready yet:\n{}", readiness.detail().trim_end()),
+            Ok(Err(_)) => return,
+            Ok(Ok(())) => {}
+        }
+    }
+}
+
+async fn asked_to_stop() -> anyhow::Result<()> {
+    let mut terminate = signal(SignalKind::terminate()).context("cannot listen for SIGTERM")?;
+    let mut interrupt = signal(SignalKind::interrupt()).context("cannot listen for SIGINT")?;
+    tokio::select! {
+        _ = terminate.recv() => {}
+        _ = interrupt.recv() => {}
+    }
+    Ok(())
+}
+
+fn default_identity() -> String {
+    let host = std::env::var("HOSTNAME").ok().or_else(|| std::fs::read_to_string("/etc/hostname").ok());
+    format!("{}-{}", host.as_deref().unwrap_or("croft").trim(), std::process::id())
+}
