@@ -90,6 +90,7 @@ impl World {
         let mut seen = resources::Observed {
             namespace: NAMESPACE.into(),
             terminating: false,
+            unlabelled: self.label.is_none(),
             unknown_class: None,
             binding: resources::Binding {
                 uid: bound.uid.clone(),
@@ -126,19 +127,19 @@ impl World {
                 bound.class.clone_from(to);
                 bound.version += 1;
             }
-            BindingStep::DeleteBinding { uid } => {
-                if self.binding.as_ref().is_some_and(|bound| bound.uid == *uid) {
-                    self.binding = None;
-                    self.collect_garbage();
-                }
-            }
         }
         Some(String::new())
     }
 
     fn do_resource(&mut self, step: &ResourceStep) -> Option<String> {
         match step {
-            ResourceStep::DeleteBinding { uid } => self.do_binding(&BindingStep::DeleteBinding { uid: uid.clone() }),
+            ResourceStep::DeleteBinding { uid, .. } => {
+                if self.binding.as_ref().is_some_and(|bound| bound.uid == *uid) {
+                    assert!(self.objects.values().all(|object| object.owner.as_ref() != Some(uid)), "left to the collector");
+                    self.binding = None;
+                }
+                Some(String::new())
+            }
             ResourceStep::RecordIntent { status } => {
                 self.binding.as_mut()?.status = (**status).clone();
                 Some(String::new())
@@ -158,11 +159,6 @@ impl World {
                 Some(String::new())
             }
         }
-    }
-
-    fn collect_garbage(&mut self) {
-        let owner = self.binding.as_ref().map(|bound| bound.uid.clone());
-        self.objects.retain(|_, object| object.owner.is_none() || object.owner == owner);
     }
 
     /// Runs both reconcilers once; stops for good after `steps_left` steps, as a crash would. With `lose_replies` the steps

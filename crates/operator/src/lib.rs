@@ -4,6 +4,7 @@ pub mod admission;
 pub mod backup;
 pub mod cli;
 pub mod client;
+pub mod conditions;
 pub mod engine;
 pub mod manifests;
 pub mod namespaces;

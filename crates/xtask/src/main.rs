@@ -1,1 +1,64 @@
-fn main() {}
+//! The chores of this repository: `cargo xtask <chore>`, or `make <chore>`.
+
+mod bench;
+mod check;
+mod demo;
+mod dev;
+mod generate;
+mod setup;
+mod terminal;
+mod tools;
+mod world;
+
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::{Parser, Subcommand};
+
+#[derive(Debug, Parser)]
+#[command(name = "cargo xtask", about = "Chores of the Croft repository", max_term_width = 110)]
+struct Cli {
+    #[command(subcommand)]
+    chore: Chore,
+}
+
+#[derive(Debug, Subcommand)]
+enum Chore {
+    /// Build or install what everything else needs: Kubernetes, Velero, Ceph
+    Setup,
+    /// Start Kubernetes, Ceph, Velero and the operator, until Ctrl-C
+    Dev,
+    /// Tell the story of one tenant on real Kubernetes, Ceph and Velero
+    Demo,
+    /// Measure the operator at rest and write target/bench.json
+    Bench,
+    /// Write the generated files: deploy/ and docs/
+    Generate,
+    /// Formatting, lints, dependencies, and whether the generated files are up to date
+    Check,
+    /// Everything that must pass: set-up, checks and all tests
+    Test,
+}
+
+fn main() -> ExitCode {
+    match run(&Cli::parse().chore) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(chore: &Chore) -> Result<()> {
+    std::env::set_current_dir(tools::root())?;
+    match chore {
+        Chore::Setup => setup::setup(),
+        Chore::Dev => dev::dev(),
+        Chore::Demo => demo::demo(),
+        Chore::Bench => bench::bench(),
+        Chore::Generate => generate::write(),
+        Chore::Check => check::check(),
+        Chore::Test => check::test(),
+    }
+}

@@ -9,6 +9,7 @@ mod names;
 mod non_admin_backup;
 mod non_admin_restore;
 mod status;
+pub mod validate;
 
 pub use download::{
     DownloadTarget, DownloadTargetKind, NonAdminDownloadRequest, NonAdminDownloadRequestSpec,

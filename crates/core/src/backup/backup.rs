@@ -1,4 +1,4 @@
-//! A NonAdminBackup and the Velero Backup behind it.
+//! A `NonAdminBackup` and the Velero Backup behind it.
 //!
 //! The life of a backup, as [`plan`] and [`report`] decide it together; every line is one look at the world:
 //!
@@ -18,7 +18,7 @@ use std::{fmt, time::Duration};
 use serde::{Deserialize, Serialize};
 
 use super::{
-    OnDelete, Object, Phase, QueueInfo, Reference, Settings, Victim,
+    Object, OnDelete, Phase, QueueInfo, Reference, Settings, Victim,
     ownership::{Marks, Origin},
     validate::{self, Refusal},
     velero::{Fields, Progress, text},
@@ -32,7 +32,7 @@ use crate::{
 /// How long a refused deletion rests before Velero is asked again. Velero refuses while the location cannot be reached.
 pub const ASK_AGAIN: Duration = Duration::from_secs(60);
 
-/// The world around one NonAdminBackup.
+/// The world around one `NonAdminBackup`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Observed {
     pub object: Object,
@@ -45,11 +45,11 @@ pub struct Observed {
     pub velero: Option<VeleroBackup>,
     /// All requests to delete that Velero Backup, whoever made them.
     pub deletions: Vec<Deletion>,
-    /// NonAdminRestores from this backup that are not yet being deleted.
+    /// `NonAdminRestores` from this backup that are not yet being deleted.
     pub restores: Vec<Victim>,
 }
 
-/// `status` of a NonAdminBackup, as far as this file writes it.
+/// `status` of a `NonAdminBackup`, as far as this file writes it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Status {
@@ -69,11 +69,13 @@ pub struct Status {
 pub enum Location {
     /// None: Velero's default.
     Default,
-    Missing { name: String },
+    Missing {
+        name: String,
+    },
     Found {
         phase: Option<Phase>,
         nacuuid: Option<String>,
-        /// Phase of the Velero BackupStorageLocation, if there is one and it is this location's.
+        /// Phase of the Velero `BackupStorageLocation`, if there is one and it is this location's.
         velero: Option<LocationPhase>,
     },
 }
@@ -95,7 +97,7 @@ pub struct VeleroBackup {
     pub position: u64,
 }
 
-/// A Velero DeleteBackupRequest.
+/// A Velero `DeleteBackupRequest`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Deletion {
     pub name: String,
@@ -109,15 +111,28 @@ pub struct Deletion {
 /// One external call.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Step {
-    AddFinalizer { uid: String },
-    CreateBackup { origin: Origin, spec: Fields },
+    AddFinalizer {
+        uid: String,
+    },
+    CreateBackup {
+        origin: Origin,
+        spec: Fields,
+    },
     /// The user asked in the spec; the API server has to be told.
-    DeleteSelf { uid: String },
+    DeleteSelf {
+        uid: String,
+    },
     DeleteRestore(Victim),
-    CreateDeletion { origin: Origin, backup: Victim },
+    CreateDeletion {
+        origin: Origin,
+        backup: Victim,
+    },
     DeleteDeletion(Victim),
     DeleteBackup(Victim),
-    ReleaseFinalizer { uid: String, because: Release },
+    ReleaseFinalizer {
+        uid: String,
+        because: Release,
+    },
 }
 
 /// Why the finalizer may go.
@@ -146,14 +161,22 @@ impl plan::Step for Step {
 impl fmt::Display for Step {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Step::AddFinalizer { uid } => write!(out, "add finalizer (uid {uid}): a Velero Backup will need cleaning up"),
-            Step::CreateBackup { origin, .. } => write!(out, "create Velero Backup {} (absent): accepted", origin.nacuuid),
+            Step::AddFinalizer { uid } => {
+                write!(out, "add finalizer (uid {uid}): a Velero Backup will need cleaning up")
+            }
+            Step::CreateBackup { origin, .. } => {
+                write!(out, "create Velero Backup {} (absent): accepted", origin.nacuuid)
+            }
             Step::DeleteSelf { uid } => write!(out, "delete NonAdminBackup (uid {uid}): its spec says so"),
             Step::DeleteRestore(Victim { name, uid }) => {
                 write!(out, "delete NonAdminRestore {name} (uid {uid}): its backup goes")
             }
             Step::CreateDeletion { origin, backup } => {
-                write!(out, "create DeleteBackupRequest {} (absent) for uid {}: deleteBackup", origin.nacuuid, backup.uid)
+                write!(
+                    out,
+                    "create DeleteBackupRequest {} (absent) for uid {}: deleteBackup",
+                    origin.nacuuid, backup.uid
+                )
             }
             Step::DeleteDeletion(Victim { name, uid }) => {
                 write!(out, "delete DeleteBackupRequest {name} (uid {uid}): it is of no more use")
@@ -174,7 +197,7 @@ impl fmt::Display for Step {
     }
 }
 
-/// What is being done about a NonAdminBackup.
+/// What is being done about a `NonAdminBackup`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Path {
     ForceDelete,
@@ -253,15 +276,16 @@ impl Location {
                  nonadminbackupstoragelocations.oadp.openshift.io \"{name}\" not found"
             )),
             Location::Found { phase, .. } if *phase != Some(Phase::Created) => refuse(
-                "NonAdminBackupStorageLocation is not in created state and can not be used for the NonAdminBackup".into(),
+                "NonAdminBackupStorageLocation is not in created state and can not be used for the NonAdminBackup"
+                    .into(),
             ),
             Location::Found { nacuuid: None, .. } => refuse(
                 "unable to get VeleroBackupStorageLocation UUID from NonAdminBackupStorageLocation Status".into(),
             ),
             Location::Found { nacuuid: Some(nacuuid), velero, .. } => match velero {
-                None => {
-                    refuse(format!("VeleroBackupStorageLocation with NACUUID {nacuuid} not found in the OADP namespace"))
-                }
+                None => refuse(format!(
+                    "VeleroBackupStorageLocation with NACUUID {nacuuid} not found in the OADP namespace"
+                )),
                 Some(LocationPhase::Other) => refuse(format!(
                     "VeleroBackupStorageLocation with NACUUID {nacuuid} is not in available state and can not be used for \
                      the NonAdminBackup"

@@ -1,4 +1,4 @@
-//! A NonAdminBackupStorageLocation, the copied Secret and the Velero BackupStorageLocation behind it.
+//! A `NonAdminBackupStorageLocation`, the copied Secret and the Velero `BackupStorageLocation` behind it.
 //!
 //! The life of a location, as [`plan`] and [`report`] decide it together; every line is one look at the world:
 //!
@@ -33,7 +33,7 @@ use crate::{
 const SECRET_SYNCED: &str = "SecretSynced";
 const LOCATION_SYNCED: &str = "BackupStorageLocationSynced";
 
-/// The world around one NonAdminBackupStorageLocation.
+/// The world around one `NonAdminBackupStorageLocation`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Observed {
     pub object: Object,
@@ -43,15 +43,15 @@ pub struct Observed {
     pub secret: Option<Version>,
     /// The Secret under our name in Velero's namespace, whoever made it.
     pub copy: Option<Copy>,
-    /// The Velero BackupStorageLocation under our name, whoever made it.
+    /// The Velero `BackupStorageLocation` under our name, whoever made it.
     pub velero: Option<VeleroLocation>,
     /// An older location of this namespace that stores in the same place.
     pub twin: Option<String>,
-    /// NonAdminBackups in this location that are not yet being deleted.
+    /// `NonAdminBackups` in this location that are not yet being deleted.
     pub backups: Vec<Victim>,
 }
 
-/// `status` of a NonAdminBackupStorageLocation, as far as this file writes it.
+/// `status` of a `NonAdminBackupStorageLocation`, as far as this file writes it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Status {
@@ -83,7 +83,7 @@ pub struct Copy {
     pub copy_of: Option<String>,
 }
 
-/// A Velero BackupStorageLocation.
+/// A Velero `BackupStorageLocation`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct VeleroLocation {
     pub uid: String,
@@ -125,7 +125,9 @@ impl plan::Step for Step {
 impl fmt::Display for Step {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Step::AddFinalizer { uid } => write!(out, "add finalizer (uid {uid}): Velero objects will need cleaning up"),
+            Step::AddFinalizer { uid } => {
+                write!(out, "add finalizer (uid {uid}): Velero objects will need cleaning up")
+            }
             Step::CreateSecret { origin, source } => {
                 write!(out, "create Secret {} (absent): copy of {}, key {}", origin.nacuuid, source.name, source.key)
             }
@@ -210,7 +212,9 @@ pub fn plan(seen: &Observed) -> Plan<Step> {
         Err(_) => Plan::settled(),
         Ok(_) if !is_recorded => Plan::settled(),
         Ok(_) if !seen.object.has_finalizer => Plan::step(Step::AddFinalizer { uid: seen.object.uid.clone() }),
-        Ok((spec, version)) => Plan::steps(sync_secret(seen, &spec, version).into_iter().chain(sync_location(seen, &spec))),
+        Ok((spec, version)) => {
+            Plan::steps(sync_secret(seen, &spec, version).into_iter().chain(sync_location(seen, &spec)))
+        }
     }
 }
 
@@ -272,19 +276,16 @@ pub fn report(seen: &Observed, settings: &Settings, outcomes: &[(&Step, Outcome)
         return Some(status);
     }
     let generation = Some(seen.object.generation);
-    match seen.wanted() {
-        Err(Refusal(message)) => {
-            status.phase = Some(Phase::forward(status.phase, Phase::BackingOff));
-            status.conditions.set_observed("Accepted", Truth::False, "BslSpecValidation", message, generation, now);
-        }
-        Ok(_) => {
-            status.phase = Some(Phase::forward(status.phase, Phase::New));
-            let message = "NonAdminBackupStorageLocation spec validation successful";
-            status.conditions.set_observed("Accepted", Truth::True, "BslSpecValidation", message, generation, now);
-            status.velero_backup_storage_location.get_or_insert_default().record(&seen.origin(), settings);
-            secret_synced(&mut status, seen, outcomes, now);
-            location_synced(&mut status, seen, outcomes, now);
-        }
+    if let Err(Refusal(message)) = seen.wanted() {
+        status.phase = Some(Phase::forward(status.phase, Phase::BackingOff));
+        status.conditions.set_observed("Accepted", Truth::False, "BslSpecValidation", message, generation, now);
+    } else {
+        status.phase = Some(Phase::forward(status.phase, Phase::New));
+        let message = "NonAdminBackupStorageLocation spec validation successful";
+        status.conditions.set_observed("Accepted", Truth::True, "BslSpecValidation", message, generation, now);
+        status.velero_backup_storage_location.get_or_insert_default().record(&seen.origin(), settings);
+        secret_synced(&mut status, seen, outcomes, now);
+        location_synced(&mut status, seen, outcomes, now);
     }
     if let Some(reference) = &mut status.velero_backup_storage_location {
         reference.status = match seen.velero() {

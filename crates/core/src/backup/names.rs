@@ -59,7 +59,10 @@ mod tests {
     #[test]
     fn a_cut_never_ends_in_a_dash_or_dot() {
         assert_eq!(nacuuid("mongo-persistent", "another.-test", UID), format!("mongo-persistent-another-{UID}"));
-        assert_eq!(nacuuid(&format!("{}-{}", "a".repeat(24), "b".repeat(9)), "x", UID), format!("{}-{UID}", "a".repeat(24)));
+        assert_eq!(
+            nacuuid(&format!("{}-{}", "a".repeat(24), "b".repeat(9)), "x", UID),
+            format!("{}-{UID}", "a".repeat(24))
+        );
     }
 
     #[test]

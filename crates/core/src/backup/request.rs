@@ -20,7 +20,7 @@ impl Phase {
     }
 }
 
-/// What a plain API deletion of a NonAdminBackup does while Velero still has the backup.
+/// What a plain API deletion of a `NonAdminBackup` does while Velero still has the backup.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum OnDelete {
     /// Nothing, until the user says in the spec what is to become of the backup.

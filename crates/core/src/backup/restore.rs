@@ -1,4 +1,4 @@
-//! A NonAdminRestore and the Velero Restore behind it.
+//! A `NonAdminRestore` and the Velero Restore behind it.
 //!
 //! The life of a restore, as [`plan`] and [`report`] decide it together; every line is one look at the world:
 //!
@@ -28,7 +28,7 @@ use crate::{
     time::Timestamp,
 };
 
-/// The world around one NonAdminRestore.
+/// The world around one `NonAdminRestore`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Observed {
     pub object: Object,
@@ -39,7 +39,7 @@ pub struct Observed {
     pub velero: Option<VeleroRestore>,
 }
 
-/// `status` of a NonAdminRestore, as far as this file writes it.
+/// `status` of a `NonAdminRestore`, as far as this file writes it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Status {
@@ -52,13 +52,15 @@ pub struct Status {
     pub queue_info: Option<QueueInfo>,
 }
 
-/// The NonAdminBackup the restore names.
+/// The `NonAdminBackup` the restore names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Source {
     Missing,
     /// Not handed to Velero yet, still running, on its way out, or its Velero Backup is not its own.
     NotReady,
-    Ready { velero_backup: String },
+    Ready {
+        velero_backup: String,
+    },
 }
 
 /// A Velero Restore.
@@ -94,7 +96,9 @@ impl plan::Step for Step {
 impl fmt::Display for Step {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Step::AddFinalizer { uid } => write!(out, "add finalizer (uid {uid}): a Velero Restore will need cleaning up"),
+            Step::AddFinalizer { uid } => {
+                write!(out, "add finalizer (uid {uid}): a Velero Restore will need cleaning up")
+            }
             Step::CreateRestore { origin, .. } => {
                 write!(out, "create Velero Restore {} (absent): accepted", origin.nacuuid)
             }

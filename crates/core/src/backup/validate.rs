@@ -47,7 +47,9 @@ pub fn backup(spec: &Fields, namespace: &str) -> Result<BackupSpec, Refusal> {
         return restricted("excludedNamespaces");
     }
     if field(spec, "includeClusterResources") == Some(&Value::Bool(true)) {
-        return refuse("NonAdminBackup spec.backupSpec.includeClusterResources is restricted, can only be set to false");
+        return refuse(
+            "NonAdminBackup spec.backupSpec.includeClusterResources is restricted, can only be set to false",
+        );
     }
     let cluster_scoped = field(spec, "includedClusterScopedResources").and_then(Value::as_array);
     if cluster_scoped.is_some_and(|kinds| !kinds.is_empty()) {
@@ -74,7 +76,7 @@ impl RestoreSpec {
         &self.fields
     }
 
-    /// The NonAdminBackup to restore from.
+    /// The `NonAdminBackup` to restore from.
     pub fn backup_name(&self) -> &str {
         &self.backup_name
     }
@@ -95,7 +97,9 @@ pub fn restore(spec: &Fields) -> Result<RestoreSpec, Refusal> {
         }
     }
     if field(spec, "includeClusterResources") == Some(&Value::Bool(true)) {
-        return refuse("NonAdminRestore spec.restoreSpec.includeClusterResources is restricted, can only be set to false");
+        return refuse(
+            "NonAdminRestore spec.restoreSpec.includeClusterResources is restricted, can only be set to false",
+        );
     }
     Ok(RestoreSpec { fields: spec.clone(), backup_name: backup_name.to_owned() })
 }
@@ -204,6 +208,7 @@ mod tests {
 
     use super::*;
 
+    #[expect(clippy::needless_pass_by_value, reason = "called with literals")]
     fn fields(value: Value) -> Fields {
         value.as_object().cloned().expect("an object")
     }
@@ -282,7 +287,10 @@ mod tests {
     #[test]
     fn a_location_needs_a_credential_of_its_own_and_is_never_the_default() {
         let message = |changes: Value| refusal(location_with(changes));
-        assert_eq!(message(json!({ "default": true })), "NonAdminBackupStorageLocation cannot be used as a default BSL");
+        assert_eq!(
+            message(json!({ "default": true })),
+            "NonAdminBackupStorageLocation cannot be used as a default BSL"
+        );
         assert_eq!(
             message(json!({ "credential": null })),
             "NonAdminBackupStorageLocation spec.bslSpec.credential is not set"

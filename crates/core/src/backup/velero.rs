@@ -95,7 +95,9 @@ impl LocationSpec {
     /// What Velero gets: the copied Secret instead of the tenant's, and a place below the namespace's own prefix.
     pub(super) fn for_velero(&self, secret: &str) -> Fields {
         let mut spec = self.fields().clone();
-        if text(&spec, "provider") == Some("aws") && let Some(Value::Object(config)) = spec.get_mut("config") {
+        if text(&spec, "provider") == Some("aws")
+            && let Some(Value::Object(config)) = spec.get_mut("config")
+        {
             tidy_s3(config);
         }
         spec.insert("credential".into(), json!({ "name": secret, "key": self.credential().key }));
@@ -154,6 +156,7 @@ mod tests {
     use super::*;
     use crate::backup::validate;
 
+    #[expect(clippy::needless_pass_by_value, reason = "called with literals")]
     fn fields(value: Value) -> Fields {
         value.as_object().cloned().expect("an object")
     }
@@ -187,7 +190,9 @@ mod tests {
 
     #[test]
     fn lists_by_scope_are_kept_apart() {
-        let spec = backup(json!({ "includedNamespaceScopedResources": ["configmaps"], "excludedClusterScopedResources": ["*"] }));
+        let spec = backup(
+            json!({ "includedNamespaceScopedResources": ["configmaps"], "excludedClusterScopedResources": ["*"] }),
+        );
         assert_eq!(
             spec["excludedNamespaceScopedResources"],
             json!(["nonadminbackups", "nonadminrestores", "nonadminbackupstoragelocations"])

@@ -1,4 +1,6 @@
 //! Namespace label -> binding: exactly one binding while the label names a class that exists.
+//!
+//! A binding that is no longer wanted is taken down by [`super::resources`], which first removes what it owns.
 
 use std::fmt;
 
@@ -76,7 +78,6 @@ impl fmt::Display for Trouble {
 pub enum BindingStep {
     CreateBinding { class: String, owner: String },
     Rebind { uid: String, version: String, from: String, to: String },
-    DeleteBinding { uid: String },
 }
 
 impl Step for BindingStep {
@@ -84,7 +85,6 @@ impl Step for BindingStep {
         match self {
             BindingStep::CreateBinding { .. } => "CreateBinding",
             BindingStep::Rebind { .. } => "Rebind",
-            BindingStep::DeleteBinding { .. } => "DeleteBinding",
         }
     }
 }
@@ -94,7 +94,6 @@ impl fmt::Display for BindingStep {
         match self {
             BindingStep::CreateBinding { class, .. } => write!(out, "bind to class {class}: the label asks for it"),
             BindingStep::Rebind { from, to, .. } => write!(out, "rebind from class {from} to {to}: the label changed"),
-            BindingStep::DeleteBinding { .. } => out.write_str("unbind: the label is gone"),
         }
     }
 }
@@ -116,8 +115,7 @@ pub fn plan(seen: &Observed) -> Plan<BindingStep> {
     }
     match (seen.wanted(), &seen.binding) {
         (_, Some(binding)) if binding.deleting => Plan::settled(),
-        (Wanted::Nothing, None) | (Wanted::Unclear | Wanted::Unknown(_), _) => Plan::settled(),
-        (Wanted::Nothing, Some(binding)) => Plan::step(BindingStep::DeleteBinding { uid: binding.uid.clone() }),
+        (Wanted::Nothing | Wanted::Unclear | Wanted::Unknown(_), _) => Plan::settled(),
         (Wanted::Class(_), None) if seen.namespace.system => Plan::settled(),
         (Wanted::Class(class), None) => {
             Plan::step(BindingStep::CreateBinding { class, owner: seen.namespace.uid.clone() })

@@ -1,7 +1,8 @@
 //! Binding -> resources: everything the class wants is there, nothing it no longer wants, and nothing foreign is touched.
 //!
 //! Order of safety: record what is about to be made, make it, and only when all of it stands remove what is no longer
-//! wanted (make before break).
+//! wanted (make before break). A binding that is not wanted any more goes last, when everything it owned is gone; the
+//! owner references are the safety net for the day the operator is not there.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -25,6 +26,8 @@ pub struct Observed {
     pub namespace: String,
     /// The namespace is being deleted: its objects go with it.
     pub terminating: bool,
+    /// The namespace has no class label any more.
+    pub unlabelled: bool,
     /// The class the namespace's label names now, if that differs from the binding's and does not exist.
     pub unknown_class: Option<String>,
     pub binding: Binding,
@@ -139,12 +142,28 @@ pub enum State {
 
 #[derive(Clone, Debug, PartialEq)]
 pub enum ResourceStep {
-    /// The class is gone: everything it owns goes with the binding.
-    DeleteBinding { uid: String },
+    /// Nothing it owned is left.
+    DeleteBinding { uid: String, because: Unwanted },
     /// List what is about to be made before it is made.
     RecordIntent { status: Box<Status> },
     Apply { identity: Identity, api_version: String, manifest: Value, digest: String },
     Prune { identity: Identity, api_version: String, uid: String },
+}
+
+/// Why a binding goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unwanted {
+    LabelRemoved,
+    ClassDeleted,
+}
+
+impl fmt::Display for Unwanted {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(match self {
+            Unwanted::LabelRemoved => "the namespace's label is gone",
+            Unwanted::ClassDeleted => "its class is gone",
+        })
+    }
 }
 
 impl Step for ResourceStep {
@@ -161,12 +180,12 @@ impl Step for ResourceStep {
 impl fmt::Display for ResourceStep {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            ResourceStep::DeleteBinding { .. } => out.write_str("delete the binding: its class is gone"),
+            ResourceStep::DeleteBinding { because, .. } => write!(out, "delete the binding: {because}"),
             ResourceStep::RecordIntent { status } => {
                 write!(out, "record {} objects in the inventory", status.applied_resources.len())
             }
             ResourceStep::Apply { identity, digest, .. } => write!(out, "apply {identity} ({digest})"),
-            ResourceStep::Prune { identity, .. } => write!(out, "remove {identity}: the class no longer has it"),
+            ResourceStep::Prune { identity, .. } => write!(out, "remove {identity}: no longer wanted"),
         }
     }
 }
@@ -231,6 +250,10 @@ impl Observed {
     /// Identities whose live objects the shell must read before planning: what the status does not vouch for, and what is
     /// to be pruned.
     pub fn to_read(&self) -> BTreeSet<(String, Identity)> {
+        if self.unwanted_because().is_some() {
+            let recorded = self.binding.status.applied_resources.iter();
+            return recorded.map(|applied| (applied.api_version.clone(), applied.identity())).collect();
+        }
         let Some(class) = self.class() else { return BTreeSet::new() };
         let unvouched = class
             .items
@@ -239,6 +262,14 @@ impl Observed {
             .map(|item| (item.api_version.clone(), item.identity.clone()));
         let unwanted = self.unwanted(class).map(|applied| (applied.api_version.clone(), applied.identity()));
         unvouched.chain(unwanted).collect()
+    }
+
+    fn unwanted_because(&self) -> Option<Unwanted> {
+        match &self.class {
+            _ if self.unlabelled => Some(Unwanted::LabelRemoved),
+            ClassSeen::Gone => Some(Unwanted::ClassDeleted),
+            _ => None,
+        }
     }
 
     fn unwanted<'a>(&'a self, class: &'a Class) -> impl Iterator<Item = &'a Applied> {
@@ -251,9 +282,11 @@ pub fn plan(seen: &Observed) -> Plan<ResourceStep> {
     if seen.terminating || seen.binding.deleting {
         return Plan::settled();
     }
+    if let Some(because) = seen.unwanted_because() {
+        return take_down(seen, because);
+    }
     match &seen.class {
-        ClassSeen::Gone => Plan::step(ResourceStep::DeleteBinding { uid: seen.binding.uid.clone() }),
-        ClassSeen::Unreadable => Plan::settled(),
+        ClassSeen::Gone | ClassSeen::Unreadable => Plan::settled(),
         ClassSeen::Present(class) if !class.problems.is_empty() => Plan::settled(),
         ClassSeen::Present(class) => furnish(seen, class),
     }
@@ -279,15 +312,23 @@ fn furnish(seen: &Observed, class: &Class) -> Plan<ResourceStep> {
     groups.extend(ranks.into_values());
     // Make before break: with an obstacle in the way the old objects stay.
     if class.items.iter().all(|item| seen.obstacle(item).is_none()) {
-        groups.push(prunes(seen, class));
+        groups.push(prunes(seen, seen.unwanted(class)));
     }
     groups.retain(|group| !group.is_empty());
     Plan { groups, ..Plan::settled() }
 }
 
-/// Only what is live, ours by owner and no longer wanted is deleted, by its UID.
-fn prunes(seen: &Observed, class: &Class) -> Vec<ResourceStep> {
-    let unwanted = seen.unwanted(class).filter_map(|applied| {
+/// Removes everything the binding owns, then the binding.
+fn take_down(seen: &Observed, because: Unwanted) -> Plan<ResourceStep> {
+    let mut groups = vec![prunes(seen, seen.binding.status.applied_resources.iter())];
+    groups.push(vec![ResourceStep::DeleteBinding { uid: seen.binding.uid.clone(), because }]);
+    groups.retain(|group| !group.is_empty());
+    Plan { groups, ..Plan::settled() }
+}
+
+/// Only what is live and ours by owner is deleted, by its UID.
+fn prunes<'a>(seen: &Observed, unwanted: impl Iterator<Item = &'a Applied>) -> Vec<ResourceStep> {
+    let prunes = unwanted.filter_map(|applied| {
         let live = seen.live.get(&applied.identity()).filter(|live| live.ours)?;
         Some(ResourceStep::Prune {
             identity: applied.identity(),
@@ -295,7 +336,7 @@ fn prunes(seen: &Observed, class: &Class) -> Vec<ResourceStep> {
             uid: live.uid.clone(),
         })
     });
-    unwanted.collect()
+    prunes.collect()
 }
 
 /// The inventory with everything about to be made listed as pending.
@@ -321,6 +362,12 @@ fn entry(item: &Item) -> Applied {
 /// The binding's new status after the plan ran.
 pub fn report(seen: &Observed, outcomes: &[(&ResourceStep, Outcome)], now: &Timestamp) -> Status {
     let mut status = seen.binding.status.clone();
+    if seen.unwanted_because().is_some() {
+        if let Some((step, failure)) = first_failed(outcomes) {
+            unready(step, failure).write(&mut status.conditions, seen.binding.generation, now);
+        }
+        return status;
+    }
     let readiness = match &seen.class {
         ClassSeen::Gone => return status,
         ClassSeen::Unreadable => Readiness::Stalled {
@@ -358,8 +405,7 @@ pub fn report(seen: &Observed, outcomes: &[(&ResourceStep, Outcome)], now: &Time
 }
 
 fn readiness(seen: &Observed, class: &Class, outcomes: &[(&ResourceStep, Outcome)]) -> Readiness {
-    let failed = outcomes.iter().find_map(|(step, outcome)| outcome.failure().map(|failure| (*step, failure)));
-    if let Some((step, failure)) = failed {
+    if let Some((step, failure)) = first_failed(outcomes) {
         return unready(step, failure);
     }
     let obstacle = class.items.iter().find_map(|item| seen.obstacle(item).map(|obstacle| (item, obstacle)));
@@ -371,6 +417,10 @@ fn readiness(seen: &Observed, class: &Class, outcomes: &[(&ResourceStep, Outcome
         reason: "ReconcileSuccess",
         message: format!("Successfully applied {} resources from class {}", class.items.len(), class.name),
     }
+}
+
+fn first_failed<'a>(outcomes: &'a [(&'a ResourceStep, Outcome)]) -> Option<(&'a ResourceStep, &'a Failure)> {
+    outcomes.iter().find_map(|(step, outcome)| outcome.failure().map(|failure| (*step, failure)))
 }
 
 fn unready(step: &ResourceStep, failure: &Failure) -> Readiness {

@@ -6,10 +6,14 @@
 
 use std::{fmt, time::Duration};
 
-use super::{CephUser, KeyPair, Problem, Reason, Target, reason::readiness_of};
+use super::{
+    CephUser, KeyPair, Problem, Reason, Target,
+    claim::{Claim, Record, User},
+    reason::readiness_of,
+};
 use crate::{
     conditions::{Conditions, Readiness},
-    plan::{self, Failure, Outcomes, Plan, first_failure},
+    plan::{self, Failure, FailureClass, Outcomes, Plan, first_failure},
     time::Timestamp,
 };
 
@@ -81,6 +85,51 @@ pub enum Owner {
     },
 }
 
+/// Where to ask for the user behind a claim.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Lookup<'a> {
+    pub class: &'a str,
+    pub user: &'a CephUser,
+    /// UID of the claim the user must be tagged with.
+    pub claim_uid: &'a str,
+    claim_is_gone: bool,
+}
+
+impl<'a> Lookup<'a> {
+    /// Where the cluster says the user is; otherwise what that makes of the owner. The record alone will do: a bucket can be
+    /// removed although its claim is gone. `removing`: the S3Bucket itself is being deleted.
+    pub fn new(claim: Option<&Claim>, record: Option<&'a Record>, removing: bool) -> Result<Self, Owner> {
+        let not_ready = |why: &str| Err(Owner::NotReady(why.to_owned()));
+        match (claim, record) {
+            (None, None) => Err(Owner::Nobody),
+            (Some(_), None) => not_ready("its user is not made yet"),
+            (Some(claim), Some(record)) if !record.is_of(claim) => not_ready("the user of its name is not its own"),
+            (Some(claim), _) if claim.deleting && !removing => not_ready("it is being deleted"),
+            (claim, Some(record)) => match (&record.body.class, &record.body.user, record.claim_uid()) {
+                (Some(class), Some(user), Some(claim_uid)) => {
+                    Ok(Self { class, user, claim_uid, claim_is_gone: claim.is_none() })
+                }
+                _ => not_ready("its user is not made yet"),
+            },
+        }
+    }
+
+    /// What the gateway's answer makes of the owner.
+    pub fn owner(&self, seen: Option<&User>, found: Found) -> Owner {
+        match seen {
+            None if self.claim_is_gone => Owner::Nobody,
+            None => Owner::NotReady("its user is not made yet".to_owned()),
+            Some(user) if !user.is_of(self.claim_uid) => {
+                Owner::NotReady("the user of its name is not its own".to_owned())
+            }
+            Some(user) => match user.key(None, None) {
+                None => Owner::NotReady("its user has no key yet".to_owned()),
+                Some(key) => Owner::Ready { user: self.user.clone(), key: key.clone(), found },
+            },
+        }
+    }
+}
+
 /// The bucket of that name in the user's tenant.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Found {
@@ -95,7 +144,7 @@ pub enum Step {
     AddFinalizer { bucket: Target },
     /// Fails if another user has a bucket of that name.
     CreateBucket { name: String, user: CephUser, key: KeyPair },
-    /// Fails if there are objects in the bucket; with `or_leave` that counts as done.
+    /// Fails if there are objects in the bucket; with `or_leave` whatever the gateway refuses counts as done.
     DeleteBucket { name: String, user: CephUser, key: KeyPair, or_leave: bool },
     /// Fails if the S3Bucket is not the one seen.
     RemoveFinalizer { bucket: Target },
@@ -229,6 +278,8 @@ pub fn must_retry(seen: &Observed) -> bool {
 pub fn report(seen: &Observed, outcomes: Outcomes<'_, Step>, now: &Timestamp) -> Option<Status> {
     let bucket = seen.bucket.as_ref()?;
     let verdict = match first_failure(outcomes) {
+        // The world has moved on: the next look will tell.
+        Some(failure) if failure.class == FailureClass::Stale => return Some(bucket.status.clone()),
         Some(failure) => readiness_of(failure),
         None => decide(seen, bucket).verdict,
     };

@@ -135,18 +135,15 @@ pub(crate) fn come_to_rest<W: World>(start: &W) -> W {
     for _ in 0..ROUNDS {
         let next = reconciled(&world);
         next.check(&world);
-        let next = if next == world {
-            match world.progress() {
-                Some(moved) => moved,
-                None => {
-                    let steps = world.observe().map(|seen| world.plan(&seen).to_string());
-                    assert!(steps.as_deref().is_none_or(|steps| steps == "nothing to do"), "{steps:?} for ever: {world:?}");
-                    world.check_settled();
-                    return world;
-                }
-            }
-        } else {
+        let next = if next != world {
             next
+        } else if let Some(moved) = world.progress() {
+            moved
+        } else {
+            let steps = world.observe().map(|seen| world.plan(&seen).to_string());
+            assert!(steps.as_deref().is_none_or(|steps| steps == "nothing to do"), "{steps:?} for ever: {world:?}");
+            world.check_settled();
+            return world;
         };
         story.push(std::mem::replace(&mut world, next));
     }

@@ -161,7 +161,11 @@ impl explore::World for World {
             copy,
             velero,
             twin: None,
-            backups: self.backup.then(|| Victim { name: "nightly".into(), uid: "nightly".into() }).into_iter().collect(),
+            backups: self
+                .backup
+                .then(|| Victim { name: "nightly".into(), uid: "nightly".into() })
+                .into_iter()
+                .collect(),
         })
     }
 
@@ -267,7 +271,10 @@ impl explore::World for World {
         if let (Spec::Valid(number), Some(_), Slot::Ours(_)) = (request.spec, self.secret, self.copy) {
             match self.location {
                 Slot::Theirs => {
-                    assert_eq!(conditions.reason("BackupStorageLocationSynced"), Some("BackupStorageLocationSyncError"));
+                    assert_eq!(
+                        conditions.reason("BackupStorageLocationSynced"),
+                        Some("BackupStorageLocationSyncError")
+                    );
                 }
                 location => {
                     assert_eq!(location, Slot::Ours(number), "a stale location");
@@ -315,7 +322,8 @@ fn a_location_waits_for_its_secret_and_then_goes_on_by_itself() {
 
 #[test]
 fn a_failed_copy_says_why_and_clears_when_it_works() {
-    let world = World::new(Spec::Valid(1), Some(1), Slot::Empty, Slot::Empty).edited(|request| request.finalizer = true);
+    let world =
+        World::new(Spec::Valid(1), Some(1), Slot::Empty, Slot::Empty).edited(|request| request.finalizer = true);
     let mut seen = world.observe().expect("there");
     seen.status = report(&seen, &settings(), &[], &now()).expect("a status");
     let plan = plan(&seen);

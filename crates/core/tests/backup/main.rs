@@ -19,6 +19,7 @@ fn now() -> Timestamp {
     Timestamp("2026-01-01T00:00:30Z".into())
 }
 
+#[expect(clippy::needless_pass_by_value, reason = "called with literals")]
 fn fields(value: Value) -> Map<String, Value> {
     value.as_object().cloned().expect("an object")
 }

@@ -35,7 +35,9 @@ struct Backup {
 enum Deleting {
     Asked,
     /// Because the backup was running.
-    Refused { rested: bool },
+    Refused {
+        rested: bool,
+    },
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -176,7 +178,8 @@ impl explore::World for World {
 
     fn observe(&self) -> Option<Self::Seen> {
         let request = self.request.clone()?;
-        let spec = if request.valid { json!({ "storageLocation": "here" }) } else { json!({ "excludedNamespaces": [] }) };
+        let spec =
+            if request.valid { json!({ "storageLocation": "here" }) } else { json!({ "excludedNamespaces": [] }) };
         let velero = if self.location_is_ready { LocationPhase::Available } else { LocationPhase::Other };
         Some(Observed {
             object: object(request.finalizer, request.deleting, self.terminating),
@@ -351,7 +354,8 @@ fn every_backup_keeps_its_promises_whatever_goes_wrong() {
 fn story(mut world: World) -> Vec<String> {
     let mut story = Vec::new();
     loop {
-        let plan = world.observe().map(|seen| world.plan(&seen).to_string().replace(&name(), "NAME").replace(UID, "UID"));
+        let plan =
+            world.observe().map(|seen| world.plan(&seen).to_string().replace(&name(), "NAME").replace(UID, "UID"));
         let next = explore::reconciled(&world);
         let told = next.request.as_ref().map(|request| (request.status.phase, told(&request.status.conditions)));
         story.push(format!("{} -> {told:?}", plan.unwrap_or_default()));
@@ -383,7 +387,9 @@ fn plain_deletion_holds_and_says_what_to_do() {
     let status = &held.request.expect("held").status;
     assert_eq!(
         status.conditions.get("Deleting").map(|condition| condition.message.as_str()),
-        Some("backup deletion requires setting spec.deleteBackup or spec.forceDeleteBackup to true or finalizer removal")
+        Some(
+            "backup deletion requires setting spec.deleteBackup or spec.forceDeleteBackup to true or finalizer removal"
+        )
     );
 }
 
@@ -395,7 +401,8 @@ fn an_unusable_location_is_named_exactly() {
         let status = report(&seen, &settings(), &[], &now()).expect("a status");
         status.conditions.get("Accepted").map(|condition| condition.message.clone()).unwrap_or_default()
     };
-    let found = |phase, nacuuid: Option<&str>, velero| Location::Found { phase, nacuuid: nacuuid.map(Into::into), velero };
+    let found =
+        |phase, nacuuid: Option<&str>, velero| Location::Found { phase, nacuuid: nacuuid.map(Into::into), velero };
     assert_eq!(
         message(Location::Missing { name: "wrong".into() }),
         r#"NonAdminBackupStorageLocation not found in the namespace: nonadminbackupstoragelocations.oadp.openshift.io "wrong" not found"#

@@ -67,7 +67,9 @@ fn seen_restore(restore: Restore) -> VeleroRestore {
     let status = match restore {
         Restore { ours: false, .. } => json!({ "phase": "Foreign" }),
         Restore { running: true, .. } => json!({ "phase": "InProgress" }),
-        Restore { running: false, .. } => json!({ "phase": "Completed", "completionTimestamp": "2026-01-01T00:00:10Z" }),
+        Restore { running: false, .. } => {
+            json!({ "phase": "Completed", "completionTimestamp": "2026-01-01T00:00:10Z" })
+        }
     };
     VeleroRestore {
         uid: if restore.ours { "ours" } else { "theirs" }.into(),

@@ -112,7 +112,9 @@ impl Certificates {
         let mut secret = Follow::new(self.secrets.clone(), name);
         loop {
             match secret.next().await {
-                None => warn!(name, "no certificate: the Secret that admission.certificateSecret names does not exist yet"),
+                None => {
+                    warn!(name, "no certificate: the Secret that admission.certificateSecret names does not exist yet");
+                }
                 Some(secret) => match read_supplied(&secret) {
                     Ok((certified, trust)) => {
                         self.trust(trust);

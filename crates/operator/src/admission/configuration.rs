@@ -1,4 +1,4 @@
-//! Our ValidatingWebhookConfiguration.
+//! Our `ValidatingWebhookConfiguration`.
 
 use k8s_openapi::{
     api::admissionregistration::v1::{
@@ -9,13 +9,17 @@ use k8s_openapi::{
 
 use super::hooks::{HOOKS, Hook};
 
-/// Name of the ValidatingWebhookConfiguration.
+/// Name of the `ValidatingWebhookConfiguration`.
 pub const CONFIGURATION: &str = "croft";
 
 /// How the API server reaches us.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WebhookTarget {
-    Service { namespace: String, name: String, port: u16 },
+    Service {
+        namespace: String,
+        name: String,
+        port: u16,
+    },
     /// `https://host:port`, for an operator outside the cluster.
     Url(String),
 }

@@ -4,7 +4,8 @@
 //! - answers come from memory only; there is no API call in the path of a request;
 //! - an update is refused only for a problem it brings, so finalizers can always be released and old objects edited;
 //! - every replica serves, leading or not;
-//! - certificates change without a restart and without a moment in which the API server does not trust us;
+//! - certificates change without a restart; leafs of our own authority, and that authority itself, without a moment in
+//!   which the API server does not trust us;
 //! - of all webhook configurations only our own, [`CONFIGURATION`], is touched, and of it only `caBundle`.
 
 mod authority;
@@ -35,7 +36,12 @@ use crate::{
 
 /// The rights used here. Those on the configuration are granted for [`CONFIGURATION`] alone.
 pub const USES: &[Use] = &[
-    Use { group: "", resource: "secrets", verbs: &["create", "list", "patch", "watch"], within: Within::OperatorNamespace },
+    Use {
+        group: "",
+        resource: "secrets",
+        verbs: &["create", "list", "patch", "watch"],
+        within: Within::OperatorNamespace,
+    },
     Use {
         group: "admissionregistration.k8s.io",
         resource: "validatingwebhookconfigurations",

@@ -27,23 +27,25 @@ pub(super) fn review<K: Checked>(body: &[u8]) -> Answer {
     let mut response = AdmissionResponse::from(&request);
     if let Err(refusal) = check::<K>(request) {
         response.allowed = false;
-        response.result = refusal;
+        response.result = *refusal;
     }
     Ok(response.into_review())
 }
 
 /// A deletion passes. An update is refused only for problems the stored object did not have: whoever releases a finalizer,
 /// labels an object or mends one of two mistakes is let through.
-fn check<K: Checked>(request: AdmissionRequest<DynamicObject>) -> Result<(), Status> {
+fn check<K: Checked>(request: AdmissionRequest<DynamicObject>) -> Result<(), Box<Status>> {
     let Some(object) = request.object else { return Ok(()) };
-    let object: K = object.try_parse().map_err(|error| unreadable::<K>(&error.to_string()))?;
+    let object: K = object.try_parse().map_err(|error| unreadable::<K>(&error.to_string()).boxed())?;
     let known = match request.operation {
         Operation::Create => Vec::new(),
-        Operation::Update => request.old_object.and_then(|old| old.try_parse().ok()).map_or_else(Vec::new, |old: K| old.problems()),
+        Operation::Update => {
+            request.old_object.and_then(|old| old.try_parse().ok()).map_or_else(Vec::new, |old: K| old.problems())
+        }
         Operation::Delete | Operation::Connect => return Ok(()),
     };
     let new: Vec<_> = object.problems().into_iter().filter(|problem| !known.contains(problem)).collect();
-    if new.is_empty() { Ok(()) } else { Err(invalid::<K>(&request.name, &new)) }
+    if new.is_empty() { Ok(()) } else { Err(invalid::<K>(&request.name, &new).boxed()) }
 }
 
 fn unreadable<K: Checked>(why: &str) -> Status {
@@ -114,7 +116,7 @@ mod tests {
         })
     }
 
-    fn request(operation: &str, new: Value, old: Value) -> Vec<u8> {
+    fn request(operation: &str, new: &Value, old: &Value) -> Vec<u8> {
         let review = json!({
             "apiVersion": "admission.k8s.io/v1",
             "kind": "AdmissionReview",
@@ -148,17 +150,29 @@ mod tests {
             ("a finalizer released from a bad claim", "UPDATE", worse.clone(), worse, true),
             ("a change for the worse while being deleted", "UPDATE", claim("-1Gi", true), claim("1Gi", true), false),
             ("a deletion of a bad claim", "DELETE", Value::Null, bad, true),
-            ("an unreadable object", "CREATE", json!({ "metadata": {}, "spec": { "subusers": 3 } }), Value::Null, false),
-            ("a repair of an unreadable object", "UPDATE", good, json!({ "metadata": {}, "spec": { "subusers": 3 } }), true),
+            (
+                "an unreadable object",
+                "CREATE",
+                json!({ "metadata": {}, "spec": { "subusers": 3 } }),
+                Value::Null,
+                false,
+            ),
+            (
+                "a repair of an unreadable object",
+                "UPDATE",
+                good,
+                json!({ "metadata": {}, "spec": { "subusers": 3 } }),
+                true,
+            ),
         ];
         for (case, operation, new, old, allowed) in table {
-            assert_eq!(answer::<S3UserClaim>(&request(operation, new, old)).allowed, allowed, "{case}");
+            assert_eq!(answer::<S3UserClaim>(&request(operation, &new, &old)).allowed, allowed, "{case}");
         }
     }
 
     #[test]
     fn a_refusal_reads_like_the_api_servers_own() {
-        let refused = answer::<S3UserClaim>(&request("CREATE", claim("-1Gi", false), Value::Null)).result;
+        let refused = answer::<S3UserClaim>(&request("CREATE", &claim("-1Gi", false), &Value::Null)).result;
         let status = serde_json::to_value(refused).unwrap();
         let text = status["details"]["causes"][0]["message"].as_str().unwrap().to_owned();
         assert!(text.starts_with("Forbidden: "), "{text}");
@@ -192,7 +206,7 @@ mod tests {
     #[test]
     fn an_unreadable_object_is_a_bad_request() {
         let object = json!({ "metadata": {}, "spec": { "subusers": 3 } });
-        let status = answer::<S3UserClaim>(&request("CREATE", object, Value::Null)).result;
+        let status = answer::<S3UserClaim>(&request("CREATE", &object, &Value::Null)).result;
         assert_eq!((status.code, status.reason.as_str()), (400, "BadRequest"));
         assert!(status.message.starts_with("S3UserClaim cannot be read: "), "{}", status.message);
     }

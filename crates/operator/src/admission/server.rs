@@ -182,7 +182,9 @@ mod tests {
         async fn post(&self, bundle: &str, path: &str, body: &str) -> String {
             let mut stream = self.connect(bundle).await.unwrap();
             let length = body.len();
-            let request = format!("POST {path} HTTP/1.1\r\nhost: croft\r\nconnection: close\r\ncontent-length: {length}\r\n\r\n{body}");
+            let request = format!(
+                "POST {path} HTTP/1.1\r\nhost: croft\r\nconnection: close\r\ncontent-length: {length}\r\n\r\n{body}"
+            );
             stream.write_all(request.as_bytes()).await.unwrap();
             let mut answer = String::new();
             stream.read_to_string(&mut answer).await.unwrap();

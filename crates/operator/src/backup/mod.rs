@@ -1,4 +1,235 @@
-//! Being written.
-use crate::{engine::{EngineBuilder, Writer}, rbac::Use, settings::SharedSettings};
-pub const USES: &[Use] = &[];
-pub fn install(_: &mut EngineBuilder, _: &Writer, _: &SharedSettings) {}
+//! Backups and restores for tenants, on Velero: what is watched, and which change wakes whom.
+//!
+//! Velero's own kinds are watched and written in Velero's namespace only. Secrets are watched as metadata; the one key a
+//! location names is read when it is copied, and kept nowhere.
+
+#[expect(clippy::module_inception, reason = "the part and one of its kinds have the same name")]
+mod backup;
+mod location;
+mod marks;
+mod queue;
+mod request;
+mod restore;
+
+use std::sync::Arc;
+
+use croft_api::{
+    backup::{NonAdminBackup, NonAdminBackupStorageLocation, NonAdminRestore},
+    velero::{BACKUP_NAME_LABEL, Backup, BackupStorageLocation, DeleteBackupRequest, Restore},
+};
+use croft_core::conditions::Conditions;
+use k8s_openapi::api::core::v1::{Namespace, Secret};
+use kube::{
+    Resource, ResourceExt,
+    api::{ObjectMeta, PartialObjectMeta},
+};
+
+use self::{backup::BackupReconciler, location::LocationReconciler, restore::RestoreReconciler};
+use crate::{
+    engine::{Cache, Change, EngineBuilder, Key, Part, Scope, Work, Writer, is_deleting},
+    rbac::{Use, Within},
+    settings::SharedSettings,
+};
+
+const LOCATION: Work = Work("nonadminbackupstoragelocation");
+const BACKUP: Work = Work("nonadminbackup");
+const RESTORE: Work = Work("nonadminrestore");
+
+/// Index: name of a Velero Backup -> requests to delete it.
+const DELETIONS_OF_BACKUP: &str = "backup";
+
+const fn ours(resource: &'static str, verbs: &'static [&'static str]) -> Use {
+    Use { group: "oadp.openshift.io", resource, verbs, within: Within::Cluster }
+}
+
+const fn veleros(resource: &'static str, verbs: &'static [&'static str]) -> Use {
+    Use { group: "velero.io", resource, verbs, within: Within::VeleroNamespace }
+}
+
+/// The rights this part uses.
+pub const USES: &[Use] = &[
+    Use { group: "", resource: "namespaces", verbs: &["list", "watch"], within: Within::Cluster },
+    Use { group: "", resource: "secrets", verbs: &["get", "list", "watch"], within: Within::Cluster },
+    Use { group: "", resource: "secrets", verbs: &["create", "delete", "patch"], within: Within::VeleroNamespace },
+    ours("nonadminbackups", &["delete", "get", "list", "patch", "watch"]),
+    ours("nonadminbackups/status", &["patch"]),
+    ours("nonadminrestores", &["delete", "get", "list", "patch", "watch"]),
+    ours("nonadminrestores/status", &["patch"]),
+    ours("nonadminbackupstoragelocations", &["list", "patch", "watch"]),
+    ours("nonadminbackupstoragelocations/status", &["patch"]),
+    veleros("backups", &["create", "delete", "list", "watch"]),
+    veleros("restores", &["create", "delete", "list", "watch"]),
+    veleros("deletebackuprequests", &["create", "delete", "list", "watch"]),
+    veleros("backupstoragelocations", &["create", "delete", "list", "patch", "watch"]),
+];
+
+/// What the reconcilers read.
+#[derive(Clone, Debug)]
+struct Caches {
+    velero_namespace: String,
+    namespaces: Arc<Cache<Namespace>>,
+    secrets: Arc<Cache<PartialObjectMeta<Secret>>>,
+    locations: Arc<Cache<NonAdminBackupStorageLocation>>,
+    backups: Arc<Cache<NonAdminBackup>>,
+    restores: Arc<Cache<NonAdminRestore>>,
+    velero_locations: Arc<Cache<BackupStorageLocation>>,
+    velero_backups: Arc<Cache<Backup>>,
+    velero_restores: Arc<Cache<Restore>>,
+    velero_deletions: Arc<Cache<DeleteBackupRequest>>,
+}
+
+impl Caches {
+    fn open(engine: &mut EngineBuilder, velero_namespace: String) -> Self {
+        let velero = Scope::Namespace(velero_namespace.clone());
+        Self {
+            velero_namespace,
+            namespaces: engine.cluster_objects(Part::Backup),
+            secrets: engine.metadata(Part::Backup),
+            locations: engine.objects(Part::Backup, &Scope::Cluster),
+            backups: engine.objects(Part::Backup, &Scope::Cluster),
+            restores: engine.objects(Part::Backup, &Scope::Cluster),
+            velero_locations: engine.objects(Part::Backup, &velero),
+            velero_backups: engine.objects(Part::Backup, &velero),
+            velero_restores: engine.objects(Part::Backup, &velero),
+            velero_deletions: engine.objects(Part::Backup, &velero),
+        }
+    }
+
+    /// Backups of a namespace that wait for the location of that name.
+    fn waiting_backups(&self, namespace: &str, location: &str) -> Vec<Key> {
+        let backups = self.backups.in_namespace(namespace).into_iter();
+        backups
+            .filter(|backup| backup.spec.backup_spec.storage_location() == Some(location))
+            .filter(|backup| !was_queued(backup.status.as_ref().map(|status| &status.conditions)))
+            .map(|backup| key(BACKUP, &*backup))
+            .collect()
+    }
+
+    /// Restores of a namespace that wait for the backup of that name.
+    fn waiting_restores(&self, namespace: &str, backup: &str) -> Vec<Key> {
+        let restores = self.restores.in_namespace(namespace).into_iter();
+        restores
+            .filter(|restore| restore.spec.restore_spec.backup_name() == Some(backup))
+            .filter(|restore| !was_queued(restore.status.as_ref().map(|status| &status.conditions)))
+            .map(|restore| key(RESTORE, &*restore))
+            .collect()
+    }
+
+    /// Locations of a namespace that name this Secret.
+    fn locations_of_secret(&self, namespace: &str, secret: &str) -> Vec<Key> {
+        let locations = self.locations.in_namespace(namespace).into_iter();
+        locations
+            .filter(|location| {
+                let credential = location.spec.backup_storage_location_spec.credential();
+                credential.is_some_and(|credential| credential.name == secret)
+            })
+            .map(|location| key(LOCATION, &*location))
+            .collect()
+    }
+}
+
+fn key<K: ResourceExt>(work: Work, object: &K) -> Key {
+    Key::new(work, object.namespace().unwrap_or_default(), object.name_any())
+}
+
+fn was_queued(conditions: Option<&Vec<croft_api::Condition>>) -> bool {
+    conditions.into_iter().flatten().any(|condition| condition.type_ == "Queued" && condition.status == "True")
+}
+
+/// Whether the next step for a request may be to hand it to Velero, which must happen once only.
+fn may_be_created(conditions: &Conditions, metadata: &ObjectMeta) -> bool {
+    !conditions.is_true("Queued") && metadata.finalizers.as_ref().is_some_and(|finalizers| !finalizers.is_empty())
+}
+
+pub fn install(engine: &mut EngineBuilder, writer: &Writer, settings: &SharedSettings) {
+    let caches = Caches::open(engine, settings.load().backup.velero_namespace.clone());
+    caches.velero_deletions.index(DELETIONS_OF_BACKUP, |deletion: &DeleteBackupRequest| {
+        deletion.labels().get(BACKUP_NAME_LABEL).cloned().into_iter().collect()
+    });
+    wake_on_requests(&caches);
+    wake_on_velero(&caches);
+    wake_on_surroundings(&caches);
+    engine.reconciler(Part::Backup, LocationReconciler::new(caches.clone(), writer.clone(), settings.clone()));
+    engine.reconciler(Part::Backup, BackupReconciler::new(caches.clone(), writer.clone(), settings.clone()));
+    engine.reconciler(Part::Backup, RestoreReconciler::new(caches, writer.clone(), settings.clone()));
+}
+
+/// A request wakes itself and what waits for it.
+fn wake_on_requests(caches: &Caches) {
+    let seen = caches.clone();
+    caches.locations.wakes(move |change: Change<'_, NonAdminBackupStorageLocation>| {
+        let (namespace, name) = (change.object().namespace().unwrap_or_default(), change.object().name_any());
+        let mut keys = vec![key(LOCATION, change.object())];
+        keys.extend(seen.waiting_backups(&namespace, &name));
+        // A place may have become free for a location that stores in the same one.
+        let generation = |side: Option<&NonAdminBackupStorageLocation>| side.and_then(|side| side.metadata.generation);
+        if generation(change.before) != generation(change.after) {
+            keys.extend(seen.locations.in_namespace(&namespace).iter().map(|sibling| key(LOCATION, &**sibling)));
+        }
+        keys
+    });
+    let seen = caches.clone();
+    caches.backups.wakes(move |change: Change<'_, NonAdminBackup>| {
+        let own = key(BACKUP, change.object());
+        let mut keys = seen.waiting_restores(&own.namespace, &own.name);
+        keys.push(own);
+        keys
+    });
+    caches.restores.wakes(|change: Change<'_, NonAdminRestore>| vec![key(RESTORE, change.object())]);
+}
+
+/// What Velero does wakes the request it is done for, and whoever waits for it.
+fn wake_on_velero(caches: &Caches) {
+    let seen = caches.clone();
+    caches
+        .velero_backups
+        .wakes(move |change: Change<'_, Backup>| queue::woken(BACKUP, marks::BACKUP, change, &seen.velero_backups));
+    let seen = caches.clone();
+    caches
+        .velero_restores
+        .wakes(move |change: Change<'_, Restore>| queue::woken(RESTORE, marks::RESTORE, change, &seen.velero_restores));
+    let seen = caches.clone();
+    caches.velero_locations.wakes(move |change: Change<'_, BackupStorageLocation>| {
+        let owner = marks::LOCATION.request(LOCATION, &change.object().metadata);
+        let waiting = match (
+            &owner,
+            change.before.map(BackupStorageLocation::phase) == change.after.map(BackupStorageLocation::phase),
+        ) {
+            (Some(owner), false) => seen.waiting_backups(&owner.namespace, &owner.name),
+            _ => Vec::new(),
+        };
+        owner.into_iter().chain(waiting).collect()
+    });
+    let seen = caches.clone();
+    caches.velero_deletions.wakes(move |change: Change<'_, DeleteBackupRequest>| {
+        // An administrator's own request carries no marks of ours, but the Backup it is for does.
+        let backup = change.object().labels().get(BACKUP_NAME_LABEL);
+        let backup = backup.and_then(|name| seen.velero_backups.get(&seen.velero_namespace, name));
+        backup.and_then(|backup| marks::BACKUP.request(BACKUP, &backup.metadata)).into_iter().collect()
+    });
+}
+
+/// Secrets that locations name or were copied to, and namespaces that must not be held up.
+fn wake_on_surroundings(caches: &Caches) {
+    let seen = caches.clone();
+    caches.secrets.wakes(move |change: Change<'_, PartialObjectMeta<Secret>>| {
+        let secret = change.object();
+        let namespace = secret.namespace().unwrap_or_default();
+        let mut keys = seen.locations_of_secret(&namespace, &secret.name_any());
+        if namespace == seen.velero_namespace {
+            keys.extend(marks::LOCATION.request(LOCATION, &secret.metadata));
+        }
+        keys
+    });
+    let seen = caches.clone();
+    caches.namespaces.wakes(move |change: Change<'_, Namespace>| {
+        let goes = |namespace: Option<&Namespace>| namespace.is_none_or(|namespace| is_deleting(namespace.meta()));
+        if !goes(change.after) || (change.before.is_some() && goes(change.before)) {
+            return Vec::new();
+        }
+        let namespace = change.object().name_any();
+        let backups = seen.backups.in_namespace(&namespace).into_iter().map(|backup| key(BACKUP, &*backup));
+        let restores = seen.restores.in_namespace(&namespace).into_iter().map(|restore| key(RESTORE, &*restore));
+        backups.chain(restores).collect()
+    });
+}

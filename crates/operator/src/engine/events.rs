@@ -65,7 +65,7 @@ impl Events {
         let namespace = about.namespace.clone().filter(|namespace| !namespace.is_empty()).unwrap_or_else(|| "default".into());
         Event {
             metadata: ObjectMeta {
-                generate_name: Some(format!("{}.", about.name.clone().unwrap_or_default())),
+                name: Some(format!("{}.{:016x}", about.name.as_deref().unwrap_or("croft"), rand::random::<u64>())),
                 namespace: Some(namespace),
                 ..ObjectMeta::default()
             },

@@ -119,19 +119,15 @@ impl Reconciler for BindingReconciler {
                 let target = Target { namespace: &name, name: &name, uid };
                 self.writer.merge::<NamespaceClassBinding>(target, Some(version), json!({"spec": {"className": to}})).await
             }
-            BindingStep::DeleteBinding { uid } => {
-                self.writer.delete::<NamespaceClassBinding>(Target { namespace: &name, name: &name, uid }).await
-            }
         }
     }
 
     fn report(&self, seen: &Seen, outcomes: &[(&BindingStep, Outcome)], _now: &Timestamp) -> Report {
-        let done = outcomes.iter().filter(|(_, outcome)| outcome.is_done()).filter_map(|(step, _)| match step {
-            BindingStep::CreateBinding { class, .. } => Some(Note::normal("BindingCreated", format!("bound to class {class}"))),
+        let done = outcomes.iter().filter(|(_, outcome)| outcome.is_done()).map(|(step, _)| match step {
+            BindingStep::CreateBinding { class, .. } => Note::normal("BindingCreated", format!("bound to class {class}")),
             BindingStep::Rebind { from, to, .. } => {
-                Some(Note::normal("BindingUpdated", format!("bound to class {to} instead of {from}")))
+                Note::normal("BindingUpdated", format!("bound to class {to} instead of {from}"))
             }
-            BindingStep::DeleteBinding { .. } => None,
         });
         let events = done.chain(self.news(seen)).collect();
         Report { events, about: Some(about(&*seen.namespace)), ..Report::default() }

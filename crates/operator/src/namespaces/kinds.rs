@@ -1,8 +1,9 @@
 //! What the API server knows about the kinds classes use: asked once per kind, forgotten when CRDs come or go.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     sync::{Arc, Mutex, PoisonError},
+    time::Duration,
 };
 
 use croft_api::namespaces::NamespaceClassBinding;
@@ -16,6 +17,9 @@ use kube::{Client, ResourceExt, api::ApiResource};
 
 use super::BINDING;
 use crate::engine::{Cache, Key, Pusher, ServedKinds, write::{call, crd_name}};
+
+/// When to look after a CRD changed.
+const MOMENTS: [Duration; 3] = [Duration::ZERO, Duration::from_millis(300), Duration::from_secs(2)];
 
 /// A kind as the API server serves it.
 #[derive(Clone, Debug)]
@@ -77,12 +81,22 @@ impl Kinds {
             let mut changes = served.changes();
             while changes.changed().await.is_ok() {
                 let installed = changes.borrow_and_update().clone();
-                kinds.known().retain(|_, kind| is_built_in(kind) || installed.contains(&crd_name(&kind.resource.plural, &kind.resource.group)));
-                for binding in bindings.all().iter().filter(|binding| is_waiting(binding)) {
-                    pusher.push(Key::new(BINDING, binding.namespace().unwrap_or_default(), binding.name_any()), Priority::Live);
+                kinds.forget_all_but(&installed);
+                // Between a CRD's creation and its being served lies a moment that nothing announces.
+                for moment in MOMENTS {
+                    tokio::time::sleep(moment).await;
+                    for binding in bindings.all().iter().filter(|binding| is_waiting(binding)) {
+                        let namespace = binding.namespace().unwrap_or_default();
+                        pusher.push(Key::new(BINDING, namespace, binding.name_any()), Priority::Live);
+                    }
                 }
             }
         });
+    }
+
+    fn forget_all_but(&self, installed: &BTreeSet<String>) {
+        let is_served = |kind: &Kind| installed.contains(&crd_name(&kind.resource.plural, &kind.resource.group));
+        self.known().retain(|_, kind| is_built_in(kind) || is_served(kind));
     }
 
     fn known(&self) -> std::sync::MutexGuard<'_, BTreeMap<KindName, Kind>> {
@@ -95,8 +109,8 @@ fn is_built_in(kind: &Kind) -> bool {
 }
 
 fn is_waiting(binding: &NamespaceClassBinding) -> bool {
-    let conditions = binding.status.iter().flat_map(|status| &status.conditions);
-    conditions.into_iter().any(|condition| condition.type_ == "Ready" && condition.status != "True")
+    let mut conditions = binding.status.iter().flat_map(|status| &status.conditions);
+    conditions.any(|condition| condition.type_ == "Ready" && condition.status != "True")
 }
 
 fn described(api_version: &str, kind: &str, found: Option<APIResource>) -> Kind {

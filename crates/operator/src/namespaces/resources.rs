@@ -67,8 +67,11 @@ impl ResourcesReconciler {
 
     async fn look_up_kinds(&self, seen: &ClassSeen, status: &Status) -> Result<BTreeMap<(String, String), Kind>, Failure> {
         let mut kinds = BTreeMap::new();
-        let ClassSeen::Present(class) = seen else { return Ok(kinds) };
-        let wanted = class.items.iter().map(|item| (item.api_version.clone(), item.identity.kind.clone()));
+        let items = match seen {
+            ClassSeen::Present(class) => class.items.as_slice(),
+            ClassSeen::Gone | ClassSeen::Unreadable => &[],
+        };
+        let wanted = items.iter().map(|item| (item.api_version.clone(), item.identity.kind.clone()));
         let recorded = status.applied_resources.iter().map(|applied| (applied.api_version.clone(), applied.kind.clone()));
         for (api_version, kind) in wanted.chain(recorded) {
             if !kinds.contains_key(&(api_version.clone(), kind.clone())) {
@@ -150,9 +153,11 @@ impl Reconciler for ResourcesReconciler {
         let class = self.class(&binding.spec.class_name).await?;
         let status = status_of(&binding);
         let kinds = self.look_up_kinds(&class, &status).await?;
+        let namespace = self.caches.namespaces.get("", &key.namespace);
         let mut observed = Observed {
             namespace: key.namespace.clone(),
-            terminating: self.caches.namespaces.get("", &key.namespace).is_none_or(|namespace| is_deleting(namespace.meta())),
+            terminating: namespace.as_ref().is_none_or(|namespace| is_deleting(namespace.meta())),
+            unlabelled: namespace.as_ref().is_some_and(|namespace| !namespace.labels().contains_key(CLASS_LABEL)),
             unknown_class: self.unknown_class(&key.namespace, &binding.spec.class_name),
             binding: Binding {
                 uid: binding.uid().unwrap_or_default(),
@@ -176,7 +181,7 @@ impl Reconciler for ResourcesReconciler {
     async fn execute(&self, seen: &Seen, step: &ResourceStep) -> Result<Written, Failure> {
         let namespace = seen.observed.namespace.as_str();
         match step {
-            ResourceStep::DeleteBinding { uid } => {
+            ResourceStep::DeleteBinding { uid, .. } => {
                 self.writer.delete::<NamespaceClassBinding>(Target { namespace, name: namespace, uid }).await
             }
             ResourceStep::RecordIntent { status } => {

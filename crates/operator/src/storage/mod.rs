@@ -1,4 +1,264 @@
-//! Being written.
-use crate::{engine::{EngineBuilder, Writer}, rbac::Use, settings::SharedSettings};
-pub const USES: &[Use] = &[];
-pub fn install(_: &mut EngineBuilder, _: &Writer, _: &SharedSettings) {}
+//! Object storage on Ceph: what is watched, and which change wakes whom.
+
+mod bucket;
+mod ceph;
+mod claim;
+mod gateways;
+mod user;
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use croft_api::storage::{BUCKET_FINALIZER, S3Bucket, S3Class, S3User, S3UserClaim};
+use croft_core::{
+    conditions::Conditions,
+    plan::{Failure, FailureClass},
+    storage::record_name,
+};
+use k8s_openapi::{
+    api::core::v1::{Namespace, Secret},
+    apimachinery::pkg::apis::meta::v1::ObjectMeta,
+};
+use kube::{ResourceExt, core::PartialObjectMeta};
+
+use self::{bucket::BucketReconciler, claim::ClaimReconciler, gateways::Gateways};
+use crate::{
+    engine::{Cache, Change, EngineBuilder, Key, Part, Scope, Work, Writer, events::Note, is_deleting},
+    rbac::{Use, Within},
+    settings::SharedSettings,
+};
+
+/// S3UserClaim -> Ceph user, Secrets, S3User.
+const CLAIM: Work = Work("s3userclaim");
+/// S3Bucket -> bucket.
+const BUCKET: Work = Work("s3bucket");
+
+/// Claims and S3Users by class; claims that name none are under the empty name.
+const CLASS_INDEX: &str = "class";
+/// Claims by `<namespace>/<name>` of the Secrets they name.
+const SECRET_INDEX: &str = "secret";
+/// Secrets by UID of the owner that controls them.
+const OWNER_INDEX: &str = "owner";
+/// S3Buckets by `<namespace>/<name>` of their claim.
+const CLAIM_INDEX: &str = "claim";
+
+const GROUP: &str = "s3.snappcloud.io";
+
+/// The rights this part uses.
+pub const USES: &[Use] = &[
+    cluster("", "namespaces", &["list", "watch"]),
+    cluster("", "secrets", &["create", "delete", "get", "list", "patch", "watch"]),
+    cluster(GROUP, "s3classes", &["list", "watch"]),
+    cluster(GROUP, "s3userclaims", &["get", "list", "patch", "watch"]),
+    cluster(GROUP, "s3userclaims/status", &["patch"]),
+    cluster(GROUP, "s3users", &["create", "delete", "list", "patch", "watch"]),
+    cluster(GROUP, "s3users/status", &["patch"]),
+    cluster(GROUP, "s3buckets", &["list", "patch", "watch"]),
+    cluster(GROUP, "s3buckets/status", &["patch"]),
+];
+
+const fn cluster(group: &'static str, resource: &'static str, verbs: &'static [&'static str]) -> Use {
+    Use { group, resource, verbs, within: Within::Cluster }
+}
+
+/// The caches both reconcilers read.
+#[derive(Clone, Debug)]
+struct Caches {
+    namespaces: Arc<Cache<Namespace>>,
+    claims: Arc<Cache<S3UserClaim>>,
+    users: Arc<Cache<S3User>>,
+    buckets: Arc<Cache<S3Bucket>>,
+    secrets: Arc<Cache<PartialObjectMeta<Secret>>>,
+    classes: Arc<Cache<S3Class>>,
+    gateways: Arc<Gateways>,
+}
+
+/// The operator's own namespace unless it is told another one.
+const OPERATOR_NAMESPACE: &str = "croft-system";
+
+pub fn install(engine: &mut EngineBuilder, writer: &Writer, _settings: &SharedSettings) {
+    install_in(engine, writer, OPERATOR_NAMESPACE);
+}
+
+/// `operator_namespace` is where a class's admin Secret is looked for if the class names no namespace.
+pub fn install_in(engine: &mut EngineBuilder, writer: &Writer, operator_namespace: &str) {
+    let (classes, secrets) = (engine.cluster_objects(Part::Storage), engine.metadata(Part::Storage));
+    let gateways = Gateways::new(engine.client(), operator_namespace, classes.clone(), secrets.clone());
+    let caches = Caches {
+        namespaces: engine.cluster_objects(Part::Storage),
+        claims: engine.objects(Part::Storage, &Scope::Cluster),
+        users: engine.cluster_objects(Part::Storage),
+        buckets: engine.objects(Part::Storage, &Scope::Cluster),
+        secrets,
+        classes,
+        gateways: Arc::new(gateways),
+    };
+    caches.index();
+    caches.wake();
+    engine.reconciler(Part::Storage, ClaimReconciler::new(caches.clone(), writer.clone()));
+    engine.reconciler(Part::Storage, BucketReconciler::new(caches, writer.clone()));
+}
+
+impl Caches {
+    fn index(&self) {
+        self.claims.index(CLASS_INDEX, |claim| vec![claim.spec.class().unwrap_or_default().to_owned()]);
+        self.claims.index(SECRET_INDEX, |claim| {
+            let names = [claim.spec.admin_secret(), claim.spec.read_secret()];
+            names.into_iter().flatten().map(|name| place(&claim.metadata, name)).collect()
+        });
+        self.users.index(CLASS_INDEX, |user| user.spec.s3_class_name.clone().into_iter().collect());
+        self.buckets.index(CLAIM_INDEX, |bucket| vec![place(&bucket.metadata, &bucket.spec.s3_user_ref)]);
+        self.secrets.index(OWNER_INDEX, |secret| claim::controller(&secret.metadata).into_iter().collect());
+    }
+
+    fn wake(&self) {
+        let caches = self.clone();
+        self.claims.wakes(move |change| caches.woken_by_claim(change));
+        let caches = self.clone();
+        self.users.wakes(move |change| caches.woken_by_user(change));
+        self.buckets.wakes(woken_by_bucket);
+        let caches = self.clone();
+        self.secrets.wakes(move |change| caches.woken_by_secret(change));
+        let caches = self.clone();
+        self.classes.wakes(move |change| caches.woken_by_class(&change.object().name_any()));
+        let caches = self.clone();
+        self.namespaces.wakes(move |change| caches.woken_by_namespace(change));
+    }
+
+    fn woken_by_claim(&self, change: Change<'_, S3UserClaim>) -> Vec<Key> {
+        let claim = change.object();
+        let (namespace, name) = (claim.namespace().unwrap_or_default(), claim.name_any());
+        let mut keys = Vec::new();
+        // Our own status writes need no second look.
+        if differs(change, |claim| {
+            (claim.metadata.generation, is_deleting(&claim.metadata), claim.finalizers().to_vec())
+        }) {
+            keys.push(Key::new(CLAIM, &namespace, &name));
+        }
+        if differs(change, |claim| (is_deleting(&claim.metadata), claim.status.clone())) {
+            keys.extend(self.bucket_keys(&namespace, &name));
+        }
+        keys
+    }
+
+    fn woken_by_user(&self, change: Change<'_, S3User>) -> Vec<Key> {
+        let user = change.object();
+        if !differs(change, |user| user.metadata.generation) {
+            return Vec::new();
+        }
+        claim_of(user).map_or_else(Vec::new, |(namespace, name)| self.claim_and_bucket_keys(&namespace, &name))
+    }
+
+    fn woken_by_secret(&self, change: Change<'_, PartialObjectMeta<Secret>>) -> Vec<Key> {
+        let secret = change.object();
+        let (namespace, name) = (secret.namespace().unwrap_or_default(), secret.name_any());
+        let named = self.claims.by(SECRET_INDEX, &place(&secret.metadata, &name));
+        let owners = change.both().flat_map(|secret| secret.metadata.owner_references.iter().flatten());
+        let owners =
+            owners.filter(|owner| owner.kind == "S3UserClaim").map(|owner| Key::new(CLAIM, &namespace, &owner.name));
+        let classes = self.gateways.classes_with_secret(&namespace, &name);
+        let of_classes = classes.iter().flat_map(|class| self.woken_by_class(class));
+        named.iter().map(|claim| claim_key(claim)).chain(owners).chain(of_classes).collect()
+    }
+
+    fn woken_by_class(&self, class: &str) -> Vec<Key> {
+        let claims = [class, ""].into_iter().flat_map(|name| self.claims.by(CLASS_INDEX, name));
+        let claims = claims.map(|claim| (claim.namespace().unwrap_or_default(), claim.name_any()));
+        let recorded = self.users.by(CLASS_INDEX, class);
+        let recorded = recorded.iter().filter_map(|user| claim_of(user));
+        let places: BTreeSet<_> = claims.chain(recorded).collect();
+        places.iter().flat_map(|(namespace, name)| self.claim_and_bucket_keys(namespace, name)).collect()
+    }
+
+    fn woken_by_namespace(&self, change: Change<'_, Namespace>) -> Vec<Key> {
+        if !differs(change, |namespace| (is_deleting(&namespace.metadata), namespace.labels().clone())) {
+            return Vec::new();
+        }
+        let name = change.object().name_any();
+        let claims = self.claims.in_namespace(&name);
+        let buckets = self.buckets.in_namespace(&name);
+        let buckets = buckets.iter().map(|bucket| Key::new(BUCKET, &name, bucket.name_any()));
+        claims.iter().map(|claim| claim_key(claim)).chain(buckets).collect()
+    }
+
+    fn claim_and_bucket_keys(&self, namespace: &str, claim: &str) -> Vec<Key> {
+        let mut keys = self.bucket_keys(namespace, claim);
+        keys.push(Key::new(CLAIM, namespace, claim));
+        keys
+    }
+
+    fn bucket_keys(&self, namespace: &str, claim: &str) -> Vec<Key> {
+        let buckets = self.buckets.by(CLAIM_INDEX, &format!("{namespace}/{claim}"));
+        buckets.iter().map(|bucket| Key::new(BUCKET, namespace, bucket.name_any())).collect()
+    }
+
+    /// S3Buckets of the claim that may still have a bucket in Ceph.
+    fn buckets_of(&self, namespace: &str, claim: &str) -> BTreeSet<String> {
+        let buckets = self.buckets.by(CLAIM_INDEX, &format!("{namespace}/{claim}"));
+        buckets.iter().filter(|bucket| has_finalizer(bucket)).map(|bucket| bucket.name_any()).collect()
+    }
+
+    fn is_terminating(&self, namespace: &str) -> bool {
+        self.namespaces.get("", namespace).is_some_and(|namespace| is_deleting(&namespace.metadata))
+    }
+
+    fn labels_of(&self, namespace: &str) -> BTreeMap<String, String> {
+        self.namespaces.get("", namespace).map(|namespace| namespace.labels().clone()).unwrap_or_default()
+    }
+}
+
+fn woken_by_bucket(change: Change<'_, S3Bucket>) -> Vec<Key> {
+    let bucket = change.object();
+    let namespace = bucket.namespace().unwrap_or_default();
+    let mut keys = Vec::new();
+    if differs(change, |bucket| (bucket.metadata.generation, is_deleting(&bucket.metadata), has_finalizer(bucket))) {
+        keys.push(Key::new(BUCKET, &namespace, bucket.name_any()));
+    }
+    // A claim that goes waits for its last bucket.
+    if change.before.is_some_and(has_finalizer) && !change.after.is_some_and(has_finalizer) {
+        keys.push(Key::new(CLAIM, &namespace, &bucket.spec.s3_user_ref));
+    }
+    keys
+}
+
+/// Whether a change touched what `view` looks at. Coming and going count.
+fn differs<'a, K, View: PartialEq>(change: Change<'a, K>, view: impl Fn(&'a K) -> View) -> bool {
+    change.before.map(&view) != change.after.map(&view)
+}
+
+fn has_finalizer(bucket: &S3Bucket) -> bool {
+    bucket.finalizers().iter().any(|finalizer| finalizer == BUCKET_FINALIZER)
+}
+
+fn place(metadata: &ObjectMeta, name: &str) -> String {
+    format!("{}/{name}", metadata.namespace.as_deref().unwrap_or_default())
+}
+
+fn claim_key(claim: &S3UserClaim) -> Key {
+    Key::new(CLAIM, claim.namespace().unwrap_or_default(), claim.name_any())
+}
+
+/// The claim an S3User stands for; one whose name does not follow from its claim is not ours.
+fn claim_of(user: &S3User) -> Option<(String, String)> {
+    let claim = user.spec.claim_ref.as_ref()?;
+    let (namespace, name) = (claim.namespace.clone()?, claim.name.clone()?);
+    (user.name_any() == record_name(&namespace, &name)).then_some((namespace, name))
+}
+
+/// What to tell in an Event: only a new reason.
+fn news(before: &Conditions, after: &Conditions) -> Vec<Note> {
+    match (before.reason("Ready"), after.get("Ready")) {
+        (old, Some(ready)) if old != Some(&ready.reason) => {
+            let (reason, message) = (ready.reason.clone(), ready.message.clone());
+            vec![if after.is_true("Stalled") { Note::warning(reason, message) } else { Note::normal(reason, message) }]
+        }
+        _ => Vec::new(),
+    }
+}
+
+/// A step that needs what was not observed: the next look will tell.
+fn no_longer_there() -> Failure {
+    Failure::new(FailureClass::Stale, "Stale", "not as it was seen")
+}

@@ -10,7 +10,7 @@ mod step;
 
 use crate::{
     conditions::Readiness,
-    plan::{Outcomes, Plan, first_failure},
+    plan::{FailureClass, Outcomes, Plan, first_failure},
     time::Timestamp,
 };
 
@@ -71,6 +71,8 @@ pub fn must_retry(seen: &Observed) -> bool {
 pub fn report(seen: &Observed, outcomes: Outcomes<'_, Step>, now: &Timestamp) -> Option<Status> {
     let claim = seen.claim.as_ref()?;
     let verdict = match first_failure(outcomes) {
+        // The world has moved on: the next look will tell.
+        Some(failure) if failure.class == FailureClass::Stale => return Some(claim.status.clone()),
         Some(failure) => readiness_of(failure),
         None => decide(seen).verdict,
     };

@@ -1,0 +1,193 @@
+//! `NonAdminBackup`: observes for [`croft_core::backup::backup`] and carries out its steps.
+
+use std::{sync::Arc, time::Duration};
+
+use croft_api::{
+    backup::{NAB_FINALIZER, NonAdminBackup, NonAdminRestore},
+    velero::{BACKUP_NAME_LABEL, BACKUP_UID_LABEL, Backup, DeleteBackupRequest, DeleteBackupRequestSpec},
+};
+use croft_core::{
+    backup::{
+        Victim,
+        backup::{self, Deletion, Location, LocationPhase, Observed, Status, Step, VeleroBackup},
+        location,
+        ownership::Origin,
+    },
+    plan::{Failure, Outcome, Plan},
+    time::Timestamp,
+};
+use kube::{Api, ResourceExt};
+use serde_json::Value;
+
+use super::{BACKUP, Caches, DELETIONS_OF_BACKUP, marks, queue, request};
+use crate::{
+    engine::{Key, Reconciler, Report, Work, Writer, Written, is_deleting, write::read},
+    settings::SharedSettings,
+};
+
+#[derive(Debug)]
+pub(super) struct BackupReconciler {
+    caches: Caches,
+    writer: Writer,
+    settings: SharedSettings,
+}
+
+#[derive(Debug)]
+pub(super) struct Seen {
+    request: Arc<NonAdminBackup>,
+    observed: Observed,
+}
+
+impl BackupReconciler {
+    pub(super) fn new(caches: Caches, writer: Writer, settings: SharedSettings) -> Self {
+        Self { caches, writer, settings }
+    }
+
+    /// The request as the API server has it, where a stale look could run a backup a second time.
+    async fn newest(&self, cached: Arc<NonAdminBackup>) -> Result<Option<Arc<NonAdminBackup>>, Failure> {
+        if !super::may_be_created(&request::status::<Status>(cached.status.as_ref()).conditions, &cached.metadata) {
+            return Ok(Some(cached));
+        }
+        let api: Api<NonAdminBackup> = Api::namespaced(self.writer.client(), &cached.namespace().unwrap_or_default());
+        let live = read(api.get_opt(&cached.name_any())).await?;
+        Ok(live.filter(|live| live.uid() == cached.uid()).map(Arc::new))
+    }
+
+    fn location(&self, backup: &NonAdminBackup) -> Location {
+        let Some(name) = backup.spec.backup_spec.storage_location() else { return Location::Default };
+        let namespace = backup.namespace().unwrap_or_default();
+        let Some(location) = self.caches.locations.get(&namespace, name) else {
+            return Location::Missing { name: name.to_owned() };
+        };
+        let status: location::Status = request::status(location.status.as_ref());
+        let nacuuid = status.velero_backup_storage_location.and_then(|reference| reference.nacuuid);
+        let origin = |nacuuid: &String| Origin { namespace, name: name.to_owned(), nacuuid: nacuuid.clone() };
+        let velero = nacuuid.as_ref().map(origin).and_then(|origin| self.location_phase(&origin));
+        Location::Found { phase: status.phase, nacuuid, velero }
+    }
+
+    fn location_phase(&self, origin: &Origin) -> Option<LocationPhase> {
+        let location = self.caches.velero_locations.get(&self.caches.velero_namespace, &origin.nacuuid)?;
+        let is_ours = origin.owns(&marks::LOCATION.marks(&location.metadata));
+        is_ours.then(|| match location.phase() {
+            Some("Available") => LocationPhase::Available,
+            _ => LocationPhase::Other,
+        })
+    }
+
+    fn velero(&self, origin: &Origin) -> Option<VeleroBackup> {
+        let backup = self.caches.velero_backups.get(&self.caches.velero_namespace, &origin.nacuuid)?;
+        Some(VeleroBackup {
+            uid: backup.uid().unwrap_or_default(),
+            marks: marks::BACKUP.marks(&backup.metadata),
+            spec: backup.spec.0.0.clone(),
+            status: backup.status.as_ref().map(|status| status.0.0.clone()).unwrap_or_default(),
+            position: queue::position(&*backup, &self.caches.velero_backups),
+        })
+    }
+
+    fn deletions(&self, origin: &Origin) -> Vec<Deletion> {
+        let deletions = self.caches.velero_deletions.by(DELETIONS_OF_BACKUP, &origin.nacuuid);
+        deletions
+            .iter()
+            .filter(|deletion| !is_deleting(&deletion.metadata))
+            .map(|deletion| deletion_seen(deletion))
+            .collect()
+    }
+
+    fn restores(&self, backup: &NonAdminBackup) -> Vec<Victim> {
+        let name = backup.name_any();
+        let restores = self.caches.restores.in_namespace(&backup.namespace().unwrap_or_default()).into_iter();
+        restores
+            .filter(|restore| restore.spec.restore_spec.backup_name() == Some(&name) && !is_deleting(&restore.metadata))
+            .map(|restore| Victim { name: restore.name_any(), uid: restore.uid().unwrap_or_default() })
+            .collect()
+    }
+
+    fn deletion(&self, origin: &Origin, backup: &Victim) -> DeleteBackupRequest {
+        let mut metadata = marks::BACKUP.metadata(origin, &self.caches.velero_namespace);
+        let labels = metadata.labels.get_or_insert_default();
+        labels.insert(BACKUP_NAME_LABEL.into(), backup.name.clone());
+        labels.insert(BACKUP_UID_LABEL.into(), backup.uid.clone());
+        DeleteBackupRequest { metadata, spec: DeleteBackupRequestSpec::for_backup(&backup.name), status: None }
+    }
+}
+
+fn deletion_seen(deletion: &DeleteBackupRequest) -> Deletion {
+    let created = deletion.creation_timestamp();
+    let age = created.as_ref().map(|created| jiff::Timestamp::now().duration_since(created.0));
+    Deletion {
+        name: deletion.name_any(),
+        uid: deletion.uid().unwrap_or_default(),
+        marks: marks::BACKUP.marks(&deletion.metadata),
+        created: request::time(created.as_ref()),
+        age: age.and_then(|age| Duration::try_from(age).ok()).unwrap_or_default(),
+        status: deletion.status.as_ref().map(|status| status.0.0.clone()).unwrap_or_default(),
+    }
+}
+
+impl Reconciler for BackupReconciler {
+    type Seen = Seen;
+    type Step = Step;
+
+    fn work(&self) -> Work {
+        BACKUP
+    }
+
+    async fn observe(&self, key: &Key) -> Result<Option<Seen>, Failure> {
+        let Some(cached) = self.caches.backups.get(&key.namespace, &key.name) else { return Ok(None) };
+        let Some(backup) = self.newest(cached).await? else { return Ok(None) };
+        let mut observed = Observed {
+            object: request::object(&self.caches, &*backup, NAB_FINALIZER),
+            spec: backup.spec.backup_spec.0.0.clone(),
+            delete_backup: backup.spec.delete_backup,
+            force_delete_backup: backup.spec.force_delete_backup,
+            status: request::status(backup.status.as_ref()),
+            location: self.location(&backup),
+            velero: None,
+            deletions: Vec::new(),
+            restores: self.restores(&backup),
+        };
+        let origin = observed.origin();
+        observed.velero = self.velero(&origin);
+        observed.deletions = self.deletions(&origin);
+        Ok(Some(Seen { request: backup, observed }))
+    }
+
+    fn plan(&self, seen: &Seen, _now: &Timestamp) -> Plan<Step> {
+        backup::plan(&seen.observed, &request::current(&self.caches, &self.settings))
+    }
+
+    async fn execute(&self, seen: &Seen, step: &Step) -> Result<Written, Failure> {
+        let velero = self.caches.velero_namespace.as_str();
+        match step {
+            Step::AddFinalizer { .. } => self.writer.add_finalizer(&*seen.request, NAB_FINALIZER).await,
+            Step::CreateBackup { origin, spec } => {
+                let metadata = marks::BACKUP.metadata(origin, velero);
+                self.writer.create(&Backup { metadata, spec: spec.clone().into(), status: None }).await
+            }
+            Step::DeleteSelf { .. } => {
+                self.writer.delete::<NonAdminBackup>(request::target(&seen.observed.object)).await
+            }
+            Step::DeleteRestore(victim) => {
+                request::delete::<NonAdminRestore>(&self.writer, &seen.observed.object.namespace, victim).await
+            }
+            Step::CreateDeletion { origin, backup } => self.writer.create(&self.deletion(origin, backup)).await,
+            Step::DeleteDeletion(victim) => request::delete::<DeleteBackupRequest>(&self.writer, velero, victim).await,
+            Step::DeleteBackup(victim) => request::delete::<Backup>(&self.writer, velero, victim).await,
+            Step::ReleaseFinalizer { .. } => self.writer.release_finalizer(&*seen.request, NAB_FINALIZER).await,
+        }
+    }
+
+    fn report(&self, seen: &Seen, outcomes: &[(&Step, Outcome)], now: &Timestamp) -> Report {
+        let before = &seen.observed.status;
+        match backup::report(&seen.observed, &request::current(&self.caches, &self.settings), outcomes, now) {
+            Some(after) => request::told(&*seen.request, (before, &before.conditions), (&after, &after.conditions)),
+            None => Report::default(),
+        }
+    }
+
+    async fn write_status(&self, seen: &Seen, status: Value) -> Result<Written, Failure> {
+        self.writer.status::<NonAdminBackup>(request::target(&seen.observed.object), &status).await
+    }
+}

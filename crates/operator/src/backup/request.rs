@@ -1,0 +1,116 @@
+//! What the three reconcilers of this part have in common: reading a request and telling about it.
+
+use croft_core::{
+    backup::{Object, OnDelete, Settings, Victim},
+    conditions::{Conditions, Truth},
+    plan::{Failure, FailureClass},
+    time::Timestamp,
+};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use kube::{
+    Api, ResourceExt,
+    api::{Patch, PatchParams},
+};
+use serde::{Serialize, de::DeserializeOwned};
+use serde_json::{Value, json};
+
+use super::Caches;
+use crate::{
+    engine::{
+        Report, Target, Writer, Written,
+        events::{Note, about},
+        is_deleting,
+        write::{FIELD_MANAGER, Object as Kind, call, resource_name},
+    },
+    settings::{self, SharedSettings},
+};
+
+/// The settings as the core reads them. Velero's namespace is the one that is watched, until the next start.
+pub(super) fn current(caches: &Caches, shared: &SharedSettings) -> Settings {
+    Settings {
+        velero_namespace: caches.velero_namespace.clone(),
+        on_delete: match shared.load().backup.on_delete {
+            settings::OnDelete::Hold => OnDelete::Hold,
+            settings::OnDelete::Release => OnDelete::Release,
+        },
+    }
+}
+
+/// The request as the core reads it.
+pub(super) fn object<K: Kind>(caches: &Caches, request: &K, finalizer: &str) -> Object {
+    let namespace = request.namespace().unwrap_or_default();
+    // A namespace that is already gone holds nothing either.
+    let namespace_is_terminating =
+        caches.namespaces.get("", &namespace).is_none_or(|namespace| is_deleting(&namespace.metadata));
+    Object {
+        name: request.name_any(),
+        uid: request.uid().unwrap_or_default(),
+        generation: request.meta().generation.unwrap_or_default(),
+        has_finalizer: request.finalizers().iter().any(|other| other == finalizer),
+        is_deleting: is_deleting(request.meta()),
+        namespace_is_terminating,
+        namespace,
+    }
+}
+
+/// A status of the API as the core reads it: both have the shape of the CRD.
+pub(super) fn status<S: DeserializeOwned + Default>(status: Option<&impl Serialize>) -> S {
+    let status = status.and_then(|status| serde_json::to_value(status).ok());
+    status.and_then(|status| serde_json::from_value(status).ok()).unwrap_or_default()
+}
+
+pub(super) fn time(time: Option<&Time>) -> Timestamp {
+    Timestamp(time.map(|time| time.0.to_string()).unwrap_or_default())
+}
+
+/// The new status, if it is new, and an Event for every condition that changed its reason.
+pub(super) fn told<K: Kind, S: Serialize + PartialEq>(
+    request: &K,
+    (before, conditions_before): (&S, &Conditions),
+    (after, conditions_after): (&S, &Conditions),
+) -> Report {
+    if before == after {
+        return Report::default();
+    }
+    let changed = conditions_after.0.iter().filter(|condition| {
+        let told = conditions_before.get(&condition.kind);
+        told.is_none_or(|told| (told.status, &told.reason) != (condition.status, &condition.reason))
+    });
+    let events = changed.map(|condition| match condition.status {
+        Truth::True => Note::normal(&condition.reason, &condition.message),
+        Truth::False | Truth::Unknown => Note::warning(&condition.reason, &condition.message),
+    });
+    Report {
+        status: serde_json::to_value(after).ok(),
+        events: events.collect(),
+        about: Some(about(request)),
+        ..Report::default()
+    }
+}
+
+/// Replaces whole fields of exactly `target`: what was in them before is gone.
+pub(super) async fn replace<K: Kind>(
+    api: Api<K>,
+    target: Target<'_>,
+    fields: impl IntoIterator<Item = (&'static str, Value)>,
+) -> Result<Written, Failure> {
+    let guard = json!({ "op": "test", "path": "/metadata/uid", "value": target.uid });
+    let changes = fields.into_iter().map(|(path, value)| json!({ "op": "add", "path": path, "value": value }));
+    let patch: Value = std::iter::once(guard).chain(changes).collect();
+    let patch = serde_json::from_value(patch)
+        .map_err(|error| Failure::new(FailureClass::Rejected, "InvalidObject", error.to_string()))?;
+    let params = PatchParams { field_manager: Some(FIELD_MANAGER.into()), ..PatchParams::default() };
+    let made = call("patch", api.patch(target.name, &params, &Patch::<Value>::Json(patch))).await?;
+    let version = made.resource_version().and_then(|version| version.parse().ok());
+    Ok(Written { uid: made.uid(), echo: version.map(|version| (resource_name::<K>(), version)) })
+}
+
+/// Where a request is, for a write that may touch only it.
+pub(super) fn target(object: &Object) -> Target<'_> {
+    Target { namespace: &object.namespace, name: &object.name, uid: &object.uid }
+}
+
+/// Deletes an object in a namespace, if it still is the one that was seen.
+pub(super) async fn delete<K: Kind>(writer: &Writer, namespace: &str, victim: &Victim) -> Result<Written, Failure> {
+    writer.delete::<K>(Target { namespace, name: &victim.name, uid: &victim.uid }).await
+}

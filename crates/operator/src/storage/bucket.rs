@@ -1,0 +1,153 @@
+//! S3Bucket -> bucket: observes for [`croft_core::storage::bucket`] and carries out its steps.
+
+use std::{sync::Arc, time::Duration};
+
+use croft_api::storage::{BUCKET_FINALIZER, S3Bucket, S3BucketStatus, validate};
+use croft_core::{
+    plan::{Failure, Outcome, Plan},
+    storage::{
+        ClassChoice,
+        bucket::{self, Bucket, Found, Lookup, Observed, Owner, Status, Step},
+        record_name,
+    },
+    time::Timestamp,
+};
+use kube::ResourceExt;
+use serde_json::{Value, json};
+
+use super::{
+    BUCKET, Caches,
+    ceph::Ceph,
+    claim::{claim_seen, exactly, target},
+    user,
+};
+use crate::{
+    conditions,
+    engine::{Key, Reconciler, Report, Work, Writer, Written, events::about},
+};
+
+#[derive(Debug)]
+pub(super) struct BucketReconciler {
+    caches: Caches,
+    writer: Writer,
+}
+
+#[derive(Debug)]
+pub(super) struct Seen {
+    raw: Arc<S3Bucket>,
+    ceph: Option<Ceph>,
+    observed: Observed,
+}
+
+impl BucketReconciler {
+    pub(super) fn new(caches: Caches, writer: Writer) -> Self {
+        Self { caches, writer }
+    }
+
+    /// The user behind the claim, and what it has under the bucket's name.
+    async fn owner(&self, bucket: &Bucket, claim: &str) -> (Owner, Option<Ceph>) {
+        let namespace = &bucket.target.namespace;
+        let claim_object = self.caches.claims.get(namespace, claim);
+        let claim_object = claim_object.as_deref().map(claim_seen);
+        let record = self.caches.users.get("", &record_name(namespace, claim));
+        let record = record.as_deref().map(user::record);
+        let lookup = match Lookup::new(claim_object.as_ref(), record.as_ref(), bucket.deleting.is_some()) {
+            Ok(lookup) => lookup,
+            Err(owner) => return (owner, None),
+        };
+        let chosen = match self.caches.gateways.class(ClassChoice::Named(lookup.class)) {
+            Ok(chosen) => chosen,
+            Err(why) => return (Owner::NoClass(why), None),
+        };
+        match self.caches.gateways.connect(&chosen).await {
+            Err(failure) => (Owner::Unreachable(failure), None),
+            Ok(ceph) => {
+                let owner = ask(&ceph, &lookup, &bucket.target.name).await.unwrap_or_else(Owner::Unreachable);
+                (owner, Some(ceph))
+            }
+        }
+    }
+}
+
+async fn ask(ceph: &Ceph, lookup: &Lookup<'_>, name: &str) -> Result<Owner, Failure> {
+    let user = ceph.user(lookup.user, false).await?;
+    let found = if user.is_some() { ceph.bucket(name, lookup.user).await? } else { Found::Absent };
+    Ok(lookup.owner(user.as_ref(), found))
+}
+
+impl Reconciler for BucketReconciler {
+    type Seen = Seen;
+    type Step = Step;
+
+    fn work(&self) -> Work {
+        BUCKET
+    }
+
+    async fn observe(&self, key: &Key) -> Result<Option<Seen>, Failure> {
+        let Some(raw) = self.caches.buckets.get(&key.namespace, &key.name) else { return Ok(None) };
+        let bucket = bucket_seen(&raw);
+        let (owner, ceph) = self.owner(&bucket, &raw.spec.s3_user_ref).await;
+        let namespace_terminating = self.caches.is_terminating(&key.namespace);
+        let observed = Observed { bucket: Some(bucket), namespace_terminating, owner };
+        Ok(Some(Seen { raw, ceph, observed }))
+    }
+
+    fn plan(&self, seen: &Seen, _: &Timestamp) -> Plan<Step> {
+        bucket::plan(&seen.observed)
+    }
+
+    async fn execute(&self, seen: &Seen, step: &Step) -> Result<Written, Failure> {
+        let ceph = || seen.ceph.as_ref().ok_or_else(super::no_longer_there);
+        match step {
+            Step::AddFinalizer { .. } => self.writer.add_finalizer(&*seen.raw, BUCKET_FINALIZER).await,
+            Step::RemoveFinalizer { .. } => self.writer.release_finalizer(&*seen.raw, BUCKET_FINALIZER).await,
+            Step::CreateBucket { name, key, .. } => ceph()?.create_bucket(name, key).await,
+            Step::DeleteBucket { name, key, or_leave, .. } => ceph()?.delete_bucket(name, key, *or_leave).await,
+        }
+    }
+
+    fn report(&self, seen: &Seen, outcomes: &[(&Step, Outcome)], now: &Timestamp) -> Report {
+        let retry = bucket::must_retry(&seen.observed);
+        let Some(status) = bucket::report(&seen.observed, outcomes, now) else { return Report::default() };
+        let old = seen.raw.status.clone().unwrap_or_default();
+        let events = super::news(&conditions::from_api(&old.conditions), &status.conditions);
+        let status = bucket_status(&old, &status);
+        let status = (seen.raw.status.as_ref() != Some(&status)).then(|| json!(status));
+        Report { status, events, about: Some(about(&*seen.raw)), retry, ..Report::default() }
+    }
+
+    async fn write_status(&self, seen: &Seen, status: Value) -> Result<Written, Failure> {
+        self.writer.status::<S3Bucket>(exactly(&target(&seen.raw.metadata)), &status).await
+    }
+}
+
+fn bucket_seen(bucket: &S3Bucket) -> Bucket {
+    let status = bucket.status.clone().unwrap_or_default();
+    Bucket {
+        target: target(&bucket.metadata),
+        generation: bucket.metadata.generation.unwrap_or_default(),
+        deleting: bucket.metadata.deletion_timestamp.as_ref().map(|since| {
+            let passed = jiff::Timestamp::now().duration_since(since.0);
+            Duration::try_from(passed).unwrap_or_default()
+        }),
+        finalizer: bucket.finalizers().iter().any(|finalizer| finalizer == BUCKET_FINALIZER),
+        spec: validate::bucket(bucket),
+        status: Status {
+            observed_generation: status.observed_generation,
+            created: status.created,
+            reason: status.reason,
+            conditions: conditions::from_api(&status.conditions),
+        },
+    }
+}
+
+/// The new status; what the core does not know of stays.
+fn bucket_status(old: &S3BucketStatus, new: &Status) -> S3BucketStatus {
+    S3BucketStatus {
+        observed_generation: new.observed_generation,
+        created: new.created,
+        reason: new.reason.clone(),
+        conditions: conditions::to_api(&new.conditions),
+        ..old.clone()
+    }
+}

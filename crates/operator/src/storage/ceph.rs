@@ -1,0 +1,225 @@
+//! The calls a plan makes to one gateway, in the core's words: each is one request.
+
+use std::collections::BTreeMap;
+
+use croft_core::{
+    plan::{Failure, FailureClass},
+    secret::Secret,
+    storage::{
+        CephUser, KeyPair,
+        bucket::Found,
+        claim::{self, Key, UserQuota},
+        owner_in,
+    },
+};
+use croft_rgw::{
+    Access, BucketLimit, Credentials, ErrorClass, Gateway, NewUser, Quota, RgwError, S3, Subuser, User, UserChange,
+    UserId,
+};
+
+use crate::engine::Written;
+
+type Done = Result<Written, Failure>;
+
+/// A gateway, with an administrator's keys.
+#[derive(Clone, Debug)]
+pub(super) struct Ceph(pub(super) Gateway);
+
+impl Ceph {
+    /// The user of that name, whosever it is.
+    pub(super) async fn user(&self, name: &CephUser, with_buckets: bool) -> Result<Option<claim::User>, Failure> {
+        let id = user_id(name)?;
+        let Some(user) = self.0.user(&id).await.map_err(failure)? else { return Ok(None) };
+        let has_buckets = with_buckets && !self.0.buckets_of(&id).await.map_err(failure)?.is_empty();
+        Ok(Some(seen(&user, has_buckets)))
+    }
+
+    pub(super) async fn create_user(&self, user: &CephUser, display_name: &str, buckets: u32, key: &KeyPair) -> Done {
+        let new = NewUser {
+            id: user_id(user)?,
+            display_name: display_name.to_owned(),
+            max_buckets: BucketLimit::AtMost(buckets),
+            credentials: credentials(key),
+        };
+        done(self.0.create_user(&new).await)
+    }
+
+    pub(super) async fn set_bucket_limit(&self, user: &CephUser, buckets: u32) -> Done {
+        self.change(user, UserChange { max_buckets: Some(BucketLimit::AtMost(buckets)), ..UserChange::default() }).await
+    }
+
+    pub(super) async fn suspend(&self, user: &CephUser) -> Done {
+        self.change(user, UserChange { suspended: Some(true), ..UserChange::default() }).await
+    }
+
+    async fn change(&self, user: &CephUser, change: UserChange) -> Done {
+        done(self.0.modify_user(&user_id(user)?, &change).await)
+    }
+
+    pub(super) async fn set_quota(&self, user: &CephUser, quota: UserQuota) -> Done {
+        let quota = Quota { enabled: quota.enabled, max_size: quota.size, max_objects: quota.objects };
+        done(self.0.set_user_quota(&user_id(user)?, quota).await)
+    }
+
+    pub(super) async fn create_reader(&self, user: &CephUser, name: &str, key: &KeyPair) -> Done {
+        done(self.0.create_subuser(&user_id(user)?, name, Access::Read, &credentials(key)).await)
+    }
+
+    pub(super) async fn let_read(&self, user: &CephUser, name: &str) -> Done {
+        done(self.0.set_subuser_access(&user_id(user)?, name, Access::Read).await)
+    }
+
+    pub(super) async fn add_key(&self, user: &CephUser, subuser: Option<&str>, key: &KeyPair) -> Done {
+        done(self.0.put_key(&user_id(user)?, subuser, &credentials(key)).await)
+    }
+
+    pub(super) async fn remove_user(&self, user: &CephUser, purge: bool) -> Done {
+        done(self.0.remove_user(&user_id(user)?, purge).await)
+    }
+
+    /// The bucket of that name in the user's tenant.
+    pub(super) async fn bucket(&self, name: &str, user: &CephUser) -> Result<Found, Failure> {
+        Ok(match self.0.bucket(&user.tenant, name).await.map_err(failure)? {
+            None => Found::Absent,
+            Some(bucket) if bucket.owner == user_id(user)? => Found::Ours,
+            Some(bucket) => {
+                let (tenant, id) = (bucket.owner.tenant().to_owned(), bucket.owner.id().to_owned());
+                Found::Foreign { owner: CephUser { tenant, id } }
+            }
+        })
+    }
+
+    pub(super) async fn create_bucket(&self, name: &str, key: &KeyPair) -> Done {
+        done(self.s3(key).create_bucket(name).await)
+    }
+
+    /// With `or_leave` a refusal counts as done.
+    pub(super) async fn delete_bucket(&self, name: &str, key: &KeyPair, or_leave: bool) -> Done {
+        match self.s3(key).delete_bucket(name).await {
+            Err(error) if or_leave && matches!(error.class(), ErrorClass::Denied | ErrorClass::Terminal) => {
+                Ok(Written::elsewhere())
+            }
+            result => done(result),
+        }
+    }
+
+    fn s3(&self, key: &KeyPair) -> S3 {
+        self.0.s3(credentials(key))
+    }
+}
+
+fn done<T>(result: Result<T, RgwError>) -> Done {
+    result.map(|_| Written::elsewhere()).map_err(failure)
+}
+
+fn user_id(user: &CephUser) -> Result<UserId, Failure> {
+    UserId::new(&user.tenant, &user.id).map_err(failure)
+}
+
+fn credentials(pair: &KeyPair) -> Credentials {
+    Credentials::new(&pair.access_key, pair.secret_key.expose())
+}
+
+fn seen(user: &User, has_buckets: bool) -> claim::User {
+    let full = user.id.to_string();
+    // `tenant$id:name` -> `name`
+    let subuser = |owner: &str| owner.strip_prefix(&full).and_then(|rest| rest.strip_prefix(':')).map(str::to_owned);
+    let access = |sub: &Subuser| match sub.permissions {
+        Some(Access::Read) => claim::Access::Read,
+        _ => claim::Access::Other,
+    };
+    let subusers = user.subusers.iter().filter_map(|sub| Some((subuser(&sub.id)?, access(sub))));
+    let keys = user.keys.iter().filter(|key| key.user == full || subuser(&key.user).is_some());
+    claim::User {
+        owner: owner_in(&user.display_name).map(str::to_owned),
+        suspended: user.suspended,
+        max_buckets: match user.max_buckets {
+            BucketLimit::Unlimited => None,
+            BucketLimit::AtMost(limit) => Some(limit),
+        },
+        quota: UserQuota {
+            enabled: user.user_quota.enabled,
+            size: user.user_quota.max_size,
+            objects: user.user_quota.max_objects,
+        },
+        subusers: subusers.collect::<BTreeMap<_, _>>(),
+        keys: keys.map(|key| Key { subuser: subuser(&key.user), pair: pair(&key.credentials) }).collect(),
+        has_buckets,
+    }
+}
+
+fn pair(credentials: &Credentials) -> KeyPair {
+    KeyPair { access_key: credentials.access_key.clone(), secret_key: Secret::new(credentials.secret_key.expose()) }
+}
+
+/// What a failed call to a gateway means for the next attempt.
+#[expect(clippy::needless_pass_by_value, reason = "made for map_err")]
+pub(super) fn failure(error: RgwError) -> Failure {
+    let class = match (error.class(), error.reason()) {
+        // A gateway that cannot write answers like one with two writers: only the latter is over in a moment.
+        (ErrorClass::Conflict, "UnknownError") | (ErrorClass::Transient | ErrorClass::Throttled, _) => {
+            FailureClass::Transient
+        }
+        (ErrorClass::Conflict | ErrorClass::NotFound, _) | (_, "BucketAlreadyExists" | "KeyExists") => {
+            FailureClass::Stale
+        }
+        (ErrorClass::Denied, _) => FailureClass::Forbidden,
+        (ErrorClass::Terminal, _) => FailureClass::Rejected,
+    };
+    Failure::new(class, stable_reason(error.reason()), error.to_string())
+}
+
+/// Reasons end up in metrics and conditions, so only known ones are passed on.
+fn stable_reason(reason: &str) -> &'static str {
+    const KNOWN: [&str; 20] = [
+        "AccessDenied",
+        "BucketAlreadyExists",
+        "BucketNotEmpty",
+        "ConcurrentModification",
+        "GatewayTimeout",
+        "GatewayUnreachable",
+        "InvalidAccessKey",
+        "InvalidAccessKeyId",
+        "InvalidBucketName",
+        "InvalidCaBundle",
+        "InvalidEndpoint",
+        "InvalidName",
+        "KeyExists",
+        "RequestTimeTooSkewed",
+        "SignatureDoesNotMatch",
+        "SlowDown",
+        "TooManyBuckets",
+        "UnreadableAnswer",
+        "UserHasBuckets",
+        "UserSuspended",
+    ];
+    KNOWN.into_iter().find(|known| *known == reason).unwrap_or("GatewayError")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refused(status: u16, code: &str) -> Failure {
+        failure(RgwError::Refused { call: "create user a$b".into(), status, code: code.into() })
+    }
+
+    #[test]
+    fn a_gateways_refusal_tells_when_to_try_again() {
+        for (status, code, class, reason) in [
+            (409, "UserAlreadyExists", FailureClass::Stale, "GatewayError"),
+            (409, "UserHasBuckets", FailureClass::Stale, "UserHasBuckets"),
+            (409, "BucketAlreadyExists", FailureClass::Stale, "BucketAlreadyExists"),
+            (409, "KeyExists", FailureClass::Stale, "KeyExists"),
+            (500, "UnknownError", FailureClass::Transient, "GatewayError"),
+            (503, "SlowDown", FailureClass::Transient, "SlowDown"),
+            (403, "AccessDenied", FailureClass::Forbidden, "AccessDenied"),
+            (409, "BucketNotEmpty", FailureClass::Rejected, "BucketNotEmpty"),
+            (400, "TooManyBuckets", FailureClass::Rejected, "TooManyBuckets"),
+            (418, "Teapot", FailureClass::Rejected, "GatewayError"),
+        ] {
+            let failure = refused(status, code);
+            assert_eq!((failure.class, failure.reason), (class, reason), "{status} {code}");
+        }
+    }
+}

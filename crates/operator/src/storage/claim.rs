@@ -1,0 +1,303 @@
+//! S3UserClaim -> Ceph user, Secrets and S3User: observes for [`croft_core::storage::claim`] and carries out its steps.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, OnceLock},
+};
+
+use croft_api::storage::{CLAIM_FINALIZER, S3User, S3UserClaim, S3UserClaimStatus, validate};
+use croft_core::{
+    plan::{Failure, Outcome, Plan},
+    storage::{
+        self,
+        claim::{
+            self, Backend, Claim, FreshKeys, Observed, Reached, Record, SecretBody, SecretSeen, Spec, Status, Step,
+        },
+        record_name,
+    },
+    time::Timestamp,
+};
+use k8s_openapi::{
+    ByteString,
+    api::core::v1::Secret,
+    apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference},
+};
+use kube::{Api, Resource, ResourceExt};
+use serde_json::{Value, json};
+
+use super::{CLAIM, Caches, ceph::Ceph, user};
+use crate::{
+    conditions,
+    engine::{
+        Key, Reconciler, Report, Target, Work, Writer, Written, events::about, is_deleting, timestamp, write::read,
+    },
+};
+
+/// On every Secret of ours, so that they can be found with `kubectl get secrets -l`.
+pub(super) const MANAGED_BY: (&str, &str) = ("app.kubernetes.io/managed-by", "croft");
+
+#[derive(Debug)]
+pub(super) struct ClaimReconciler {
+    caches: Caches,
+    writer: Writer,
+}
+
+#[derive(Debug)]
+pub(super) struct Seen {
+    claim: Option<Arc<S3UserClaim>>,
+    record: Option<Arc<S3User>>,
+    ceph: Option<Ceph>,
+    observed: Observed,
+    /// UID of the S3User made in this reconcile.
+    made: OnceLock<String>,
+}
+
+impl ClaimReconciler {
+    pub(super) fn new(caches: Caches, writer: Writer) -> Self {
+        Self { caches, writer }
+    }
+
+    /// The claim from the cache, or from the API server itself if a user is about to be taken down because it is missing.
+    async fn claim(&self, key: &Key) -> Result<Option<Arc<S3UserClaim>>, Failure> {
+        if let Some(claim) = self.caches.claims.get(&key.namespace, &key.name) {
+            return Ok(Some(claim));
+        }
+        let api: Api<S3UserClaim> = Api::namespaced(self.writer.client(), &key.namespace);
+        Ok(read(api.get_opt(&key.name)).await?.map(Arc::new))
+    }
+
+    async fn backend(&self, key: &Key, claim: Option<&Claim>, record: Option<&Record>) -> (Backend, Option<Ceph>) {
+        let chosen = match self.caches.gateways.class(claim::class_of(claim, record)) {
+            Ok(chosen) => chosen,
+            Err(why) => return (Backend::NoClass(why), None),
+        };
+        let ceph = match self.caches.gateways.connect(&chosen).await {
+            Ok(ceph) => ceph,
+            Err(failure) => return (Backend::Unreachable(failure), None),
+        };
+        let name = claim::ceph_user(&chosen.class, &key.namespace, &key.name, record);
+        let with_buckets = claim::is_cleanup(claim, record);
+        let backend = match ceph.user(&name, with_buckets).await {
+            Ok(user) => {
+                let allowed = chosen.allows(&self.caches.labels_of(&key.namespace));
+                Backend::Reached(Box::new(Reached { class: chosen.class, allowed, user }))
+            }
+            Err(failure) => Backend::Unreachable(failure),
+        };
+        (backend, Some(ceph))
+    }
+
+    /// The Secrets the spec names, with their contents, and those the claim owns besides.
+    async fn secrets(&self, claim: &Claim, spec: &Spec) -> Result<Vec<SecretSeen>, Failure> {
+        let namespace = &claim.target.namespace;
+        let api: Api<Secret> = Api::namespaced(self.writer.client(), namespace);
+        let (admin, readonly) =
+            futures::try_join!(read(api.get_opt(&spec.admin_secret)), read(api.get_opt(&spec.read_secret)))?;
+        let mut seen: Vec<_> = admin.iter().chain(&readonly).map(secret_seen).collect();
+        let named = |name: &str| name == spec.admin_secret || name == spec.read_secret;
+        let owned = self.caches.secrets.by(super::OWNER_INDEX, &claim.target.uid);
+        seen.extend(owned.iter().filter(|secret| !named(&secret.name_any())).map(|secret| SecretSeen {
+            target: target(&secret.metadata),
+            owner: controller(&secret.metadata),
+            labelled: is_labelled(&secret.metadata),
+            data: BTreeMap::new(),
+        }));
+        Ok(seen)
+    }
+}
+
+impl Reconciler for ClaimReconciler {
+    type Seen = Seen;
+    type Step = Step;
+
+    fn work(&self) -> Work {
+        CLAIM
+    }
+
+    async fn observe(&self, key: &Key) -> Result<Option<Seen>, Failure> {
+        let record = self.caches.users.get("", &record_name(&key.namespace, &key.name));
+        if record.is_none() && !self.caches.claims.exists(&key.namespace, &key.name) {
+            return Ok(None);
+        }
+        let raw = self.claim(key).await?;
+        let seen_claim = raw.as_deref().map(claim_seen);
+        let seen_record = record.as_deref().map(user::record);
+        let (backend, ceph) = self.backend(key, seen_claim.as_ref(), seen_record.as_ref()).await;
+        let secrets = match &seen_claim {
+            Some(claim @ Claim { spec: Ok(spec), deleting: false, .. }) => self.secrets(claim, spec).await?,
+            _ => Vec::new(),
+        };
+        let observed = Observed {
+            claim: seen_claim,
+            namespace_terminating: self.caches.is_terminating(&key.namespace),
+            record: seen_record,
+            buckets: self.caches.buckets_of(&key.namespace, &key.name),
+            backend,
+            secrets,
+            fresh: FreshKeys { admin: user::fresh_key(), readonly: user::fresh_key() },
+        };
+        Ok(Some(Seen { claim: raw, record, ceph, observed, made: OnceLock::new() }))
+    }
+
+    fn plan(&self, seen: &Seen, _: &Timestamp) -> Plan<Step> {
+        claim::plan(&seen.observed)
+    }
+
+    async fn execute(&self, seen: &Seen, step: &Step) -> Result<Written, Failure> {
+        match step {
+            Step::AddFinalizer { .. } => self.writer.add_finalizer(seen.raw()?, CLAIM_FINALIZER).await,
+            Step::RemoveFinalizer { .. } => self.writer.release_finalizer(seen.raw()?, CLAIM_FINALIZER).await,
+            Step::CreateRecord { name, body } => {
+                let written = self.writer.create(&S3User::new(name, user::record_spec(body))).await?;
+                written.uid.iter().for_each(|uid| drop(seen.made.set(uid.clone())));
+                Ok(written)
+            }
+            Step::UpdateRecord { name, uid, resource_version, body } => {
+                let patch = json!({ "spec": user::record_spec(body) });
+                self.writer.merge::<S3User>(cluster(name, uid), Some(resource_version), patch).await
+            }
+            Step::MarkRecord { name, uid, mark } => {
+                let uid = uid.as_ref().or_else(|| seen.made.get()).map(String::as_str).unwrap_or_default();
+                let status = user::record_status(seen.record.as_deref(), mark, &timestamp());
+                self.writer.status::<S3User>(cluster(name, uid), &status).await
+            }
+            Step::DeleteRecord { name, uid } => self.writer.delete::<S3User>(cluster(name, uid)).await,
+            Step::CreateSecret { namespace, name, body } => self.writer.create(&secret(namespace, name, body)).await,
+            Step::UpdateSecret { secret, body } => {
+                let data: BTreeMap<_, _> = body.data.iter().map(|(key, value)| (key, value.expose())).collect();
+                let patch = json!({ "metadata": { "labels": { MANAGED_BY.0: MANAGED_BY.1 } }, "stringData": data });
+                self.writer.merge::<Secret>(exactly(secret), Some(&secret.resource_version), patch).await
+            }
+            Step::DeleteSecret { secret } => self.writer.delete::<Secret>(exactly(secret)).await,
+            Step::CreateUser { user, display_name, max_buckets, key } => {
+                seen.ceph()?.create_user(user, display_name, *max_buckets, key).await
+            }
+            Step::SetBucketLimit { user, max_buckets } => seen.ceph()?.set_bucket_limit(user, *max_buckets).await,
+            Step::SetQuota { user, quota } => seen.ceph()?.set_quota(user, *quota).await,
+            Step::CreateSubuser { user, name, key } => seen.ceph()?.create_reader(user, name, key).await,
+            Step::LetSubuserRead { user, name } => seen.ceph()?.let_read(user, name).await,
+            Step::AddKey { user, subuser, key } => seen.ceph()?.add_key(user, subuser.as_deref(), key).await,
+            Step::SuspendUser { user } => seen.ceph()?.suspend(user).await,
+            Step::RemoveUser { user, purge } => seen.ceph()?.remove_user(user, *purge).await,
+        }
+    }
+
+    fn report(&self, seen: &Seen, outcomes: &[(&Step, Outcome)], now: &Timestamp) -> Report {
+        let retry = claim::must_retry(&seen.observed);
+        let (Some(raw), Some(status)) = (&seen.claim, claim::report(&seen.observed, outcomes, now)) else {
+            return Report { retry, ..Report::default() };
+        };
+        let old = raw.status.clone().unwrap_or_default();
+        let events = super::news(&conditions::from_api(&old.conditions), &status.conditions);
+        let status = claim_status(&old, &status);
+        let status = (raw.status.as_ref() != Some(&status)).then(|| json!(status));
+        Report { status, events, about: Some(about(&**raw)), retry, ..Report::default() }
+    }
+
+    async fn write_status(&self, seen: &Seen, status: Value) -> Result<Written, Failure> {
+        let target = target(&seen.raw()?.metadata);
+        self.writer.status::<S3UserClaim>(exactly(&target), &status).await
+    }
+}
+
+impl Seen {
+    fn raw(&self) -> Result<&S3UserClaim, Failure> {
+        self.claim.as_deref().ok_or_else(super::no_longer_there)
+    }
+
+    fn ceph(&self) -> Result<&Ceph, Failure> {
+        self.ceph.as_ref().ok_or_else(super::no_longer_there)
+    }
+}
+
+/// A claim as stored.
+pub(super) fn claim_seen(claim: &S3UserClaim) -> Claim {
+    let status = claim.status.clone().unwrap_or_default();
+    Claim {
+        target: target(&claim.metadata),
+        generation: claim.metadata.generation.unwrap_or_default(),
+        deleting: is_deleting(&claim.metadata),
+        finalizer: claim.finalizers().iter().any(|finalizer| finalizer == CLAIM_FINALIZER),
+        spec: validate::claim(claim),
+        status: Status {
+            observed_generation: status.observed_generation,
+            class: status.s3_class_name,
+            s3_user: status.s3_user_name,
+            quota: status.quota.as_ref().and_then(validate::granted),
+            conditions: conditions::from_api(&status.conditions),
+        },
+    }
+}
+
+/// The new status; what the core does not know of stays.
+fn claim_status(old: &S3UserClaimStatus, new: &Status) -> S3UserClaimStatus {
+    S3UserClaimStatus {
+        observed_generation: new.observed_generation,
+        s3_class_name: new.class.clone(),
+        s3_user_name: new.s3_user.clone(),
+        quota: new.quota.as_ref().map(validate::reported),
+        conditions: conditions::to_api(&new.conditions),
+        ..old.clone()
+    }
+}
+
+fn secret_seen(secret: &Secret) -> SecretSeen {
+    let text = |value: &ByteString| croft_core::secret::Secret::new(String::from_utf8_lossy(&value.0));
+    SecretSeen {
+        target: target(&secret.metadata),
+        owner: controller(&secret.metadata),
+        labelled: is_labelled(&secret.metadata),
+        data: secret.data.iter().flatten().map(|(key, value)| (key.clone(), text(value))).collect(),
+    }
+}
+
+fn secret(namespace: &str, name: &str, body: &SecretBody) -> Secret {
+    let (claim, uid) = &body.owner;
+    let owner = OwnerReference {
+        api_version: S3UserClaim::api_version(&()).into_owned(),
+        kind: S3UserClaim::kind(&()).into_owned(),
+        name: claim.clone(),
+        uid: uid.clone(),
+        controller: Some(true),
+        block_owner_deletion: Some(true),
+    };
+    Secret {
+        metadata: ObjectMeta {
+            namespace: Some(namespace.to_owned()),
+            name: Some(name.to_owned()),
+            labels: Some(BTreeMap::from([(MANAGED_BY.0.to_owned(), MANAGED_BY.1.to_owned())])),
+            owner_references: Some(vec![owner]),
+            ..ObjectMeta::default()
+        },
+        data: Some(body.data.iter().map(|(key, value)| (key.clone(), ByteString(value.expose().into()))).collect()),
+        type_: Some("Opaque".to_owned()),
+        ..Secret::default()
+    }
+}
+
+fn is_labelled(metadata: &ObjectMeta) -> bool {
+    metadata.labels.as_ref().and_then(|labels| labels.get(MANAGED_BY.0)).is_some_and(|value| value == MANAGED_BY.1)
+}
+
+/// UID of the claim that controls the object.
+pub(super) fn controller(metadata: &ObjectMeta) -> Option<String> {
+    let owners = metadata.owner_references.iter().flatten();
+    owners.into_iter().find(|owner| owner.controller == Some(true)).map(|owner| owner.uid.clone())
+}
+
+pub(super) fn target(metadata: &ObjectMeta) -> storage::Target {
+    storage::Target {
+        namespace: metadata.namespace.clone().unwrap_or_default(),
+        name: metadata.name.clone().unwrap_or_default(),
+        uid: metadata.uid.clone().unwrap_or_default(),
+        resource_version: metadata.resource_version.clone().unwrap_or_default(),
+    }
+}
+
+pub(super) fn exactly(target: &storage::Target) -> Target<'_> {
+    Target { namespace: &target.namespace, name: &target.name, uid: &target.uid }
+}
+
+fn cluster<'a>(name: &'a str, uid: &'a str) -> Target<'a> {
+    Target { namespace: "", name, uid }
+}

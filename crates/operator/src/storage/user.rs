@@ -1,0 +1,108 @@
+//! S3User objects in the core's words and back, and keys for new users.
+
+use croft_api::storage::{ClaimReference, S3User, S3UserClaim, S3UserPhase, S3UserSpec, S3UserStatus, validate};
+use croft_core::{
+    conditions::Truth,
+    secret::Secret,
+    storage::{
+        CephUser, KeyPair, Reason,
+        claim::{ClaimIdentity, Mark, Phase, Record, RecordBody},
+    },
+    time::Timestamp,
+};
+use kube::{Resource, ResourceExt};
+use rand::{Rng, seq::IndexedRandom};
+
+use crate::conditions;
+
+/// A key pair nobody can guess, in the form S3 clients expect.
+pub(super) fn fresh_key() -> KeyPair {
+    KeyPair {
+        access_key: random(20, b"ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"),
+        secret_key: Secret::new(random(40, b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789")),
+    }
+}
+
+fn random(length: usize, alphabet: &[u8]) -> String {
+    let mut source = rand::rng();
+    std::iter::repeat_with(|| char::from(pick(&mut source, alphabet))).take(length).collect()
+}
+
+fn pick(source: &mut impl Rng, alphabet: &[u8]) -> u8 {
+    alphabet.choose(source).copied().unwrap_or(b'0')
+}
+
+/// An S3User as stored.
+pub(super) fn record(object: &S3User) -> Record {
+    let spec = &object.spec;
+    let status = object.status.as_ref();
+    let claim = spec.claim_ref.as_ref().and_then(|claim| {
+        let (namespace, name, uid) = (claim.namespace.clone()?, claim.name.clone()?, claim.uid.clone()?);
+        Some(ClaimIdentity { namespace, name, uid })
+    });
+    Record {
+        uid: object.uid().unwrap_or_default(),
+        resource_version: object.resource_version().unwrap_or_default(),
+        body: RecordBody {
+            claim,
+            class: spec.s3_class_name.clone().or_else(|| spec.s3_user_class.clone()),
+            user: spec.ceph_user.as_deref().and_then(|user| user.parse().ok()),
+            read_secret: spec.read_secret_name.clone(),
+            admin_secret: spec.admin_secret_name.clone(),
+            quota: spec.quota.as_ref().and_then(validate::granted),
+        },
+        phase: status.and_then(|status| status.phase).map(|phase| match phase {
+            S3UserPhase::Bound => Phase::Bound,
+            S3UserPhase::Released => Phase::Released,
+        }),
+        reason: status.and_then(|status| conditions::from_api(&status.conditions).reason("Ready").map(str::to_owned)),
+    }
+}
+
+pub(super) fn record_spec(body: &RecordBody) -> S3UserSpec {
+    let claim = body.claim.as_ref().map(|claim| ClaimReference {
+        api_version: Some(S3UserClaim::api_version(&()).into_owned()),
+        kind: Some(S3UserClaim::kind(&()).into_owned()),
+        namespace: Some(claim.namespace.clone()),
+        name: Some(claim.name.clone()),
+        uid: Some(claim.uid.clone()),
+    });
+    S3UserSpec {
+        s3_class_name: body.class.clone(),
+        s3_user_class: body.class.clone(),
+        ceph_user: body.user.as_ref().map(CephUser::to_string),
+        read_secret_name: body.read_secret.clone(),
+        admin_secret_name: body.admin_secret.clone(),
+        claim_ref: claim,
+        quota: body.quota.as_ref().map(validate::reported),
+    }
+}
+
+pub(super) fn record_status(object: Option<&S3User>, mark: &Mark, now: &Timestamp) -> S3UserStatus {
+    let old = object.and_then(|object| object.status.as_ref()).map(|status| conditions::from_api(&status.conditions));
+    let mut conditions = old.unwrap_or_default();
+    let generation = object.and_then(|object| object.metadata.generation);
+    let ready = Truth::from(mark.reason == Reason::Provisioned);
+    conditions.set_observed("Ready", ready, mark.reason.as_str(), mark.message.clone(), generation, now);
+    S3UserStatus {
+        observed_generation: generation,
+        phase: Some(match mark.phase {
+            Phase::Bound => S3UserPhase::Bound,
+            Phase::Released => S3UserPhase::Released,
+        }),
+        conditions: conditions::to_api(&conditions),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fresh_keys_differ_and_suit_s3() {
+        let (one, other) = (fresh_key(), fresh_key());
+        assert_ne!(one, other);
+        assert_eq!((one.access_key.len(), one.secret_key.expose().len()), (20, 40));
+        assert!(one.access_key.bytes().chain(one.secret_key.expose().bytes()).all(|byte| byte.is_ascii_alphanumeric()));
+    }
+}

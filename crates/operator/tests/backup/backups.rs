@@ -1,0 +1,170 @@
+//! Backups: handed to Velero once, followed to the end, deleted as their owner says.
+
+use anyhow::{Result, ensure};
+use croft_api::{
+    backup::{NAB_FINALIZER, NAB_ORIGIN_NACUUID_LABEL, NonAdminBackup, NonAdminPhase, NonAdminRestore},
+    velero::{Backup, DeleteBackupRequest},
+};
+use k8s_openapi::api::core::v1::Namespace;
+use kube::{
+    Api, ResourceExt,
+    api::{DeleteParams, PostParams},
+};
+use serde_json::json;
+
+use crate::{
+    plot::{Plot, message, phase, told, velero_name},
+    support::eventually,
+};
+
+#[tokio::test]
+async fn a_backup_completes_in_the_tenants_own_bucket() -> Result<()> {
+    let plot = Plot::furnished("backup").await?;
+    let (backup, velero) = plot.completed_backup().await?;
+    let status = plot
+        .status::<NonAdminBackup>("nightly", "to be served", |s| s["queueInfo"]["estimatedQueuePosition"] == 0)
+        .await;
+    assert_eq!(status["phase"], "Created");
+    assert_eq!(told(&status), ["Accepted=True BackupAccepted", "Queued=True BackupScheduled"]);
+    assert_eq!(status["veleroBackup"]["spec"]["includedNamespaces"], json!([plot.namespace]));
+    assert_eq!(status["veleroBackup"]["nacuuid"], velero.name_any());
+    assert!(backup.finalizers().iter().any(|finalizer| finalizer == NAB_FINALIZER));
+    assert_eq!(velero.labels().get(NAB_ORIGIN_NACUUID_LABEL), Some(&velero.name_any()));
+    let stored = plot.stored().await?;
+    assert!(!stored.is_empty() && stored.iter().all(|name| name.starts_with(&plot.namespace)), "{stored:?}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn delete_backup_removes_the_backup_its_restores_and_its_data() -> Result<()> {
+    let plot = Plot::furnished("delete").await?;
+    let (_, velero) = plot.completed_backup().await?;
+    plot.create::<NonAdminRestore>("back", json!({ "restoreSpec": { "backupName": "nightly" } })).await?;
+    plot.restore_phase("back", "Completed").await;
+    plot.patch::<NonAdminBackup>("nightly", json!({ "spec": { "deleteBackup": true } })).await?;
+    plot.vanishes(&plot.api::<NonAdminBackup>(), "nightly").await;
+    plot.vanishes(&plot.api::<NonAdminRestore>(), "back").await;
+    plot.vanishes(&plot.veleros::<Backup>(), &velero.name_any()).await;
+    eventually("the data to go", || async {
+        let stored = plot.stored().await?;
+        let left: Vec<_> = stored.iter().filter(|name| name.contains("/backups/")).collect();
+        ensure!(left.is_empty(), "there is still {left:?}");
+        Ok(Some(()))
+    })
+    .await;
+    plot.vanishes(&plot.veleros::<DeleteBackupRequest>(), &velero.name_any()).await;
+    Ok(())
+}
+
+#[tokio::test]
+async fn plain_deletion_holds_until_the_owner_says_what_is_to_become_of_it() -> Result<()> {
+    let plot = Plot::furnished("hold").await?;
+    let (_, velero) = plot.completed_backup().await?;
+    plot.delete::<NonAdminBackup>("nightly").await?;
+    let held = plot.status::<NonAdminBackup>("nightly", "to be held", |s| s["phase"] == "Deleting").await;
+    assert_eq!(
+        message(&held, "Deleting"),
+        "backup deletion requires setting spec.deleteBackup or spec.forceDeleteBackup to true or finalizer removal"
+    );
+    assert_eq!(plot.veleros::<Backup>().get(&velero.name_any()).await?.uid(), velero.uid());
+
+    plot.patch::<NonAdminBackup>("nightly", json!({ "spec": { "forceDeleteBackup": true } })).await?;
+    plot.vanishes(&plot.api::<NonAdminBackup>(), "nightly").await;
+    let stored = plot.stored().await?;
+    assert!(stored.iter().any(|name| name.contains("/backups/")), "forced deletion leaves the data: {stored:?}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_namespace_with_held_backups_and_restores_is_never_held_up() -> Result<()> {
+    let plot = Plot::furnished("terminate").await?;
+    plot.completed_backup().await?;
+    plot.create::<NonAdminRestore>("back", json!({ "restoreSpec": { "backupName": "nightly" } })).await?;
+    plot.restore_phase("back", "Completed").await;
+    plot.delete::<NonAdminBackup>("nightly").await?;
+    plot.status::<NonAdminBackup>("nightly", "to be held", |s| s["phase"] == "Deleting").await;
+    let namespaces: Api<Namespace> = Api::all(plot.world.client());
+    namespaces.delete(&plot.namespace, &DeleteParams::default()).await?;
+    eventually("the namespace to go", || async {
+        let left = namespaces.get_opt(&plot.namespace).await?;
+        ensure!(left.is_none(), "{:?}", left.and_then(|namespace| namespace.status));
+        Ok(Some(()))
+    })
+    .await;
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_backup_waits_for_its_location_and_runs_by_itself() -> Result<()> {
+    let plot = Plot::bare("ahead").await?;
+    plot.add_backup("nightly").await?;
+    let waiting = plot.status::<NonAdminBackup>("nightly", "to wait", |s| s["phase"] == "BackingOff").await;
+    assert!(message(&waiting, "Accepted").starts_with("NonAdminBackupStorageLocation not found in the namespace"));
+    plot.add_secret("cloud").await?;
+    plot.add_location(json!({})).await?;
+    plot.backup_completes("nightly").await;
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_backup_that_reaches_out_of_its_namespace_is_refused_until_it_is_mended() -> Result<()> {
+    let plot = Plot::furnished("refuse").await?;
+    let spec = json!({ "backupSpec": { "storageLocation": "here", "includedNamespaces": ["kube-system"] } });
+    plot.create::<NonAdminBackup>("nightly", spec).await?;
+    let refused = plot.status::<NonAdminBackup>("nightly", "to be refused", |s| s["phase"] == "BackingOff").await;
+    assert_eq!(told(&refused), ["Accepted=False InvalidBackupSpec"]);
+    assert!(refused.get("veleroBackup").is_none(), "{refused}");
+    plot.patch::<NonAdminBackup>("nightly", json!({ "spec": { "backupSpec": { "includedNamespaces": null } } }))
+        .await?;
+    plot.backup_completes("nightly").await;
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_backup_that_velero_has_lost_is_told_and_never_run_again() -> Result<()> {
+    let plot = Plot::bare("lost").await?;
+    plot.add_secret("cloud").await?;
+    // Without it Velero finds the backup in the bucket and makes it anew.
+    plot.add_location(json!({ "backupSyncPeriod": "0s" })).await?;
+    plot.location_is_available().await;
+    let (_, velero) = plot.completed_backup().await?;
+    plot.veleros::<Backup>().delete(&velero.name_any(), &DeleteParams::default()).await?;
+    let lost = plot
+        .status::<NonAdminBackup>("nightly", "to be lost", |s| message(s, "Accepted").contains("has been removed"))
+        .await;
+    assert_eq!(lost["phase"], "Created");
+    assert_eq!(told(&lost), ["Accepted=False VeleroBackupNotFound", "Queued=True BackupScheduled"]);
+    // An edit is a new reason to look, not to run.
+    plot.patch::<NonAdminBackup>("nightly", json!({ "spec": { "backupSpec": { "ttl": "5h" } } })).await?;
+    plot.delete::<NonAdminBackup>("nightly").await?;
+    plot.vanishes(&plot.api::<NonAdminBackup>(), "nightly").await;
+    assert!(plot.veleros::<Backup>().get_opt(&velero.name_any()).await?.is_none());
+    Ok(())
+}
+
+#[tokio::test]
+async fn somebody_elses_velero_backup_is_never_touched() -> Result<()> {
+    let plot = Plot::furnished("foreign").await?;
+    let (backup, velero) = plot.completed_backup().await?;
+    // The same label, another origin: what a bucket can make Velero create.
+    let mut forged = Backup::new(&format!("{}-forged", plot.namespace), velero.spec.clone());
+    forged.metadata.labels = velero.metadata.labels.clone();
+    forged.metadata.annotations = velero.metadata.annotations.clone().map(|mut annotations| {
+        annotations.values_mut().for_each(|value| *value = "bank".into());
+        annotations
+    });
+    let forged = plot.veleros::<Backup>().create(&PostParams::default(), &forged).await?;
+    eventually("the forged one to finish", || async {
+        let forged = plot.veleros::<Backup>().get(&forged.name_any()).await?;
+        ensure!(forged.status.is_some_and(|status| status.completion_timestamp().is_some()), "it has not");
+        Ok(Some(()))
+    })
+    .await;
+    assert_eq!(phase(&backup), Some(NonAdminPhase::Created));
+    plot.patch::<NonAdminBackup>("nightly", json!({ "spec": { "deleteBackup": true } })).await?;
+    plot.vanishes(&plot.api::<NonAdminBackup>(), "nightly").await;
+    let left = plot.veleros::<Backup>().get(&forged.name_any()).await?;
+    assert_eq!((left.uid(), left.metadata.deletion_timestamp), (forged.uid(), None));
+    assert!(plot.veleros::<Backup>().get_opt(&velero_name(&backup)).await?.is_none());
+    Ok(())
+}

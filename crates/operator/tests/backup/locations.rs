@@ -1,0 +1,155 @@
+//! Storage locations: made from a tenant's own Secret, kept up to date, taken away without a trace.
+
+use anyhow::{Result, ensure};
+use croft_api::{
+    backup::{NABSL_ORIGIN_NACUUID_LABEL, NonAdminBackup, NonAdminBackupStorageLocation},
+    velero::BackupStorageLocation,
+};
+use k8s_openapi::api::core::v1::Secret;
+use kube::{ResourceExt, api::DeleteParams};
+use serde_json::json;
+
+use crate::{
+    plot::{Plot, message, phase, told},
+    support::eventually,
+};
+
+#[tokio::test]
+async fn a_location_becomes_available_from_the_tenants_own_secret() -> Result<()> {
+    let plot = Plot::furnished("location").await?;
+    let location = plot.api::<NonAdminBackupStorageLocation>().get("here").await?;
+    let status = serde_json::to_value(&location.status)?;
+    assert_eq!(status["phase"], "Created");
+    assert_eq!(
+        told(&status),
+        [
+            "Accepted=True BslSpecValidation",
+            "SecretSynced=True SecretCreated",
+            "BackupStorageLocationSynced=True BackupStorageLocationCreated",
+        ]
+    );
+
+    let velero = plot.velero_location().await?;
+    let name = velero.name_any();
+    assert!(name.starts_with(&plot.namespace) && name.ends_with(&location.uid().unwrap_or_default()), "{name}");
+    assert_eq!(velero.labels().get(NABSL_ORIGIN_NACUUID_LABEL), Some(&name));
+    assert_eq!(velero.spec.prefix(), Some(plot.namespace.as_str()));
+    assert_eq!(velero.spec.credential().map(|credential| credential.name), Some(name.as_str()));
+
+    let copy = plot.veleros::<Secret>().get(&name).await?;
+    let keys: Vec<_> = copy.data.unwrap_or_default().into_keys().collect();
+    assert_eq!(keys, ["cloud"], "only the key that was named is copied");
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_location_waits_for_its_secret_and_goes_on_by_itself() -> Result<()> {
+    let plot = Plot::bare("early").await?;
+    plot.add_location(json!({})).await?;
+    let waiting = plot.status::<NonAdminBackupStorageLocation>("here", "to wait", |s| s["phase"] == "BackingOff").await;
+    assert_eq!(message(&waiting, "Accepted"), r#"BSL credentials secret not found: secrets "keys" not found"#);
+    plot.add_secret("cloud").await?;
+    plot.location_is_available().await;
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_secret_without_the_named_key_is_said_and_healed() -> Result<()> {
+    let plot = Plot::bare("keyless").await?;
+    plot.add_secret("wrong").await?;
+    plot.add_location(json!({})).await?;
+    let failed = |status: &serde_json::Value| message(status, "SecretSynced").contains("has no key cloud");
+    plot.status::<NonAdminBackupStorageLocation>("here", "to miss the key", failed).await;
+    plot.add_secret("cloud").await?;
+    plot.location_is_available().await;
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_changed_secret_and_a_changed_spec_reach_velero() -> Result<()> {
+    let plot = Plot::furnished("changes").await?;
+    let name = plot.velero_location().await?.name_any();
+    plot.patch::<Secret>("keys", json!({ "stringData": { "cloud": "[default]\n", "other": "x" } })).await?;
+    eventually("the copy to follow", || async {
+        let copy = plot.veleros::<Secret>().get(&name).await?.data.unwrap_or_default();
+        ensure!(copy.len() == 1 && copy["cloud"].0 == b"[default]\n", "it does not");
+        Ok(Some(()))
+    })
+    .await;
+
+    plot.patch::<Secret>("keys", json!({ "stringData": { "renamed": plot.credentials() } })).await?;
+    let change = json!({ "spec": { "backupStorageLocationSpec": {
+        "credential": { "name": "keys", "key": "renamed" },
+        "objectStorage": { "bucket": plot.namespace, "prefix": "deeper" },
+    } } });
+    plot.patch::<NonAdminBackupStorageLocation>("here", change).await?;
+    eventually("Velero's location and Secret to follow", || async {
+        let velero = plot.velero_location().await?;
+        ensure!(velero.spec.prefix() == Some(&format!("{}/deeper", plot.namespace)), "{:?}", velero.spec);
+        let copy = plot.veleros::<Secret>().get(&name).await?.data.unwrap_or_default();
+        ensure!(copy.keys().eq(["renamed"]), "the copy has {:?}", copy.keys());
+        Ok(Some(()))
+    })
+    .await;
+    plot.location_is_available().await;
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_location_that_somebody_removed_is_made_again() -> Result<()> {
+    let plot = Plot::furnished("drift").await?;
+    let velero = plot.velero_location().await?;
+    let name = velero.name_any();
+    plot.veleros::<Secret>().delete(&name, &DeleteParams::default()).await?;
+    plot.veleros::<BackupStorageLocation>().delete(&name, &DeleteParams::default()).await?;
+    eventually("both to be back", || async {
+        let again = plot.veleros::<BackupStorageLocation>().get(&name).await?;
+        plot.veleros::<Secret>().get(&name).await?;
+        Ok((again.uid() != velero.uid()).then_some(()))
+    })
+    .await;
+    plot.location_is_available().await;
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_prefix_cannot_lead_out_of_the_namespace() -> Result<()> {
+    let plot = Plot::bare("escape").await?;
+    plot.add_secret("cloud").await?;
+    plot.add_location(json!({ "objectStorage": { "bucket": plot.namespace, "prefix": "../bank" } })).await?;
+    let refused =
+        plot.status::<NonAdminBackupStorageLocation>("here", "to be refused", |s| s["phase"] == "BackingOff").await;
+    assert!(message(&refused, "Accepted").contains("must not contain . or .. as a segment"), "{refused}");
+    assert!(refused.get("veleroBackupStorageLocation").is_none(), "{refused}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_second_location_in_the_same_place_waits_until_it_is_free() -> Result<()> {
+    let plot = Plot::furnished("twin").await?;
+    let first = plot.api::<NonAdminBackupStorageLocation>().get("here").await?;
+    let spec = serde_json::to_value(&first.spec)?;
+    plot.create::<NonAdminBackupStorageLocation>("there", spec).await?;
+    let refused =
+        plot.status::<NonAdminBackupStorageLocation>("there", "to wait", |s| s["phase"] == "BackingOff").await;
+    assert!(message(&refused, "Accepted").contains("same place as the older here"), "{refused}");
+    plot.delete::<NonAdminBackupStorageLocation>("here").await?;
+    plot.status::<NonAdminBackupStorageLocation>("there", "to go on", |s| s["phase"] == "Created").await;
+    Ok(())
+}
+
+#[tokio::test]
+async fn deleting_a_location_takes_its_velero_objects_and_asks_for_its_backups() -> Result<()> {
+    let plot = Plot::furnished("gone").await?;
+    plot.completed_backup().await?;
+    let name = plot.velero_location().await?.name_any();
+    plot.delete::<NonAdminBackupStorageLocation>("here").await?;
+    plot.vanishes(&plot.api::<NonAdminBackupStorageLocation>(), "here").await;
+    plot.vanishes(&plot.veleros::<BackupStorageLocation>(), &name).await;
+    plot.vanishes(&plot.veleros::<Secret>(), &name).await;
+    let backup = plot.api::<NonAdminBackup>().get_opt("nightly").await?;
+    if let Some(backup) = backup {
+        assert!(backup.metadata.deletion_timestamp.is_some(), "{:?}", phase(&backup));
+    }
+    Ok(())
+}

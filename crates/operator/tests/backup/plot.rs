@@ -1,0 +1,212 @@
+//! A tenant's namespace with a bucket, and the few things tests do in it.
+
+use std::fmt;
+
+use anyhow::{Result, ensure};
+use croft_api::{
+    backup::{NonAdminBackup, NonAdminBackupStorageLocation, NonAdminPhase, NonAdminRestore},
+    velero::{Backup, BackupStorageLocation},
+};
+use croft_testbed::Testbed;
+use k8s_openapi::{NamespaceResourceScope, api::core::v1::ConfigMap};
+use kube::{
+    Api, Resource,
+    api::{DeleteParams, Patch, PatchParams, PostParams},
+};
+use serde::{Serialize, de::DeserializeOwned};
+use serde_json::{Value, json};
+
+use crate::support::{Shared, eventually, shared};
+
+pub(crate) trait Kind:
+    Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + DeserializeOwned + Serialize + fmt::Debug
+{
+}
+impl<K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + DeserializeOwned + Serialize + fmt::Debug>
+    Kind for K
+{
+}
+
+/// A namespace of its own; its bucket has the same name.
+pub(crate) struct Plot {
+    pub(crate) world: &'static Shared,
+    pub(crate) namespace: String,
+}
+
+impl Plot {
+    /// Nothing but the bucket.
+    pub(crate) async fn bare(prefix: &str) -> Result<Self> {
+        let world = shared(Testbed::kubernetes().with_velero()).await;
+        let namespace = world.bed.namespace(prefix).await?;
+        world.bed.ceph().create_bucket(&namespace).await?;
+        Ok(Self { world, namespace })
+    }
+
+    /// With a location called `here` that Velero can use.
+    pub(crate) async fn furnished(prefix: &str) -> Result<Self> {
+        let plot = Self::bare(prefix).await?;
+        plot.add_secret("cloud").await?;
+        plot.add_location(json!({})).await?;
+        plot.location_is_available().await;
+        Ok(plot)
+    }
+
+    pub(crate) fn api<K: Kind>(&self) -> Api<K> {
+        Api::namespaced(self.world.client(), &self.namespace)
+    }
+
+    /// The same kind in Velero's namespace.
+    pub(crate) fn veleros<K: Kind>(&self) -> Api<K> {
+        Api::namespaced(self.world.client(), &self.world.bed.velero().namespace)
+    }
+
+    pub(crate) async fn create<K: Kind>(&self, name: &str, spec: Value) -> Result<K> {
+        let object = json!({
+            "apiVersion": K::api_version(&()), "kind": K::kind(&()), "metadata": { "name": name }, "spec": spec,
+        });
+        Ok(self.api::<K>().create(&PostParams::default(), &serde_json::from_value(object)?).await?)
+    }
+
+    pub(crate) async fn patch<K: Kind>(&self, name: &str, patch: Value) -> Result<K> {
+        Ok(self.api::<K>().patch(name, &PatchParams::default(), &Patch::Merge(&patch)).await?)
+    }
+
+    pub(crate) async fn delete<K: Kind>(&self, name: &str) -> Result<()> {
+        self.api::<K>().delete(name, &DeleteParams::default()).await?;
+        Ok(())
+    }
+
+    pub(crate) fn credentials(&self) -> String {
+        let ceph = self.world.bed.ceph();
+        format!("[default]\naws_access_key_id={}\naws_secret_access_key={}\n", ceph.access_key, ceph.secret_key)
+    }
+
+    /// The Secret `keys`: the credentials under `key`, and something that is nobody else's business.
+    pub(crate) async fn add_secret(&self, key: &str) -> Result<()> {
+        let secret = json!({
+            "apiVersion": "v1", "kind": "Secret", "metadata": { "name": "keys" },
+            "stringData": { key: self.credentials(), "diary": "private" },
+        });
+        let secrets = self.api::<k8s_openapi::api::core::v1::Secret>();
+        secrets.patch("keys", &PatchParams::apply("test").force(), &Patch::Apply(&secret)).await?;
+        Ok(())
+    }
+
+    /// The location `here`, with changes to its usual spec.
+    pub(crate) async fn add_location(&self, changes: Value) -> Result<()> {
+        let ceph = self.world.bed.ceph();
+        let mut spec = json!({
+            "provider": "aws",
+            "objectStorage": { "bucket": self.namespace },
+            "credential": { "name": "keys", "key": "cloud" },
+            "config": { "region": ceph.region, "s3ForcePathStyle": "true", "s3Url": ceph.endpoint },
+        });
+        for (field, value) in changes.as_object().into_iter().flatten() {
+            spec[field] = value.clone();
+        }
+        self.create::<NonAdminBackupStorageLocation>("here", json!({ "backupStorageLocationSpec": spec })).await?;
+        Ok(())
+    }
+
+    pub(crate) async fn location_is_available(&self) -> NonAdminBackupStorageLocation {
+        eventually("the location to be available", || async {
+            let location = self.api::<NonAdminBackupStorageLocation>().get("here").await?;
+            let status = serde_json::to_value(&location.status)?;
+            let phase = &status["veleroBackupStorageLocation"]["status"]["phase"];
+            ensure!(phase == "Available", "its status is {status}");
+            Ok(Some(location))
+        })
+        .await
+    }
+
+    /// A ConfigMap to back up.
+    pub(crate) async fn add_config_map(&self, name: &str) -> Result<()> {
+        let map =
+            json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": name }, "data": { "price": "7" } });
+        self.api::<ConfigMap>().create(&PostParams::default(), &serde_json::from_value(map)?).await?;
+        Ok(())
+    }
+
+    pub(crate) async fn add_backup(&self, name: &str) -> Result<()> {
+        let spec = json!({ "backupSpec": { "storageLocation": "here", "includedResources": ["configmaps"] } });
+        self.create::<NonAdminBackup>(name, spec).await?;
+        Ok(())
+    }
+
+    pub(crate) async fn backup_completes(&self, name: &str) -> NonAdminBackup {
+        eventually("the backup to complete", || async {
+            let backup = self.api::<NonAdminBackup>().get(name).await?;
+            let status = serde_json::to_value(&backup.status)?;
+            ensure!(status["veleroBackup"]["status"]["phase"] == "Completed", "its status is {status}");
+            Ok(Some(backup))
+        })
+        .await
+    }
+
+    /// A backup called `nightly` with a ConfigMap `prices` in it, and its Velero Backup.
+    pub(crate) async fn completed_backup(&self) -> Result<(NonAdminBackup, Backup)> {
+        self.add_config_map("prices").await?;
+        self.add_backup("nightly").await?;
+        let backup = self.backup_completes("nightly").await;
+        let velero = self.veleros::<Backup>().get(&velero_name(&backup)).await?;
+        Ok((backup, velero))
+    }
+
+    /// Waits until the status of a request satisfies `wanted`.
+    pub(crate) async fn status<K: Kind>(&self, name: &str, what: &str, wanted: impl Fn(&Value) -> bool) -> Value {
+        eventually(&format!("{} {name} {what}", K::kind(&())), || async {
+            let object = serde_json::to_value(self.api::<K>().get(name).await?)?;
+            ensure!(wanted(&object["status"]), "its status is {}", object["status"]);
+            Ok(Some(object["status"].clone()))
+        })
+        .await
+    }
+
+    pub(crate) async fn restore_phase(&self, name: &str, phase: &str) -> Value {
+        let what = format!("to be {phase}");
+        self.status::<NonAdminRestore>(name, &what, |status| status["veleroRestore"]["status"]["phase"] == phase).await
+    }
+
+    pub(crate) async fn vanishes<K: Kind>(&self, api: &Api<K>, name: &str) {
+        eventually(&format!("{} {name} to go", K::kind(&())), || async {
+            Ok(api.get_opt(name).await?.is_none().then_some(()))
+        })
+        .await;
+    }
+
+    /// Names of the objects in the bucket.
+    pub(crate) async fn stored(&self) -> Result<Vec<String>> {
+        let listed = self.world.bed.ceph().admin(&["bucket", "list", "--bucket", &self.namespace]).await?;
+        let listed: Vec<Value> = serde_json::from_str(&listed)?;
+        Ok(listed.iter().filter_map(|object| object["name"].as_str().map(str::to_owned)).collect())
+    }
+
+    pub(crate) async fn velero_location(&self) -> Result<BackupStorageLocation> {
+        let location = self.api::<NonAdminBackupStorageLocation>().get("here").await?;
+        let reference = location.status.and_then(|status| status.velero_backup_storage_location).unwrap_or_default();
+        Ok(self.veleros::<BackupStorageLocation>().get(&reference.name.unwrap_or_default()).await?)
+    }
+}
+
+pub(crate) fn velero_name(backup: &NonAdminBackup) -> String {
+    let reference = backup.status.as_ref().and_then(|status| status.velero_backup.clone()).unwrap_or_default();
+    reference.name.unwrap_or_default()
+}
+
+pub(crate) fn phase(backup: &NonAdminBackup) -> Option<NonAdminPhase> {
+    backup.status.as_ref().and_then(|status| status.phase)
+}
+
+/// Type, status and reason of every condition, in order.
+pub(crate) fn told(status: &Value) -> Vec<String> {
+    let conditions = status["conditions"].as_array().into_iter().flatten();
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    conditions.map(|c| format!("{}={} {}", text(&c["type"]), text(&c["status"]), text(&c["reason"]))).collect()
+}
+
+/// The message of one condition.
+pub(crate) fn message(status: &Value, kind: &str) -> String {
+    let mut conditions = status["conditions"].as_array().into_iter().flatten();
+    let condition = conditions.find(|condition| condition["type"] == kind);
+    condition.and_then(|condition| condition["message"].as_str()).unwrap_or_default().to_owned()
+}

@@ -1,0 +1,6 @@
+//! Namespaces furnished from a class, on a real API server, as the operator's own ServiceAccount.
+
+#[path = "../support/mod.rs"]
+mod support;
+
+mod stories;

@@ -1,0 +1,92 @@
+//! What every integration test starts from: real parts with Croft installed and running as its own ServiceAccount.
+#![allow(dead_code, unreachable_pub, reason = "each test program uses its own share of this")]
+
+use std::{future::Future, path::Path, time::Duration};
+
+use anyhow::Result;
+use croft_testbed::{
+    Identity, Testbed, Want,
+    product::{Installed, Operator},
+    wait,
+};
+use kube::Client;
+use tokio::sync::OnceCell;
+
+/// Longest wait for anything the operator does on an idle cluster.
+pub const PATIENCE: Duration = Duration::from_secs(30);
+
+pub fn croft() -> &'static Path {
+    Path::new(env!("CARGO_BIN_EXE_croft"))
+}
+
+/// A testbed with Croft installed and one replica running.
+#[derive(Debug)]
+pub struct World {
+    pub bed: Testbed,
+    pub installed: Installed,
+    pub operator: Operator,
+}
+
+static SHARED: OnceCell<Shared> = OnceCell::const_new();
+
+/// The world all tests of one program share: a namespace each.
+#[derive(Debug)]
+pub struct Shared {
+    pub bed: &'static Testbed,
+    pub installed: Installed,
+    pub operator: Operator,
+}
+
+impl Shared {
+    pub fn client(&self) -> Client {
+        self.bed.admin().client.clone()
+    }
+}
+
+/// One world per test program; the first caller's `want` decides what is in it.
+pub async fn shared(want: Want) -> &'static Shared {
+    let start = async {
+        let bed = croft_testbed::shared(want).await?;
+        let installed = Installed::new(bed, croft()).await?;
+        let kubeconfig = installed.identity.kubeconfig.clone();
+        let operator = installed.start(bed, "shared", &kubeconfig, &["--log", "info,croft=debug"])?;
+        operator.ready(PATIENCE).await?;
+        anyhow::Ok(Shared { bed, installed, operator })
+    };
+    SHARED.get_or_try_init(|| start).await.expect("the shared world starts")
+}
+
+impl World {
+    /// A world of one's own, for tests that kill or restart parts.
+    pub async fn own(want: Want) -> Result<Self> {
+        let (bed, installed) = Self::installed(want).await?;
+        let operator = installed.start(&bed, "own", &installed.identity.kubeconfig, &["--log", "info,croft=debug"])?;
+        operator.ready(PATIENCE).await?;
+        Ok(Self { bed, installed, operator })
+    }
+
+    /// Parts and manifests, but no replica yet.
+    pub async fn installed(want: Want) -> Result<(Testbed, Installed)> {
+        let bed = want.start().await?;
+        let installed = Installed::new(&bed, croft()).await?;
+        Ok((bed, installed))
+    }
+
+    pub fn client(&self) -> Client {
+        self.bed.admin().client.clone()
+    }
+}
+
+/// Waits until `probe` gives a value; fails with `what` and the last error.
+pub async fn eventually<T, Probe, Answer>(what: &str, probe: Probe) -> T
+where
+    Probe: FnMut() -> Answer,
+    Answer: Future<Output = Result<Option<T>>>,
+{
+    wait::until(what, PATIENCE, probe).await.unwrap_or_else(|error| panic!("{error:#}"))
+}
+
+/// Applies YAML as `who`, server-side.
+pub async fn apply(who: &Identity, yaml: &str) -> Result<String> {
+    who.kubectl_stdin(&["apply", "--server-side", "--force-conflicts", "-f", "-"], yaml).await
+}

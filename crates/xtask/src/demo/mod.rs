@@ -1,0 +1,66 @@
+//! `make demo`: one tenant, from a label to a restored backup, on real Kubernetes, Ceph and Velero.
+//!
+//! Everything shown is the output of the command above it. The tenant acts with the rights of [`tenant::rules`] only.
+
+mod compare;
+mod steps;
+mod story;
+mod tenant;
+
+use std::path::PathBuf;
+
+use anyhow::{Result, anyhow};
+
+use self::{steps::Demo, story::Story};
+use crate::{
+    terminal::{bold, dim},
+    tools::{Profile, croft, target},
+    world::{World, copy_private, until_stopped},
+};
+
+pub(crate) fn demo() -> Result<()> {
+    let program = croft(Profile::Debug)?;
+    until_stopped(async {
+        let mut story = Story::new();
+        story.begin("Start a real Kubernetes, Ceph and Velero on this machine, and Croft with its own rights.");
+        let world = World::start(&program, &["--log=info,croft=debug"]).await?;
+        world.print_timings();
+        if let Err(error) = Demo::new(&world).tell(&mut story).await {
+            let log = world.keep_log()?;
+            return Err(anyhow!("step {}: {error:#}\nthe operator's log is in {}", story.step(), log.display()));
+        }
+        story.end();
+        println!("\n{} in {}.", bold("The whole story"), story.told_in());
+        if std::env::var_os("KEEP").is_some_and(|value| !value.is_empty() && value != "0") {
+            return keep(&world).await;
+        }
+        println!("{}", what_next());
+        Ok(())
+    })
+}
+
+fn what_next() -> String {
+    format!(
+        "\n{}\n   KEEP=1 make demo    the same, and everything keeps running for you to look around\n   \
+         make dev            an empty cluster with Croft in it\n   \
+         docs/README.md      every kind, every field, an example each\n   \
+         deploy/croft.yaml   what `kubectl apply` needs to install it",
+        bold("What to try next")
+    )
+}
+
+async fn keep(world: &World) -> Result<()> {
+    let kubeconfig: PathBuf = target()?.join("demo/admin.kubeconfig");
+    copy_private(&world.bed.admin().kubeconfig, &kubeconfig)?;
+    println!(
+        "\n{}\n   export KUBECONFIG={}\n   kubectl label namespace blue namespaceclass.akuity.io/name=team   # all of it \
+         comes back\n   kubectl get events -n blue\n   kubectl explain s3userclaim.spec\n   tail -f {}\n\n{}",
+        bold("It keeps running"),
+        std::path::absolute(&kubeconfig)?.display(),
+        world.operator.process.log_path().display(),
+        dim("Ctrl-C ends it all and leaves nothing behind.")
+    );
+    let lasted = world.watch_over().await;
+    let _ = std::fs::remove_file(kubeconfig);
+    lasted
+}

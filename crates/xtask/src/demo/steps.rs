@@ -1,0 +1,207 @@
+//! The story itself, one function per chapter.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use croft_api::{
+    backup::{NonAdminBackup, NonAdminBackupStorageLocation, NonAdminRestore},
+    namespaces::NamespaceClassBinding,
+    storage::{S3Bucket, S3UserClaim},
+};
+use croft_testbed::{Identity, wait};
+use k8s_openapi::api::{apps::v1::ReplicaSet, networking::v1::NetworkPolicy};
+use kube::{Api, api::ListParams};
+
+use super::{
+    compare::Snapshot,
+    story::{Actor, Story, Watched, show_command, show_output},
+    tenant,
+};
+use crate::world::{World, write_file};
+
+const NAMESPACE: &str = "blue";
+const TENANT: &str = "maria";
+const SHOP: &str = "app=shop";
+const CEPH_TENANT: &str = "croft_blue";
+const LABEL: &str = "namespaceclass.akuity.io/name";
+const SOON: Duration = Duration::from_secs(30);
+/// Everything the class gives, as kubectl names it.
+const FURNITURE: &str = "networkpolicy,resourcequota,s3userclaim,s3bucket,nonadminbackupstoragelocation";
+
+pub(super) struct Demo<'a> {
+    world: &'a World,
+    admin: Actor<'a>,
+}
+
+impl<'a> Demo<'a> {
+    pub(super) fn new(world: &'a World) -> Self {
+        Self { world, admin: Actor { name: "admin", identity: world.bed.admin() } }
+    }
+
+    pub(super) async fn tell(&self, story: &mut Story) -> Result<()> {
+        self.define_the_class(story).await?;
+        self.label_a_namespace(story).await?;
+        self.look_at_the_storage(story).await?;
+        self.look_at_the_location(story).await?;
+        let tenant = self.world.bed.tenant(TENANT, NAMESPACE, tenant::rules()).await?;
+        let maria = Actor { name: TENANT, identity: &tenant };
+        let before = self.deploy(story, &maria).await?;
+        self.back_up(story, &maria).await?;
+        self.lose_everything(story, &maria).await?;
+        self.restore(story, &maria).await?;
+        self.compare(story, &tenant, &before).await?;
+        self.delete_the_backup(story, &maria).await?;
+        self.unlabel(story).await
+    }
+
+    async fn define_the_class(&self, story: &mut Story) -> Result<()> {
+        story.begin(
+            "An administrator defines the class `team`: a fence, limits, storage, and a place for backups in it.",
+        );
+        let file = self.world.write_class()?;
+        show_command(self.admin.name, &format!("kubectl apply -f {}", file.display()));
+        show_output(&self.world.apply_class(&file).await?);
+        self.admin
+            .kubectl("get namespaceclass team -o jsonpath='{range .spec.resources[*]}{.kind}/{.metadata.name} {end}'")
+            .await
+    }
+
+    async fn label_a_namespace(&self, story: &mut Story) -> Result<()> {
+        story.begin("A label makes a namespace one of that class: Croft binds it and puts everything in.");
+        self.admin.kubectl(&format!("create namespace {NAMESPACE}")).await?;
+        self.admin.kubectl(&format!("label namespace {NAMESPACE} {LABEL}=team")).await?;
+        self.watched(NAMESPACE).is_ready::<NamespaceClassBinding>().await?;
+        self.admin.kubectl(&format!("get namespaceclassbinding -n {NAMESPACE}")).await?;
+        self.admin.kubectl(&format!("get {FURNITURE} -n {NAMESPACE} -o name")).await
+    }
+
+    async fn look_at_the_storage(&self, story: &mut Story) -> Result<()> {
+        story.begin("The claim became a user in Ceph with that quota, its keys two Secrets, and the bucket is there.");
+        self.watched("storage").is_ready::<S3UserClaim>().await?;
+        self.watched("backups").is_ready::<S3Bucket>().await?;
+        self.admin.kubectl(&format!("get s3userclaim storage -n {NAMESPACE}")).await?;
+        self.admin.kubectl(&format!("get secret storage-admin storage-read -n {NAMESPACE}")).await?;
+        self.show_ceph_user().await
+    }
+
+    async fn show_ceph_user(&self) -> Result<()> {
+        let uid = format!("--uid={CEPH_TENANT}$storage");
+        show_command("ceph ", &format!("radosgw-admin user info '{uid}' | grep -E 'user_id|max_size_kb|max_objects'"));
+        let info = self.world.bed.ceph().admin(&["user", "info", &uid]).await?;
+        let quota = info.split("\"user_quota\"").nth(1).context("Ceph tells no quota")?;
+        let lines = info.lines().filter(|line| line.contains("\"user_id\""));
+        let lines =
+            lines.chain(quota.lines().filter(|line| line.contains("max_size_kb") || line.contains("max_objects")));
+        show_output(&lines.map(str::trim).collect::<Vec<_>>().join("\n"));
+        Ok(())
+    }
+
+    async fn look_at_the_location(&self, story: &mut Story) -> Result<()> {
+        story.begin("Velero was told of the bucket, with the claim's own Secret, and can reach it.");
+        self.watched("backups")
+            .has::<NonAdminBackupStorageLocation>("/status/veleroBackupStorageLocation/status/phase", "Available")
+            .await?;
+        self.admin.kubectl(&format!("get nonadminbackupstoragelocation -n {NAMESPACE}")).await
+    }
+
+    async fn deploy(&self, story: &mut Story, maria: &Actor<'_>) -> Result<Snapshot> {
+        story.begin("Maria, a tenant who has rights in this namespace only, deploys her shop.");
+        let file = write_file("shop.yaml", include_str!("shop.yaml"))?;
+        maria.may_not("create", "backups.velero.io", "velero").await?;
+        maria.may_not("get", "secrets", "velero").await?;
+        maria.kubectl(&format!("apply -n {NAMESPACE} -f {}", file.display())).await?;
+        self.replica_sets_are(1).await?;
+        Snapshot::take(&maria.identity.client, NAMESPACE, SHOP).await
+    }
+
+    async fn back_up(&self, story: &mut Story, maria: &Actor<'_>) -> Result<()> {
+        story.begin("She backs up her namespace; Velero does the work, her bucket keeps the result.");
+        let file = write_file("backup.yaml", include_str!("backup.yaml"))?;
+        maria.kubectl(&format!("apply -n {NAMESPACE} -f {}", file.display())).await?;
+        self.watched("before-upgrade").has::<NonAdminBackup>("/status/veleroBackup/status/phase", "Completed").await?;
+        maria.kubectl(&format!("get nonadminbackup -n {NAMESPACE}")).await?;
+        let stored = self.show_bucket().await?;
+        ensure!(stored > 0, "the backup is complete and the bucket is empty");
+        Ok(())
+    }
+
+    async fn lose_everything(&self, story: &mut Story, maria: &Actor<'_>) -> Result<()> {
+        story.begin("Disaster: the shop is deleted, with its settings and its secrets.");
+        maria.kubectl(&format!("delete deployment,configmap,secret -n {NAMESPACE} -l {SHOP}")).await?;
+        self.replica_sets_are(0).await?;
+        let left = Snapshot::take(&maria.identity.client, NAMESPACE, SHOP).await?;
+        ensure!(left.is_empty(), "something of the shop is still there: {left:?}");
+        Ok(())
+    }
+
+    async fn restore(&self, story: &mut Story, maria: &Actor<'_>) -> Result<()> {
+        story.begin("She restores it from her backup.");
+        let file = write_file("restore.yaml", include_str!("restore.yaml"))?;
+        maria.kubectl(&format!("apply -n {NAMESPACE} -f {}", file.display())).await?;
+        self.watched("undo").has::<NonAdminRestore>("/status/veleroRestore/status/phase", "Completed").await?;
+        maria.kubectl(&format!("get nonadminrestore -n {NAMESPACE}")).await?;
+        maria.kubectl(&format!("get deployment,configmap,secret -n {NAMESPACE} -l {SHOP} -o name")).await
+    }
+
+    async fn compare(&self, story: &mut Story, tenant: &Identity, before: &Snapshot) -> Result<()> {
+        story.begin("Every field of labels, spec and data is compared with what was there before.");
+        let after = Snapshot::take(&tenant.client, NAMESPACE, SHOP).await?;
+        show_output(&before.compare(&after)?);
+        Ok(())
+    }
+
+    async fn delete_the_backup(&self, story: &mut Story, maria: &Actor<'_>) -> Result<()> {
+        story.begin("She deletes the backup: what Velero stored in the bucket goes with it.");
+        maria
+            .kubectl(&format!(
+                r#"patch nonadminbackup before-upgrade -n {NAMESPACE} --type=merge -p '{{"spec":{{"deleteBackup":true}}}}'"#
+            ))
+            .await?;
+        self.watched("before-upgrade").is_gone::<NonAdminBackup>().await?;
+        let stored = self.show_bucket().await?;
+        ensure!(stored == 0, "the backup is gone and its data is not: {stored} objects are left in the bucket");
+        Ok(())
+    }
+
+    async fn unlabel(&self, story: &mut Story) -> Result<()> {
+        story.begin("The label is removed: the class's things leave, Maria's own things stay.");
+        self.admin.kubectl(&format!("label namespace {NAMESPACE} {LABEL}-")).await?;
+        self.watched(NAMESPACE).is_gone::<NamespaceClassBinding>().await?;
+        self.watched("same-namespace-only").is_gone::<NetworkPolicy>().await?;
+        self.watched("backups").is_gone::<NonAdminBackupStorageLocation>().await?;
+        self.watched("backups").is_gone::<S3Bucket>().await?;
+        self.watched("storage").is_gone::<S3UserClaim>().await?;
+        self.admin.kubectl(&format!("get {FURNITURE},deployment,configmap,secret -n {NAMESPACE} -o name")).await
+    }
+
+    /// Shows what the tenant's bucket holds, as Ceph sees it, and counts it.
+    async fn show_bucket(&self) -> Result<usize> {
+        const SHOWN: usize = 3;
+        let bucket = format!("--bucket={CEPH_TENANT}/backups");
+        show_command("ceph ", &format!("radosgw-admin bucket list {bucket}"));
+        let listing = self.world.bed.ceph().admin(&["bucket", "list", &bucket]).await?;
+        let objects: Vec<serde_json::Value> = serde_json::from_str(&listing)?;
+        let names: Vec<_> = objects.iter().filter_map(|object| object["name"].as_str()).collect();
+        for name in names.iter().take(SHOWN) {
+            show_output(name);
+        }
+        match names.len() {
+            0 => show_output("[]"),
+            count if count > SHOWN => show_output(&format!("... {count} objects")),
+            _ => {}
+        }
+        Ok(names.len())
+    }
+
+    async fn replica_sets_are(&self, wanted: usize) -> Result<()> {
+        let api = Api::<ReplicaSet>::namespaced(self.admin.identity.client.clone(), NAMESPACE);
+        wait::until_true(&format!("the shop to have {wanted} replica sets"), SOON, || async {
+            Ok(api.list(&ListParams::default().labels(SHOP)).await?.items.len() == wanted)
+        })
+        .await
+    }
+
+    fn watched<'b>(&'b self, name: &'b str) -> Watched<'b> {
+        Watched { client: &self.admin.identity.client, namespace: NAMESPACE, name }
+    }
+}

@@ -1,0 +1,167 @@
+//! How the story is told: a sentence, commands with their real output, a time.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use croft_testbed::{Identity, wait};
+use kube::{Api, Client, Resource, core::NamespaceResourceScope};
+use serde::{Serialize, de::DeserializeOwned};
+use serde_json::Value;
+
+use crate::terminal::{bold, dim, seconds};
+
+const STEP_LIMIT: Duration = Duration::from_secs(60);
+
+/// Numbers the steps and takes their times.
+pub(super) struct Story {
+    begun: Instant,
+    step: usize,
+    clock: Option<Instant>,
+}
+
+impl Story {
+    pub(super) fn new() -> Self {
+        Self { begun: Instant::now(), step: 0, clock: None }
+    }
+
+    /// Ends the step before.
+    pub(super) fn begin(&mut self, sentence: &str) {
+        self.end();
+        self.step += 1;
+        println!("\n{}", bold(&format!("{}. {sentence}", self.step)));
+        self.clock = Some(Instant::now());
+    }
+
+    pub(super) fn end(&mut self) {
+        if let Some(clock) = self.clock.take() {
+            println!("   {}", dim(&format!("({})", seconds(clock.elapsed()))));
+        }
+    }
+
+    pub(super) fn step(&self) -> usize {
+        self.step
+    }
+
+    pub(super) fn told_in(&self) -> String {
+        seconds(self.begun.elapsed())
+    }
+}
+
+/// Somebody at a terminal.
+pub(super) struct Actor<'a> {
+    pub(super) name: &'static str,
+    pub(super) identity: &'a Identity,
+}
+
+impl Actor<'_> {
+    /// Runs `kubectl <line>` and shows both. Single quotes hold words together, as in a shell.
+    pub(super) async fn kubectl(&self, line: &str) -> Result<()> {
+        let words = words(line);
+        let words: Vec<_> = words.iter().map(String::as_str).collect();
+        show_command(self.name, &format!("kubectl {line}"));
+        show_output(&self.identity.kubectl(&words).await?);
+        Ok(())
+    }
+
+    /// A question whose honest answer is no: kubectl says so with its exit code.
+    pub(super) async fn may_not(&self, verb: &str, resource: &str, namespace: &str) -> Result<()> {
+        show_command(self.name, &format!("kubectl auth can-i {verb} {resource} -n {namespace}"));
+        let (plural, group) = resource.split_once('.').unwrap_or((resource, ""));
+        let asked = if group.is_empty() { plural.to_owned() } else { format!("{group}/{plural}") };
+        let allowed = self.identity.can(verb, &asked, Some(namespace)).await?;
+        show_output(if allowed { "yes" } else { "no" });
+        anyhow::ensure!(!allowed, "{} may {verb} {resource} in {namespace} and should not", self.name);
+        Ok(())
+    }
+}
+
+pub(super) fn show_command(who: &str, line: &str) {
+    println!("   {} {line}", dim(&format!("{who} $")));
+}
+
+pub(super) fn show_output(output: &str) {
+    for line in output.lines() {
+        println!("     {line}");
+    }
+}
+
+fn words(line: &str) -> Vec<String> {
+    let mut words = vec![String::new()];
+    let mut quoted = false;
+    for letter in line.chars() {
+        match letter {
+            '\'' => quoted = !quoted,
+            ' ' if !quoted => words.push(String::new()),
+            other => words.last_mut().expect("there is always a word").push(other),
+        }
+    }
+    words
+}
+
+/// One object of one namespace that is waited for.
+pub(super) struct Watched<'a> {
+    pub(super) client: &'a Client,
+    pub(super) namespace: &'a str,
+    pub(super) name: &'a str,
+}
+
+impl Watched<'_> {
+    /// Waits until the condition `Ready` is true.
+    pub(super) async fn is_ready<K: Kind>(&self) -> Result<()> {
+        self.until::<K>("ready", |object| {
+            let conditions = object["status"]["conditions"].as_array();
+            conditions.is_some_and(|all| all.iter().any(|one| one["type"] == "Ready" && one["status"] == "True"))
+        })
+        .await
+    }
+
+    /// Waits until the field at `pointer` is `wanted`.
+    pub(super) async fn has<K: Kind>(&self, pointer: &str, wanted: &str) -> Result<()> {
+        self.until::<K>(wanted, |object| object.pointer(pointer).and_then(Value::as_str) == Some(wanted)).await
+    }
+
+    pub(super) async fn is_gone<K: Kind>(&self) -> Result<()> {
+        let what = format!("{} {} to be gone", K::kind(&()), self.name);
+        wait::until(&what, STEP_LIMIT, || async {
+            match self.api::<K>().get_opt(self.name).await? {
+                None => Ok(Some(())),
+                Some(object) => Err(anyhow::anyhow!("it still has the status {}", status(&object)?)),
+            }
+        })
+        .await
+    }
+
+    async fn until<K: Kind>(&self, state: &str, holds: impl Fn(&Value) -> bool) -> Result<()> {
+        let what = format!("{} {} to be {state}", K::kind(&()), self.name);
+        wait::until(&what, STEP_LIMIT, || async {
+            let object = self.api::<K>().get_opt(self.name).await?.context("it does not exist")?;
+            let value = serde_json::to_value(&object)?;
+            anyhow::ensure!(holds(&value), "its status is {}", value["status"]);
+            Ok(Some(()))
+        })
+        .await
+    }
+
+    fn api<K: Kind>(&self) -> Api<K> {
+        Api::namespaced(self.client.clone(), self.namespace)
+    }
+}
+
+fn status<K: Serialize>(object: &K) -> Result<Value> {
+    Ok(serde_json::to_value(object)?["status"].take())
+}
+
+/// A kind of objects that live in namespaces.
+pub(super) trait Kind:
+    Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + std::fmt::Debug + DeserializeOwned + Serialize
+{
+}
+
+impl<K> Kind for K where
+    K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
+        + Clone
+        + std::fmt::Debug
+        + DeserializeOwned
+        + Serialize
+{
+}

@@ -1,0 +1,23 @@
+//! What the tenant may do: work in its own namespace, ask for backups there, look at what the class gave it.
+
+use k8s_openapi::api::rbac::v1::PolicyRule;
+
+pub(super) fn rules() -> Vec<PolicyRule> {
+    vec![
+        rule("apps", &["deployments", "replicasets"], &["*"]),
+        rule("", &["configmaps", "secrets", "pods"], &["*"]),
+        rule("oadp.openshift.io", &["nonadminbackups", "nonadminrestores"], &["*"]),
+        rule("oadp.openshift.io", &["nonadminbackupstoragelocations"], &["get", "list", "watch"]),
+        rule("s3.snappcloud.io", &["s3userclaims", "s3buckets"], &["get", "list", "watch"]),
+    ]
+}
+
+fn rule(group: &str, resources: &[&str], verbs: &[&str]) -> PolicyRule {
+    let strings = |words: &[&str]| words.iter().map(ToString::to_string).collect();
+    PolicyRule {
+        api_groups: Some(vec![group.to_owned()]),
+        resources: Some(strings(resources)),
+        verbs: strings(verbs),
+        ..PolicyRule::default()
+    }
+}

@@ -1,0 +1,65 @@
+//! `make dev`: a cluster to play with.
+
+use std::path::PathBuf;
+
+use anyhow::Result;
+
+use crate::{
+    terminal::{bold, dim},
+    tools::{Profile, croft, target},
+    world::{World, copy_private, until_stopped},
+};
+
+pub(crate) fn dev() -> Result<()> {
+    let program = croft(Profile::Debug)?;
+    until_stopped(async {
+        let world = World::start(&program, &["--log=info,croft=debug"]).await?;
+        world.apply_class(&world.write_class()?).await?;
+        let kubeconfig = Kubeconfig::write(&world)?;
+        print_screen(&world, &kubeconfig);
+        world.watch_over().await
+    })
+}
+
+fn print_screen(world: &World, kubeconfig: &Kubeconfig) {
+    println!("\n{}", bold("Croft is running"));
+    world.print_timings();
+    println!("\n   kubeconfig       {}", kubeconfig.0.display());
+    println!("   operator's log   {}", world.operator.process.log_path().display());
+    println!("   health, metrics  {h}/readyz  {h}/metrics", h = world.operator.health);
+    println!("   Ceph             {}", world.bed.ceph().endpoint);
+    println!(
+        "\n{}
+   export KUBECONFIG={}
+   kubectl create namespace blue
+   kubectl label namespace blue namespaceclass.akuity.io/name=team
+   kubectl get namespaceclassbinding,s3userclaim,s3bucket,nonadminbackupstoragelocation -n blue
+   kubectl get secret storage-admin -n blue -o jsonpath='{{.data.cloud}}' | base64 -d
+   kubectl label namespace blue namespaceclass.akuity.io/name-
+\n{}",
+        bold("Try"),
+        kubeconfig.0.display(),
+        dim("Ctrl-C ends it all and leaves nothing behind.")
+    );
+}
+
+/// The administrator's kubeconfig in a place that is easy to name; gone with the cluster it is for.
+struct Kubeconfig(PathBuf);
+
+impl Kubeconfig {
+    fn write(world: &World) -> Result<Self> {
+        let chosen = std::env::var_os("KUBECONFIG_OUT").filter(|value| !value.is_empty()).map(PathBuf::from);
+        let path = match chosen {
+            Some(path) => path,
+            None => std::path::absolute(target()?.join("dev.kubeconfig"))?,
+        };
+        copy_private(&world.bed.admin().kubeconfig, &path)?;
+        Ok(Self(path))
+    }
+}
+
+impl Drop for Kubeconfig {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}

@@ -1,0 +1,11 @@
+//! `make setup`: everything that is built or installed once.
+
+use anyhow::Result;
+use croft_testbed::{Testbed, parts::Parts};
+
+use crate::terminal::timed;
+
+/// Quick where everything is there already.
+pub(crate) fn setup() -> Result<()> {
+    timed("Kubernetes, Velero and Ceph are here", || Parts::ensure(&Testbed::kubernetes().with_velero())).map(drop)
+}

@@ -1,0 +1,141 @@
+//! Everything running: Kubernetes, Ceph, Velero and the operator with its own rights.
+
+use std::{
+    future::Future,
+    path::{Path, PathBuf},
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context, Result, bail};
+use croft_testbed::{Installed, Operator, Testbed, wait};
+use tokio::signal::unix::{SignalKind, signal};
+
+use crate::{
+    terminal::{dim, seconds},
+    tools::target,
+};
+
+const READY_LIMIT: Duration = Duration::from_secs(30);
+const CLASS_LIMIT: Duration = Duration::from_secs(20);
+const CLASS: &str = include_str!("demo/team.yaml");
+
+/// Dropped in this order: what uses before what is used.
+pub(crate) struct World {
+    pub(crate) operator: Operator,
+    pub(crate) installed: Installed,
+    pub(crate) bed: Testbed,
+    pub(crate) timings: Vec<(String, Duration)>,
+}
+
+impl World {
+    pub(crate) async fn start(croft: &Path, arguments: &[&str]) -> Result<Self> {
+        let clock = Instant::now();
+        println!("{}", dim("starting Kubernetes, Ceph and Velero on this machine ..."));
+        let bed = Testbed::kubernetes().with_ceph().with_velero().start().await?;
+        let parts = bed.timings().into_iter().filter(|timing| timing.part != "all");
+        let mut timings: Vec<_> = parts.map(|timing| (timing.part.to_owned(), timing.took)).collect();
+
+        let lap = Instant::now();
+        let installed = Installed::new(&bed, croft).await?;
+        timings.push(("croft installed".to_owned(), lap.elapsed()));
+
+        let lap = Instant::now();
+        let operator = installed.start(&bed, "croft-0", &installed.identity.kubeconfig, arguments)?;
+        operator.ready(READY_LIMIT).await?;
+        timings.push(("croft ready".to_owned(), lap.elapsed()));
+        timings.push(("all together".to_owned(), clock.elapsed()));
+        Ok(Self { operator, installed, bed, timings })
+    }
+
+    pub(crate) fn print_timings(&self) {
+        for (part, took) in &self.timings {
+            println!("   {part:<16} {:>7}", seconds(*took));
+        }
+    }
+
+    /// The class of the demo in a file, pointing at this Ceph.
+    pub(crate) fn write_class(&self) -> Result<PathBuf> {
+        let ceph = self.bed.ceph();
+        let class = CLASS.replace("{endpoint}", &ceph.endpoint).replace("{region}", &ceph.region);
+        write_file("team.yaml", &class)
+    }
+
+    /// Applies the class as the administrator. The first attempts may be too early: the API server learns to trust the
+    /// webhook a moment after it serves.
+    pub(crate) async fn apply_class(&self, file: &Path) -> Result<String> {
+        let file = file.display().to_string();
+        wait::until("the class `team` to be accepted", CLASS_LIMIT, || async {
+            self.bed.admin().kubectl(&["apply", "-f", &file]).await.map(Some)
+        })
+        .await
+    }
+
+    /// Copies the operator's log to where it stays when this world is gone.
+    pub(crate) fn keep_log(&self) -> Result<PathBuf> {
+        write_file("croft.log", &self.operator.process.log())
+    }
+
+    /// Lasts until Ctrl-C or SIGTERM; an operator that dies meanwhile is an error with the end of its log.
+    pub(crate) async fn watch_over(&self) -> Result<()> {
+        let death = async {
+            while self.operator.process.is_running() {
+                tokio::time::sleep(Duration::from_millis(200)).await;
+            }
+        };
+        tokio::select! {
+            signalled = asked_to_stop() => signalled,
+            () = death => {
+                let log = self.keep_log()?;
+                bail!("croft ended by itself; its whole log is in {}\n{}", log.display(), self.operator.process.log_tail())
+            }
+        }
+    }
+}
+
+/// Runs `work`; Ctrl-C or SIGTERM ends it early, and all that it started.
+pub(crate) fn until_stopped(work: impl Future<Output = Result<()>>) -> Result<()> {
+    let runtime = tokio::runtime::Runtime::new()?;
+    runtime.block_on(async {
+        tokio::select! {
+            result = work => result,
+            stopped = asked_to_stop() => stopped.and_then(|()| bail!("stopped before the end")),
+        }
+    })
+}
+
+async fn asked_to_stop() -> Result<()> {
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    let mut terminate = signal(SignalKind::terminate())?;
+    tokio::select! {
+        _ = interrupt.recv() => {}
+        _ = terminate.recv() => {}
+    }
+    println!();
+    Ok(())
+}
+
+/// Writes a file of the demo, `target/demo/<name>`.
+pub(crate) fn write_file(name: &str, content: &str) -> Result<PathBuf> {
+    let dir = target()?.join("demo");
+    std::fs::create_dir_all(&dir).with_context(|| format!("creating {}", dir.display()))?;
+    let path = dir.join(name);
+    std::fs::write(&path, content).with_context(|| format!("writing {}", path.display()))?;
+    Ok(path)
+}
+
+/// Copies a kubeconfig, readable by its owner only.
+pub(crate) fn copy_private(from: &Path, to: &Path) -> Result<()> {
+    use std::{io::Write, os::unix::fs::OpenOptionsExt};
+    if let Some(parent) = to.parent() {
+        std::fs::create_dir_all(parent).with_context(|| format!("creating {}", parent.display()))?;
+    }
+    let content = std::fs::read(from).with_context(|| format!("reading {}", from.display()))?;
+    std::fs::OpenOptions::new()
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .mode(0o600)
+        .open(to)
+        .and_then(|mut file| file.write_all(&content))
+        .with_context(|| format!("writing {}", to.display()))
+}
