@@ -78,7 +78,7 @@ impl Installed {
             .arg("--kubeconfig")
             .arg(kubeconfig)
             .args(extra);
-        let process = process::spawn("croft", &command, &bed.dir().join(format!("croft-{name}.log")))?;
+        let process = process::spawn("croft", &command, &bed.dir().join(format!("{name}.log")))?;
         self.front.leads_to(ports.get(WEBHOOK));
         Ok(Operator { process, health: format!("http://{}", address(METRICS)), _ports: ports })
     }

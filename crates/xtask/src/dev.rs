@@ -16,12 +16,12 @@ pub(crate) fn dev() -> Result<()> {
         let world = World::start(&program, &["--log=info,croft=debug"]).await?;
         world.apply_class(&world.write_class()?).await?;
         let kubeconfig = Kubeconfig::write(&world)?;
-        print_screen(&world, &kubeconfig);
+        print_screen(&world, &kubeconfig)?;
         world.watch_over().await
     })
 }
 
-fn print_screen(world: &World, kubeconfig: &Kubeconfig) {
+fn print_screen(world: &World, kubeconfig: &Kubeconfig) -> Result<()> {
     println!("\n{}", bold("Croft is running"));
     world.print_timings();
     println!("\n   kubeconfig       {}", kubeconfig.0.display());
@@ -30,7 +30,7 @@ fn print_screen(world: &World, kubeconfig: &Kubeconfig) {
     println!("   Ceph             {}", world.bed.ceph().endpoint);
     println!(
         "\n{}
-   export KUBECONFIG={}
+   {}
    kubectl create namespace blue
    kubectl label namespace blue namespaceclass.akuity.io/name=team
    kubectl get namespaceclassbinding,s3userclaim,s3bucket,nonadminbackupstoragelocation -n blue
@@ -38,9 +38,10 @@ fn print_screen(world: &World, kubeconfig: &Kubeconfig) {
    kubectl label namespace blue namespaceclass.akuity.io/name-
 \n{}",
         bold("Try"),
-        kubeconfig.0.display(),
+        world.shell_setup(&kubeconfig.0)?,
         dim("Ctrl-C ends it all and leaves nothing behind.")
     );
+    Ok(())
 }
 
 /// The administrator's kubeconfig in a place that is easy to name; gone with the cluster it is for.

@@ -1,13 +1,14 @@
 //! Everything running: Kubernetes, Ceph, Velero and the operator with its own rights.
 
 use std::{
+    fmt::Write,
     future::Future,
     path::{Path, PathBuf},
     time::{Duration, Instant},
 };
 
 use anyhow::{Context, Result, bail};
-use croft_testbed::{Installed, Operator, Testbed, wait};
+use croft_testbed::{Installed, Operator, Testbed, parts::Parts, wait};
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::{
@@ -51,6 +52,18 @@ impl World {
         for (part, took) in &self.timings {
             println!("   {part:<16} {:>7}", seconds(*took));
         }
+    }
+
+    /// Shell commands after which `kubectl` talks to this cluster.
+    pub(crate) fn shell_setup(&self, kubeconfig: &Path) -> Result<String> {
+        let mut commands = format!("export KUBECONFIG={}", std::path::absolute(kubeconfig)?.display());
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        if !std::env::split_paths(&path).any(|dir| dir.join("kubectl").is_file()) {
+            let kubectl = Parts::ensure(&Testbed::kubernetes())?.kubectl;
+            let dir = kubectl.parent().unwrap_or(&kubectl);
+            let _ = write!(commands, "\n   export PATH=$PATH:{}", dir.display());
+        }
+        Ok(commands)
     }
 
     /// The class of the demo in a file, pointing at this Ceph.
@@ -125,7 +138,7 @@ pub(crate) fn write_file(name: &str, content: &str) -> Result<PathBuf> {
 
 /// Copies a kubeconfig, readable by its owner only.
 pub(crate) fn copy_private(from: &Path, to: &Path) -> Result<()> {
-    use std::{io::Write, os::unix::fs::OpenOptionsExt};
+    use std::{io::Write as _, os::unix::fs::OpenOptionsExt};
     if let Some(parent) = to.parent() {
         std::fs::create_dir_all(parent).with_context(|| format!("creating {}", parent.display()))?;
     }

@@ -49,6 +49,7 @@ impl ServedKinds {
         let stream = watcher(api, watcher::Config::default()).default_backoff();
         pin_mut!(stream);
         let mut listing = BTreeSet::new();
+        let mut said = false;
         while let Some(event) = stream.next().await {
             match event {
                 Ok(Event::Init) => listing.clear(),
@@ -56,6 +57,7 @@ impl ServedKinds {
                     listing.insert(crd.name_any());
                 }
                 Ok(Event::InitDone) => {
+                    said = false;
                     self.names.send_replace(std::mem::take(&mut listing));
                 }
                 Ok(Event::Apply(crd)) => {
@@ -67,8 +69,21 @@ impl ServedKinds {
                 Err(watcher::Error::InitialListFailed(kube::Error::Api(status))) if status.code == 403 => {
                     warn!("may not list customresourcedefinitions: apply the RBAC that `croft manifests` prints");
                 }
+                Err(watcher::Error::InitialListFailed(error)) if !said => {
+                    said = true;
+                    warn!("cannot reach the API server, will keep trying: {}", root_cause(&error));
+                }
                 Err(error) => debug!(%error, "watch on CRDs interrupted"),
             }
         }
     }
+}
+
+/// The innermost error: `Connection refused` says more than the layers around it.
+fn root_cause(error: &dyn std::error::Error) -> String {
+    let mut cause = error;
+    while let Some(inner) = cause.source() {
+        cause = inner;
+    }
+    cause.to_string()
 }

@@ -53,10 +53,10 @@ async fn keep(world: &World) -> Result<()> {
     let kubeconfig: PathBuf = target()?.join("demo/admin.kubeconfig");
     copy_private(&world.bed.admin().kubeconfig, &kubeconfig)?;
     println!(
-        "\n{}\n   export KUBECONFIG={}\n   kubectl label namespace blue namespaceclass.akuity.io/name=team   # all of it \
+        "\n{}\n   {}\n   kubectl label namespace blue namespaceclass.akuity.io/name=team   # all of it \
          comes back\n   kubectl get events -n blue\n   kubectl explain s3userclaim.spec\n   tail -f {}\n\n{}",
         bold("It keeps running"),
-        std::path::absolute(&kubeconfig)?.display(),
+        world.shell_setup(&kubeconfig)?,
         world.operator.process.log_path().display(),
         dim("Ctrl-C ends it all and leaves nothing behind.")
     );

@@ -1,0 +1,166 @@
+//! What an operator must live through, and how quiet it is when nothing happens.
+
+use std::{collections::BTreeSet, time::Duration};
+
+use anyhow::Result;
+use croft_api::namespaces::NamespaceClass;
+use croft_testbed::{
+    Testbed,
+    fault::{Action, FaultProxy, Match},
+};
+use kube::{
+    Api,
+    api::{Patch, PatchParams},
+};
+use serde_json::json;
+
+use crate::{
+    support::{PATIENCE, World, apply, eventually},
+    tenant::{ask, define_class, served},
+};
+
+#[tokio::test]
+async fn an_api_server_restart_is_survived() -> Result<()> {
+    let world = World::own(Testbed::kubernetes()).await?;
+    define_class(&world.bed).await?;
+    ask(&world.bed, "before").await?;
+    served(&world.bed, "before").await;
+    world.bed.restart_api_server().await?;
+    ask(&world.bed, "after").await?;
+    served(&world.bed, "after").await;
+    world.operator.process.ensure_running()?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn an_expired_version_is_survived_in_the_stream_and_as_an_answer() -> Result<()> {
+    let (bed, installed) = World::installed(Testbed::kubernetes()).await?;
+    let proxy = FaultProxy::kubernetes(&bed, &installed.identity).await?;
+    let operator = installed.start(&bed, "own", proxy.kubeconfig(), &[])?;
+    operator.ready(PATIENCE).await?;
+    define_class(&bed).await?;
+
+    proxy.expire_watches();
+    ask(&bed, "in-stream").await?;
+    served(&bed, "in-stream").await;
+
+    let gone = proxy.on(Match::verb("watch").resource("namespaces")).before(Action::Gone410).times(3);
+    proxy.cut_watches();
+    ask(&bed, "as-answer").await?;
+    served(&bed, "as-answer").await;
+    assert!(gone.fired() > 0, "the answer 410 was really given");
+
+    bed.compact_etcd().await?;
+    bed.restart_api_server().await?;
+    ask(&bed, "compacted").await?;
+    served(&bed, "compacted").await;
+    Ok(())
+}
+
+#[tokio::test]
+async fn errors_of_the_api_server_delay_but_never_lose_work() -> Result<()> {
+    let (bed, installed) = World::installed(Testbed::kubernetes()).await?;
+    let proxy = FaultProxy::kubernetes(&bed, &installed.identity).await?;
+    let operator = installed.start(&bed, "own", proxy.kubeconfig(), &[])?;
+    operator.ready(PATIENCE).await?;
+    define_class(&bed).await?;
+    for code in [409, 429, 500, 503] {
+        let name = format!("answer-{code}");
+        let rule = proxy.on(Match::write().namespace(&name)).before(Action::Status(code)).times(2);
+        ask(&bed, &name).await?;
+        served(&bed, &name).await;
+        assert!(rule.fired() > 0, "{code} was really answered");
+    }
+    let lost = proxy.on(Match::write().namespace("lost-reply")).after(Action::Drop).times(3);
+    ask(&bed, "lost-reply").await?;
+    served(&bed, "lost-reply").await;
+    assert!(lost.fired() > 0);
+    Ok(())
+}
+
+#[tokio::test]
+async fn one_undecodable_object_does_not_stop_the_others_of_its_kind() -> Result<()> {
+    let world = World::own(Testbed::kubernetes()).await?;
+    define_class(&world.bed).await?;
+    ask(&world.bed, "before").await?;
+    served(&world.bed, "before").await;
+    // An older or newer schema lets objects in that this version cannot read.
+    let admin = world.bed.admin();
+    let loose = json!({"spec": {"versions": [{
+        "name": "v1alpha1", "served": true, "storage": true, "subresources": {"status": {}},
+        "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}},
+    }]}});
+    admin
+        .kubectl(&["patch", "crd", "namespaceclasses.akuity.io", "--type=merge", "-p", &loose.to_string()])
+        .await?;
+    admin.kubectl(&["delete", "validatingwebhookconfiguration", "croft"]).await?;
+    let classes: Api<NamespaceClass> = Api::all(world.client());
+    let broken = json!({"apiVersion": "akuity.io/v1alpha1", "kind": "NamespaceClass", "metadata": {"name": "broken"},
+                        "spec": {"resources": "not a list"}});
+    eventually("the broken class to be let in", || async {
+        let made = world.bed.admin().kubectl_stdin(&["apply", "--server-side", "--validate=false", "-f", "-"], &broken.to_string()).await;
+        Ok(Some(made?))
+    })
+    .await;
+    let more = json!({"apiVersion": "akuity.io/v1alpha1", "kind": "NamespaceClass", "metadata": {"name": "small"},
+                      "spec": {"resources": [{"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "made"}}]}});
+    classes.patch("small", &PatchParams::apply("test").force(), &Patch::Apply(&more)).await?;
+    ask(&world.bed, "after").await?;
+    served(&world.bed, "after").await;
+    let metrics = world.operator.metrics().await?;
+    assert!(metrics.contains("croft_undecodable_objects_total"), "{metrics}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn at_rest_nothing_is_requested_but_the_lease() -> Result<()> {
+    let (bed, installed) = World::installed(Testbed::kubernetes()).await?;
+    let proxy = FaultProxy::kubernetes(&bed, &installed.identity).await?;
+    let operator = installed.start(&bed, "own", proxy.kubeconfig(), &[])?;
+    operator.ready(PATIENCE).await?;
+    define_class(&bed).await?;
+    for name in ["one", "two", "three"] {
+        ask(&bed, name).await?;
+        served(&bed, name).await;
+    }
+    // Settled when a whole window passes without a write; then a second window must show nothing but the lease.
+    let window = Duration::from_secs(3);
+    eventually("a window without writes", || async {
+        proxy.clear_log();
+        tokio::time::sleep(window).await;
+        Ok(proxy.writes().is_empty().then_some(()))
+    })
+    .await;
+    proxy.clear_log();
+    tokio::time::sleep(window).await;
+    let asked: BTreeSet<_> = proxy.log().into_iter().map(|seen| (seen.request.verb, seen.request.resource)).collect();
+    let others: Vec<_> = asked.iter().filter(|(_, resource)| !resource.ends_with("leases")).collect();
+    assert!(others.is_empty(), "requests at rest: {others:?}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_part_whose_kinds_are_missing_waits_and_starts_when_they_appear() -> Result<()> {
+    let world = World::own(Testbed::kubernetes()).await?;
+    let detail = |text: &str| text.contains("waiting for the CRD backups.velero.io");
+    let (status, ready) = http_get(&format!("{}/readyz", world.operator.health)).await?;
+    assert_eq!(status, 200, "other parts work: {ready}");
+    assert!(detail(&ready), "{ready}");
+    assert!(world.operator.metrics().await?.contains("croft_part_waiting{part=\"backup\"} 1"));
+    world.bed.install_velero_crds().await?;
+    eventually("the backup part to start", || async {
+        let (_, ready) = http_get(&format!("{}/readyz", world.operator.health)).await?;
+        let metrics = world.operator.metrics().await?;
+        Ok((!ready.contains("waiting") && metrics.contains("croft_part_waiting{part=\"backup\"} 0")).then_some(()))
+    })
+    .await;
+    apply(world.bed.admin(), "{apiVersion: v1, kind: ConfigMap, metadata: {name: still-works, namespace: default}}").await?;
+    Ok(())
+}
+
+async fn http_get(url: &str) -> Result<(u16, String)> {
+    let output = tokio::process::Command::new("curl").args(["-s", "-w", "\n%{http_code}", url]).output().await?;
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let (body, code) = text.rsplit_once('\n').unwrap_or((&text, "0"));
+    Ok((code.parse()?, body.to_owned()))
+}

@@ -1,0 +1,143 @@
+//! Deleting a claim: nothing of value is lost by surprise, nothing is left for nothing, nothing hangs.
+
+use anyhow::Result;
+use croft_api::storage::S3UserPhase;
+use kube::api::DeleteParams;
+use serde_json::json;
+
+use crate::{
+    plot::{Plot, gone},
+    support::eventually,
+};
+
+async fn delete_claim(plot: &Plot<'_>) -> Result<()> {
+    plot.claims().delete("data", &DeleteParams::default()).await?;
+    Ok(())
+}
+
+/// Waits until the S3User says that its claim is gone and its buckets are kept.
+async fn released(plot: &Plot<'_>) {
+    eventually("the S3User to be released", || async {
+        let user = plot.users().get(&plot.record_name("data")).await?;
+        Ok((user.status.and_then(|status| status.phase) == Some(S3UserPhase::Released)).then_some(()))
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn deleting_a_claim_removes_the_ceph_user() -> Result<()> {
+    let plot = Plot::new("remove").await?;
+    plot.claim(json!({})).await?;
+    plot.ready("data").await;
+    delete_claim(&plot).await?;
+    gone(&plot.claims(), "data").await;
+    assert_eq!(plot.user("data").await?, None);
+    gone(&plot.users(), &plot.record_name("data")).await;
+    gone(&plot.secrets(), "admin").await;
+    Ok(())
+}
+
+#[tokio::test]
+async fn deleting_a_claim_with_data_suspends_the_user_and_keeps_the_data() -> Result<()> {
+    let plot = Plot::new("keep").await?;
+    plot.claim(json!({})).await?;
+    plot.ready("data").await;
+    let s3 = plot.s3("admin").await?;
+    s3.create_bucket("photos").await?;
+    s3.put_object("photos", "cat.jpg", "meow").await?;
+    delete_claim(&plot).await?;
+    gone(&plot.claims(), "data").await;
+    released(&plot).await;
+    assert!(plot.user("data").await?.expect("the user is kept").suspended);
+    assert!(s3.get_object("photos", "cat.jpg").await.is_err(), "a suspended user's keys do not work");
+    let bucket = plot.gateway().bucket(plot.user_id("data").tenant(), "photos").await?;
+    assert_eq!(bucket.map(|bucket| bucket.objects), Some(1));
+
+    // A claim of the same name is another claim: it does not get the data.
+    plot.claim(json!({})).await?;
+    plot.claim_says("data", "False", "UserTaken").await;
+    assert!(plot.user("data").await?.expect("the user is kept").suspended);
+    Ok(())
+}
+
+#[tokio::test]
+async fn deleting_a_claim_of_a_purging_class_removes_the_data() -> Result<()> {
+    let plot = Plot::new("purge").await?;
+    let class = format!("purge-{}", plot.namespace);
+    plot.class(&class, json!({ "onDelete": "Purge" })).await?;
+    plot.claim(json!({ "s3ClassName": class })).await?;
+    plot.ready("data").await;
+    let s3 = plot.s3("admin").await?;
+    s3.create_bucket("photos").await?;
+    s3.put_object("photos", "cat.jpg", "meow").await?;
+    delete_claim(&plot).await?;
+    gone(&plot.claims(), "data").await;
+    assert_eq!(plot.user("data").await?, None);
+    assert_eq!(plot.gateway().bucket(plot.user_id("data").tenant(), "photos").await?, None);
+    gone(&plot.users(), &plot.record_name("data")).await;
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_claim_waits_for_its_buckets_to_go_first() -> Result<()> {
+    let plot = Plot::new("order").await?;
+    plot.claim(json!({})).await?;
+    plot.bucket("photos", json!({})).await?;
+    plot.bucket_says("photos", "True", "Provisioned").await;
+    delete_claim(&plot).await?;
+    plot.claim_says("data", "False", "BucketsInUse").await;
+    plot.buckets().delete("photos", &DeleteParams::default()).await?;
+    gone(&plot.buckets(), "photos").await;
+    gone(&plot.claims(), "data").await;
+    plot.user_is_gone("data").await;
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_dying_namespace_takes_its_empty_storage_with_it() -> Result<()> {
+    let plot = Plot::new("dying").await?;
+    plot.claim(json!({})).await?;
+    plot.bucket("photos", json!({})).await?;
+    plot.bucket_says("photos", "True", "Provisioned").await;
+    plot.delete_namespace().await?;
+    plot.namespace_is_gone().await;
+    plot.user_is_gone("data").await;
+    gone(&plot.users(), &plot.record_name("data")).await;
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_dying_namespace_never_hangs_on_a_bucket_with_objects() -> Result<()> {
+    let plot = Plot::new("filled").await?;
+    plot.claim(json!({})).await?;
+    plot.bucket("photos", json!({})).await?;
+    plot.bucket_says("photos", "True", "Provisioned").await;
+    plot.s3("admin").await?.put_object("photos", "cat.jpg", "meow").await?;
+    plot.delete_namespace().await?;
+    plot.namespace_is_gone().await;
+    released(&plot).await;
+    let bucket = plot.gateway().bucket(plot.user_id("data").tenant(), "photos").await?;
+    assert_eq!(bucket.map(|bucket| bucket.objects), Some(1), "data is never lost by surprise");
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_dying_namespace_never_hangs_on_a_class_that_is_gone() -> Result<()> {
+    let plot = Plot::new("classless").await?;
+    let class = format!("gone-{}", plot.namespace);
+    plot.class(&class, json!({})).await?;
+    plot.claim(json!({ "s3ClassName": class })).await?;
+    plot.bucket("photos", json!({})).await?;
+    plot.bucket_says("photos", "True", "Provisioned").await;
+    plot.classes().delete(&class, &DeleteParams::default()).await?;
+    gone(&plot.classes(), &class).await;
+    plot.delete_namespace().await?;
+    plot.namespace_is_gone().await;
+    assert!(plot.user("data").await?.is_some(), "nobody could be asked");
+
+    // The record remembers: when the class is back, the clean-up goes on.
+    plot.class(&class, json!({})).await?;
+    released(&plot).await;
+    assert!(plot.user("data").await?.expect("the user is kept").suspended);
+    Ok(())
+}
