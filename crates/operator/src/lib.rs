@@ -9,6 +9,7 @@ pub mod engine;
 pub mod manifests;
 pub mod namespaces;
 pub mod rbac;
+pub mod roles;
 pub mod run;
 pub mod settings;
 pub mod storage;

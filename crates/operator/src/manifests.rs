@@ -14,7 +14,11 @@ use serde_json::{Value, json};
 use crate::{
     admission::{self, WebhookTarget},
     cli::ManifestOptions,
+    engine::Part,
+    namespaces::fences::{self, Grounds},
     rbac::{self, Within},
+    roles,
+    settings::NamespacesSettings,
 };
 
 /// The Service in front of the webhook.
@@ -45,6 +49,11 @@ fn objects(options: &ManifestOptions) -> Vec<Value> {
         }));
         objects.extend(role(velero, &options.velero_namespace, own));
     }
+    objects.extend(roles::tenants(&options.enable).iter().map(value));
+    if options.enable.contains(&Part::Namespaces) {
+        objects.extend(class_contents(own));
+        objects.extend(fences(options));
+    }
     objects.push(value(&service(own)));
     objects.push(value(&deployment(options)));
     let target = match &options.webhook_url {
@@ -72,6 +81,23 @@ fn cluster_role(rules: Vec<PolicyRule>, own: &str) -> [Value; 2] {
     [value(&role), value(&binding)]
 }
 
+/// What an administrator adds to the rights a class may use goes to the operator.
+fn class_contents(own: &str) -> [Value; 2] {
+    let role = roles::class_contents();
+    let binding = ClusterRoleBinding { metadata: role.metadata.clone(), ..bound_to("ClusterRole", roles::CLASS_CONTENTS, own) };
+    [value(&role), value(&binding)]
+}
+
+fn fences(options: &ManifestOptions) -> Vec<Value> {
+    let mut system_namespaces = NamespacesSettings::default().system_namespaces;
+    system_namespaces.extend([options.namespace.clone(), options.velero_namespace.clone()]);
+    system_namespaces.sort();
+    system_namespaces.dedup();
+    let operator = format!("system:serviceaccount:{}:{ACCOUNT}", options.namespace);
+    let grounds = Grounds { operator: &operator, system_namespaces: &system_namespaces };
+    fences::policies(&grounds).iter().flat_map(|(policy, binding)| [value(policy), value(binding)]).collect()
+}
+
 fn role(rules: Vec<PolicyRule>, namespace: &str, own: &str) -> [Value; 2] {
     let role = Role { metadata: meta(Some(namespace)), rules: Some(rules) };
     let binding = RoleBinding { metadata: meta(Some(namespace)), ..bound("Role", own) };
@@ -80,9 +106,13 @@ fn role(rules: Vec<PolicyRule>, namespace: &str, own: &str) -> [Value; 2] {
 
 /// The account bound to the role of the same name.
 fn bound<B: DeserializeOwned + Default>(kind: &str, own: &str) -> B {
+    bound_to(kind, ACCOUNT, own)
+}
+
+fn bound_to<B: DeserializeOwned + Default>(kind: &str, role: &str, own: &str) -> B {
     typed(json!({
         "metadata": {},
-        "roleRef": { "apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": ACCOUNT },
+        "roleRef": { "apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": role },
         "subjects": [{ "kind": "ServiceAccount", "name": ACCOUNT, "namespace": own }],
     }))
 }

@@ -18,6 +18,9 @@ use crate::{Want, digest::sha256_hex, process, rundir::cache_root};
 const BUILD_LIMIT: Duration = Duration::from_secs(3600);
 const PROGRESS_EVERY: Duration = Duration::from_secs(15);
 const INSTALL_LIMIT: Duration = Duration::from_secs(900);
+/// Debian's own package is older than the modules ask for.
+const INSTALL_GO: &str =
+    "curl -fsSL https://go.dev/dl/go1.26.8.linux-$(dpkg --print-architecture).tar.gz | tar -xzC /usr/local";
 const CEPH_PACKAGES: [&str; 3] = ["ceph-mon", "ceph-osd", "radosgw"];
 const CEPH_PROGRAMS: [&str; 6] = ["ceph-mon", "ceph-osd", "radosgw", "radosgw-admin", "monmaptool", "ceph"];
 
@@ -139,7 +142,7 @@ impl Module {
         }
         if find_program("go").is_none() {
             bail!(
-                "{} has to be built once and `go` is missing: install Go from https://go.dev/dl or run `apt-get install -y golang-go`",
+                "{} has to be built once and `go` is missing: install it with `{INSTALL_GO}`",
                 program.name
             );
         }

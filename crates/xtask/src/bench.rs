@@ -23,6 +23,7 @@ pub(crate) fn bench() -> Result<()> {
     let program = croft(Profile::Release)?;
     let binary = std::fs::metadata(&program).with_context(|| format!("reading {}", program.display()))?.len();
     until_stopped(async {
+        println!("starting Kubernetes, Ceph, Velero and Croft on this machine ...");
         let world = World::start(&program, &[]).await?;
         world.apply_class(&world.write_class()?).await?;
         let start_to_ready = measure_start(&world).await?;

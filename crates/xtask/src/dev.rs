@@ -7,12 +7,13 @@ use anyhow::Result;
 use crate::{
     terminal::{bold, dim},
     tools::{Profile, croft, target},
-    world::{World, copy_private, until_stopped},
+    world::{World, copy_private, shell_setup, until_stopped},
 };
 
 pub(crate) fn dev() -> Result<()> {
     let program = croft(Profile::Debug)?;
     until_stopped(async {
+        println!("{}", dim("starting Kubernetes, Ceph, Velero and Croft on this machine ..."));
         let world = World::start(&program, &["--log=info,croft=debug"]).await?;
         world.apply_class(&world.write_class()?).await?;
         let kubeconfig = Kubeconfig::write(&world)?;
@@ -38,7 +39,7 @@ fn print_screen(world: &World, kubeconfig: &Kubeconfig) -> Result<()> {
    kubectl label namespace blue namespaceclass.akuity.io/name-
 \n{}",
         bold("Try"),
-        world.shell_setup(&kubeconfig.0)?,
+        shell_setup(&kubeconfig.0)?,
         dim("Ctrl-C ends it all and leaves nothing behind.")
     );
     Ok(())

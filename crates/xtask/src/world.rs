@@ -11,10 +11,7 @@ use anyhow::{Context, Result, bail};
 use croft_testbed::{Installed, Operator, Testbed, parts::Parts, wait};
 use tokio::signal::unix::{SignalKind, signal};
 
-use crate::{
-    terminal::{dim, seconds},
-    tools::target,
-};
+use crate::{terminal::seconds, tools::target};
 
 const READY_LIMIT: Duration = Duration::from_secs(30);
 const CLASS_LIMIT: Duration = Duration::from_secs(20);
@@ -31,7 +28,6 @@ pub(crate) struct World {
 impl World {
     pub(crate) async fn start(croft: &Path, arguments: &[&str]) -> Result<Self> {
         let clock = Instant::now();
-        println!("{}", dim("starting Kubernetes, Ceph and Velero on this machine ..."));
         let bed = Testbed::kubernetes().with_ceph().with_velero().start().await?;
         let parts = bed.timings().into_iter().filter(|timing| timing.part != "all");
         let mut timings: Vec<_> = parts.map(|timing| (timing.part.to_owned(), timing.took)).collect();
@@ -52,18 +48,6 @@ impl World {
         for (part, took) in &self.timings {
             println!("   {part:<16} {:>7}", seconds(*took));
         }
-    }
-
-    /// Shell commands after which `kubectl` talks to this cluster.
-    pub(crate) fn shell_setup(&self, kubeconfig: &Path) -> Result<String> {
-        let mut commands = format!("export KUBECONFIG={}", std::path::absolute(kubeconfig)?.display());
-        let path = std::env::var_os("PATH").unwrap_or_default();
-        if !std::env::split_paths(&path).any(|dir| dir.join("kubectl").is_file()) {
-            let kubectl = Parts::ensure(&Testbed::kubernetes())?.kubectl;
-            let dir = kubectl.parent().unwrap_or(&kubectl);
-            let _ = write!(commands, "\n   export PATH=$PATH:{}", dir.display());
-        }
-        Ok(commands)
     }
 
     /// The class of the demo in a file, pointing at this Ceph.
@@ -134,6 +118,18 @@ pub(crate) fn write_file(name: &str, content: &str) -> Result<PathBuf> {
     let path = dir.join(name);
     std::fs::write(&path, content).with_context(|| format!("writing {}", path.display()))?;
     Ok(path)
+}
+
+/// Shell commands after which `kubectl` talks to this cluster.
+pub(crate) fn shell_setup(kubeconfig: &Path) -> Result<String> {
+    let mut commands = format!("export KUBECONFIG={}", std::path::absolute(kubeconfig)?.display());
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    if !std::env::split_paths(&path).any(|dir| dir.join("kubectl").is_file()) {
+        let kubectl = Parts::ensure(&Testbed::kubernetes())?.kubectl;
+        let dir = kubectl.parent().unwrap_or(&kubectl);
+        let _ = write!(commands, "\n   export PATH=$PATH:{}", dir.display());
+    }
+    Ok(commands)
 }
 
 /// Copies a kubeconfig, readable by its owner only.

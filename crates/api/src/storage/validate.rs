@@ -204,13 +204,11 @@ impl Problems {
     /// Ceph counts buckets in 32 bits, signed.
     fn buckets(&mut self, field: String, buckets: Option<&i64>) -> Option<u32> {
         let buckets = *buckets?;
-        match i32::try_from(buckets).map(u32::try_from) {
-            Ok(Ok(buckets)) => Some(buckets),
-            _ => {
-                self.add(field, format!("{buckets} must be between 0 and {}", i32::MAX));
-                None
-            }
+        let counted = i32::try_from(buckets).ok().and_then(|buckets| u32::try_from(buckets).ok());
+        if counted.is_none() {
+            self.add(field, format!("{buckets} must be between 0 and {}", i32::MAX));
         }
+        counted
     }
 }
 
@@ -231,7 +229,7 @@ mod tests {
 
     use super::*;
 
-    fn claim_of(spec: serde_json::Value) -> S3UserClaim {
+    fn claim_of(spec: &serde_json::Value) -> S3UserClaim {
         let value = json!({"apiVersion": "s3.snappcloud.io/v1alpha1", "kind": "S3UserClaim", "metadata": {"name": "data"}, "spec": spec});
         serde_json::from_value(value).unwrap()
     }
@@ -242,11 +240,11 @@ mod tests {
 
     #[test]
     fn both_spellings_of_a_claim_mean_the_same() {
-        let one = claim(&claim_of(json!({
+        let one = claim(&claim_of(&json!({
             "s3ClassName": "gold", "readSecretName": "read", "adminSecretName": "admin",
             "quota": {"size": "10k", "objects": 500, "buckets": 5},
         })));
-        let other = claim(&claim_of(json!({
+        let other = claim(&claim_of(&json!({
             "s3UserClass": "gold", "readonlySecret": "read", "adminSecret": "admin",
             "quota": {"maxSize": "10k", "maxObjects": 500, "maxBuckets": 5},
         })));
@@ -264,7 +262,7 @@ mod tests {
 
     #[test]
     fn all_problems_of_a_claim_are_told_at_once() {
-        let problems = claim(&claim_of(json!({
+        let problems = claim(&claim_of(&json!({
             "s3ClassName": "gold", "s3UserClass": "gold", "readSecretName": "Read_Secret",
             "quota": {"size": "-1", "objects": "many", "buckets": -1, "maxBuckets": 3},
         })))
@@ -286,26 +284,27 @@ mod tests {
 
     #[test]
     fn the_two_secrets_of_a_claim_differ() {
-        let same = claim(&claim_of(json!({"readSecretName": "keys", "adminSecret": "keys"}))).unwrap_err();
+        let same = claim(&claim_of(&json!({"readSecretName": "keys", "adminSecret": "keys"}))).unwrap_err();
         assert_eq!(fields(&same), ["spec.readSecretName"]);
     }
 
     #[test]
     fn an_empty_class_name_asks_for_the_default() {
-        let spec = claim(&claim_of(json!({"s3UserClass": "", "readSecretName": "a", "adminSecretName": "b"}))).unwrap();
+        let spec =
+            claim(&claim_of(&json!({"s3UserClass": "", "readSecretName": "a", "adminSecretName": "b"}))).unwrap();
         assert_eq!((spec.class, spec.quota), (None, QuotaAsked::default()));
     }
 
     #[test]
     fn a_quota_beyond_what_ceph_counts_is_refused() {
         let spec = json!({"readSecretName": "a", "adminSecretName": "b", "quota": {"size": "10E", "buckets": 3_000_000_000_i64}});
-        assert_eq!(fields(&claim(&claim_of(spec)).unwrap_err()), ["spec.quota.size", "spec.quota.buckets"]);
+        assert_eq!(fields(&claim(&claim_of(&spec)).unwrap_err()), ["spec.quota.size", "spec.quota.buckets"]);
     }
 
     #[test]
     fn a_reported_quota_is_read_back_and_a_foreign_one_is_not() {
         let spec = claim(&claim_of(
-            json!({"readSecretName": "a", "adminSecretName": "b", "quota": {"size": "5Gi", "buckets": 0}}),
+            &json!({"readSecretName": "a", "adminSecretName": "b", "quota": {"size": "5Gi", "buckets": 0}}),
         ));
         let quota = spec.unwrap().quota.or_default(&QuotaAsked::default());
         let shown = reported(&quota);

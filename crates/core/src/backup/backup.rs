@@ -17,6 +17,7 @@ use std::{fmt, time::Duration};
 
 use serde::{Deserialize, Serialize};
 
+pub use super::availability::{Location, LocationPhase};
 use super::{
     Object, OnDelete, Phase, QueueInfo, Reference, Settings, Victim,
     ownership::{Marks, Origin},
@@ -62,28 +63,6 @@ pub struct Status {
     pub velero_delete_backup_request: Option<Reference>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub queue_info: Option<QueueInfo>,
-}
-
-/// The storage location the backup names.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Location {
-    /// None: Velero's default.
-    Default,
-    Missing {
-        name: String,
-    },
-    Found {
-        phase: Option<Phase>,
-        nacuuid: Option<String>,
-        /// Phase of the Velero `BackupStorageLocation`, if there is one and it is this location's.
-        velero: Option<LocationPhase>,
-    },
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LocationPhase {
-    Available,
-    Other,
 }
 
 /// A Velero Backup.
@@ -262,37 +241,6 @@ impl Observed {
 
     fn is_recorded(&self) -> bool {
         Reference::is_recorded(self.status.velero_backup.as_ref())
-    }
-}
-
-impl Location {
-    /// Name of the Velero location to store in; none for Velero's default.
-    fn usable(&self) -> Result<Option<&str>, Refusal> {
-        let refuse = |message: String| Err(Refusal(message));
-        match self {
-            Location::Default => Ok(None),
-            Location::Missing { name } => refuse(format!(
-                "NonAdminBackupStorageLocation not found in the namespace: \
-                 nonadminbackupstoragelocations.oadp.openshift.io \"{name}\" not found"
-            )),
-            Location::Found { phase, .. } if *phase != Some(Phase::Created) => refuse(
-                "NonAdminBackupStorageLocation is not in created state and can not be used for the NonAdminBackup"
-                    .into(),
-            ),
-            Location::Found { nacuuid: None, .. } => refuse(
-                "unable to get VeleroBackupStorageLocation UUID from NonAdminBackupStorageLocation Status".into(),
-            ),
-            Location::Found { nacuuid: Some(nacuuid), velero, .. } => match velero {
-                None => refuse(format!(
-                    "VeleroBackupStorageLocation with NACUUID {nacuuid} not found in the OADP namespace"
-                )),
-                Some(LocationPhase::Other) => refuse(format!(
-                    "VeleroBackupStorageLocation with NACUUID {nacuuid} is not in available state and can not be used for \
-                     the NonAdminBackup"
-                )),
-                Some(LocationPhase::Available) => Ok(Some(nacuuid)),
-            },
-        }
     }
 }
 

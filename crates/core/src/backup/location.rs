@@ -19,7 +19,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Object, Phase, Reference, Settings, Victim,
+    Object, Phase, Place, Reference, Settings, Victim,
     ownership::{Marks, Origin},
     validate::{self, LocationSpec, Refusal, SecretKey},
     velero::Fields,
@@ -45,7 +45,7 @@ pub struct Observed {
     pub copy: Option<Copy>,
     /// The Velero `BackupStorageLocation` under our name, whoever made it.
     pub velero: Option<VeleroLocation>,
-    /// An older location of this namespace that stores in the same place.
+    /// Another location with a better claim to the place this one wants; see [`twin`].
     pub twin: Option<String>,
     /// `NonAdminBackups` in this location that are not yet being deleted.
     pub backups: Vec<Victim>,
@@ -72,6 +72,29 @@ pub struct Version {
 /// What a copied Secret is marked with: a copy is up to date while this is equal.
 pub fn copy_mark(source: &Version, key: &str) -> String {
     format!("{}/{}/{key}", source.uid, source.resource_version)
+}
+
+/// What one location of a namespace wants and has. Prefixes begin with the namespace, so that others cannot clash.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Claim {
+    pub name: String,
+    pub uid: String,
+    pub created: Timestamp,
+    /// By its spec, if that is allowed.
+    pub wanted: Option<Place>,
+    /// As Velero has it.
+    pub in_force: Option<Place>,
+}
+
+/// The location with the best claim to the place `own` wants, if that is not `own`: whoever stores there already, then
+/// whoever came first.
+pub fn twin<'a>(own: &Claim, all: impl IntoIterator<Item = &'a Claim>) -> Option<&'a str> {
+    let place = own.wanted.as_ref()?;
+    let rank = |claim: &'a Claim| (claim.in_force.as_ref() != Some(place), &claim.created, &claim.uid);
+    let contenders =
+        all.into_iter().filter(|other| other.wanted.as_ref() == Some(place) || other.in_force.as_ref() == Some(place));
+    let best = contenders.min_by_key(|other| rank(other))?;
+    (best.uid != own.uid).then_some(&best.name)
 }
 
 /// The copied Secret.
@@ -189,7 +212,7 @@ impl Observed {
         let spec = validate::location(&self.spec, &self.object.namespace)?;
         if let Some(twin) = &self.twin {
             return Err(Refusal(format!(
-                "NonAdminBackupStorageLocation stores in the same place as the older {twin}, give it another prefix or bucket"
+                "NonAdminBackupStorageLocation stores in the same place as {twin}, give it another prefix or bucket"
             )));
         }
         match &self.secret {
@@ -288,12 +311,23 @@ pub fn report(seen: &Observed, settings: &Settings, outcomes: &[(&Step, Outcome)
         location_synced(&mut status, seen, outcomes, now);
     }
     if let Some(reference) = &mut status.velero_backup_storage_location {
-        reference.status = match seen.velero() {
-            Target::Ours(velero) => Some(velero.status.clone()),
-            Target::Absent | Target::Taken => None,
+        reference.status = match (seen.velero(), reference.status.take()) {
+            (Target::Ours(velero), Some(told)) if differs_only_in_time(&told, &velero.status) => Some(told),
+            (Target::Ours(velero), _) => Some(velero.status.clone()),
+            (Target::Absent | Target::Taken, _) => None,
         };
     }
     Some(status)
+}
+
+/// Velero notes every minute that it has looked. That alone is no news worth a write for every location of the cluster.
+fn differs_only_in_time(told: &Fields, now: &Fields) -> bool {
+    let news = |status: &Fields| {
+        let mut status = status.clone();
+        status.retain(|field, _| !matches!(field.as_str(), "lastValidationTime" | "lastSyncedTime"));
+        status
+    };
+    news(told) == news(now)
 }
 
 fn secret_synced(status: &mut Status, seen: &Observed, outcomes: &[(&Step, Outcome)], now: &Timestamp) {

@@ -9,6 +9,7 @@
 //!   for exactly this request ([`ownership`]).
 //! - **A phase only moves forward**, and a request that Velero has had is never handed to it a second time.
 
+mod availability;
 #[expect(clippy::module_inception, reason = "the part and one of its kinds have the same name")]
 pub mod backup;
 pub mod location;
@@ -21,4 +22,4 @@ pub mod validate;
 mod velero;
 
 pub use request::{Object, OnDelete, Phase, QueueInfo, Reference, Settings, Victim};
-pub use velero::{Fields, Progress};
+pub use velero::{Fields, Place, Progress};

@@ -133,30 +133,6 @@ impl LocationSpec {
     pub fn prefix(&self) -> &str {
         &self.prefix
     }
-
-    /// Where the backups end up. Two locations of the same place would show each other's backups twice.
-    pub fn place(&self) -> Place {
-        let part = |name: &str| text(&self.fields, name).unwrap_or_default().to_owned();
-        let inside = |outer: &str, name: &str| {
-            let outer = field(&self.fields, outer).and_then(Value::as_object);
-            outer.and_then(|outer| text(outer, name)).unwrap_or_default().to_owned()
-        };
-        Place {
-            provider: part("provider"),
-            server: inside("config", "s3Url"),
-            bucket: inside("objectStorage", "bucket"),
-            prefix: self.prefix.clone(),
-        }
-    }
-}
-
-/// See [`LocationSpec::place`].
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Place {
-    provider: String,
-    server: String,
-    bucket: String,
-    prefix: String,
 }
 
 pub fn location(spec: &Fields, namespace: &str) -> Result<LocationSpec, Refusal> {
@@ -311,16 +287,5 @@ mod tests {
         for escape in ["..", "../bank", "a/../../bank", "a/..", "/bank", "a//b", "a/", "./a", "a\nb", "a\u{7f}"] {
             assert!(with(escape).is_err(), "{escape:?}");
         }
-    }
-
-    #[test]
-    fn the_place_is_server_bucket_and_prefix() {
-        let place = |bucket: &str, url: &str| {
-            let changes = json!({ "objectStorage": { "bucket": bucket }, "config": { "s3Url": url } });
-            location_with(changes).expect("valid").place()
-        };
-        assert_eq!(place("b", "http://one"), place("b", "http://one"));
-        assert_ne!(place("b", "http://one"), place("b", "http://two"));
-        assert_ne!(place("b", "http://one"), place("c", "http://one"));
     }
 }

@@ -117,6 +117,38 @@ impl LocationSpec {
     }
 }
 
+/// Where a location stores. Two locations of one place would show each other's backups.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Place {
+    provider: String,
+    server: String,
+    bucket: String,
+    prefix: String,
+}
+
+impl Place {
+    /// The place of a location as Velero has it.
+    pub fn of(spec: &Fields) -> Self {
+        let inside = |outer: &str, name: &str| {
+            let outer = field(spec, outer).and_then(Value::as_object);
+            outer.and_then(|outer| text(outer, name)).unwrap_or_default().to_owned()
+        };
+        Self {
+            provider: text(spec, "provider").unwrap_or_default().to_owned(),
+            server: inside("config", "s3Url"),
+            bucket: inside("objectStorage", "bucket"),
+            prefix: inside("objectStorage", "prefix"),
+        }
+    }
+}
+
+impl LocationSpec {
+    /// The place Velero will have it in.
+    pub fn place(&self) -> Place {
+        Place::of(&self.for_velero(""))
+    }
+}
+
 /// Not every S3 server knows checksums, and a default port in the URL breaks the signature.
 fn tidy_s3(config: &mut Fields) {
     if let Some(url) = text(config, "s3Url") {
@@ -229,6 +261,22 @@ mod tests {
                 "config": { "s3Url": "http://rgw.example/x", "region": "eu", "checksumAlgorithm": "" },
             })
         );
+    }
+
+    #[test]
+    fn the_place_is_server_bucket_and_prefix() {
+        let place = |bucket: &str, url: &str| {
+            location(json!({
+                "provider": "aws",
+                "objectStorage": { "bucket": bucket },
+                "credential": { "name": "mine", "key": "cloud" },
+                "config": { "s3Url": url },
+            }))
+            .place()
+        };
+        assert_eq!(place("b", "http://one"), place("b", "http://one:80"));
+        assert_ne!(place("b", "http://one"), place("b", "http://two"));
+        assert_ne!(place("b", "http://one"), place("c", "http://one"));
     }
 
     #[test]

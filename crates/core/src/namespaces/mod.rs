@@ -3,7 +3,11 @@
 //! - [`binding`]: a namespace's label decides whether it has a binding, and to which class.
 //! - [`resources`]: a binding decides which objects of its class exist in the namespace.
 //! - [`manifest`]: what a manifest in a class must look like and what is made of it.
+//! - [`template`]: how a manifest is filled in for one namespace.
+//! - [`params`]: the inputs of a class and where a namespace gives them.
 
 pub mod binding;
 pub mod manifest;
+pub mod params;
 pub mod resources;
+pub mod template;

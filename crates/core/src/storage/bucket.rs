@@ -98,10 +98,10 @@ pub struct Lookup<'a> {
 impl<'a> Lookup<'a> {
     /// Where the cluster says the user is; otherwise what that makes of the owner. The record alone will do: a bucket can be
     /// removed although its claim is gone. `removing`: the S3Bucket itself is being deleted.
-    pub fn new(claim: Option<&Claim>, record: Option<&'a Record>, removing: bool) -> Result<Self, Owner> {
-        let not_ready = |why: &str| Err(Owner::NotReady(why.to_owned()));
+    pub fn new(claim: Option<&Claim>, record: Option<&'a Record>, removing: bool) -> Result<Self, Box<Owner>> {
+        let not_ready = |why: &str| Err(Box::new(Owner::NotReady(why.to_owned())));
         match (claim, record) {
-            (None, None) => Err(Owner::Nobody),
+            (None, None) => Err(Box::new(Owner::Nobody)),
             (Some(_), None) => not_ready("its user is not made yet"),
             (Some(claim), Some(record)) if !record.is_of(claim) => not_ready("the user of its name is not its own"),
             (Some(claim), _) if claim.deleting && !removing => not_ready("it is being deleted"),

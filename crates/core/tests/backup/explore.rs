@@ -44,10 +44,15 @@ pub(crate) fn explore<W: World>(starts: impl IntoIterator<Item = W>) -> usize {
         if !visited.insert(format!("{world:?}")) {
             continue;
         }
+        let mut ahead: Vec<W> = Vec::new();
         for next in successors(&world) {
             next.check(&world);
-            waiting.push(next);
+            // Telling worlds apart is what costs time here: most ways lead to the same few.
+            if next != world && !ahead.contains(&next) {
+                ahead.push(next);
+            }
         }
+        waiting.extend(ahead);
         come_to_rest(&world);
     }
     visited.len()

@@ -1,11 +1,12 @@
 use croft_core::{
     backup::{
-        Phase, Victim,
-        location::{Copy, Observed, Status, Step, VeleroLocation, Version, copy_mark, plan, report},
+        Phase, Place, Victim,
+        location::{Claim, Copy, Observed, Status, Step, VeleroLocation, Version, copy_mark, plan, report, twin},
         ownership::Marks,
         validate::SecretKey,
     },
     plan::{Failure, FailureClass, Outcome, Plan},
+    time::Timestamp,
 };
 use serde_json::{Map, Value, json};
 
@@ -344,9 +345,48 @@ fn a_failed_copy_says_why_and_clears_when_it_works() {
 #[test]
 fn two_locations_never_share_a_place() {
     let mut seen = World::new(Spec::Valid(1), Some(1), Slot::Empty, Slot::Empty).observe().expect("there");
-    seen.twin = Some("older".into());
+    seen.twin = Some("other".into());
     assert!(plan(&seen).is_settled());
     let status = report(&seen, &settings(), &[], &now()).expect("a status");
     assert_eq!(status.phase, Some(Phase::BackingOff));
-    assert!(status.conditions.get("Accepted").is_some_and(|condition| condition.message.contains("older")));
+    assert!(status.conditions.get("Accepted").is_some_and(|condition| condition.message.contains("other")));
+}
+
+#[test]
+fn a_place_belongs_to_who_stores_there_and_then_to_who_came_first() {
+    let place = |bucket: &str| Some(Place::of(&fields(json!({ "objectStorage": { "bucket": bucket } }))));
+    let claim = |name: &str, created: &str, wanted: &str, in_force: Option<&str>| Claim {
+        name: name.into(),
+        uid: name.into(),
+        created: Timestamp(created.into()),
+        wanted: place(wanted),
+        in_force: in_force.and_then(place),
+    };
+    let (old, young) = (claim("old", "1", "b", None), claim("young", "2", "b", None));
+    assert_eq!(twin(&young, [&old, &young]), Some("old"));
+    assert_eq!(twin(&old, [&old, &young]), None);
+
+    let settled = claim("young", "2", "b", Some("b"));
+    assert_eq!(twin(&old, [&old, &settled]), Some("young"), "an edit does not push others out");
+    assert_eq!(twin(&settled, [&old, &settled]), None);
+
+    let moving_out = claim("old", "1", "c", Some("b"));
+    assert_eq!(twin(&young, [&moving_out, &young]), Some("old"), "the place is not free yet");
+    let elsewhere = claim("old", "1", "c", Some("c"));
+    assert_eq!(twin(&young, [&elsewhere, &young]), None);
+}
+
+#[test]
+fn velero_looking_again_is_no_news() {
+    let made = explore::come_to_rest(&World::new(Spec::Valid(1), Some(1), Slot::Empty, Slot::Empty));
+    let mut seen = made.observe().expect("there");
+    let mut told = |status: Value| {
+        seen.velero.as_mut().expect("made").status = fields(status);
+        let reference =
+            report(&seen, &settings(), &[], &now()).and_then(|status| status.velero_backup_storage_location);
+        Value::Object(reference.and_then(|reference| reference.status).expect("copied"))
+    };
+    assert_eq!(told(json!({ "phase": "Available", "lastValidationTime": "later" })), json!({ "phase": "Available" }));
+    let changed = json!({ "phase": "Unavailable", "lastValidationTime": "later" });
+    assert_eq!(told(changed.clone()), changed);
 }

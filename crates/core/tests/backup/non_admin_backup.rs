@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 
 use crate::{UID, assert_forward, done, explore, explore::World as _, fields, now, object, settings, stale, told};
 
+#[expect(clippy::struct_excessive_bools, reason = "each is one thing a user can do")]
 #[derive(Clone, Debug, PartialEq)]
 struct Request {
     valid: bool,

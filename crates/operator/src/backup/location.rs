@@ -11,8 +11,8 @@ use croft_api::{
 };
 use croft_core::{
     backup::{
-        Victim,
-        location::{self, Copy, Observed, Step, VeleroLocation, Version, copy_mark},
+        Place, Victim,
+        location::{self, Claim, Copy, Observed, Status, Step, VeleroLocation, Version, copy_mark},
         ownership::Origin,
         validate::SecretKey,
     },
@@ -77,17 +77,24 @@ impl LocationReconciler {
         })
     }
 
-    /// An older location of the namespace in the same place. Prefixes begin with the namespace, so others cannot clash.
     fn twin(&self, location: &NonAdminBackupStorageLocation) -> Option<String> {
-        let place = validate::location(location).ok()?.place();
-        let age =
-            |other: &NonAdminBackupStorageLocation| (request::time(other.creation_timestamp().as_ref()), other.uid());
-        let own_age = age(location);
-        let others = self.caches.locations.in_namespace(&location.namespace()?);
-        let twin = others
-            .into_iter()
-            .find(|other| age(other) < own_age && validate::location(other).is_ok_and(|other| other.place() == place));
-        twin.map(|twin| twin.name_any())
+        let all = self.caches.locations.in_namespace(&location.namespace()?);
+        let all: Vec<Claim> = all.iter().map(|other| self.claim(other)).collect();
+        location::twin(&self.claim(location), &all).map(str::to_owned)
+    }
+
+    fn claim(&self, location: &NonAdminBackupStorageLocation) -> Claim {
+        let object = request::object(&self.caches, location, NABSL_FINALIZER);
+        let status: Status = request::status(location.status.as_ref());
+        let origin = object.origin(status.velero_backup_storage_location.as_ref());
+        let velero = self.velero(&origin).filter(|velero| origin.owns(&velero.marks));
+        Claim {
+            name: object.name,
+            uid: object.uid,
+            created: request::time(location.creation_timestamp().as_ref()),
+            wanted: validate::location(location).ok().map(|spec| spec.place()),
+            in_force: velero.map(|velero| Place::of(&velero.spec)),
+        }
     }
 
     /// The backups stored in a location that are not yet being deleted.

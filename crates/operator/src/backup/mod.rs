@@ -115,6 +115,11 @@ impl Caches {
             .collect()
     }
 
+    /// Locations of a namespace: one of them may wait for the place another one leaves.
+    fn locations_in(&self, namespace: &str) -> Vec<Key> {
+        self.locations.in_namespace(namespace).iter().map(|location| key(LOCATION, &**location)).collect()
+    }
+
     /// Locations of a namespace that name this Secret.
     fn locations_of_secret(&self, namespace: &str, secret: &str) -> Vec<Key> {
         let locations = self.locations.in_namespace(namespace).into_iter();
@@ -161,10 +166,9 @@ fn wake_on_requests(caches: &Caches) {
         let (namespace, name) = (change.object().namespace().unwrap_or_default(), change.object().name_any());
         let mut keys = vec![key(LOCATION, change.object())];
         keys.extend(seen.waiting_backups(&namespace, &name));
-        // A place may have become free for a location that stores in the same one.
         let generation = |side: Option<&NonAdminBackupStorageLocation>| side.and_then(|side| side.metadata.generation);
         if generation(change.before) != generation(change.after) {
-            keys.extend(seen.locations.in_namespace(&namespace).iter().map(|sibling| key(LOCATION, &**sibling)));
+            keys.extend(seen.locations_in(&namespace));
         }
         keys
     });
@@ -190,15 +194,17 @@ fn wake_on_velero(caches: &Caches) {
         .wakes(move |change: Change<'_, Restore>| queue::woken(RESTORE, marks::RESTORE, change, &seen.velero_restores));
     let seen = caches.clone();
     caches.velero_locations.wakes(move |change: Change<'_, BackupStorageLocation>| {
-        let owner = marks::LOCATION.request(LOCATION, &change.object().metadata);
-        let waiting = match (
-            &owner,
-            change.before.map(BackupStorageLocation::phase) == change.after.map(BackupStorageLocation::phase),
-        ) {
-            (Some(owner), false) => seen.waiting_backups(&owner.namespace, &owner.name),
-            _ => Vec::new(),
-        };
-        owner.into_iter().chain(waiting).collect()
+        let Some(owner) = marks::LOCATION.request(LOCATION, &change.object().metadata) else { return Vec::new() };
+        let mut keys = Vec::new();
+        if change.before.map(BackupStorageLocation::phase) != change.after.map(BackupStorageLocation::phase) {
+            keys.extend(seen.waiting_backups(&owner.namespace, &owner.name));
+        }
+        if change.before.map(|before| &before.spec) == change.after.map(|after| &after.spec) {
+            keys.push(owner);
+        } else {
+            keys.extend(seen.locations_in(&owner.namespace));
+        }
+        keys
     });
     let seen = caches.clone();
     caches.velero_deletions.wakes(move |change: Change<'_, DeleteBackupRequest>| {

@@ -1,6 +1,7 @@
 //! Namespaces furnished from a class: what is watched, and which change wakes whom.
 
 mod binding;
+pub mod fences;
 mod kinds;
 mod resources;
 

@@ -53,7 +53,7 @@ impl BucketReconciler {
         let record = record.as_deref().map(user::record);
         let lookup = match Lookup::new(claim_object.as_ref(), record.as_ref(), bucket.deleting.is_some()) {
             Ok(lookup) => lookup,
-            Err(owner) => return (owner, None),
+            Err(owner) => return (*owner, None),
         };
         let chosen = match self.caches.gateways.class(ClassChoice::Named(lookup.class)) {
             Ok(chosen) => chosen,

@@ -5,6 +5,7 @@ use croft_api::{
     backup::{NAB_FINALIZER, NAB_ORIGIN_NACUUID_LABEL, NonAdminBackup, NonAdminPhase, NonAdminRestore},
     velero::{Backup, DeleteBackupRequest},
 };
+use croft_testbed::wait;
 use k8s_openapi::api::core::v1::Namespace;
 use kube::{
     Api, ResourceExt,
@@ -13,7 +14,7 @@ use kube::{
 use serde_json::json;
 
 use crate::{
-    plot::{Plot, message, phase, told, velero_name},
+    plot::{Plot, VELERO_PATIENCE, message, phase, told, velero_name},
     support::eventually,
 };
 
@@ -42,9 +43,9 @@ async fn delete_backup_removes_the_backup_its_restores_and_its_data() -> Result<
     plot.create::<NonAdminRestore>("back", json!({ "restoreSpec": { "backupName": "nightly" } })).await?;
     plot.restore_phase("back", "Completed").await;
     plot.patch::<NonAdminBackup>("nightly", json!({ "spec": { "deleteBackup": true } })).await?;
-    plot.vanishes(&plot.api::<NonAdminBackup>(), "nightly").await;
-    plot.vanishes(&plot.api::<NonAdminRestore>(), "back").await;
-    plot.vanishes(&plot.veleros::<Backup>(), &velero.name_any()).await;
+    plot.vanishes(&plot.api::<NonAdminBackup>(), "nightly").await?;
+    plot.vanishes(&plot.api::<NonAdminRestore>(), "back").await?;
+    plot.vanishes(&plot.veleros::<Backup>(), &velero.name_any()).await?;
     eventually("the data to go", || async {
         let stored = plot.stored().await?;
         let left: Vec<_> = stored.iter().filter(|name| name.contains("/backups/")).collect();
@@ -52,7 +53,7 @@ async fn delete_backup_removes_the_backup_its_restores_and_its_data() -> Result<
         Ok(Some(()))
     })
     .await;
-    plot.vanishes(&plot.veleros::<DeleteBackupRequest>(), &velero.name_any()).await;
+    plot.vanishes(&plot.veleros::<DeleteBackupRequest>(), &velero.name_any()).await?;
     Ok(())
 }
 
@@ -69,7 +70,7 @@ async fn plain_deletion_holds_until_the_owner_says_what_is_to_become_of_it() -> 
     assert_eq!(plot.veleros::<Backup>().get(&velero.name_any()).await?.uid(), velero.uid());
 
     plot.patch::<NonAdminBackup>("nightly", json!({ "spec": { "forceDeleteBackup": true } })).await?;
-    plot.vanishes(&plot.api::<NonAdminBackup>(), "nightly").await;
+    plot.vanishes(&plot.api::<NonAdminBackup>(), "nightly").await?;
     let stored = plot.stored().await?;
     assert!(stored.iter().any(|name| name.contains("/backups/")), "forced deletion leaves the data: {stored:?}");
     Ok(())
@@ -102,7 +103,7 @@ async fn a_backup_waits_for_its_location_and_runs_by_itself() -> Result<()> {
     assert!(message(&waiting, "Accepted").starts_with("NonAdminBackupStorageLocation not found in the namespace"));
     plot.add_secret("cloud").await?;
     plot.add_location(json!({})).await?;
-    plot.backup_completes("nightly").await;
+    plot.backup_completes("nightly").await?;
     Ok(())
 }
 
@@ -116,7 +117,7 @@ async fn a_backup_that_reaches_out_of_its_namespace_is_refused_until_it_is_mende
     assert!(refused.get("veleroBackup").is_none(), "{refused}");
     plot.patch::<NonAdminBackup>("nightly", json!({ "spec": { "backupSpec": { "includedNamespaces": null } } }))
         .await?;
-    plot.backup_completes("nightly").await;
+    plot.backup_completes("nightly").await?;
     Ok(())
 }
 
@@ -137,7 +138,7 @@ async fn a_backup_that_velero_has_lost_is_told_and_never_run_again() -> Result<(
     // An edit is a new reason to look, not to run.
     plot.patch::<NonAdminBackup>("nightly", json!({ "spec": { "backupSpec": { "ttl": "5h" } } })).await?;
     plot.delete::<NonAdminBackup>("nightly").await?;
-    plot.vanishes(&plot.api::<NonAdminBackup>(), "nightly").await;
+    plot.vanishes(&plot.api::<NonAdminBackup>(), "nightly").await?;
     assert!(plot.veleros::<Backup>().get_opt(&velero.name_any()).await?.is_none());
     Ok(())
 }
@@ -149,20 +150,18 @@ async fn somebody_elses_velero_backup_is_never_touched() -> Result<()> {
     // The same label, another origin: what a bucket can make Velero create.
     let mut forged = Backup::new(&format!("{}-forged", plot.namespace), velero.spec.clone());
     forged.metadata.labels = velero.metadata.labels.clone();
-    forged.metadata.annotations = velero.metadata.annotations.clone().map(|mut annotations| {
-        annotations.values_mut().for_each(|value| *value = "bank".into());
-        annotations
-    });
+    let origin = velero.annotations().keys().map(|key| (key.clone(), "bank".to_owned()));
+    forged.metadata.annotations = Some(origin.collect());
     let forged = plot.veleros::<Backup>().create(&PostParams::default(), &forged).await?;
-    eventually("the forged one to finish", || async {
+    wait::until("the forged one to finish", VELERO_PATIENCE, || async {
         let forged = plot.veleros::<Backup>().get(&forged.name_any()).await?;
         ensure!(forged.status.is_some_and(|status| status.completion_timestamp().is_some()), "it has not");
         Ok(Some(()))
     })
-    .await;
+    .await?;
     assert_eq!(phase(&backup), Some(NonAdminPhase::Created));
     plot.patch::<NonAdminBackup>("nightly", json!({ "spec": { "deleteBackup": true } })).await?;
-    plot.vanishes(&plot.api::<NonAdminBackup>(), "nightly").await;
+    plot.vanishes(&plot.api::<NonAdminBackup>(), "nightly").await?;
     let left = plot.veleros::<Backup>().get(&forged.name_any()).await?;
     assert_eq!((left.uid(), left.metadata.deletion_timestamp), (forged.uid(), None));
     assert!(plot.veleros::<Backup>().get_opt(&velero_name(&backup)).await?.is_none());

@@ -113,6 +113,26 @@ async fn a_location_that_somebody_removed_is_made_again() -> Result<()> {
 }
 
 #[tokio::test]
+async fn a_settled_location_is_left_alone_while_velero_keeps_checking_it() -> Result<()> {
+    let plot = Plot::furnished("quiet").await?;
+    let before = plot.api::<NonAdminBackupStorageLocation>().get("here").await?;
+    let checked = |velero: &BackupStorageLocation| {
+        velero.status.as_ref().and_then(|status| status.timestamp("lastValidationTime"))
+    };
+    let mut last = checked(&plot.velero_location().await?);
+    for _ in 0..2 {
+        last = eventually("Velero to check again", || async {
+            let now = checked(&plot.velero_location().await?);
+            Ok((now > last).then_some(now))
+        })
+        .await;
+    }
+    let after = plot.api::<NonAdminBackupStorageLocation>().get("here").await?;
+    assert_eq!(before.resource_version(), after.resource_version());
+    Ok(())
+}
+
+#[tokio::test]
 async fn a_prefix_cannot_lead_out_of_the_namespace() -> Result<()> {
     let plot = Plot::bare("escape").await?;
     plot.add_secret("cloud").await?;
@@ -132,7 +152,7 @@ async fn a_second_location_in_the_same_place_waits_until_it_is_free() -> Result<
     plot.create::<NonAdminBackupStorageLocation>("there", spec).await?;
     let refused =
         plot.status::<NonAdminBackupStorageLocation>("there", "to wait", |s| s["phase"] == "BackingOff").await;
-    assert!(message(&refused, "Accepted").contains("same place as the older here"), "{refused}");
+    assert!(message(&refused, "Accepted").contains("same place as here,"), "{refused}");
     plot.delete::<NonAdminBackupStorageLocation>("here").await?;
     plot.status::<NonAdminBackupStorageLocation>("there", "to go on", |s| s["phase"] == "Created").await;
     Ok(())
@@ -144,9 +164,9 @@ async fn deleting_a_location_takes_its_velero_objects_and_asks_for_its_backups()
     plot.completed_backup().await?;
     let name = plot.velero_location().await?.name_any();
     plot.delete::<NonAdminBackupStorageLocation>("here").await?;
-    plot.vanishes(&plot.api::<NonAdminBackupStorageLocation>(), "here").await;
-    plot.vanishes(&plot.veleros::<BackupStorageLocation>(), &name).await;
-    plot.vanishes(&plot.veleros::<Secret>(), &name).await;
+    plot.vanishes(&plot.api::<NonAdminBackupStorageLocation>(), "here").await?;
+    plot.vanishes(&plot.veleros::<BackupStorageLocation>(), &name).await?;
+    plot.vanishes(&plot.veleros::<Secret>(), &name).await?;
     let backup = plot.api::<NonAdminBackup>().get_opt("nightly").await?;
     if let Some(backup) = backup {
         assert!(backup.metadata.deletion_timestamp.is_some(), "{:?}", phase(&backup));

@@ -1,13 +1,13 @@
 //! A tenant's namespace with a bucket, and the few things tests do in it.
 
-use std::fmt;
+use std::{fmt, time::Duration};
 
 use anyhow::{Result, ensure};
 use croft_api::{
     backup::{NonAdminBackup, NonAdminBackupStorageLocation, NonAdminPhase, NonAdminRestore},
     velero::{Backup, BackupStorageLocation},
 };
-use croft_testbed::Testbed;
+use croft_testbed::{Testbed, wait};
 use k8s_openapi::{NamespaceResourceScope, api::core::v1::ConfigMap};
 use kube::{
     Api, Resource,
@@ -17,6 +17,9 @@ use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Value, json};
 
 use crate::support::{Shared, eventually, shared};
+
+/// For what Velero does: it looks only once a minute at a queued backup whose turn it missed.
+pub(crate) const VELERO_PATIENCE: Duration = Duration::from_secs(150);
 
 pub(crate) trait Kind:
     Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + DeserializeOwned + Serialize + fmt::Debug
@@ -36,7 +39,7 @@ pub(crate) struct Plot {
 impl Plot {
     /// Nothing but the bucket.
     pub(crate) async fn bare(prefix: &str) -> Result<Self> {
-        let world = shared(Testbed::kubernetes().with_velero()).await;
+        let world = Box::pin(shared(Testbed::kubernetes().with_velero())).await;
         let namespace = world.bed.namespace(prefix).await?;
         world.bed.ceph().create_bucket(&namespace).await?;
         Ok(Self { world, namespace })
@@ -133,8 +136,8 @@ impl Plot {
         Ok(())
     }
 
-    pub(crate) async fn backup_completes(&self, name: &str) -> NonAdminBackup {
-        eventually("the backup to complete", || async {
+    pub(crate) async fn backup_completes(&self, name: &str) -> Result<NonAdminBackup> {
+        wait::until("the backup to complete", VELERO_PATIENCE, || async {
             let backup = self.api::<NonAdminBackup>().get(name).await?;
             let status = serde_json::to_value(&backup.status)?;
             ensure!(status["veleroBackup"]["status"]["phase"] == "Completed", "its status is {status}");
@@ -147,7 +150,7 @@ impl Plot {
     pub(crate) async fn completed_backup(&self) -> Result<(NonAdminBackup, Backup)> {
         self.add_config_map("prices").await?;
         self.add_backup("nightly").await?;
-        let backup = self.backup_completes("nightly").await;
+        let backup = self.backup_completes("nightly").await?;
         let velero = self.veleros::<Backup>().get(&velero_name(&backup)).await?;
         Ok((backup, velero))
     }
@@ -167,11 +170,13 @@ impl Plot {
         self.status::<NonAdminRestore>(name, &what, |status| status["veleroRestore"]["status"]["phase"] == phase).await
     }
 
-    pub(crate) async fn vanishes<K: Kind>(&self, api: &Api<K>, name: &str) {
-        eventually(&format!("{} {name} to go", K::kind(&())), || async {
-            Ok(api.get_opt(name).await?.is_none().then_some(()))
+    pub(crate) async fn vanishes<K: Kind>(&self, api: &Api<K>, name: &str) -> Result<()> {
+        wait::until(&format!("{} {name} to go", K::kind(&())), VELERO_PATIENCE, || async {
+            let left = api.get_opt(name).await?;
+            ensure!(left.is_none(), "it is there: {:?}", left.map(|left| left.meta().clone()));
+            Ok(Some(()))
         })
-        .await;
+        .await
     }
 
     /// Names of the objects in the bucket.

@@ -53,9 +53,9 @@ async fn deleting_a_restore_removes_the_velero_restore_and_keeps_the_backup() ->
     let held = plot.api::<NonAdminRestore>().get("back").await?;
     assert!(held.finalizers().iter().any(|finalizer| finalizer == NAR_FINALIZER));
     plot.delete::<NonAdminRestore>("back").await?;
-    plot.vanishes(&plot.api::<NonAdminRestore>(), "back").await;
-    plot.vanishes(&plot.veleros::<Restore>(), &name).await;
-    plot.backup_completes("nightly").await;
+    plot.vanishes(&plot.api::<NonAdminRestore>(), "back").await?;
+    plot.vanishes(&plot.veleros::<Restore>(), &name).await?;
+    plot.backup_completes("nightly").await?;
     assert!(plot.api::<NonAdminBackup>().get("nightly").await?.metadata.deletion_timestamp.is_none());
     Ok(())
 }

@@ -8,7 +8,7 @@ use kube::api::{DeleteParams, Patch, PatchParams};
 use serde_json::json;
 
 use crate::{
-    plot::{Plot, apply},
+    plot::{Plot, apply, world},
     support::eventually,
 };
 
@@ -200,5 +200,20 @@ async fn a_claim_that_asks_for_no_quota_gets_the_default() -> Result<()> {
     let user = plot.user("data").await?.expect("a Ceph user");
     assert_eq!(user.user_quota, Quota { enabled: true, max_size: Some(7 << 30), max_objects: Some(1000) });
     assert_eq!(user.max_buckets, BucketLimit::AtMost(2));
+    Ok(())
+}
+
+#[tokio::test]
+async fn no_secret_key_is_ever_logged() -> Result<()> {
+    let plot = Plot::new("hush").await?;
+    plot.claim(json!({})).await?;
+    plot.bucket("photos", json!({})).await?;
+    plot.bucket_says("photos", "True", "Provisioned").await;
+    let log = world().await.operator.process.log();
+    assert!(log.contains(&format!("create Ceph user {}", plot.user_id("data"))), "plans are logged");
+    for secret in ["admin", "read"] {
+        assert!(!log.contains(&plot.secret(secret).await?["secretKey"]), "the key of {secret} is in the log");
+    }
+    assert!(!log.contains(&plot.ceph.secret_key), "the administrator's key is in the log");
     Ok(())
 }

@@ -2,12 +2,13 @@
 
 use anyhow::Result;
 use croft_api::storage::S3UserPhase;
+use croft_testbed::wait;
 use kube::api::DeleteParams;
 use serde_json::json;
 
 use crate::{
     plot::{Plot, gone},
-    support::eventually,
+    support::{PATIENCE, eventually},
 };
 
 async fn delete_claim(plot: &Plot<'_>) -> Result<()> {
@@ -33,8 +34,12 @@ async fn deleting_a_claim_removes_the_ceph_user() -> Result<()> {
     gone(&plot.claims(), "data").await;
     assert_eq!(plot.user("data").await?, None);
     gone(&plot.users(), &plot.record_name("data")).await;
-    gone(&plot.secrets(), "admin").await;
-    Ok(())
+    // Kubernetes' own garbage collector learns of new kinds every 30 s only.
+    let secrets = plot.secrets();
+    wait::until_true("the Secret to go with its claim", 3 * PATIENCE, || async {
+        Ok(secrets.get_opt("admin").await?.is_none())
+    })
+    .await
 }
 
 #[tokio::test]

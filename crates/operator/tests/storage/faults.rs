@@ -1,40 +1,54 @@
 //! A gateway that is down, an operator that is down while somebody takes a finalizer off.
 
 use anyhow::Result;
-use croft_testbed::Testbed;
+use croft_testbed::{Testbed, wait};
 use kube::api::{DeleteParams, Patch, PatchParams};
 use serde_json::json;
 
 use crate::{
     plot::{Plot, gone},
-    support::{PATIENCE, World},
+    support::{PATIENCE, World, eventually},
 };
 
 #[tokio::test]
 async fn an_outage_of_the_gateway_is_told_and_survived() -> Result<()> {
-    let world = World::own(Testbed::kubernetes().with_ceph()).await?;
+    let world = Box::pin(World::own(Testbed::kubernetes().with_ceph())).await?;
     let plot = Plot::on(&world.bed, "outage").await?;
     world.bed.ceph().stop_gateway();
     plot.claim(json!({})).await?;
     plot.claim_says("data", "False", "GatewayUnreachable").await;
     world.bed.ceph().start_gateway().await?;
-    plot.ready("data").await;
+    // Ceph waits 30 s for the gateway that is gone before it writes for the new one.
+    wait::until_true("the claim to be ready", 3 * PATIENCE, || async {
+        let conditions = plot.claims().get("data").await?.status.unwrap_or_default().conditions;
+        Ok(conditions.iter().any(|condition| condition.type_ == "Ready" && condition.status == "True"))
+    })
+    .await?;
+    let user = plot.user("data").await?.expect("a Ceph user");
+    assert_eq!(user.keys.len(), 2, "calls that ended without an answer left no second key");
     Ok(())
 }
 
 #[tokio::test]
 async fn a_finalizer_taken_off_by_hand_leaves_no_user_behind() -> Result<()> {
-    let World { bed, installed, operator } = World::own(Testbed::kubernetes().with_ceph()).await?;
+    let World { bed, installed, operator } = Box::pin(World::own(Testbed::kubernetes().with_ceph())).await?;
     let plot = Plot::on(&bed, "stripped").await?;
     plot.claim(json!({})).await?;
     plot.ready("data").await;
     drop(operator);
+    // Admission goes on, storage does not.
+    let door = installed.start(&bed, "door", &installed.identity.kubeconfig, &["--enable", "namespaces"])?;
+    door.ready(PATIENCE).await?;
     let none = json!({ "metadata": { "finalizers": null } });
-    plot.claims().patch("data", &PatchParams::default(), &Patch::Merge(&none)).await?;
+    eventually("the finalizer to be taken off", || async {
+        Ok(Some(plot.claims().patch("data", &PatchParams::default(), &Patch::Merge(&none)).await?))
+    })
+    .await;
     plot.claims().delete("data", &DeleteParams::default()).await?;
     gone(&plot.claims(), "data").await;
     assert!(plot.user("data").await?.is_some());
 
+    drop(door);
     let operator = installed.start(&bed, "again", &installed.identity.kubeconfig, &[])?;
     operator.ready(PATIENCE).await?;
     plot.user_is_gone("data").await;

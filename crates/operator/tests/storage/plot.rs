@@ -29,7 +29,7 @@ pub(crate) struct Plot<'a> {
 }
 
 pub(crate) async fn world() -> &'static Shared {
-    shared(Testbed::kubernetes().with_ceph()).await
+    Box::pin(shared(Testbed::kubernetes().with_ceph())).await
 }
 
 impl Plot<'static> {

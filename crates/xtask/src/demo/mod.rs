@@ -15,7 +15,7 @@ use self::{steps::Demo, story::Story};
 use crate::{
     terminal::{bold, dim},
     tools::{Profile, croft, target},
-    world::{World, copy_private, until_stopped},
+    world::{World, copy_private, shell_setup, until_stopped},
 };
 
 pub(crate) fn demo() -> Result<()> {
@@ -56,7 +56,7 @@ async fn keep(world: &World) -> Result<()> {
         "\n{}\n   {}\n   kubectl label namespace blue namespaceclass.akuity.io/name=team   # all of it \
          comes back\n   kubectl get events -n blue\n   kubectl explain s3userclaim.spec\n   tail -f {}\n\n{}",
         bold("It keeps running"),
-        world.shell_setup(&kubeconfig)?,
+        shell_setup(&kubeconfig)?,
         world.operator.process.log_path().display(),
         dim("Ctrl-C ends it all and leaves nothing behind.")
     );

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, anyhow, bail, ensure};
 use croft_testbed::{Identity, wait};
 use kube::{Api, Client, Resource, core::NamespaceResourceScope};
 use serde::{Serialize, de::DeserializeOwned};
@@ -56,27 +56,33 @@ pub(super) struct Actor<'a> {
 impl Actor<'_> {
     /// Runs `kubectl <line>` and shows both. Single quotes hold words together, as in a shell.
     pub(super) async fn kubectl(&self, line: &str) -> Result<()> {
-        let words = words(line);
-        let words: Vec<_> = words.iter().map(String::as_str).collect();
-        show_command(self.name, &format!("kubectl {line}"));
-        show_output(&self.identity.kubectl(&words).await?);
+        show_output(&self.run(line).await?);
         Ok(())
     }
 
-    /// A question whose honest answer is no: kubectl says so with its exit code.
-    pub(super) async fn may_not(&self, verb: &str, resource: &str, namespace: &str) -> Result<()> {
-        show_command(self.name, &format!("kubectl auth can-i {verb} {resource} -n {namespace}"));
-        let (plural, group) = resource.split_once('.').unwrap_or((resource, ""));
-        let asked = if group.is_empty() { plural.to_owned() } else { format!("{group}/{plural}") };
-        let allowed = self.identity.can(verb, &asked, Some(namespace)).await?;
-        show_output(if allowed { "yes" } else { "no" });
-        anyhow::ensure!(!allowed, "{} may {verb} {resource} in {namespace} and should not", self.name);
-        Ok(())
+    /// Runs what must not be allowed and shows how it is refused.
+    pub(super) async fn is_refused(&self, line: &str) -> Result<()> {
+        match self.run(line).await {
+            Ok(_) => bail!("{} may `kubectl {line}` and should not", self.name),
+            Err(refusal) => {
+                let text = refusal.to_string();
+                ensure!(text.contains("Forbidden"), "{text}");
+                show_output(text.split_once("Error from server").map_or(&text, |(prefix, _)| &text[prefix.len()..]));
+                Ok(())
+            }
+        }
+    }
+
+    async fn run(&self, line: &str) -> Result<String> {
+        let words = words(line);
+        let words: Vec<_> = words.iter().map(String::as_str).collect();
+        show_command(self.name, &format!("kubectl {line}"));
+        self.identity.kubectl(&words).await
     }
 }
 
 pub(super) fn show_command(who: &str, line: &str) {
-    println!("   {} {line}", dim(&format!("{who} $")));
+    println!("   {} {line}", dim(&format!("{who:<5} $")));
 }
 
 pub(super) fn show_output(output: &str) {
@@ -125,7 +131,7 @@ impl Watched<'_> {
         wait::until(&what, STEP_LIMIT, || async {
             match self.api::<K>().get_opt(self.name).await? {
                 None => Ok(Some(())),
-                Some(object) => Err(anyhow::anyhow!("it still has the status {}", status(&object)?)),
+                Some(object) => Err(anyhow!("it still has the status {}", status(&object)?)),
             }
         })
         .await
@@ -136,7 +142,7 @@ impl Watched<'_> {
         wait::until(&what, STEP_LIMIT, || async {
             let object = self.api::<K>().get_opt(self.name).await?.context("it does not exist")?;
             let value = serde_json::to_value(&object)?;
-            anyhow::ensure!(holds(&value), "its status is {}", value["status"]);
+            ensure!(holds(&value), "its status is {}", value["status"]);
             Ok(Some(()))
         })
         .await

@@ -1,0 +1,39 @@
+# Thin over `cargo xtask`: `make` alone lists what there is.
+.DEFAULT_GOAL := help
+.PHONY: help setup dev demo test check bench generate
+
+# Right after an installation the shell may not know these places yet.
+export PATH := $(PATH):$(HOME)/.cargo/bin:/usr/local/go/bin
+
+ifneq ($(or $(MAKECMDGOALS),help),help)
+ifeq ($(shell command -v cargo),)
+$(error cargo is missing: install Rust with `curl --proto '=https' --tlsv1.2 -sSf https://sh.rustup.rs | sh -s -- -y`)
+endif
+ifeq ($(shell command -v cc),)
+$(error a C compiler is missing: install it with `apt-get install -y build-essential`)
+endif
+endif
+
+help:  ## list the targets
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/make \1\t\2/p' Makefile | expand -t 16
+
+setup:  ## build or install Kubernetes, Velero and Ceph, once (13 minutes on two cores)
+	@cargo xtask setup
+
+demo:  ## the story of one tenant on real Kubernetes, Ceph and Velero (KEEP=1 leaves it running)
+	@cargo xtask demo
+
+dev:  ## the same parts with the operator, for you to play with (KUBECONFIG_OUT=file)
+	@cargo xtask dev
+
+test:  ## everything that must pass: set-up, checks and all tests
+	@cargo xtask test
+
+check:  ## formatting, lints, dependencies and generated files
+	@cargo xtask check
+
+bench:  ## what the operator costs at rest, into target/bench.json
+	@cargo xtask bench
+
+generate:  ## write deploy/ and docs/ from the code
+	@cargo xtask generate

@@ -1,0 +1,219 @@
+//! Inputs of a class: declared by its author, given by the namespace, checked before any template sees them.
+//!
+//! A value is the namespace's annotation, else its label, else the default. It is taken only if it is of the declared type and
+//! within the declared limits; a declaration that is itself broken lets no value through.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use regex_lite::{Regex, RegexBuilder};
+use serde_json::Value;
+
+use super::template::{Facts, is_metadata_key, is_param_name, quoted};
+use crate::problem::Problem;
+
+/// Longest value; with [`MAX_PATTERN_PROGRAM`] it bounds the time one match can take.
+pub const MAX_VALUE: usize = 1024;
+
+/// Longest pattern.
+pub const MAX_PATTERN: usize = 256;
+
+/// Largest compiled pattern in bytes: `(a{100}){100}` is short and huge.
+const MAX_PATTERN_PROGRAM: usize = 32 * 1024;
+
+/// One input of a class, as its author declared it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Declared {
+    pub name: String,
+    pub kind: Kind,
+    pub default: Option<String>,
+    /// The whole value must match.
+    pub pattern: Option<String>,
+    /// The values allowed; empty: no such list.
+    pub one_of: Vec<String>,
+    pub minimum: Option<i64>,
+    pub maximum: Option<i64>,
+    pub from_namespace_annotation: Option<String>,
+    pub from_namespace_label: Option<String>,
+}
+
+/// Type of an input.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Kind {
+    #[default]
+    String,
+    Integer,
+    Boolean,
+}
+
+/// Everything wrong with the declarations themselves.
+pub fn check_declarations(declared: &[Declared]) -> Vec<Problem> {
+    let mut names = BTreeSet::new();
+    let mut problems = Vec::new();
+    for (index, param) in declared.iter().enumerate() {
+        let mut add = |field: &str, message: String| {
+            problems.push(Problem::new(format!("spec.params[{index}].{field}"), message));
+        };
+        if !names.insert(&param.name) {
+            add("name", format!("parameter {} is declared twice", param.name));
+        }
+        param.check(&mut add);
+    }
+    problems
+}
+
+/// The value of every declared parameter for one namespace, or everything that is missing or not allowed.
+pub fn resolve(declared: &[Declared], namespace: &Facts) -> Result<BTreeMap<String, Value>, Vec<Problem>> {
+    let mut values = BTreeMap::new();
+    let mut problems = Vec::new();
+    for param in declared {
+        match param.resolve(namespace) {
+            Ok(value) => {
+                values.insert(param.name.clone(), value);
+            }
+            Err(message) => problems.push(Problem::new(format!("params.{}", param.name), message)),
+        }
+    }
+    if problems.is_empty() { Ok(values) } else { Err(problems) }
+}
+
+impl Declared {
+    fn check(&self, add: &mut dyn FnMut(&str, String)) {
+        if !is_param_name(&self.name) {
+            let name = quoted(&self.name);
+            add(
+                "name",
+                format!("{name} cannot be used in templates: give a letter, then letters, digits or _, at most 63"),
+            );
+        }
+        for (field, key) in [
+            ("fromNamespaceAnnotation", &self.from_namespace_annotation),
+            ("fromNamespaceLabel", &self.from_namespace_label),
+        ] {
+            if let Some(key) = key.as_deref().filter(|key| !is_metadata_key(key)) {
+                add(field, format!("{} cannot be a key; give one like example.com/{}", quoted(key), self.name));
+            }
+        }
+        if self.sources().is_empty() && self.default.is_none() {
+            add(
+                "default",
+                format!("parameter {} can never have a value: give a default or fromNamespaceAnnotation", self.name),
+            );
+        }
+        if self.kind != Kind::Integer && (self.minimum.is_some() || self.maximum.is_some()) {
+            add("minimum", "minimum and maximum are for type integer".into());
+        }
+        if let (Some(minimum), Some(maximum)) = (self.minimum, self.maximum)
+            && minimum > maximum
+        {
+            add("minimum", format!("minimum {minimum} is above maximum {maximum}"));
+        }
+        match self.pattern.as_deref().map(whole) {
+            Some(_) if self.kind != Kind::String => add("pattern", "pattern is for type string".into()),
+            Some(Err(message)) => add("pattern", message),
+            _ => self.check_own_values(add),
+        }
+    }
+
+    /// The values the author wrote down must pass the author's own rules.
+    fn check_own_values(&self, add: &mut dyn FnMut(&str, String)) {
+        let unlisted = Declared { one_of: Vec::new(), ..self.clone() };
+        for (index, value) in self.one_of.iter().enumerate() {
+            if unlisted.accept(value).is_none() {
+                add(&format!("enum[{index}]"), unlisted.not_allowed(value));
+            }
+        }
+        if let Some(default) = self.default.as_deref().filter(|default| self.accept(default).is_none()) {
+            add("default", self.not_allowed(default));
+        }
+    }
+
+    fn resolve(&self, namespace: &Facts) -> Result<Value, String> {
+        let from =
+            |key: &Option<String>, map: &BTreeMap<String, String>| key.as_ref().and_then(|key| map.get(key)).cloned();
+        let given = from(&self.from_namespace_annotation, &namespace.annotations)
+            .or_else(|| from(&self.from_namespace_label, &namespace.labels))
+            .or_else(|| self.default.clone());
+        match given {
+            Some(text) => self.accept(&text).ok_or_else(|| self.not_allowed(&text)),
+            None => Err(self.missing()),
+        }
+    }
+
+    /// The value, if it is of the right type and within all limits.
+    fn accept(&self, text: &str) -> Option<Value> {
+        let listed = self.one_of.is_empty() || self.one_of.iter().any(|allowed| allowed == text);
+        if !listed || text.len() > MAX_VALUE {
+            return None;
+        }
+        match self.kind {
+            Kind::String => match &self.pattern {
+                Some(pattern) => whole(pattern).ok()?.is_match(text).then(|| text.into()),
+                None => Some(text.into()),
+            },
+            Kind::Integer => {
+                let number: i64 = text.parse().ok()?;
+                // One way to write each number: no "+5", no "007" that somebody else reads as octal.
+                let within = self.minimum.is_none_or(|minimum| number >= minimum)
+                    && self.maximum.is_none_or(|maximum| number <= maximum);
+                (within && number.to_string() == text).then(|| number.into())
+            }
+            Kind::Boolean => match text {
+                "true" => Some(true.into()),
+                "false" => Some(false.into()),
+                _ => None,
+            },
+        }
+    }
+
+    fn not_allowed(&self, text: &str) -> String {
+        let sources = self.sources();
+        let fix = if sources.is_empty() { String::new() } else { format!(" in {sources}") };
+        format!("parameter {} cannot be {}; give {}{fix}", self.name, quoted(text), self.allowed())
+    }
+
+    fn missing(&self) -> String {
+        match self.sources().as_str() {
+            "" => format!("parameter {} has no value: the class must give it a default", self.name),
+            sources => format!("parameter {} has no value; give {} in {sources}", self.name, self.allowed()),
+        }
+    }
+
+    /// Where the namespace can give the value, in words.
+    fn sources(&self) -> String {
+        let annotation = self.from_namespace_annotation.iter().map(|key| format!("annotation {key}"));
+        let label = self.from_namespace_label.iter().map(|key| format!("label {key}"));
+        let sources: Vec<_> = annotation.chain(label).collect();
+        if sources.is_empty() { String::new() } else { format!("{} of the namespace", sources.join(" or ")) }
+    }
+
+    /// What can be given, in words.
+    fn allowed(&self) -> String {
+        if !self.one_of.is_empty() {
+            let values: Vec<_> = self.one_of.iter().map(|value| quoted(value)).collect();
+            return format!("one of {}", values.join(", "));
+        }
+        match (self.kind, &self.pattern, self.minimum, self.maximum) {
+            (Kind::String, Some(pattern), ..) => {
+                format!("a text that matches {} as a whole, at most {MAX_VALUE} bytes", quoted(pattern))
+            }
+            (Kind::String, None, ..) => format!("a text of at most {MAX_VALUE} bytes"),
+            (Kind::Boolean, ..) => "true or false".into(),
+            (Kind::Integer, _, None, None) => "an integer".into(),
+            (Kind::Integer, _, Some(minimum), None) => format!("an integer of at least {minimum}"),
+            (Kind::Integer, _, None, Some(maximum)) => format!("an integer of at most {maximum}"),
+            (Kind::Integer, _, Some(minimum), Some(maximum)) => format!("an integer from {minimum} to {maximum}"),
+        }
+    }
+}
+
+/// The pattern made to match whole values only.
+fn whole(pattern: &str) -> Result<Regex, String> {
+    if pattern.len() > MAX_PATTERN {
+        return Err(format!("longer than {MAX_PATTERN} bytes"));
+    }
+    let build = |pattern: &str| RegexBuilder::new(pattern).size_limit(MAX_PATTERN_PROGRAM).build();
+    // By itself first: `a)|(?:b` is no pattern, and must not become one by what is put around it.
+    build(pattern)
+        .and_then(|_| build(&format!(r"\A(?:{pattern})\z")))
+        .map_err(|error| format!("{} is not a usable regular expression: {error}", quoted(pattern)))
+}

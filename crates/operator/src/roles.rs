@@ -1,0 +1,87 @@
+//! ClusterRoles for people: what tenants may do with our kinds, and where administrators add to what classes may contain.
+
+use k8s_openapi::{
+    api::rbac::v1::{AggregationRule, ClusterRole, PolicyRule},
+    apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta},
+};
+
+use crate::engine::Part;
+
+/// The operator's rights beyond its own: the sum of all ClusterRoles with [`AGGREGATE_LABEL`].
+pub const CLASS_CONTENTS: &str = "croft-namespace-classes";
+/// On a ClusterRole: `"true"` lets classes contain what it grants.
+pub const AGGREGATE_LABEL: &str = "croft.dev/aggregate-to-namespace-classes";
+
+const READ: &[&str] = &["get", "list", "watch"];
+const WRITE: &[&str] = &["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"];
+
+/// Our kinds in the hands of tenants: who views a namespace may read them, who edits it may write them.
+struct Kinds {
+    part: Part,
+    group: &'static str,
+    viewed: &'static [&'static str],
+    edited: &'static [&'static str],
+}
+
+/// Only those who edit see a NonAdminDownloadRequest: its status holds a signed URL to everything in a backup.
+const KINDS: &[Kinds] = &[
+    Kinds { part: Part::Namespaces, group: "akuity.io", viewed: &["namespaceclassbindings"], edited: &[] },
+    Kinds {
+        part: Part::Storage,
+        group: "s3.snappcloud.io",
+        viewed: &["s3buckets", "s3userclaims"],
+        edited: &["s3buckets", "s3userclaims"],
+    },
+    Kinds {
+        part: Part::Backup,
+        group: "oadp.openshift.io",
+        viewed: &["nonadminbackups", "nonadminbackupstoragelocations", "nonadminrestores"],
+        edited: &["nonadminbackups", "nonadminbackupstoragelocations", "nonadmindownloadrequests", "nonadminrestores"],
+    },
+];
+
+/// `croft-view` and `croft-edit`, which Kubernetes adds to its own `view`, `edit` and `admin`.
+pub fn tenants(parts: &[Part]) -> [ClusterRole; 2] {
+    let enabled = || KINDS.iter().filter(|kinds| parts.contains(&kinds.part));
+    let viewed = enabled().map(|kinds| rule(kinds.group, kinds.viewed, READ)).collect();
+    let edited = enabled().filter(|kinds| !kinds.edited.is_empty()).map(|kinds| rule(kinds.group, kinds.edited, WRITE)).collect();
+    [
+        labelled_role("croft-view", "rbac.authorization.k8s.io/aggregate-to-view", viewed),
+        labelled_role("croft-edit", "rbac.authorization.k8s.io/aggregate-to-edit", edited),
+    ]
+}
+
+/// Empty at first; Kubernetes fills it from every ClusterRole with [`AGGREGATE_LABEL`].
+pub fn class_contents() -> ClusterRole {
+    let selector = LabelSelector {
+        match_labels: Some([(AGGREGATE_LABEL.to_owned(), "true".to_owned())].into()),
+        ..LabelSelector::default()
+    };
+    ClusterRole {
+        metadata: ObjectMeta { name: Some(CLASS_CONTENTS.to_owned()), ..ObjectMeta::default() },
+        aggregation_rule: Some(AggregationRule { cluster_role_selectors: Some(vec![selector]) }),
+        rules: None,
+    }
+}
+
+fn labelled_role(name: &str, label: &str, rules: Vec<PolicyRule>) -> ClusterRole {
+    ClusterRole {
+        metadata: ObjectMeta {
+            name: Some(name.to_owned()),
+            labels: Some([(label.to_owned(), "true".to_owned())].into()),
+            ..ObjectMeta::default()
+        },
+        rules: Some(rules),
+        aggregation_rule: None,
+    }
+}
+
+fn rule(group: &str, resources: &[&str], verbs: &[&str]) -> PolicyRule {
+    let strings = |items: &[&str]| items.iter().map(ToString::to_string).collect();
+    PolicyRule {
+        api_groups: Some(vec![group.to_owned()]),
+        resources: Some(strings(resources)),
+        verbs: strings(verbs),
+        ..PolicyRule::default()
+    }
+}

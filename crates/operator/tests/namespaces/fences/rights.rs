@@ -1,0 +1,127 @@
+//! What the operator may put into namespaces, and what tenants may do with our kinds.
+
+use anyhow::Result;
+use croft_testbed::{Identity, Testbed};
+use k8s_openapi::api::rbac::v1::RoleBinding;
+use kube::Api;
+use serde_json::json;
+
+use super::{Plot, config_map, define};
+use crate::support::{self, Shared, eventually, shared};
+
+async fn world() -> &'static Shared {
+    shared(Testbed::kubernetes()).await
+}
+
+#[tokio::test]
+async fn one_labelled_cluster_role_lets_classes_contain_another_kind() -> Result<()> {
+    let world = world().await;
+    let plot = Plot::new(world.bed, "cron").await?;
+    let job = json!({"restartPolicy": "Never", "containers": [{"name": "tidy", "image": "example.com/tidy"}]});
+    let cron_job = json!({
+        "apiVersion": "batch/v1", "kind": "CronJob", "metadata": {"name": "tidy"},
+        "spec": {"schedule": "0 3 * * *", "jobTemplate": {"spec": {"template": {"spec": job}}}},
+    });
+    define(&world.client(), "cron", false, vec![config_map("made"), cron_job]).await?;
+    plot.bind("cron").await?;
+    let (_, message) = plot.ready_reason("Forbidden").await;
+    assert!(message.contains("CronJob") && message.contains("cronjobs"), "{message}");
+    support::apply(world.bed.admin(), include_str!("../../../../../examples/class-contents-cronjobs.yaml")).await?;
+    plot.ready().await;
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_class_cannot_hand_out_rights_the_operator_does_not_hold() -> Result<()> {
+    let world = world().await;
+    let plot = Plot::new(world.bed, "mint").await?;
+    support::apply(world.bed.admin(), ROLE_BINDINGS).await?;
+    let binding = |name: &str, role: &str| {
+        json!({
+            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding", "metadata": {"name": name},
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role},
+            "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "Group", "name": "everybody"}],
+        })
+    };
+    define(&world.client(), "mint", false, vec![config_map("made"), binding("too-much", "cluster-admin")]).await?;
+    plot.bind("mint").await?;
+    let refused = || async {
+        let (_, message) = plot.ready_reason("Forbidden").await;
+        anyhow::ensure!(message.contains("too-much") && message.contains("not currently held"), "{message}");
+        Ok(Some(()))
+    };
+    // Until the aggregated right counts, it is the creation as such that is forbidden.
+    eventually("the refusal to name the grant", refused).await;
+    let bindings: Api<RoleBinding> = Api::namespaced(world.client(), &plot.namespace);
+    assert!(bindings.get_opt("too-much").await?.is_none());
+    Ok(())
+}
+
+const ROLE_BINDINGS: &str = "
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata:
+  name: classes-contain-role-bindings
+  labels: {croft.dev/aggregate-to-namespace-classes: 'true'}
+rules:
+- apiGroups: [rbac.authorization.k8s.io]
+  resources: [rolebindings]
+  verbs: [get, list, watch, create, patch, delete]
+";
+
+#[tokio::test]
+async fn the_operator_holds_neither_escalate_nor_bind_nor_impersonate() -> Result<()> {
+    let operator = &world().await.installed.identity;
+    for (verb, resource) in [
+        ("escalate", "rbac.authorization.k8s.io/clusterroles"),
+        ("escalate", "rbac.authorization.k8s.io/roles"),
+        ("bind", "rbac.authorization.k8s.io/clusterroles"),
+        ("bind", "rbac.authorization.k8s.io/roles"),
+        ("impersonate", "users"),
+        ("impersonate", "serviceaccounts"),
+        ("create", "rbac.authorization.k8s.io/clusterrolebindings"),
+        ("patch", "admissionregistration.k8s.io/validatingadmissionpolicies"),
+        ("delete", "admissionregistration.k8s.io/validatingadmissionpolicybindings"),
+    ] {
+        assert!(!operator.can(verb, resource, None).await?, "{verb} {resource}");
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn who_views_or_edits_a_namespace_views_or_edits_our_kinds_in_it() -> Result<()> {
+    let world = world().await;
+    let namespace = world.bed.namespace("people").await?;
+    let user_with = async |role: &str| -> Result<Identity> {
+        let name = format!("{role}-of-{namespace}");
+        let granted = ["create", "rolebinding", &name, "--clusterrole", role, "--user", &name, "-n", &namespace];
+        world.bed.admin().kubectl(&granted).await?;
+        world.bed.tenant(&name, &namespace, vec![]).await
+    };
+    let (view, edit, admin) = (user_with("view").await?, user_with("edit").await?, user_with("admin").await?);
+    let claims = "s3.snappcloud.io/s3userclaims";
+    let bindings = "akuity.io/namespaceclassbindings";
+    let downloads = "oadp.openshift.io/nonadmindownloadrequests";
+    let buckets = "s3.snappcloud.io/s3buckets";
+    for (user, verb, kind, expected) in [
+        (&view, "list", claims, true),
+        (&view, "list", bindings, true),
+        (&view, "list", "oadp.openshift.io/nonadminbackups", true),
+        (&view, "create", claims, false),
+        (&view, "get", downloads, false),
+        (&edit, "create", claims, true),
+        (&edit, "create", downloads, true),
+        (&edit, "patch", "oadp.openshift.io/nonadminrestores", true),
+        (&edit, "get", bindings, true),
+        (&edit, "patch", bindings, false),
+        (&admin, "delete", buckets, true),
+        (&admin, "delete", bindings, false),
+        (&admin, "list", "s3.snappcloud.io/s3users", false),
+    ] {
+        eventually(&format!("{} may {verb} {kind}: {expected}", user.name), || async {
+            Ok((user.can(verb, kind, Some(&namespace)).await? == expected).then_some(()))
+        })
+        .await;
+    }
+    Ok(())
+}
