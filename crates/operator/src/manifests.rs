@@ -84,7 +84,8 @@ fn cluster_role(rules: Vec<PolicyRule>, own: &str) -> [Value; 2] {
 /// What an administrator adds to the rights a class may use goes to the operator.
 fn class_contents(own: &str) -> [Value; 2] {
     let role = roles::class_contents();
-    let binding = ClusterRoleBinding { metadata: role.metadata.clone(), ..bound_to("ClusterRole", roles::CLASS_CONTENTS, own) };
+    let binding =
+        ClusterRoleBinding { metadata: role.metadata.clone(), ..bound_to("ClusterRole", roles::CLASS_CONTENTS, own) };
     [value(&role), value(&binding)]
 }
 

@@ -1,4 +1,4 @@
-//! ClusterRoles for people: what tenants may do with our kinds, and where administrators add to what classes may contain.
+//! `ClusterRole`s for people: what tenants may do with our kinds, and where administrators add to what classes may contain.
 
 use k8s_openapi::{
     api::rbac::v1::{AggregationRule, ClusterRole, PolicyRule},
@@ -7,9 +7,9 @@ use k8s_openapi::{
 
 use crate::engine::Part;
 
-/// The operator's rights beyond its own: the sum of all ClusterRoles with [`AGGREGATE_LABEL`].
+/// The operator's rights beyond its own: the sum of all `ClusterRole`s with [`AGGREGATE_LABEL`].
 pub const CLASS_CONTENTS: &str = "croft-namespace-classes";
-/// On a ClusterRole: `"true"` lets classes contain what it grants.
+/// On a `ClusterRole`: `"true"` lets classes contain what it grants.
 pub const AGGREGATE_LABEL: &str = "croft.dev/aggregate-to-namespace-classes";
 
 const READ: &[&str] = &["get", "list", "watch"];
@@ -23,7 +23,7 @@ struct Kinds {
     edited: &'static [&'static str],
 }
 
-/// Only those who edit see a NonAdminDownloadRequest: its status holds a signed URL to everything in a backup.
+/// Only those who edit see a `NonAdminDownloadRequest`: its status holds a signed URL to everything in a backup.
 const KINDS: &[Kinds] = &[
     Kinds { part: Part::Namespaces, group: "akuity.io", viewed: &["namespaceclassbindings"], edited: &[] },
     Kinds {
@@ -44,14 +44,17 @@ const KINDS: &[Kinds] = &[
 pub fn tenants(parts: &[Part]) -> [ClusterRole; 2] {
     let enabled = || KINDS.iter().filter(|kinds| parts.contains(&kinds.part));
     let viewed = enabled().map(|kinds| rule(kinds.group, kinds.viewed, READ)).collect();
-    let edited = enabled().filter(|kinds| !kinds.edited.is_empty()).map(|kinds| rule(kinds.group, kinds.edited, WRITE)).collect();
+    let edited = enabled()
+        .filter(|kinds| !kinds.edited.is_empty())
+        .map(|kinds| rule(kinds.group, kinds.edited, WRITE))
+        .collect();
     [
         labelled_role("croft-view", "rbac.authorization.k8s.io/aggregate-to-view", viewed),
         labelled_role("croft-edit", "rbac.authorization.k8s.io/aggregate-to-edit", edited),
     ]
 }
 
-/// Empty at first; Kubernetes fills it from every ClusterRole with [`AGGREGATE_LABEL`].
+/// Empty at first; Kubernetes fills it from every `ClusterRole` with [`AGGREGATE_LABEL`].
 pub fn class_contents() -> ClusterRole {
     let selector = LabelSelector {
         match_labels: Some([(AGGREGATE_LABEL.to_owned(), "true".to_owned())].into()),

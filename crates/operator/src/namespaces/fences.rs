@@ -10,8 +10,9 @@
 use croft_api::namespaces::{CLASS_LABEL, PROTECTED_LABEL, STAMP_LABEL, USE_VERB};
 use k8s_openapi::{
     api::admissionregistration::v1::{
-        MatchCondition, MatchResources, NamedRuleWithOperations, ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding,
-        ValidatingAdmissionPolicyBindingSpec, ValidatingAdmissionPolicySpec, Validation, Variable,
+        MatchCondition, MatchResources, NamedRuleWithOperations, ValidatingAdmissionPolicy,
+        ValidatingAdmissionPolicyBinding, ValidatingAdmissionPolicyBindingSpec, ValidatingAdmissionPolicySpec,
+        Validation, Variable,
     },
     apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta},
 };
@@ -69,14 +70,19 @@ fn choice(grounds: &Grounds<'_>) -> ValidatingAdmissionPolicy {
             ]),
             validations: Some(vec![
                 denied_unless(
-                    format!("!variables.chosen || !(variables.name.startsWith('kube-') || variables.name in [{system}])"),
+                    format!(
+                        "!variables.chosen || !(variables.name.startsWith('kube-') || variables.name in [{system}])"
+                    ),
                     "'namespace ' + variables.name + ' belongs to the system: no class can be applied to it'".into(),
                 ),
                 denied_unless(
                     format!("!variables.chosen || {}", may_use("after")),
                     needs_use("choosing this class", "after"),
                 ),
-                denied_unless(format!("!variables.left || {}", may_use("before")), needs_use("leaving this class", "before")),
+                denied_unless(
+                    format!("!variables.left || {}", may_use("before")),
+                    needs_use("leaving this class", "before"),
+                ),
             ]),
             ..ValidatingAdmissionPolicySpec::default()
         },

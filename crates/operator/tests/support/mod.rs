@@ -45,14 +45,14 @@ impl Shared {
 
 /// One world per test program; the first caller's `want` decides what is in it.
 pub async fn shared(want: Want) -> &'static Shared {
-    let start = async {
+    let start = Box::pin(async {
         let bed = croft_testbed::shared(want).await?;
         let installed = Installed::new(bed, croft()).await?;
         let kubeconfig = installed.identity.kubeconfig.clone();
         let operator = installed.start(bed, "shared", &kubeconfig, &["--log", "info,croft=debug"])?;
         operator.ready(PATIENCE).await?;
         anyhow::Ok(Shared { bed, installed, operator })
-    };
+    });
     SHARED.get_or_try_init(|| start).await.expect("the shared world starts")
 }
 

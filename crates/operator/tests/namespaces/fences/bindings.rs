@@ -41,7 +41,8 @@ pub(super) async fn assert_no_way(plot: &Plot) -> Result<()> {
     let released = json!({"metadata": {"ownerReferences": null}});
     refused("owner taken off", api.patch(name, &PatchParams::default(), &Patch::Merge(&released)).await);
 
-    let forged = json!({"status": {"appliedResources": [{"apiVersion": "v1", "kind": "Secret", "name": "of-somebody-else"}]}});
+    let forged =
+        json!({"status": {"appliedResources": [{"apiVersion": "v1", "kind": "Secret", "name": "of-somebody-else"}]}});
     refused("forged status", api.patch_status(name, &PatchParams::default(), &Patch::Merge(&forged)).await);
     refused("forged status by replace", {
         let mut forged = before.clone();
@@ -50,7 +51,11 @@ pub(super) async fn assert_no_way(plot: &Plot) -> Result<()> {
     });
 
     assert_refused(BINDINGS, &api.delete(name, &DeleteParams::default()).await, "delete");
-    assert_refused(BINDINGS, &api.delete_collection(&DeleteParams::default(), &ListParams::default()).await, "delete all");
+    assert_refused(
+        BINDINGS,
+        &api.delete_collection(&DeleteParams::default(), &ListParams::default()).await,
+        "delete all",
+    );
     let after = admin.get(name).await?;
     assert_eq!((after.uid(), after.resource_version()), (before.uid(), before.resource_version()), "untouched");
     Ok(())

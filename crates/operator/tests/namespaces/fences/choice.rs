@@ -1,8 +1,8 @@
 //! Choosing, changing and leaving a class need `use` on it.
 
 use anyhow::{Context, Result};
-use croft_api::namespaces::CLASS_LABEL;
 use croft::namespaces::fences::{BINDINGS, CHOICE, PROTECTION};
+use croft_api::namespaces::CLASS_LABEL;
 use croft_testbed::{Identity, Testbed};
 use k8s_openapi::api::{admissionregistration::v1::ValidatingAdmissionPolicy, core::v1::Namespace};
 use kube::{
@@ -26,7 +26,11 @@ pub(super) async fn doors(client: &Client, namespace: &str) -> Result<Vec<(Targe
     for resource in served.resources {
         let Some(subresource) = resource.name.strip_prefix("namespaces/") else { continue };
         let ways = [(Way::Replace, "update"), (Way::Merge, "patch"), (Way::Json, "patch"), (Way::Strategic, "patch")];
-        let ways: Vec<_> = ways.iter().filter(|(_, verb)| resource.verbs.iter().any(|known| known == verb)).map(|(way, _)| *way).collect();
+        let ways: Vec<_> = ways
+            .iter()
+            .filter(|(_, verb)| resource.verbs.iter().any(|known| known == verb))
+            .map(|(way, _)| *way)
+            .collect();
         doors.push((target.through(subresource), ways));
     }
     Ok(doors)
@@ -37,7 +41,8 @@ pub(super) async fn assert_no_way(plot: &Plot, to: Option<&str>) -> Result<()> {
     let before = plot.label().await?;
     for (target, ways) in doors(&plot.owner.client, &plot.namespace).await? {
         for way in ways {
-            let what = format!("{before:?} -> {to:?} by {way:?} on {:?}, dry run {}", target.subresource, target.dry_run);
+            let what =
+                format!("{before:?} -> {to:?} by {way:?} on {:?}, dry run {}", target.subresource, target.dry_run);
             let message = assert_refused(CHOICE, &target.write(way, CLASS_LABEL, to).await, &what);
             assert!(message.contains("needs the verb `use` on namespaceclasses.akuity.io/"), "{message}");
             assert_eq!(plot.label().await?, before, "{what}");
@@ -50,8 +55,15 @@ pub(super) async fn assert_no_way(plot: &Plot, to: Option<&str>) -> Result<()> {
 async fn the_subresources_that_can_write_a_namespace_are_known_to_discovery() -> Result<()> {
     let world = world().await;
     let doors = doors(&world.client(), "default").await?;
-    let subresources: Vec<_> = doors.iter().filter(|(_, ways)| !ways.is_empty()).filter_map(|(target, _)| target.subresource.clone()).collect();
-    assert!(subresources.contains(&"status".to_owned()) && subresources.contains(&"finalize".to_owned()), "{subresources:?}");
+    let subresources: Vec<_> = doors
+        .iter()
+        .filter(|(_, ways)| !ways.is_empty())
+        .filter_map(|(target, _)| target.subresource.clone())
+        .collect();
+    assert!(
+        subresources.contains(&"status".to_owned()) && subresources.contains(&"finalize".to_owned()),
+        "{subresources:?}"
+    );
     Ok(())
 }
 
@@ -72,7 +84,10 @@ async fn with_use_every_way_is_open() -> Result<()> {
     let plot = Plot::new(world.bed, "useful").await?;
     let_use(world.bed, &plot.owner, &["useful-a", "useful-b"]).await?;
     let target = Target::namespace(&plot.owner.client, &plot.namespace).dry_run();
-    eventually("the right to count", || async { Ok(Some(target.write(Way::Merge, CLASS_LABEL, Some("useful-a")).await?)) }).await;
+    eventually("the right to count", || async {
+        Ok(Some(target.write(Way::Merge, CLASS_LABEL, Some("useful-a")).await?))
+    })
+    .await;
     for to in ["useful-a", "useful-b"] {
         for (target, ways) in doors(&plot.owner.client, &plot.namespace).await? {
             for way in ways {
@@ -93,14 +108,23 @@ async fn a_change_of_class_needs_use_on_both() -> Result<()> {
     let plot = Plot::new(world.bed, "both").await?;
     let_use(world.bed, &plot.owner, &["both-mine"]).await?;
     let target = Target::namespace(&plot.owner.client, &plot.namespace);
-    eventually("the right to count", || async { Ok(Some(target.write(Way::Merge, CLASS_LABEL, Some("both-mine")).await?)) }).await;
+    eventually("the right to count", || async {
+        Ok(Some(target.write(Way::Merge, CLASS_LABEL, Some("both-mine")).await?))
+    })
+    .await;
     let away = target.write(Way::Merge, CLASS_LABEL, Some("both-other")).await;
     let message = assert_refused(CHOICE, &away, "to a class of others");
-    assert!(message.contains("choosing this class") && message.contains("namespaceclasses.akuity.io/both-other"), "{message}");
+    assert!(
+        message.contains("choosing this class") && message.contains("namespaceclasses.akuity.io/both-other"),
+        "{message}"
+    );
     plot.bind("both-other").await?;
     let back = target.write(Way::Merge, CLASS_LABEL, Some("both-mine")).await;
     let message = assert_refused(CHOICE, &back, "away from a class of others");
-    assert!(message.contains("leaving this class") && message.contains("namespaceclasses.akuity.io/both-other"), "{message}");
+    assert!(
+        message.contains("leaving this class") && message.contains("namespaceclasses.akuity.io/both-other"),
+        "{message}"
+    );
     Ok(())
 }
 
@@ -174,7 +198,8 @@ async fn a_system_namespace_takes_no_class_from_anybody() -> Result<()> {
         let message = assert_refused(CHOICE, &target.write(Way::Merge, CLASS_LABEL, Some("system")).await, name);
         assert!(message.contains(&format!("namespace {name} belongs to the system")), "{message}");
     }
-    let born: Namespace = serde_json::from_value(json!({"metadata": {"name": "kube-new", "labels": {CLASS_LABEL: "system"}}}))?;
+    let born: Namespace =
+        serde_json::from_value(json!({"metadata": {"name": "kube-new", "labels": {CLASS_LABEL: "system"}}}))?;
     let api: Api<Namespace> = Api::all(world.client());
     assert_refused(CHOICE, &api.create(&PostParams::default(), &born).await, "a new one");
     Ok(())
@@ -194,7 +219,15 @@ async fn a_dying_namespace_cannot_change_its_class() -> Result<()> {
     let outside = world.bed.service_account("fence-tests", "dying").await?;
     let admin = world.bed.admin();
     let subject = "--serviceaccount=fence-tests:dying";
-    admin.kubectl(&["create", "clusterrole", "dying-fence", "--verb=*", "--resource=namespaces,namespaces/status,namespaces/finalize"]).await?;
+    admin
+        .kubectl(&[
+            "create",
+            "clusterrole",
+            "dying-fence",
+            "--verb=*",
+            "--resource=namespaces,namespaces/status,namespaces/finalize",
+        ])
+        .await?;
     admin.kubectl(&["create", "clusterrolebinding", "dying-fence", "--clusterrole=dying-fence", subject]).await?;
     let plot = Plot { owner: outside, ..plot };
     plot.wait_for_the_fences().await;

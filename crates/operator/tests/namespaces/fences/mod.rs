@@ -7,8 +7,8 @@ mod protection;
 mod rights;
 
 use anyhow::{Result, ensure};
-use croft_api::namespaces::{CLASS_LABEL, NamespaceClass, NamespaceClassBinding, PROTECTED_LABEL};
 use croft::namespaces::fences::CHOICE;
+use croft_api::namespaces::{CLASS_LABEL, NamespaceClass, NamespaceClassBinding, PROTECTED_LABEL};
 use croft_testbed::{Identity, Testbed};
 use k8s_openapi::api::{
     core::v1::{ConfigMap, Namespace, ResourceQuota},
@@ -217,7 +217,12 @@ impl Target {
 
     async fn patch(&self, patch: &Patch<Value>) -> kube::Result<()> {
         let force = matches!(patch, Patch::Apply(_));
-        let params = PatchParams { dry_run: self.dry_run, force, field_manager: Some("somebody".into()), ..PatchParams::default() };
+        let params = PatchParams {
+            dry_run: self.dry_run,
+            force,
+            field_manager: Some("somebody".into()),
+            ..PatchParams::default()
+        };
         match &self.subresource {
             None => self.api.patch(&self.name, &params, patch).await?,
             Some(subresource) => self.api.patch_subresource(subresource, &self.name, &params, patch).await?,

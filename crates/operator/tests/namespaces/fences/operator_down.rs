@@ -26,6 +26,9 @@ async fn the_fences_stand_while_the_operator_is_down_and_nothing_hangs_on_it() -
 
     let namespaces: Api<Namespace> = Api::all(world.client());
     namespaces.delete(&plot.namespace, &DeleteParams::default()).await?;
-    eventually("the namespace to be gone", || async { Ok(namespaces.get_opt(&plot.namespace).await?.is_none().then_some(())) }).await;
+    eventually("the namespace to be gone", || async {
+        Ok(namespaces.get_opt(&plot.namespace).await?.is_none().then_some(()))
+    })
+    .await;
     Ok(())
 }

@@ -41,7 +41,10 @@ pub(super) async fn assert_no_way(plot: &Plot, class: &str, who: &Identity) -> R
     let made = Target::config_map(&who.client, &plot.namespace, "made");
     for way in Way::ALL {
         refused(&format!("edited by {way:?}"), made.write(way, "example.com/note", Some("mine")).await);
-        refused(&format!("edited by dry run of {way:?}"), made.dry_run().write(way, "example.com/note", Some("mine")).await);
+        refused(
+            &format!("edited by dry run of {way:?}"),
+            made.dry_run().write(way, "example.com/note", Some("mine")).await,
+        );
     }
     for way in Way::ALL.into_iter().filter(|way| *way != Way::Apply) {
         refused(&format!("mark off by {way:?}"), made.write(way, PROTECTED_LABEL, None).await);
@@ -89,7 +92,10 @@ async fn the_controllers_of_kubernetes_are_not_locked_out() -> Result<()> {
     let controller = world.bed.cluster_admin("kube-system", "fence-test-controller").await?;
     let limits = Target::quota(&controller.client, &plot.namespace, "limits");
     limits.through("status").patch(&used(3)).await.context("the status")?;
-    limits.patch(&Patch::Merge(json!({"metadata": {"finalizers": ["example.com/mine"]}}))).await.context("a finalizer")?;
+    limits
+        .patch(&Patch::Merge(json!({"metadata": {"finalizers": ["example.com/mine"]}})))
+        .await
+        .context("a finalizer")?;
     limits.patch(&Patch::Merge(json!({"metadata": {"finalizers": null}}))).await?;
     let api = config_maps(&controller.client, &plot);
     api.delete("made", &DeleteParams::default()).await.context("what the garbage collector does")?;
@@ -135,7 +141,10 @@ async fn a_namespace_full_of_protected_objects_is_deleted_without_hanging() -> R
     let plot = protected_plot(world.bed, "dying-protected").await?;
     let namespaces: Api<Namespace> = Api::all(world.client());
     namespaces.delete(&plot.namespace, &DeleteParams::default()).await?;
-    eventually("the namespace to be gone", || async { Ok(namespaces.get_opt(&plot.namespace).await?.is_none().then_some(())) }).await;
+    eventually("the namespace to be gone", || async {
+        Ok(namespaces.get_opt(&plot.namespace).await?.is_none().then_some(()))
+    })
+    .await;
     Ok(())
 }
 
@@ -147,7 +156,8 @@ async fn without_protect_a_tenant_may_edit_and_delete() -> Result<()> {
     plot.bind("unprotected").await?;
     plot.ready().await;
     let api = config_maps(&plot.owner.client, &plot);
-    api.patch("made", &PatchParams::default(), &Patch::Merge(json!({"metadata": {"annotations": {"mine": "yes"}}}))).await?;
+    api.patch("made", &PatchParams::default(), &Patch::Merge(json!({"metadata": {"annotations": {"mine": "yes"}}})))
+        .await?;
     api.delete("made", &DeleteParams::default()).await?;
     Ok(())
 }
@@ -158,7 +168,8 @@ async fn a_mark_without_a_binding_behind_it_protects_nothing() -> Result<()> {
     let plot = protected_plot(world.bed, "copied").await?;
     let api = config_maps(&plot.owner.client, &plot);
     let stamped = api.get("made").await?;
-    let owner = json!({"apiVersion": "v1", "kind": "ConfigMap", "name": "made", "uid": stamped.uid(), "controller": true});
+    let owner =
+        json!({"apiVersion": "v1", "kind": "ConfigMap", "name": "made", "uid": stamped.uid(), "controller": true});
     // What a restored backup leaves: the labels, but another object; and one of another controller.
     for (name, owners) in [("copy", json!([])), ("owned", json!([owner]))] {
         let metadata = json!({"name": name, "labels": stamped.metadata.labels, "ownerReferences": owners});
