@@ -80,14 +80,19 @@ impl<S: fmt::Display> fmt::Display for Plan<S> {
 /// How a step ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// The call succeeded. Some calls tell the identity of what they touched.
-    Done { uid: Option<String> },
+    /// The call succeeded. Some calls tell the identity of what they touched, and a digest of what they left there.
+    Done { uid: Option<String>, witness: Option<String> },
     Failed(Failure),
     /// Not started, because a step before it failed.
     NotRun,
 }
 
 impl Outcome {
+    /// Done, and nothing more to say.
+    pub fn done() -> Self {
+        Outcome::Done { uid: None, witness: None }
+    }
+
     pub fn is_done(&self) -> bool {
         matches!(self, Outcome::Done { .. })
     }

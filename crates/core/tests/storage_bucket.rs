@@ -214,7 +214,7 @@ const NEW: World = World {
 
 #[test]
 fn a_new_bucket_is_reported_as_created_once_it_is() {
-    let made = report(&NEW, &Outcome::Done { uid: None });
+    let made = report(&NEW, &Outcome::done());
     assert!(made.created && made.conditions.is_true("Ready"));
     assert_eq!(made.reason, None);
     let waiting = report(&World { owner: OwnerState::NotReady, ..NEW }, &Outcome::NotRun);

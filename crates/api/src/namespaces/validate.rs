@@ -1,16 +1,43 @@
-//! A raw class -> manifests that can be applied. Admission and the reconciler call the same function.
+//! A raw class -> a checked one. Admission and the reconciler call the same function.
 
 use croft_core::namespaces::{
-    manifest::{self, Item},
+    blueprint::Blueprint,
     params::{Declared, Kind},
+    resources::Policy,
 };
 
-use super::{NamespaceClass, Param, ParamType};
+use super::{NamespaceClass, OnClassDelete, OnConflict, OnDrift, OnImmutable, Param, ParamType};
 use crate::Problem;
 
-/// The items of the class, or everything that is wrong with it.
-pub fn validate(class: &NamespaceClass) -> Result<Vec<Item>, Vec<Problem>> {
-    manifest::parse_all(&class.spec.resources)
+/// The class in the vocabulary of the core, whatever is wrong with it.
+pub fn blueprint(class: &NamespaceClass) -> Blueprint {
+    let metadata = class.spec.namespace_metadata.clone().unwrap_or_default();
+    Blueprint {
+        class: class.metadata.name.clone().unwrap_or_default(),
+        resources: class.spec.resources.clone(),
+        params: class.spec.params.iter().map(Declared::from).collect(),
+        labels: metadata.labels,
+        annotations: metadata.annotations,
+    }
+}
+
+/// The checked class, or everything that is wrong with it.
+pub fn validate(class: &NamespaceClass) -> Result<Blueprint, Vec<Problem>> {
+    let blueprint = blueprint(class);
+    let problems = blueprint.problems();
+    if problems.is_empty() { Ok(blueprint) } else { Err(problems) }
+}
+
+/// What the class does when the world is not as it wants it.
+pub fn policy(class: &NamespaceClass) -> Policy {
+    let chosen = class.spec.policy;
+    Policy {
+        adopt: chosen.on_conflict == OnConflict::Adopt,
+        report_drift: chosen.on_drift == OnDrift::Report,
+        recreate_immutable: chosen.on_immutable == OnImmutable::Recreate,
+        orphan_on_class_delete: chosen.on_class_delete == OnClassDelete::Orphan,
+        block_class_delete: chosen.on_class_delete == OnClassDelete::Block,
+    }
 }
 
 impl From<&Param> for Declared {

@@ -10,6 +10,9 @@ use crate::problem::Problem;
 /// On every stamped object: the class it came from.
 const STAMP_LABEL: &str = "namespaceclass.akuity.io/class";
 
+/// On stamped objects that only the operator may change.
+const PROTECTED_LABEL: &str = "namespaceclass.akuity.io/protected";
+
 /// Annotations and labels by which other tools claim an object: a copy carrying them would be pruned by its next owner.
 const FOREIGN_TRACKING: [&str; 5] = [
     "applyset.kubernetes.io/",
@@ -20,7 +23,7 @@ const FOREIGN_TRACKING: [&str; 5] = [
 ];
 
 /// Which object: group, kind and name. The version is only transport.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Identity {
     pub group: String,
     pub kind: String,
@@ -86,20 +89,50 @@ impl Item {
     }
 
     /// The object as it is applied: ours by label and by controller owner.
-    pub fn stamped(&self, namespace: &str, class: &str, binding_uid: &str) -> Value {
+    pub fn stamped(&self, stamp: &Stamp<'_>) -> Rendered {
         let mut object = Value::Object(self.body.clone());
-        object["metadata"]["namespace"] = namespace.into();
-        object["metadata"]["labels"][STAMP_LABEL] = class.into();
+        object["metadata"]["namespace"] = stamp.namespace.into();
+        object["metadata"]["labels"][STAMP_LABEL] = stamp.class.into();
+        if stamp.protect {
+            object["metadata"]["labels"][PROTECTED_LABEL] = "true".into();
+        }
         object["metadata"]["ownerReferences"] = json!([{
             "apiVersion": "akuity.io/v1alpha1",
             "kind": "NamespaceClassBinding",
-            "name": namespace,
-            "uid": binding_uid,
+            "name": stamp.namespace,
+            "uid": stamp.binding_uid,
             "controller": true,
             "blockOwnerDeletion": false,
         }]);
-        object
+        Rendered {
+            identity: self.identity.clone(),
+            api_version: self.api_version.clone(),
+            digest: digest(&object),
+            shape: shape(&object),
+            manifest: object,
+        }
     }
+}
+
+/// Whose an object is, and where it goes.
+#[derive(Clone, Copy, Debug)]
+pub struct Stamp<'a> {
+    pub namespace: &'a str,
+    pub class: &'a str,
+    pub binding_uid: &'a str,
+    /// Only the operator may change it.
+    pub protect: bool,
+}
+
+/// An object ready to be applied.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Rendered {
+    pub identity: Identity,
+    pub api_version: String,
+    pub manifest: Value,
+    pub digest: String,
+    /// Digest of the paths the manifest sets.
+    pub shape: String,
 }
 
 /// All items of a class, or everything that is wrong with it: one line per problem, naming the item.
@@ -143,6 +176,20 @@ pub fn digest(value: &Value) -> String {
         let _ = write!(hex, "{byte:02x}");
         hex
     })
+}
+
+/// As [`digest`], of the paths only: the same fields with other values have the same shape.
+pub fn shape(value: &Value) -> String {
+    digest(&without_values(value))
+}
+
+fn without_values(value: &Value) -> Value {
+    match value {
+        Value::Object(map) => map.iter().map(|(key, value)| (key.clone(), without_values(value))).collect(),
+        // Members of lists may be told apart by any of their fields: any change counts.
+        Value::Array(_) => value.clone(),
+        _ => Value::Null,
+    }
 }
 
 fn write_canonical(value: &Value, out: &mut String) {
@@ -258,7 +305,8 @@ mod tests {
             "data": {"k": "v"}, "status": {"x": 1}
         })))
         .unwrap();
-        let object = item.stamped("team-a", "web", "binding-uid");
+        let stamp = Stamp { namespace: "team-a", class: "web", binding_uid: "binding-uid", protect: false };
+        let object = item.stamped(&stamp).manifest;
         assert_eq!(object["metadata"]["labels"], json!({"app": "x", STAMP_LABEL: "web"}));
         assert_eq!(object["metadata"]["annotations"], json!({"note": "n"}));
         assert_eq!(object["metadata"]["ownerReferences"][0]["controller"], json!(true));
@@ -273,9 +321,17 @@ mod tests {
             "data": {"a": "eA=="}, "stringData": {"b": "hello", "c": "", "d": "ab", "e": "abc"}
         })))
         .unwrap();
-        let object = item.stamped("n", "c", "u");
+        let object = item.stamped(&Stamp { namespace: "n", class: "c", binding_uid: "u", protect: true }).manifest;
+        assert_eq!(object["metadata"]["labels"][PROTECTED_LABEL], json!("true"));
         assert_eq!(object["data"], json!({"a": "eA==", "b": "aGVsbG8=", "c": "", "d": "YWI=", "e": "YWJj"}));
         assert!(object.get("stringData").is_none());
+    }
+
+    #[test]
+    fn a_shape_changes_with_the_fields_and_not_with_their_values() {
+        let one = shape(&json!({"data": {"a": "1", "b": "2"}}));
+        assert_eq!(one, shape(&json!({"data": {"b": "x", "a": "y"}})));
+        assert_ne!(one, shape(&json!({"data": {"a": "1"}})));
     }
 
     #[test]

@@ -25,7 +25,7 @@ fn fields(value: Value) -> Map<String, Value> {
 }
 
 fn done() -> Outcome {
-    Outcome::Done { uid: None }
+    Outcome::done()
 }
 
 /// The precondition of a step does not hold.

@@ -231,7 +231,7 @@ fn a_new_claim_gets_everything_in_one_pass_and_in_the_safe_order() {
          create Secret team-a/read\n\
          mark S3User team-a.data as Bound: Provisioned"
     );
-    let outcomes: Vec<_> = plan.iter().map(|step| (step, Outcome::Done { uid: None })).collect();
+    let outcomes: Vec<_> = plan.iter().map(|step| (step, Outcome::done())).collect();
     let now = Timestamp("2026-01-01T00:00:00Z".into());
     let status = claim::report(&world.observe(), &outcomes, &now).unwrap();
     assert!(status.conditions.is_true("Ready"));

@@ -102,7 +102,7 @@ pub(super) async fn replace<K: Kind>(
     let params = PatchParams { field_manager: Some(FIELD_MANAGER.into()), ..PatchParams::default() };
     let made = call("patch", api.patch(target.name, &params, &Patch::<Value>::Json(patch))).await?;
     let version = made.resource_version().and_then(|version| version.parse().ok());
-    Ok(Written { uid: made.uid(), echo: version.map(|version| (resource_name::<K>(), version)) })
+    Ok(Written { uid: made.uid(), echo: version.map(|version| (resource_name::<K>(), version)), ..Written::default() })
 }
 
 /// Where a request is, for a write that may touch only it.

@@ -2,7 +2,7 @@
 
 use std::{
     collections::{BTreeMap, HashMap},
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
@@ -16,20 +16,29 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// The versions each key waits for, by kind.
 #[derive(Clone, Debug, Default)]
 pub struct Echoes {
-    caches: Arc<HashMap<String, watch::Receiver<u64>>>,
+    caches: Arc<Mutex<HashMap<String, watch::Receiver<u64>>>>,
     expected: Arc<Mutex<HashMap<Key, BTreeMap<String, u64>>>>,
 }
 
 impl Echoes {
-    /// `caches` tells for each watched kind how far its watch has come.
-    pub fn new(caches: HashMap<String, watch::Receiver<u64>>) -> Self {
-        Self { caches: Arc::new(caches), expected: Arc::default() }
+    /// A watch on `kind` has started; `seen` tells how far it has come.
+    pub fn listen(&self, kind: &str, seen: watch::Receiver<u64>) {
+        self.caches().insert(kind.to_owned(), seen);
+    }
+
+    /// The watch on `kind` has ended: nobody waits for it any more.
+    pub fn stop_listening(&self, kind: &str) {
+        self.caches().remove(kind);
+    }
+
+    fn caches(&self) -> MutexGuard<'_, HashMap<String, watch::Receiver<u64>>> {
+        self.caches.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// `key` wrote this; kinds without a cache are not waited for.
     pub fn expect(&self, key: &Key, written: &Written) {
         if let Some((kind, version)) = &written.echo
-            && self.caches.contains_key(kind)
+            && self.caches().contains_key(kind)
         {
             let mut expected = self.expected.lock().unwrap_or_else(PoisonError::into_inner);
             let newest = expected.entry(key.clone()).or_default().entry(kind.clone()).or_default();
@@ -41,7 +50,8 @@ impl Echoes {
     pub fn heard(&self, key: &Key) -> bool {
         let mut expected = self.expected.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(waiting) = expected.get_mut(key) else { return true };
-        waiting.retain(|kind, version| self.caches.get(kind).is_some_and(|seen| *seen.borrow() < *version));
+        let caches = self.caches();
+        waiting.retain(|kind, version| caches.get(kind).is_some_and(|seen| *seen.borrow() < *version));
         let heard = waiting.is_empty();
         if heard {
             expected.remove(key);
@@ -57,7 +67,8 @@ impl Echoes {
         };
         let all = async {
             for (kind, version) in waiting {
-                if let Some(mut seen) = self.caches.get(&kind).cloned() {
+                let seen = self.caches().get(&kind).cloned();
+                if let Some(mut seen) = seen {
                     let _ = seen.wait_for(|seen| *seen >= version).await;
                 }
             }
@@ -74,13 +85,14 @@ mod tests {
     use crate::engine::Work;
 
     fn wrote(kind: &str, version: u64) -> Written {
-        Written { uid: None, echo: Some((kind.into(), version)) }
+        Written { echo: Some((kind.into(), version)), ..Written::default() }
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_key_waits_until_the_cache_has_seen_its_write() {
         let (seen, cache) = watch::channel(5);
-        let echoes = Echoes::new([("pods".to_owned(), cache)].into());
+        let echoes = Echoes::default();
+        echoes.listen("pods", cache);
         let key = Key::cluster(Work("test"), "x");
         echoes.expect(&key, &wrote("pods", 7));
         echoes.expect(&key, &wrote("not-cached", 99));
@@ -97,7 +109,8 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn an_echo_that_never_comes_does_not_block_for_ever() {
         let (_seen, cache) = watch::channel(5);
-        let echoes = Echoes::new([("pods".to_owned(), cache)].into());
+        let echoes = Echoes::default();
+        echoes.listen("pods", cache);
         let key = Key::cluster(Work("test"), "x");
         echoes.expect(&key, &wrote("pods", 7));
         echoes.wait(&key).await;

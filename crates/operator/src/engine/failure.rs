@@ -21,9 +21,11 @@ fn classify_status(status: &Status) -> Failure {
     let message = status.message.clone();
     match (status.code, status.reason.as_str()) {
         (404, _) => Failure::new(FailureClass::Stale, "NotFound", message),
+        (409, "AlreadyExists") => Failure::new(FailureClass::Stale, "AlreadyExists", message),
         (409, _) => Failure::new(FailureClass::Stale, "Conflict", message),
         (422, _) if is_failed_precondition(status) => Failure::new(FailureClass::Stale, "Conflict", message),
         (403, _) if is_terminating(status) => Failure::new(FailureClass::Rejected, "Terminating", message),
+        (422, _) if is_immutable(&message) => Failure::new(FailureClass::Rejected, "Immutable", message),
         (401 | 403, _) => Failure::new(FailureClass::Forbidden, "Forbidden", message),
         (429, _) => Failure::new(FailureClass::Transient, "Throttled", message),
         (400 | 405 | 413 | 415 | 422, _) => Failure::new(FailureClass::Rejected, "Rejected", message),
@@ -35,6 +37,11 @@ fn classify_status(status: &Status) -> Failure {
 fn is_failed_precondition(status: &Status) -> bool {
     let causes = status.details.iter().flat_map(|details| &details.causes);
     causes.into_iter().any(|cause| cause.reason == "UnexpectedServerResponse")
+}
+
+/// A change the API server refuses to any existing object, in the words of its validation.
+fn is_immutable(message: &str) -> bool {
+    ["immutable", "may not change", "may not be changed", "updates to"].iter().any(|words| message.contains(words))
 }
 
 /// Creating in a namespace that is being deleted.

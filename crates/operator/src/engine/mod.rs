@@ -14,6 +14,7 @@ pub mod lease;
 mod readiness;
 mod reconcile;
 mod watch;
+pub mod witness;
 pub mod write;
 
 use std::{
@@ -37,6 +38,7 @@ pub use self::{
     clock::{Clock, timestamp},
     crds::ServedKinds,
     dispatch::Pusher,
+    echo::Echoes,
     key::{Key, Part, Work},
     readiness::Readiness,
     reconcile::{Context, Reconciler, Report},
@@ -58,7 +60,7 @@ pub struct EngineBuilder {
     client: Client,
     metrics: Arc<Metrics>,
     caches: HashMap<TypeId, Box<dyn Any + Send + Sync>>,
-    revisions: HashMap<String, tokio::sync::watch::Receiver<u64>>,
+    echoes: Echoes,
     states: HashMap<TypeId, (String, Sender<WatchState>, bool)>,
     spawns: Vec<Spawn>,
     workers: Workers,
@@ -91,7 +93,7 @@ impl EngineBuilder {
             client,
             metrics,
             caches: HashMap::new(),
-            revisions: HashMap::new(),
+            echoes: Echoes::default(),
             states: HashMap::new(),
             spawns: Vec::new(),
             workers: HashMap::new(),
@@ -109,6 +111,12 @@ impl EngineBuilder {
     /// Writes keys into the queue from outside the watches (timers, configuration changes).
     pub fn pusher(&self) -> Pusher {
         self.pusher.clone()
+    }
+
+    /// The kinds whose watches must have seen a key's last write before it is observed again; kinds watched only at times
+    /// register themselves.
+    pub fn echoes(&self) -> Echoes {
+        self.echoes.clone()
     }
 
     /// Which CRDs are installed, kept up to date.
@@ -180,7 +188,7 @@ impl EngineBuilder {
         let state = Sender::new(WatchState::Syncing);
         self.readiness.add(&resource, part, state.subscribe(), foreign);
         self.states.insert(kind, (resource.clone(), state.clone(), foreign));
-        self.revisions.insert(resource.clone(), cache.revision());
+        self.echoes.listen(&resource, cache.revision());
         self.caches.insert(kind, Box::new(cache.clone()));
         let watch = Watch {
             resource,
@@ -217,7 +225,7 @@ impl EngineBuilder {
             workers: self.workers,
             pushes: self.pushes,
             pusher: self.pusher,
-            context: Context { leadership, metrics: self.metrics, events, echoes: echo::Echoes::new(self.revisions) },
+            context: Context { leadership, metrics: self.metrics, events, echoes: self.echoes },
             readiness: readiness.clone(),
             clock,
             concurrency,

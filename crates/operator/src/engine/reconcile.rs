@@ -147,7 +147,7 @@ async fn run_step<R: Reconciler>(worker: &R, key: &Key, seen: &R::Seen, step: &R
         Ok(written) => {
             debug!(%key, %step, "done");
             context.echoes.expect(key, &written);
-            Outcome::Done { uid: written.uid }
+            Outcome::Done { uid: written.uid, witness: written.witness }
         }
         Err(failure) => {
             debug!(%key, %step, %failure, "not done");

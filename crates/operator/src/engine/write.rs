@@ -3,6 +3,7 @@
 use std::{fmt, future::Future, time::Duration};
 
 use croft_core::plan::{Failure, FailureClass};
+use k8s_openapi::api::core::v1::Namespace;
 use kube::{
     Api, Client, Resource, ResourceExt,
     api::{ApiResource, DeleteParams, DynamicObject, Patch, PatchParams, PostParams, Preconditions},
@@ -10,10 +11,17 @@ use kube::{
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Value, json};
 
-use super::failure::{classify, timed_out};
+use super::{
+    failure::{classify, timed_out},
+    witness,
+};
 
-/// Our name in managedFields.
-pub const FIELD_MANAGER: &str = "croft";
+/// Our name in managedFields for everything but stamped objects.
+pub const FIELD_MANAGER: &str = "croft-operator";
+
+/// Our name in the managedFields of stamped objects. Nothing else is written under it: its entries are the witness of what
+/// a class set.
+pub const STAMP_MANAGER: &str = "croft";
 
 /// No call waits longer than this.
 pub const CALL_TIMEOUT: Duration = Duration::from_secs(10);
@@ -24,6 +32,8 @@ pub struct Written {
     pub uid: Option<String>,
     /// The kind (`plural.group`) and version to wait for before observing again.
     pub echo: Option<(String, u64)>,
+    /// Digest of our own entries in the object's managedFields, for stamped objects.
+    pub witness: Option<String>,
 }
 
 impl Written {
@@ -116,12 +126,39 @@ impl Writer {
         gone_is_done(self.finalizers(observed, &finalizers).await)
     }
 
-    /// Server-side apply, taking the fields `manifest` sets.
+    /// Creates a stamped object; fails as stale if the name is taken, so nothing is ever overwritten.
+    pub async fn stamp(&self, resource: &ApiResource, namespace: &str, manifest: &Value) -> Result<Written, Failure> {
+        let api: Api<DynamicObject> = Api::namespaced_with(self.client.clone(), namespace, resource);
+        let params = PostParams { field_manager: Some(STAMP_MANAGER.into()), ..PostParams::default() };
+        let made = call("create", api.create(&params, &dynamic(manifest)?)).await?;
+        Ok(stamped(&made, resource))
+    }
+
+    /// Server-side apply of a stamped object, taking the fields `manifest` sets.
     pub async fn apply(&self, resource: &ApiResource, namespace: &str, name: &str, manifest: &Value) -> Result<Written, Failure> {
         let api: Api<DynamicObject> = Api::namespaced_with(self.client.clone(), namespace, resource);
-        let params = PatchParams::apply(FIELD_MANAGER).force();
+        let params = PatchParams::apply(STAMP_MANAGER).force();
         let made = call("apply", api.patch(name, &params, &Patch::Apply(manifest))).await?;
-        Ok(written(&made, &crd_name(&resource.plural, &resource.group)))
+        Ok(stamped(&made, resource))
+    }
+
+    /// As [`Writer::merge`], for a kind known only at run time.
+    pub async fn merge_dynamic(&self, resource: &ApiResource, target: Target<'_>, version: &str, mut patch: Value) -> Result<Written, Failure> {
+        patch["metadata"]["uid"] = target.uid.into();
+        patch["metadata"]["resourceVersion"] = version.into();
+        let api: Api<DynamicObject> = Api::namespaced_with(self.client.clone(), target.namespace, resource);
+        let params = PatchParams { field_manager: Some(FIELD_MANAGER.into()), ..PatchParams::default() };
+        let made = call("patch", api.patch(target.name, &params, &Patch::Merge(patch))).await?;
+        Ok(stamped(&made, resource))
+    }
+
+    /// Labels and annotations of a Namespace under our stamp; what an earlier call set and this one does not is removed.
+    pub async fn namespace_metadata(&self, name: &str, metadata: &Value) -> Result<Written, Failure> {
+        let api: Api<DynamicObject> = self.api::<Namespace>("");
+        let manifest = json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": metadata });
+        let params = PatchParams::apply(STAMP_MANAGER).force();
+        let made = call("apply", api.patch(name, &params, &Patch::Apply(&manifest))).await?;
+        Ok(written(&made, &resource_name::<Namespace>()))
     }
 
     /// Server-side apply of a typed object where its metadata says.
@@ -206,7 +243,17 @@ fn gone_is_done(result: Result<Written, Failure>) -> Result<Written, Failure> {
 
 fn written<K: ResourceExt>(object: &K, resource: &str) -> Written {
     let version = object.resource_version().and_then(|version| version.parse().ok());
-    Written { uid: object.uid(), echo: version.map(|version| (resource.to_owned(), version)) }
+    Written { uid: object.uid(), echo: version.map(|version| (resource.to_owned(), version)), witness: None }
+}
+
+fn stamped(object: &DynamicObject, resource: &ApiResource) -> Written {
+    let witness = Some(witness::entry_digest(&object.metadata));
+    Written { witness, ..written(object, &stamp_echo(&resource.plural, &resource.group)) }
+}
+
+/// The name under which the watch of a stamped kind is waited for: the same kind may be cached whole as well.
+pub fn stamp_echo(plural: &str, group: &str) -> String {
+    format!("stamped/{}", crd_name(plural, group))
 }
 
 /// `plural.group`, or the plural alone for the core group: how CRDs are named and how caches are registered.

@@ -8,15 +8,17 @@ use std::{
 
 use croft_api::namespaces::NamespaceClassBinding;
 use croft_core::{
-    namespaces::{manifest::group_of, resources::{KindName, KindSeen}},
+    namespaces::{
+        class,
+        manifest::group_of,
+        resources::{KindName, KindSeen},
+    },
     plan::Failure,
-    queue::Priority,
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::APIResource;
-use kube::{Client, ResourceExt, api::ApiResource};
+use kube::{Client, api::ApiResource};
 
-use super::BINDING;
-use crate::engine::{Cache, Key, Pusher, ServedKinds, write::{call, crd_name}};
+use crate::engine::{Cache, Pusher, ServedKinds, write::{call, crd_name}};
 
 /// When to look after a CRD changed.
 const MOMENTS: [Duration; 3] = [Duration::ZERO, Duration::from_millis(300), Duration::from_secs(2)];
@@ -26,6 +28,17 @@ const MOMENTS: [Duration; 3] = [Duration::ZERO, Duration::from_millis(300), Dura
 pub(super) struct Kind {
     pub(super) seen: KindSeen,
     pub(super) resource: ApiResource,
+}
+
+impl Kind {
+    /// The kind as a class records it, if objects of it can be stamped.
+    pub(super) fn stampable(&self) -> Option<class::Kind> {
+        (self.seen == KindSeen::Namespaced).then(|| class::Kind {
+            api_version: self.resource.api_version.clone(),
+            kind: self.resource.kind.clone(),
+            resource: self.resource.plural.clone(),
+        })
+    }
 }
 
 #[derive(Clone)]
@@ -85,10 +98,7 @@ impl Kinds {
                 // Between a CRD's creation and its being served lies a moment that nothing announces.
                 for moment in MOMENTS {
                     tokio::time::sleep(moment).await;
-                    for binding in bindings.all().iter().filter(|binding| is_waiting(binding)) {
-                        let namespace = binding.namespace().unwrap_or_default();
-                        pusher.push(Key::new(BINDING, namespace, binding.name_any()), Priority::Live);
-                    }
+                    super::wake_waiting(&bindings, &pusher);
                 }
             }
         });
@@ -106,11 +116,6 @@ impl Kinds {
 
 fn is_built_in(kind: &Kind) -> bool {
     !kind.resource.group.contains('.') || kind.resource.group.ends_with(".k8s.io")
-}
-
-fn is_waiting(binding: &NamespaceClassBinding) -> bool {
-    let mut conditions = binding.status.iter().flat_map(|status| &status.conditions);
-    conditions.any(|condition| condition.type_ == "Ready" && condition.status != "True")
 }
 
 fn described(api_version: &str, kind: &str, found: Option<APIResource>) -> Kind {

@@ -1,19 +1,30 @@
 //! Namespaces furnished from a class: what is watched, and which change wakes whom.
 
 mod binding;
+mod class;
 pub mod fences;
 mod kinds;
 mod resources;
+mod stamped;
 
-use std::sync::Arc;
+use std::{
+    collections::BTreeSet,
+    sync::{Arc, Mutex},
+};
 
-use croft_api::namespaces::{CLASS_LABEL, NamespaceClass, NamespaceClassBinding};
+use croft_api::namespaces::{CLASS_LABEL, NamespaceClass, NamespaceClassBinding, StampedKind};
+use croft_core::{
+    namespaces::{class::Kind, resources::KindName},
+    queue::Priority,
+};
 use k8s_openapi::api::core::v1::Namespace;
 use kube::ResourceExt;
 
-use self::{binding::BindingReconciler, kinds::Kinds, resources::ResourcesReconciler};
+use self::{
+    binding::BindingReconciler, class::ClassReconciler, kinds::Kinds, resources::ResourcesReconciler, stamped::Stamps,
+};
 use crate::{
-    engine::{Cache, Change, EngineBuilder, Key, Part, Scope, Work, Writer},
+    engine::{Cache, Change, EngineBuilder, Key, Part, Pusher, Scope, Work, Writer},
     rbac::{Use, Within},
     settings::SharedSettings,
 };
@@ -22,16 +33,19 @@ use crate::{
 const NAMESPACE: Work = Work("namespace");
 /// Binding -> resources.
 const BINDING: Work = Work("namespaceclassbinding");
+/// Class -> its status.
+const CLASS: Work = Work("namespaceclass");
 
 const CLASS_INDEX: &str = "class";
 
 /// Kinds every class may use without further rights; what a class needs beyond them an administrator grants.
-const STAMP: &[&str] = &["create", "delete", "get", "patch"];
+const STAMP: &[&str] = &["create", "delete", "get", "list", "patch", "watch"];
 
 /// The rights this part uses.
 pub const USES: &[Use] = &[
-    Use { group: "", resource: "namespaces", verbs: &["list", "watch"], within: Within::Cluster },
-    Use { group: "akuity.io", resource: "namespaceclasses", verbs: &["get", "list", "watch"], within: Within::Cluster },
+    Use { group: "", resource: "namespaces", verbs: &["list", "patch", "watch"], within: Within::Cluster },
+    Use { group: "akuity.io", resource: "namespaceclasses", verbs: &["get", "list", "patch", "watch"], within: Within::Cluster },
+    Use { group: "akuity.io", resource: "namespaceclasses/status", verbs: &["patch"], within: Within::Cluster },
     Use {
         group: "akuity.io",
         resource: "namespaceclassbindings",
@@ -80,20 +94,71 @@ pub fn install(engine: &mut EngineBuilder, writer: &Writer, settings: &SharedSet
     caches.bindings.wakes(|change: Change<'_, NamespaceClassBinding>| {
         let binding = change.object();
         let namespace = binding.namespace().unwrap_or_default();
-        vec![Key::new(BINDING, &namespace, binding.name_any()), Key::cluster(NAMESPACE, namespace)]
+        let classes: BTreeSet<_> = change.both().map(|binding| binding.spec.class_name.clone()).collect();
+        let classes = classes.into_iter().map(|class| Key::cluster(CLASS, class));
+        [Key::new(BINDING, &namespace, binding.name_any()), Key::cluster(NAMESPACE, namespace)].into_iter().chain(classes).collect()
     });
-    let (namespaces, bindings) = (caches.namespaces.clone(), caches.bindings.clone());
-    caches.classes.wakes(move |change: Change<'_, NamespaceClass>| {
-        let name = change.object().name_any();
-        let bound = bindings.by(CLASS_INDEX, &name);
-        let bound = bound.iter().map(|binding| Key::new(BINDING, binding.namespace().unwrap_or_default(), binding.name_any()));
-        let labelled = namespaces.by(CLASS_INDEX, &name);
-        let labelled = labelled.iter().map(|namespace| Key::cluster(NAMESPACE, namespace.name_any()));
-        bound.chain(labelled).collect()
+    let stamps = Stamps::new(engine.client(), engine.pusher(), engine.echoes(), caches.bindings.clone());
+    caches.classes.wakes({
+        let (caches, stamps) = (caches.clone(), stamps.clone());
+        move |change: Change<'_, NamespaceClass>| {
+            stamps.watch_only(&kinds_in_use(&caches.classes));
+            woken_by_class(&caches, &change.object().name_any())
+        }
     });
 
     let kinds = Kinds::new(engine.client());
     kinds.follow(engine.served(), caches.bindings.clone(), engine.pusher());
     engine.reconciler(Part::Namespaces, BindingReconciler::new(caches.clone(), writer.clone(), settings.clone()));
-    engine.reconciler(Part::Namespaces, ResourcesReconciler::new(caches, writer.clone(), kinds));
+    engine.reconciler(
+        Part::Namespaces,
+        ClassReconciler {
+            caches: caches.clone(),
+            writer: writer.clone(),
+            kinds: kinds.clone(),
+            stamps: stamps.clone(),
+            written: Mutex::default(),
+        },
+    );
+    engine.reconciler(Part::Namespaces, ResourcesReconciler { caches, writer: writer.clone(), kinds, stamps });
+}
+
+/// The class itself, what is bound to it and what asks for it.
+fn woken_by_class(caches: &Caches, name: &str) -> Vec<Key> {
+    let bound = caches.bindings.by(CLASS_INDEX, name);
+    let bound = bound.iter().map(|binding| Key::new(BINDING, binding.namespace().unwrap_or_default(), binding.name_any()));
+    let labelled = caches.namespaces.by(CLASS_INDEX, name);
+    let labelled = labelled.iter().map(|namespace| Key::cluster(NAMESPACE, namespace.name_any()));
+    [Key::cluster(CLASS, name)].into_iter().chain(bound).chain(labelled).collect()
+}
+
+/// Something many may have waited for has happened: looks again at every binding that is not ready, and at its class.
+fn wake_waiting(bindings: &Cache<NamespaceClassBinding>, pusher: &Pusher) {
+    let is_ready = |binding: &NamespaceClassBinding| {
+        let mut conditions = binding.status.iter().flat_map(|status| &status.conditions);
+        conditions.any(|condition| condition.type_ == "Ready" && condition.status == "True")
+    };
+    for binding in bindings.all().iter().filter(|binding| !is_ready(binding)) {
+        pusher.push(Key::cluster(CLASS, &binding.spec.class_name), Priority::Live);
+        pusher.push(Key::new(BINDING, binding.namespace().unwrap_or_default(), binding.name_any()), Priority::Live);
+    }
+}
+
+/// Every kind some class has recorded: what must be watched.
+fn kinds_in_use(classes: &Cache<NamespaceClass>) -> BTreeSet<Kind> {
+    let classes = classes.all();
+    let kinds = classes.iter().flat_map(|class| class.status.iter().flat_map(|status| &status.kinds));
+    let kind = |kind: &StampedKind| Kind {
+        api_version: kind.api_version.clone(),
+        kind: kind.kind.clone(),
+        resource: kind.resource.clone(),
+    };
+    kinds.map(kind).collect()
+}
+
+/// `apiVersion` and `kind` of every item of a class.
+fn kinds_named_by(class: &NamespaceClass) -> BTreeSet<KindName> {
+    let text = |value: Option<&serde_json::Value>| value.and_then(serde_json::Value::as_str).unwrap_or_default().to_owned();
+    let items = class.spec.resources.iter();
+    items.map(|item| (text(item.get("apiVersion")), text(item.get("kind")))).filter(|(version, kind)| !version.is_empty() && !kind.is_empty()).collect()
 }

@@ -2,52 +2,59 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use croft_api::namespaces::{CLASS_LABEL, NamespaceClass, NamespaceClassBinding, validate::validate};
+use croft_api::namespaces::{CLASS_LABEL, NamespaceClass, NamespaceClassBinding, OnUnbind, validate};
 use croft_core::{
     namespaces::{
-        manifest::Identity,
-        resources::{self, Binding, Class, ClassSeen, KindSeen, Live, Observed, ResourceStep, Status},
+        inventory::Status,
+        manifest::{Identity, Stamp},
+        resources::{
+            self, Binding, Class, ClassSeen, KindName, KindSeen, Namespace, NamespaceMetadata, Observed, Owner, Read,
+            ResourceStep, Stamped,
+        },
+        template::Facts,
     },
     plan::{Failure, FailureClass, Outcome, Plan},
     time::Timestamp,
 };
+use k8s_openapi::{api::core::v1, apimachinery::pkg::apis::meta::v1::ObjectMeta};
 use kube::{
     Api, Resource, ResourceExt,
     api::{DynamicObject, PartialObjectMeta},
 };
-use serde_json::Value;
+use serde_json::{Value, json};
 
-use super::{BINDING, Caches, kinds::{Kind, Kinds}};
+use super::{
+    BINDING, Caches,
+    kinds::{Kind, Kinds},
+    stamped::{Entry, Stamps, Watching, controller_of},
+};
 use crate::engine::{
     Key, Reconciler, Report, Target, Work, Writer, Written,
     events::{Note, about},
-    is_deleting,
+    is_deleting, witness,
     write::read,
 };
 
 #[derive(Debug)]
 pub(super) struct ResourcesReconciler {
-    caches: Caches,
-    writer: Writer,
-    kinds: Kinds,
+    pub(super) caches: Caches,
+    pub(super) writer: Writer,
+    pub(super) kinds: Kinds,
+    pub(super) stamps: Stamps,
 }
 
 #[derive(Debug)]
 pub(super) struct Seen {
     binding: Arc<NamespaceClassBinding>,
     observed: Observed,
-    kinds: BTreeMap<(String, String), Kind>,
+    kinds: BTreeMap<KindName, Kind>,
 }
 
 impl ResourcesReconciler {
-    pub(super) fn new(caches: Caches, writer: Writer, kinds: Kinds) -> Self {
-        Self { caches, writer, kinds }
-    }
-
     /// The class, and only after a live look "gone": deleting on the word of a cache is how things get lost.
-    async fn class(&self, name: &str) -> Result<ClassSeen, Failure> {
+    async fn class(&self, name: &str, binding_uid: &str, namespace: &Facts) -> Result<ClassSeen, Failure> {
         if let Some(class) = self.caches.classes.get("", name) {
-            return Ok(present(&class));
+            return Ok(self.present(&class, binding_uid, namespace));
         }
         if self.caches.classes.exists("", name) {
             return Ok(ClassSeen::Unreadable);
@@ -59,13 +66,35 @@ impl ResourcesReconciler {
         })
     }
 
-    fn unknown_class(&self, namespace: &str, bound: &str) -> Option<String> {
-        let namespace = self.caches.namespaces.get("", namespace)?;
+    fn present(&self, class: &NamespaceClass, binding_uid: &str, namespace: &Facts) -> ClassSeen {
+        let name = class.name_any();
+        let stamp = Stamp { namespace: &namespace.name, class: &name, binding_uid, protect: class.spec.protect };
+        let items = validate::validate(class).and_then(|blueprint| blueprint.items(namespace));
+        let (items, problems) = match items {
+            Ok(items) => (items.iter().map(|item| item.stamped(&stamp)).collect(), Vec::new()),
+            Err(problems) => (Vec::new(), problems),
+        };
+        let metadata = class.spec.namespace_metadata.clone().unwrap_or_default();
+        ClassSeen::Present(Class {
+            uid: class.uid().unwrap_or_default(),
+            generation: class.metadata.generation.unwrap_or_default(),
+            items,
+            problems,
+            policy: validate::policy(class),
+            namespace_metadata: NamespaceMetadata { labels: metadata.labels, annotations: metadata.annotations },
+            deleting: is_deleting(class.meta()),
+            kinds_recorded: false,
+            name,
+        })
+    }
+
+    fn unknown_class(&self, namespace: &v1::Namespace, bound: &str) -> Option<String> {
         let label = namespace.labels().get(CLASS_LABEL).filter(|label| !label.is_empty() && *label != bound)?;
         (!self.caches.classes.exists("", label)).then(|| label.clone())
     }
 
-    async fn look_up_kinds(&self, seen: &ClassSeen, status: &Status) -> Result<BTreeMap<(String, String), Kind>, Failure> {
+    /// The kinds of wanted and of recorded objects.
+    async fn look_up_kinds(&self, seen: &ClassSeen, status: &Status) -> Result<BTreeMap<KindName, Kind>, Failure> {
         let mut kinds = BTreeMap::new();
         let items = match seen {
             ClassSeen::Present(class) => class.items.as_slice(),
@@ -73,67 +102,111 @@ impl ResourcesReconciler {
         };
         let wanted = items.iter().map(|item| (item.api_version.clone(), item.identity.kind.clone()));
         let recorded = status.applied_resources.iter().map(|applied| (applied.api_version.clone(), applied.kind.clone()));
-        for (api_version, kind) in wanted.chain(recorded) {
-            if !kinds.contains_key(&(api_version.clone(), kind.clone())) {
-                let found = self.kinds.look_up(&api_version, &kind).await?;
-                kinds.insert((api_version, kind), found);
+        for name in wanted.chain(recorded) {
+            if !kinds.contains_key(&name) {
+                let found = self.kinds.look_up(&name.0, &name.1).await?;
+                kinds.insert(name, found);
             }
         }
         Ok(kinds)
     }
 
-    /// Reads what the status does not vouch for.
-    async fn live(&self, seen: &Observed, kinds: &BTreeMap<(String, String), Kind>) -> Result<BTreeMap<Identity, Live>, Failure> {
-        let mut live = BTreeMap::new();
-        for (api_version, identity) in seen.to_read() {
-            let Some(kind) = kinds.get(&(api_version, identity.kind.clone())) else { continue };
-            if kind.seen != KindSeen::Namespaced {
-                continue;
-            }
-            let api: Api<DynamicObject> = Api::namespaced_with(self.writer.client(), &seen.namespace, &kind.resource);
-            match read(api.get_metadata_opt(&identity.name)).await {
-                Ok(Some(object)) => {
-                    live.insert(identity, Live { uid: object.uid().unwrap_or_default(), ours: is_ours(&object, &seen.binding.uid) });
-                }
-                Ok(None) => {}
-                // Without the right to read, applying says it better: with the name of the object.
-                Err(failure) if failure.class == FailureClass::Forbidden => {}
-                Err(failure) => return Err(failure),
-            }
-        }
-        Ok(live)
+    /// Whether the class has recorded every kind it is about to make objects of, and a watch covers each.
+    fn is_covered(&self, class: &str, kinds: &BTreeMap<KindName, Kind>) -> bool {
+        let Some(class) = self.caches.classes.get("", class) else { return true };
+        let recorded = class.status.iter().flat_map(|status| &status.kinds);
+        let recorded: Vec<_> = recorded.map(|kind| (kind.api_version.as_str(), kind.kind.as_str())).collect();
+        super::kinds_named_by(&class).iter().all(|name| {
+            let Some(stampable) = kinds.get(name).and_then(Kind::stampable) else { return true };
+            let is_recorded = recorded.contains(&(name.0.as_str(), name.1.as_str()));
+            is_recorded && self.stamps.state(&stampable) != Watching::Starting
+        })
     }
 
-    fn kind<'s>(&self, seen: &'s Seen, api_version: &str, identity: &Identity) -> Result<&'s Kind, Failure> {
+    fn kind_seen(&self, kind: &Kind) -> KindSeen {
+        match kind.stampable() {
+            Some(stampable) if self.stamps.state(&stampable) == Watching::Forbidden => {
+                KindSeen::Forbidden { resource: kind.resource.plural.clone() }
+            }
+            _ => kind.seen.clone(),
+        }
+    }
+
+    fn stamped(&self, namespace: &str, binding_uid: &str) -> BTreeMap<Identity, Stamped> {
+        let objects = self.stamps.in_namespace(namespace).into_iter();
+        objects.map(|(identity, entry)| (identity, self.stamped_entry(entry, binding_uid))).collect()
+    }
+
+    fn stamped_entry(&self, entry: Entry, binding_uid: &str) -> Stamped {
+        let class = self.caches.classes.get("", &entry.class);
+        Stamped {
+            api_version: entry.api_version.to_string(),
+            owner: owner(entry.controller.as_deref(), binding_uid),
+            orphan: class.is_some_and(|class| class.spec.policy.on_unbind == OnUnbind::Orphan),
+            uid: entry.uid,
+            entry: entry.entry,
+            deleting: entry.deleting,
+            created: entry.created,
+        }
+    }
+
+    /// Reads what the watches cannot tell.
+    async fn read(&self, seen: &Observed, kinds: &BTreeMap<KindName, Kind>) -> Result<BTreeMap<Identity, Option<Read>>, Failure> {
+        let mut found = BTreeMap::new();
+        for (api_version, identity) in seen.to_read() {
+            let Some(kind) = kinds.get(&(api_version.clone(), identity.kind.clone())) else { continue };
+            if kind.stampable().is_none() {
+                continue;
+            }
+            let api: Api<DynamicObject> = Api::namespaced_with(self.writer.client(), &seen.namespace.name, &kind.resource);
+            let object = read(api.get_metadata_opt(&identity.name)).await?;
+            let object = object.map(|object| described(api_version, &object.metadata, &seen.binding.uid));
+            found.insert(identity, object);
+        }
+        Ok(found)
+    }
+
+    fn kind<'s>(seen: &'s Seen, api_version: &str, identity: &Identity) -> Result<&'s Kind, Failure> {
         seen.kinds.get(&(api_version.to_owned(), identity.kind.clone())).ok_or_else(|| {
             Failure::new(FailureClass::Stale, "NotFound", format!("{} is not served", identity.kind))
         })
     }
 }
 
-fn present(class: &NamespaceClass) -> ClassSeen {
-    let (items, problems) = match validate(class) {
-        Ok(items) => (items, Vec::new()),
-        Err(problems) => (Vec::new(), problems),
-    };
-    ClassSeen::Present(Class {
-        name: class.name_any(),
-        uid: class.uid().unwrap_or_default(),
-        generation: class.metadata.generation.unwrap_or_default(),
-        items,
-        problems,
-    })
+fn owner(controller: Option<&str>, binding_uid: &str) -> Owner {
+    match controller {
+        None => Owner::Nobody,
+        Some(uid) if uid == binding_uid => Owner::ThisBinding,
+        Some(_) => Owner::Other,
+    }
 }
 
-/// Ours is what this very binding controls.
-fn is_ours(object: &PartialObjectMeta<DynamicObject>, binding_uid: &str) -> bool {
-    object.owner_references().iter().any(|owner| owner.controller == Some(true) && owner.uid == binding_uid)
+fn described(api_version: String, metadata: &ObjectMeta, binding_uid: &str) -> Read {
+    let others = metadata.owner_references.iter().flatten().filter(|owner| owner.uid != binding_uid);
+    Read {
+        api_version,
+        uid: metadata.uid.clone().unwrap_or_default(),
+        version: metadata.resource_version.clone().unwrap_or_default(),
+        owner: owner(controller_of(metadata).as_deref(), binding_uid),
+        deleting: metadata.deletion_timestamp.is_some(),
+        taken_fields: witness::taken_over(metadata),
+        other_owners: json!(others.collect::<Vec<_>>()),
+    }
 }
 
 /// The status as the core reads it: both shapes are the API's.
 fn status_of(binding: &NamespaceClassBinding) -> Status {
     let status = serde_json::to_value(binding.status.clone().unwrap_or_default()).unwrap_or_default();
     serde_json::from_value(status).unwrap_or_default()
+}
+
+fn facts(namespace: &v1::Namespace) -> Facts {
+    Facts {
+        name: namespace.name_any(),
+        uid: namespace.uid().unwrap_or_default(),
+        labels: namespace.labels().clone(),
+        annotations: namespace.annotations().clone(),
+    }
 }
 
 impl Reconciler for ResourcesReconciler {
@@ -150,27 +223,37 @@ impl Reconciler for ResourcesReconciler {
             return Ok(None);
         }
         let Some(binding) = self.caches.bindings.get(&key.namespace, &key.name) else { return Ok(None) };
-        let class = self.class(&binding.spec.class_name).await?;
+        let Some(namespace) = self.caches.namespaces.get("", &key.namespace) else { return Ok(None) };
+        let uid = binding.uid().unwrap_or_default();
+        let class_name = binding.spec.class_name.clone();
+        let mut class = self.class(&class_name, &uid, &facts(&namespace)).await?;
         let status = status_of(&binding);
         let kinds = self.look_up_kinds(&class, &status).await?;
-        let namespace = self.caches.namespaces.get("", &key.namespace);
+        if let ClassSeen::Present(class) = &mut class {
+            class.kinds_recorded = self.is_covered(&class_name, &kinds);
+        }
         let mut observed = Observed {
-            namespace: key.namespace.clone(),
-            terminating: namespace.as_ref().is_none_or(|namespace| is_deleting(namespace.meta())),
-            unlabelled: namespace.as_ref().is_some_and(|namespace| !namespace.labels().contains_key(CLASS_LABEL)),
-            unknown_class: self.unknown_class(&key.namespace, &binding.spec.class_name),
+            namespace: Namespace {
+                name: key.namespace.clone(),
+                terminating: is_deleting(namespace.meta()),
+                unlabelled: !namespace.labels().contains_key(CLASS_LABEL),
+                labels: namespace.labels().clone(),
+                annotations: namespace.annotations().clone(),
+            },
+            unknown_class: self.unknown_class(&namespace, &class_name),
+            stamped: self.stamped(&key.namespace, &uid),
             binding: Binding {
-                uid: binding.uid().unwrap_or_default(),
+                uid,
                 generation: binding.metadata.generation.unwrap_or_default(),
-                class: binding.spec.class_name.clone(),
+                class: class_name,
                 deleting: is_deleting(binding.meta()),
                 status,
             },
             class,
-            kinds: kinds.iter().map(|(name, kind)| (name.clone(), kind.seen)).collect(),
-            live: BTreeMap::new(),
+            kinds: kinds.iter().map(|(name, kind)| (name.clone(), self.kind_seen(kind))).collect(),
+            read: BTreeMap::new(),
         };
-        observed.live = self.live(&observed, &kinds).await?;
+        observed.read = self.read(&observed, &kinds).await?;
         Ok(Some(Seen { binding, observed, kinds }))
     }
 
@@ -179,50 +262,78 @@ impl Reconciler for ResourcesReconciler {
     }
 
     async fn execute(&self, seen: &Seen, step: &ResourceStep) -> Result<Written, Failure> {
-        let namespace = seen.observed.namespace.as_str();
+        let namespace = seen.observed.namespace.name.as_str();
         match step {
-            ResourceStep::DeleteBinding { uid, .. } => {
-                self.writer.delete::<NamespaceClassBinding>(Target { namespace, name: namespace, uid }).await
+            ResourceStep::ApplyNamespaceMetadata { metadata } => {
+                let metadata = json!({ "labels": metadata.labels, "annotations": metadata.annotations });
+                self.writer.namespace_metadata(namespace, &metadata).await
             }
-            ResourceStep::RecordIntent { status } => {
-                let target = Target { namespace, name: namespace, uid: &seen.observed.binding.uid };
-                self.writer.status::<NamespaceClassBinding>(target, status).await
+            ResourceStep::Create { identity, api_version, manifest, .. } => {
+                self.writer.stamp(&Self::kind(seen, api_version, identity)?.resource, namespace, manifest).await
             }
             ResourceStep::Apply { identity, api_version, manifest, .. } => {
-                let kind = self.kind(seen, api_version, identity)?;
+                let kind = Self::kind(seen, api_version, identity)?;
                 self.writer.apply(&kind.resource, namespace, &identity.name, manifest).await
             }
+            ResourceStep::TakeFields { identity, api_version, uid, version, fields } => {
+                let kind = Self::kind(seen, api_version, identity)?;
+                let target = Target { namespace, name: &identity.name, uid };
+                let patch = json!({ "metadata": { "managedFields": fields } });
+                self.writer.merge_dynamic(&kind.resource, target, version, patch).await
+            }
+            ResourceStep::Release { identity, api_version, uid, version, owners } => {
+                let kind = Self::kind(seen, api_version, identity)?;
+                let target = Target { namespace, name: &identity.name, uid };
+                self.writer.merge_dynamic(&kind.resource, target, version, released(owners)).await
+            }
             ResourceStep::Prune { identity, api_version, uid } => {
-                let kind = self.kind(seen, api_version, identity)?;
+                let kind = Self::kind(seen, api_version, identity)?;
                 self.writer.delete_dynamic(&kind.resource, Target { namespace, name: &identity.name, uid }).await
+            }
+            ResourceStep::DeleteBinding { uid, .. } => {
+                self.writer.delete::<NamespaceClassBinding>(Target { namespace, name: namespace, uid }).await
             }
         }
     }
 
     fn report(&self, seen: &Seen, outcomes: &[(&ResourceStep, Outcome)], now: &Timestamp) -> Report {
         let observed = &seen.observed;
-        if observed.terminating || observed.binding.deleting {
+        if observed.namespace.terminating || observed.binding.deleting {
+            return Report::default();
+        }
+        let gone = |(step, outcome): &(&ResourceStep, Outcome)| matches!(step, ResourceStep::DeleteBinding { .. }) && outcome.is_done();
+        if outcomes.iter().any(gone) {
             return Report::default();
         }
         let status = resources::report(observed, outcomes, now);
+        // Nobody announces when a foreign object goes away: look again, ever more rarely.
+        let retry = status.conditions.reason("Ready") == Some("Conflict");
         if status == observed.binding.status {
-            return Report::default();
+            return Report { retry, ..Report::default() };
         }
         let told = observed.binding.status.conditions.reason("Ready");
         let events = match status.conditions.get("Ready") {
-            Some(ready) if told != Some(&ready.reason) && ready.reason == "ReconcileSuccess" => {
-                vec![Note::normal("ReconcileSucceeded", &ready.message)]
-            }
-            Some(ready) if told != Some(&ready.reason) => vec![Note::warning(&ready.reason, &ready.message)],
+            Some(ready) if told == Some(&ready.reason) => Vec::new(),
+            Some(ready) if ready.reason == "ReconcileSuccess" => vec![Note::normal("ReconcileSucceeded", &ready.message)],
+            Some(ready) if ready.reason != "RolloutPending" => vec![Note::warning(&ready.reason, &ready.message)],
             _ => Vec::new(),
         };
-        let status: Option<Value> = serde_json::to_value(status).ok();
-        Report { status, events, about: Some(about(&*seen.binding)), ..Report::default() }
+        let status = serde_json::to_value(status).ok();
+        Report { status, events, about: Some(about(&*seen.binding)), retry, ..Report::default() }
     }
 
     async fn write_status(&self, seen: &Seen, status: Value) -> Result<Written, Failure> {
-        let namespace = seen.observed.namespace.as_str();
+        let namespace = seen.observed.namespace.name.as_str();
         let target = Target { namespace, name: namespace, uid: &seen.observed.binding.uid };
         self.writer.status::<NamespaceClassBinding>(target, &status).await
     }
+}
+
+/// A patch that makes an object nobody's again: our owner reference and our labels go, the rest stays.
+fn released(other_owners: &Value) -> Value {
+    use croft_api::namespaces::{PROTECTED_LABEL, STAMP_LABEL};
+    json!({ "metadata": {
+        "ownerReferences": other_owners,
+        "labels": { STAMP_LABEL: null, PROTECTED_LABEL: null },
+    } })
 }

@@ -114,9 +114,9 @@ async fn unlabelling_takes_away_what_the_class_made_and_nothing_else() -> Result
     appears(world, &namespace, "made").await;
     label(world, &namespace, None).await?;
     vanishes(world, &namespace, "made").await;
-    assert!(config_maps(world, &namespace).get_opt("mine").await?.is_some());
     let bindings: Api<NamespaceClassBinding> = Api::namespaced(world.client(), &namespace);
-    assert!(bindings.get_opt(&namespace).await?.is_none());
+    eventually("the binding to go", || async { Ok(bindings.get_opt(&namespace).await?.is_none().then_some(())) }).await;
+    assert!(config_maps(world, &namespace).get_opt("mine").await?.is_some());
     Ok(())
 }
 
@@ -300,7 +300,7 @@ const GADGET_RIGHTS: &str = "
 apiVersion: rbac.authorization.k8s.io/v1
 kind: ClusterRole
 metadata: {name: croft-gadgets}
-rules: [{apiGroups: [late.croft.dev], resources: [gadgets], verbs: [get, create, patch, delete]}]
+rules: [{apiGroups: [late.croft.dev], resources: [gadgets], verbs: [create, delete, get, list, patch, watch]}]
 ---
 apiVersion: rbac.authorization.k8s.io/v1
 kind: ClusterRoleBinding

@@ -1,0 +1,189 @@
+//! What a class says about itself: which kinds it needs watched, and how its namespaces are doing.
+
+use std::{collections::BTreeSet, fmt, time::Duration};
+
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    conditions::{Conditions, Truth},
+    plan::{Plan, Step},
+    problem::Problem,
+    time::Timestamp,
+};
+
+/// While a roll-out runs, counts are written at most this often.
+pub const COUNT_INTERVAL: Duration = Duration::from_secs(1);
+
+/// Most failing namespaces named in the status.
+const MOST_FAILING: usize = 10;
+
+/// What is known about one class.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Observed {
+    pub generation: i64,
+    pub deleting: bool,
+    pub held: bool,
+    /// Its policy needs us to act before it goes: bindings are orphaned, or deletion is blocked.
+    pub must_hold: bool,
+    pub problems: Vec<Problem>,
+    pub resources: i64,
+    /// Kinds its items use, as the API server serves them; a kind that is not installed is not among them.
+    pub uses: BTreeSet<Kind>,
+    /// Kinds of which objects of this class exist.
+    pub live: BTreeSet<Kind>,
+    pub namespaces: Vec<Bound>,
+    pub status: Status,
+    /// Time since the counts were last written by us, if they were.
+    pub since_written: Option<Duration>,
+}
+
+/// One bound namespace.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Bound {
+    pub name: String,
+    /// It has this generation of this very class.
+    pub updated: bool,
+    pub ready: bool,
+    /// The reason, if somebody must act.
+    pub stalled: Option<String>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Kind {
+    pub api_version: String,
+    pub kind: String,
+    pub resource: String,
+}
+
+/// The class's status, in the shape the API has.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Status {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub observed_generation: Option<i64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub resources: Option<i64>,
+    #[serde(skip_serializing_if = "BTreeSet::is_empty")]
+    pub kinds: BTreeSet<Kind>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bound_namespaces: Option<i64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub updated_namespaces: Option<i64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ready_namespaces: Option<i64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub failing_namespaces: Option<i64>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub failing: Vec<Failing>,
+    #[serde(skip_serializing_if = "is_empty")]
+    pub conditions: Conditions,
+}
+
+fn is_empty(conditions: &Conditions) -> bool {
+    conditions.0.is_empty()
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Failing {
+    pub namespace: String,
+    pub reason: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ClassStep {
+    /// Keep the class until its namespaces have let go.
+    Hold,
+    LetGo,
+}
+
+impl Step for ClassStep {
+    fn kind(&self) -> &'static str {
+        match self {
+            ClassStep::Hold => "HoldClass",
+            ClassStep::LetGo => "ReleaseClass",
+        }
+    }
+}
+
+impl fmt::Display for ClassStep {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(match self {
+            ClassStep::Hold => "hold the class: its deletion needs our help",
+            ClassStep::LetGo => "let the class go",
+        })
+    }
+}
+
+pub fn plan(seen: &Observed) -> Plan<ClassStep> {
+    match (seen.deleting, seen.held) {
+        (false, false) if seen.must_hold => Plan::step(ClassStep::Hold),
+        (false, true) if !seen.must_hold => Plan::step(ClassStep::LetGo),
+        (true, true) if seen.namespaces.is_empty() => Plan::step(ClassStep::LetGo),
+        _ => Plan::settled(),
+    }
+}
+
+/// What to write, and when to look again.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Report {
+    pub status: Option<Status>,
+    pub again: Option<Duration>,
+}
+
+/// Kinds are recorded at once: objects wait for it. Counts are written at most once per [`COUNT_INTERVAL`].
+pub fn report(seen: &Observed, now: &Timestamp) -> Report {
+    let status = status(seen, now);
+    if status == seen.status {
+        return Report { status: None, again: None };
+    }
+    let urgent = status.kinds != seen.status.kinds
+        || status.observed_generation != seen.status.observed_generation
+        || status.conditions.reason("Accepted") != seen.status.conditions.reason("Accepted");
+    match seen.since_written {
+        Some(since) if !urgent && since < COUNT_INTERVAL => Report { status: None, again: Some(COUNT_INTERVAL - since) },
+        _ => Report { status: Some(status), again: None },
+    }
+}
+
+fn status(seen: &Observed, now: &Timestamp) -> Status {
+    let count = |which: fn(&Bound) -> bool| i64::try_from(seen.namespaces.iter().filter(|bound| which(bound)).count()).ok();
+    let mut failing: Vec<_> = seen
+        .namespaces
+        .iter()
+        .filter_map(|bound| Some(Failing { namespace: bound.name.clone(), reason: bound.stalled.clone()? }))
+        .collect();
+    failing.sort_by(|a, b| a.namespace.cmp(&b.namespace));
+    failing.truncate(MOST_FAILING);
+    let mut status = Status {
+        observed_generation: Some(seen.generation),
+        resources: Some(seen.resources),
+        kinds: seen.uses.union(&seen.live).cloned().collect(),
+        bound_namespaces: count(|_| true),
+        updated_namespaces: count(|bound| bound.updated),
+        ready_namespaces: count(|bound| bound.ready && bound.updated),
+        failing_namespaces: count(|bound| bound.stalled.is_some()),
+        failing,
+        conditions: seen.status.conditions.clone(),
+    };
+    write_conditions(seen, &mut status, now);
+    status
+}
+
+fn write_conditions(seen: &Observed, status: &mut Status, now: &Timestamp) {
+    let generation = Some(seen.generation);
+    let conditions = &mut status.conditions;
+    if seen.problems.is_empty() {
+        conditions.set_observed("Accepted", Truth::True, "Valid", "the class is well formed", generation, now);
+    } else {
+        conditions.set_observed("Accepted", Truth::False, "InvalidClass", Problem::list(&seen.problems), generation, now);
+    }
+    let behind = seen.namespaces.iter().filter(|bound| !(bound.ready && bound.updated)).count();
+    let (truth, reason, message) = match (seen.problems.is_empty(), behind) {
+        (false, _) => (Truth::False, "InvalidClass", "the class has problems; no namespace is changed".to_owned()),
+        (true, 0) => (Truth::True, "RolledOut", format!("{} namespaces have the class", seen.namespaces.len())),
+        (true, behind) => (Truth::False, "RollingOut", format!("{behind} of {} namespaces are not there yet", seen.namespaces.len())),
+    };
+    conditions.set_observed("Ready", truth, reason, message, generation, now);
+}

@@ -1,0 +1,436 @@
+//! Binding -> resources: everything the class wants is there, nothing it no longer wants, and nothing foreign is touched.
+//!
+//! Order of safety: the class has recorded its kinds before the first object of a kind is made, so that a watch covers
+//! everything that may exist; then make, rank by rank; and only when all of it stands remove what is no longer wanted (make
+//! before break). A binding that is not wanted any more goes last, when everything it owned is gone; the owner references
+//! are the safety net for the day the operator is not there.
+//!
+//! Nothing is read to find drift: the watch tells a digest of our own entries in managedFields, the inventory remembers it.
+
+mod report;
+mod step;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+pub use self::{
+    report::report,
+    step::{ResourceStep, Unwanted},
+};
+use super::{
+    inventory::{Applied, State, Status},
+    manifest::{Identity, Rendered, rank},
+};
+use crate::{plan::Plan, problem::Problem};
+
+/// What is known about one binding.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Observed {
+    pub namespace: Namespace,
+    pub binding: Binding,
+    pub class: ClassSeen,
+    /// The class the namespace's label names now, if that is not the binding's and does not exist.
+    pub unknown_class: Option<String>,
+    /// The kinds the class uses.
+    pub kinds: BTreeMap<KindName, KindSeen>,
+    /// Objects in the namespace that carry the stamp, from the watches.
+    pub stamped: BTreeMap<Identity, Stamped>,
+    /// Objects read just now, because [`Observed::to_read`] asked for them; `None` where there is none.
+    pub read: BTreeMap<Identity, Option<Read>>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Namespace {
+    pub name: String,
+    /// Being deleted: its objects go with it.
+    pub terminating: bool,
+    /// It has no class label any more.
+    pub unlabelled: bool,
+    pub labels: BTreeMap<String, String>,
+    pub annotations: BTreeMap<String, String>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Binding {
+    pub uid: String,
+    pub generation: i64,
+    pub class: String,
+    pub deleting: bool,
+    pub status: Status,
+}
+
+#[derive(Clone, Debug, Default, PartialEq)]
+pub enum ClassSeen {
+    Present(Class),
+    /// Not in the cache, and a live read says so as well.
+    Gone,
+    /// The class exists but cannot be read: change nothing.
+    #[default]
+    Unreadable,
+}
+
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Class {
+    pub name: String,
+    pub uid: String,
+    pub generation: i64,
+    /// The objects for this namespace.
+    pub items: Vec<Rendered>,
+    /// A class with problems changes nothing anywhere.
+    pub problems: Vec<Problem>,
+    pub policy: Policy,
+    /// Labels and annotations for the Namespace itself.
+    pub namespace_metadata: NamespaceMetadata,
+    /// Being deleted, but held by our finalizer.
+    pub deleting: bool,
+    /// Its status lists every kind of its items: the watches cover what is about to be made.
+    pub kinds_recorded: bool,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct NamespaceMetadata {
+    pub labels: BTreeMap<String, String>,
+    pub annotations: BTreeMap<String, String>,
+}
+
+/// What to do when the world is not as the class wants it. The defaults are the careful ones.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Policy {
+    pub adopt: bool,
+    pub report_drift: bool,
+    pub recreate_immutable: bool,
+    pub orphan_on_class_delete: bool,
+    pub block_class_delete: bool,
+}
+
+/// `apiVersion` and `kind`.
+pub type KindName = (String, String);
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum KindSeen {
+    Namespaced,
+    ClusterScoped,
+    NotInstalled,
+    /// The operator may not list and watch it.
+    Forbidden { resource: String },
+}
+
+/// Who controls an object.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Owner {
+    #[default]
+    Nobody,
+    ThisBinding,
+    Other,
+}
+
+/// An object that carries the stamp label, as its watch tells.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Stamped {
+    pub api_version: String,
+    pub uid: String,
+    pub owner: Owner,
+    /// See [`super::inventory::Fingerprint::entry`].
+    pub entry: String,
+    pub deleting: bool,
+    /// It was made by a plain create, whose ownership of fields an apply does not take over by itself.
+    pub created: bool,
+    /// Objects of the class it was stamped from are kept when they are no longer wanted.
+    pub orphan: bool,
+}
+
+/// An object read live.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Read {
+    pub api_version: String,
+    pub uid: String,
+    pub version: String,
+    pub owner: Owner,
+    pub deleting: bool,
+    /// Its managedFields with our create turned into an apply, if it was made by a plain create.
+    pub taken_fields: Option<serde_json::Value>,
+    /// Its owner references without ours.
+    pub other_owners: serde_json::Value,
+}
+
+/// What stands between a wanted object and its being applied.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Obstacle {
+    ClusterScoped,
+    NotInstalled,
+    Forbidden { resource: String },
+    NotOurs,
+    Controlled,
+    BeingDeleted,
+    /// Reported, not corrected.
+    Drifted,
+}
+
+/// What one wanted object needs.
+#[derive(Clone, Debug, PartialEq)]
+enum Need {
+    /// The inventory vouches for it.
+    Nothing,
+    Blocked(Obstacle),
+    Steps(Vec<ResourceStep>),
+}
+
+impl Observed {
+    fn recorded(&self, identity: &Identity) -> Option<&Applied> {
+        self.binding.status.applied_resources.iter().find(|applied| applied.identity() == *identity)
+    }
+
+    fn recorded_uid(&self, identity: &Identity) -> Option<&str> {
+        self.recorded(identity)?.uid.as_deref()
+    }
+
+    /// Ours is what this binding controls, and what nobody controls if we recorded making it.
+    fn is_ours(&self, identity: &Identity, uid: &str, owner: &Owner) -> bool {
+        match owner {
+            Owner::ThisBinding => true,
+            Owner::Nobody => self.recorded_uid(identity) == Some(uid),
+            Owner::Other => false,
+        }
+    }
+
+    fn kind_of(&self, item: &Rendered) -> KindSeen {
+        let name = (item.api_version.clone(), item.identity.kind.clone());
+        self.kinds.get(&name).cloned().unwrap_or(KindSeen::NotInstalled)
+    }
+
+    /// Why the binding has to go, if it has to.
+    fn unwanted_because(&self) -> Option<Unwanted> {
+        match &self.class {
+            _ if self.namespace.unlabelled => Some(Unwanted::LabelRemoved),
+            ClassSeen::Gone => Some(Unwanted::ClassDeleted),
+            ClassSeen::Present(class) if class.deleting && !class.policy.block_class_delete => Some(Unwanted::ClassDeleted),
+            _ => None,
+        }
+    }
+
+    /// The items wanted now; none if the binding goes.
+    fn wanted(&self) -> &[Rendered] {
+        match &self.class {
+            ClassSeen::Present(class) if self.unwanted_because().is_none() => &class.items,
+            _ => &[],
+        }
+    }
+
+    /// Ours and no longer wanted: stamped objects, and recorded ones whose stamp somebody took away.
+    fn leftovers(&self) -> Vec<Leftover> {
+        let wanted: BTreeSet<_> = self.wanted().iter().map(|item| &item.identity).collect();
+        let stamped = self.stamped.iter().filter(|(identity, object)| {
+            !wanted.contains(identity) && self.is_ours(identity, &object.uid, &object.owner)
+        });
+        let stamped = stamped.map(|(identity, object)| Leftover {
+            identity: identity.clone(),
+            api_version: object.api_version.clone(),
+            uid: object.uid.clone(),
+            keep: self.is_kept(identity, object.orphan),
+            deleting: object.deleting,
+        });
+        let unstamped = self.read.iter().filter(|(identity, _)| !wanted.contains(identity) && !self.stamped.contains_key(identity));
+        let unstamped = unstamped.filter_map(|(identity, read)| {
+            let object = read.as_ref().filter(|object| self.is_ours(identity, &object.uid, &object.owner))?;
+            Some(Leftover {
+                identity: identity.clone(),
+                api_version: object.api_version.clone(),
+                uid: object.uid.clone(),
+                keep: self.is_kept(identity, false),
+                deleting: object.deleting,
+            })
+        });
+        stamped.chain(unstamped).collect()
+    }
+
+    /// Whether an object that is no longer wanted is released instead of deleted.
+    fn is_kept(&self, identity: &Identity, orphan_on_unbind: bool) -> bool {
+        let orphan = match (self.unwanted_because(), &self.class) {
+            (Some(Unwanted::ClassDeleted), ClassSeen::Present(class)) => class.policy.orphan_on_class_delete,
+            (Some(Unwanted::ClassDeleted), _) => false,
+            (Some(Unwanted::LabelRemoved) | None, _) => orphan_on_unbind,
+        };
+        orphan || self.recorded(identity).is_some_and(|applied| applied.adopted)
+    }
+
+    /// Objects the shell must read before planning. Empty in steady state.
+    pub fn to_read(&self) -> BTreeSet<(String, Identity)> {
+        let class_is_fit = !matches!(&self.class, ClassSeen::Present(class) if !class.problems.is_empty() || !class.kinds_recorded);
+        if self.namespace.terminating || self.binding.deleting || self.class == ClassSeen::Unreadable || !class_is_fit {
+            return BTreeSet::new();
+        }
+        let doubtful = self.wanted().iter().filter(|item| self.is_doubtful(item));
+        let doubtful = doubtful.map(|item| (item.api_version.clone(), item.identity.clone()));
+        let wanted: BTreeSet<_> = self.wanted().iter().map(|item| item.identity.clone()).collect();
+        let recorded = self.binding.status.applied_resources.iter().filter(|applied| applied.uid.is_some());
+        let unstamped = recorded.map(|applied| (applied.api_version.clone(), applied.identity()));
+        let unstamped = unstamped.filter(|(_, identity)| !wanted.contains(identity) && !self.stamped.contains_key(identity));
+        let released = self.leftovers().into_iter().filter(|leftover| leftover.keep && !leftover.deleting);
+        let released = released.map(|leftover| (leftover.api_version, leftover.identity));
+        doubtful.chain(unstamped).chain(released).collect()
+    }
+
+    /// Whether the watches alone cannot tell what to do about a wanted object.
+    fn is_doubtful(&self, item: &Rendered) -> bool {
+        if self.kind_of(item) != KindSeen::Namespaced {
+            return false;
+        }
+        match self.stamped.get(&item.identity) {
+            // A create found the name taken, or was not heard of again.
+            None => self.recorded(&item.identity).is_some_and(|applied| applied.state == State::Conflict),
+            Some(object) => object.created && !object.deleting && self.shape_changed(item),
+        }
+    }
+
+    fn shape_changed(&self, item: &Rendered) -> bool {
+        let known = self.recorded(&item.identity).and_then(Applied::fingerprint);
+        known.is_none_or(|known| known.shape != item.shape)
+    }
+
+    fn need(&self, item: &Rendered, class: &Class) -> Need {
+        match self.kind_of(item) {
+            KindSeen::ClusterScoped => Need::Blocked(Obstacle::ClusterScoped),
+            KindSeen::NotInstalled => Need::Blocked(Obstacle::NotInstalled),
+            KindSeen::Forbidden { resource } => Need::Blocked(Obstacle::Forbidden { resource }),
+            KindSeen::Namespaced => match (self.stamped.get(&item.identity), self.read.get(&item.identity)) {
+                (Some(object), read) => self.need_of_stamped(item, object, read.and_then(Option::as_ref), class),
+                (None, Some(Some(object))) => self.need_of_unstamped(item, object, class),
+                (None, _) => Need::Steps(vec![ResourceStep::create(item)]),
+            },
+        }
+    }
+
+    fn need_of_stamped(&self, item: &Rendered, object: &Stamped, read: Option<&Read>, class: &Class) -> Need {
+        if object.deleting {
+            return Need::Blocked(Obstacle::BeingDeleted);
+        }
+        if !self.is_ours(&item.identity, &object.uid, &object.owner) {
+            return self.need_of_foreign(item, &object.owner, class);
+        }
+        let recorded = self.recorded(&item.identity);
+        if let Some(known) = recorded.and_then(Applied::fingerprint) {
+            let untouched = known.entry == object.entry;
+            if known.manifest == item.digest && untouched {
+                return Need::Nothing;
+            }
+            if known.manifest == item.digest && class.policy.report_drift {
+                return Need::Blocked(Obstacle::Drifted);
+            }
+        }
+        if class.policy.recreate_immutable && recorded.is_some_and(report::failed_on_immutable) {
+            return Need::Steps(vec![ResourceStep::prune(&item.identity, &item.api_version, &object.uid)]);
+        }
+        let take = read.and_then(|read| ResourceStep::take_fields(item, read));
+        Need::Steps(take.into_iter().chain([ResourceStep::apply(item)]).collect())
+    }
+
+    /// An object without the stamp under a name we want.
+    fn need_of_unstamped(&self, item: &Rendered, object: &Read, class: &Class) -> Need {
+        if object.deleting {
+            return Need::Blocked(Obstacle::BeingDeleted);
+        }
+        if !self.is_ours(&item.identity, &object.uid, &object.owner) {
+            return self.need_of_foreign(item, &object.owner, class);
+        }
+        let take = ResourceStep::take_fields(item, object);
+        Need::Steps(take.into_iter().chain([ResourceStep::apply(item)]).collect())
+    }
+
+    fn need_of_foreign(&self, item: &Rendered, owner: &Owner, class: &Class) -> Need {
+        match owner {
+            Owner::Other => Need::Blocked(Obstacle::Controlled),
+            _ if class.policy.adopt => Need::Steps(vec![ResourceStep::apply(item)]),
+            _ => Need::Blocked(Obstacle::NotOurs),
+        }
+    }
+
+    /// Labels and annotations of the class that the Namespace does not have, or has otherwise.
+    fn namespace_lacks(&self, class: &Class) -> bool {
+        let lacks = |wanted: &BTreeMap<String, String>, has: &BTreeMap<String, String>| {
+            wanted.iter().any(|(key, value)| has.get(key) != Some(value))
+        };
+        lacks(&class.namespace_metadata.labels, &self.namespace.labels)
+            || lacks(&class.namespace_metadata.annotations, &self.namespace.annotations)
+    }
+}
+
+/// One object that is ours and no longer wanted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Leftover {
+    identity: Identity,
+    api_version: String,
+    uid: String,
+    /// Released instead of deleted.
+    keep: bool,
+    deleting: bool,
+}
+
+pub fn plan(seen: &Observed) -> Plan<ResourceStep> {
+    if seen.namespace.terminating || seen.binding.deleting {
+        return Plan::settled();
+    }
+    if let Some(because) = seen.unwanted_because() {
+        return take_down(seen, because);
+    }
+    match &seen.class {
+        ClassSeen::Gone | ClassSeen::Unreadable => Plan::settled(),
+        ClassSeen::Present(class) if !class.problems.is_empty() || !class.kinds_recorded => Plan::settled(),
+        ClassSeen::Present(class) => furnish(seen, class),
+    }
+}
+
+fn furnish(seen: &Observed, class: &Class) -> Plan<ResourceStep> {
+    let mut ranks: BTreeMap<(u8, usize), Vec<ResourceStep>> = BTreeMap::new();
+    let mut blocked = false;
+    for item in &class.items {
+        match seen.need(item, class) {
+            Need::Nothing => {}
+            Need::Blocked(_) => blocked = true,
+            // What one object needs is done in order; objects of one rank side by side.
+            Need::Steps(steps) => {
+                for (turn, step) in steps.into_iter().enumerate() {
+                    ranks.entry((rank(&item.identity.kind), turn)).or_default().push(step);
+                }
+            }
+        }
+    }
+    let mut groups = vec![namespace_steps(seen, class)];
+    groups.extend(ranks.into_values());
+    if !blocked {
+        groups.push(removals(seen));
+    }
+    groups.retain(|group| !group.is_empty());
+    Plan { groups, ..Plan::settled() }
+}
+
+fn namespace_steps(seen: &Observed, class: &Class) -> Vec<ResourceStep> {
+    let (wants, lacks) = (class.namespace_metadata != NamespaceMetadata::default(), seen.namespace_lacks(class));
+    let had = seen.recorded(&step::namespace_identity(&seen.namespace.name)).is_some();
+    if lacks || (had && !wants) {
+        return vec![ResourceStep::ApplyNamespaceMetadata { metadata: class.namespace_metadata.clone() }];
+    }
+    Vec::new()
+}
+
+/// Removes everything the binding owns, then the binding.
+fn take_down(seen: &Observed, because: Unwanted) -> Plan<ResourceStep> {
+    let mut groups = vec![removals(seen)];
+    if seen.recorded(&step::namespace_identity(&seen.namespace.name)).is_some() {
+        groups.push(vec![ResourceStep::ApplyNamespaceMetadata { metadata: NamespaceMetadata::default() }]);
+    }
+    groups.push(vec![ResourceStep::DeleteBinding { uid: seen.binding.uid.clone(), because }]);
+    groups.retain(|group| !group.is_empty());
+    Plan { groups, ..Plan::settled() }
+}
+
+/// Deletes what is ours and no longer wanted, by UID; what is to be kept is released instead.
+fn removals(seen: &Observed) -> Vec<ResourceStep> {
+    let leftovers = seen.leftovers().into_iter().filter(|leftover| !leftover.deleting);
+    let steps = leftovers.filter_map(|leftover| {
+        if !leftover.keep {
+            return Some(ResourceStep::prune(&leftover.identity, &leftover.api_version, &leftover.uid));
+        }
+        let read = seen.read.get(&leftover.identity)?.as_ref()?;
+        Some(ResourceStep::release(&leftover.identity, read))
+    });
+    steps.collect()
+}

@@ -1,0 +1,268 @@
+//! What a binding says about itself after its plan ran.
+
+use super::{
+    Class, ClassSeen, Need, NamespaceMetadata, Observed, Obstacle, ResourceStep,
+    step::namespace_identity,
+};
+use crate::{
+    conditions::Readiness,
+    namespaces::{
+        inventory::{Applied, Fingerprint, State, Status},
+        manifest::{Identity, Rendered},
+    },
+    plan::{Failure, FailureClass, Outcome},
+    problem::Problem,
+    time::Timestamp,
+};
+
+/// How each step ended, in the order of the plan.
+type Outcomes<'a> = &'a [(&'a ResourceStep, Outcome)];
+
+/// Marks a message about a change that cannot be made in place.
+const IMMUTABLE: &str = "cannot be changed in place";
+
+/// The binding's new status.
+pub fn report(seen: &Observed, outcomes: Outcomes<'_>, now: &Timestamp) -> Status {
+    let mut status = seen.binding.status.clone();
+    if seen.unwanted_because().is_some() {
+        if let Some((step, failure)) = first_failed(outcomes) {
+            failing(step, failure).write(&mut status.conditions, seen.binding.generation, now);
+        }
+        return status;
+    }
+    let readiness = match &seen.class {
+        ClassSeen::Gone => return status,
+        ClassSeen::Unreadable => stalled("ClassUnreadable", format!("class {} cannot be read; what is there stays", seen.binding.class)),
+        ClassSeen::Present(class) if !class.problems.is_empty() => stalled("InvalidClass", Problem::list(&class.problems)),
+        ClassSeen::Present(class) if !class.kinds_recorded => progressing("RolloutPending", format!("class {} is being prepared", class.name)),
+        ClassSeen::Present(class) => {
+            status.applied_resources = inventory(seen, class, outcomes);
+            let readiness = readiness(seen, class, outcomes);
+            if matches!(readiness, Readiness::Ready { .. }) {
+                status.observed_class_name = Some(class.name.clone());
+                status.observed_class_uid = Some(class.uid.clone());
+                status.observed_class_generation = Some(class.generation);
+            }
+            readiness
+        }
+    };
+    status.observed_generation = Some(seen.binding.generation);
+    despite_label(seen, readiness).write(&mut status.conditions, seen.binding.generation, now);
+    status
+}
+
+/// A label that names no class is told on the binding that stays.
+fn despite_label(seen: &Observed, readiness: Readiness) -> Readiness {
+    match (&seen.unknown_class, readiness) {
+        (Some(unknown), Readiness::Ready { .. }) => stalled(
+            "ClassNotFound",
+            format!("the namespace's label names class {unknown}, which does not exist; the objects of class {} stay", seen.binding.class),
+        ),
+        (_, readiness) => readiness,
+    }
+}
+
+fn readiness(seen: &Observed, class: &Class, outcomes: Outcomes<'_>) -> Readiness {
+    if let Some((step, failure)) = first_failed(outcomes) {
+        return failing(step, failure);
+    }
+    let blocked = class.items.iter().find_map(|item| match seen.need(item, class) {
+        Need::Blocked(obstacle) => Some((item, obstacle)),
+        _ => None,
+    });
+    if class.deleting {
+        return stalled("ClassDeleting", format!("class {} is being deleted and waits until no namespace uses it", class.name));
+    }
+    match blocked {
+        Some((item, obstacle)) if obstacle == Obstacle::BeingDeleted => {
+            progressing(reason_of(&obstacle), format!("{}: {}", item.identity, explain(item, &obstacle)))
+        }
+        Some((item, obstacle)) => stalled(reason_of(&obstacle), format!("{}: {}", item.identity, explain(item, &obstacle))),
+        None => Readiness::Ready {
+            reason: "ReconcileSuccess",
+            message: format!("Successfully applied {} resources from class {}", class.items.len(), class.name),
+        },
+    }
+}
+
+fn first_failed<'a>(outcomes: Outcomes<'a>) -> Option<(&'a ResourceStep, &'a Failure)> {
+    outcomes.iter().find_map(|(step, outcome)| outcome.failure().map(|failure| (*step, failure)))
+}
+
+fn failing(step: &ResourceStep, failure: &Failure) -> Readiness {
+    let reason = match (step, failure) {
+        (_, Failure { reason: "AlreadyExists", .. }) => "Conflict",
+        (_, Failure { class: FailureClass::Forbidden, .. }) => "Forbidden",
+        (ResourceStep::Prune { .. } | ResourceStep::Release { .. }, _) => "PruneFailed",
+        _ => "ApplyFailed",
+    };
+    let what = step.identity().map_or_else(|| "the namespace".to_owned(), ToString::to_string);
+    let message = format!("{what}: {}", failure.message);
+    match failure.class {
+        FailureClass::Stale | FailureClass::Transient => progressing(reason, message),
+        FailureClass::Forbidden | FailureClass::Rejected => stalled(reason, message),
+    }
+}
+
+/// The inventory after the plan ran: the namespace, the class's objects in its order, then what is still to be removed.
+fn inventory(seen: &Observed, class: &Class, outcomes: Outcomes<'_>) -> Vec<Applied> {
+    let wanted = class.items.iter().map(|item| entry(seen, class, item, outcomes));
+    let leftovers = seen.leftovers().into_iter().filter_map(|leftover| {
+        let gone = |(step, outcome): &(&ResourceStep, Outcome)| {
+            step.identity() == Some(&leftover.identity)
+                && matches!(step, ResourceStep::Prune { .. } | ResourceStep::Release { .. })
+                && outcome.is_done()
+        };
+        if outcomes.iter().any(gone) {
+            return None;
+        }
+        let failure = outcomes.iter().find(|(step, _)| step.identity() == Some(&leftover.identity)).and_then(|(_, o)| o.failure());
+        let recorded = seen.recorded(&leftover.identity).cloned();
+        Some(Applied {
+            api_version: leftover.api_version.clone(),
+            kind: leftover.identity.kind.clone(),
+            name: leftover.identity.name.clone(),
+            uid: Some(leftover.uid.clone()),
+            state: State::Pruning,
+            message: failure.map(|failure| failure.message.clone()),
+            ..recorded.unwrap_or_default()
+        })
+    });
+    namespace_entry(seen, class, outcomes).into_iter().chain(wanted).chain(leftovers).collect()
+}
+
+/// The Namespace is listed while it carries labels or annotations of the class.
+fn namespace_entry(seen: &Observed, class: &Class, outcomes: Outcomes<'_>) -> Option<Applied> {
+    let identity = namespace_identity(&seen.namespace.name);
+    let before = seen.recorded(&identity).cloned();
+    let ran = outcomes.iter().find(|(step, _)| matches!(step, ResourceStep::ApplyNamespaceMetadata { .. }));
+    let entry = Applied { api_version: "v1".into(), kind: identity.kind, name: identity.name, ..Applied::default() };
+    match ran.map(|(_, outcome)| outcome) {
+        None => before,
+        Some(Outcome::Done { .. }) if class.namespace_metadata == NamespaceMetadata::default() => None,
+        Some(Outcome::Done { .. }) => Some(Applied { state: State::Applied, ..entry }),
+        Some(Outcome::Failed(failure)) => Some(Applied { state: State::Failed, message: Some(failure.message.clone()), ..entry }),
+        Some(Outcome::NotRun) => before,
+    }
+}
+
+fn entry(seen: &Observed, class: &Class, item: &Rendered, outcomes: Outcomes<'_>) -> Applied {
+    let recorded = seen.recorded(&item.identity).cloned().unwrap_or_default();
+    let applied = Applied {
+        api_version: item.api_version.clone(),
+        kind: item.identity.kind.clone(),
+        name: item.identity.name.clone(),
+        ..recorded
+    };
+    let last = outcomes.iter().rev().find(|(step, outcome)| step.identity() == Some(&item.identity) && *outcome != Outcome::NotRun);
+    match (last, seen.need(item, class)) {
+        (Some((step, Outcome::Done { uid, witness })), _) => done(seen, item, applied, step, uid.clone(), witness.as_deref()),
+        (Some((_, Outcome::Failed(failure))), _) => failed(item, applied, failure),
+        (_, Need::Blocked(obstacle)) => blocked(item, applied, &obstacle),
+        _ => applied,
+    }
+}
+
+fn done(seen: &Observed, item: &Rendered, applied: Applied, step: &ResourceStep, uid: Option<String>, witness: Option<&str>) -> Applied {
+    match step {
+        ResourceStep::Create { digest, shape, .. } | ResourceStep::Apply { digest, shape, .. } => {
+            let entry = witness.unwrap_or_default().to_owned();
+            let fingerprint = Fingerprint { manifest: digest.clone(), shape: shape.clone(), entry };
+            Applied {
+                adopted: applied.adopted || is_adoption(seen, &item.identity, step),
+                uid: uid.or(applied.uid),
+                digest: Some(fingerprint.to_string()),
+                state: State::Applied,
+                message: None,
+                ..applied
+            }
+        }
+        // Deleted to be made anew.
+        ResourceStep::Prune { .. } => Applied { uid: None, digest: None, state: State::Pending, message: None, ..applied },
+        _ => applied,
+    }
+}
+
+/// An apply on an object that was there before and was nobody's.
+fn is_adoption(seen: &Observed, identity: &Identity, step: &ResourceStep) -> bool {
+    let foreign = match (seen.stamped.get(identity), seen.read.get(identity)) {
+        (Some(object), _) => !seen.is_ours(identity, &object.uid, &object.owner),
+        (None, Some(Some(object))) => !seen.is_ours(identity, &object.uid, &object.owner),
+        _ => false,
+    };
+    foreign && matches!(step, ResourceStep::Apply { .. })
+}
+
+fn failed(item: &Rendered, applied: Applied, failure: &Failure) -> Applied {
+    match failure.reason {
+        // Somebody has the name: the next look reads who.
+        "AlreadyExists" => blocked(item, applied, &Obstacle::NotOurs),
+        "Immutable" => Applied { state: State::Failed, message: Some(format!("{IMMUTABLE}: {}", failure.message)), ..applied },
+        _ if failure.class == FailureClass::Stale => applied,
+        _ => Applied { state: State::Failed, message: Some(failure.message.clone()), ..applied },
+    }
+}
+
+/// Whether the last attempt failed because a field cannot be changed.
+pub(super) fn failed_on_immutable(applied: &Applied) -> bool {
+    applied.state == State::Failed && applied.message.as_deref().is_some_and(|message| message.starts_with(IMMUTABLE))
+}
+
+fn blocked(item: &Rendered, applied: Applied, obstacle: &Obstacle) -> Applied {
+    let message = Some(explain(item, obstacle));
+    match obstacle {
+        // What is not ours is never listed as ours.
+        Obstacle::NotOurs | Obstacle::Controlled => {
+            let keep = applied.uid.is_some() && applied.state != State::Conflict;
+            let uid = if keep { applied.uid.clone() } else { None };
+            Applied { state: State::Conflict, message, uid, digest: None, ..applied }
+        }
+        Obstacle::ClusterScoped => Applied { state: State::Failed, message, uid: None, digest: None, ..applied },
+        Obstacle::NotInstalled => Applied { state: State::Pending, message, uid: None, digest: None, ..applied },
+        Obstacle::Forbidden { .. } => Applied { state: State::Failed, message, ..applied },
+        Obstacle::BeingDeleted => Applied { state: State::Pending, message, ..applied },
+        Obstacle::Drifted => Applied { state: State::Drifted, message, ..applied },
+    }
+}
+
+fn explain(item: &Rendered, obstacle: &Obstacle) -> String {
+    let text = match obstacle {
+        Obstacle::Forbidden { resource } => {
+            return format!("the operator may not list and watch {resource}; {}", missing_rule(&item.identity.group, resource));
+        }
+        Obstacle::ClusterScoped => "the kind is cluster-scoped: a class holds namespaced objects only",
+        Obstacle::NotInstalled => "the kind is not installed; applied as soon as it is",
+        Obstacle::NotOurs => "an object of this name exists and is not ours; rename or delete it, or set policy.onConflict to Adopt",
+        Obstacle::Controlled => "an object of this name belongs to another controller; choose another name",
+        Obstacle::BeingDeleted => "the object is being deleted; made anew when it is gone",
+        Obstacle::Drifted => "somebody changed fields the class sets; left as it is, since policy.onDrift is Report",
+    };
+    text.to_owned()
+}
+
+/// The rule an administrator adds so that a class may use a kind.
+fn missing_rule(group: &str, resource: &str) -> String {
+    format!(
+        "add to a ClusterRole labelled croft.dev/aggregate-to-namespace-classes: \"true\" the rule \
+         {{apiGroups: [\"{group}\"], resources: [{resource}], verbs: [create, delete, get, list, patch, watch]}}"
+    )
+}
+
+fn reason_of(obstacle: &Obstacle) -> &'static str {
+    match obstacle {
+        Obstacle::ClusterScoped => "InvalidClass",
+        Obstacle::NotInstalled => "KindNotInstalled",
+        Obstacle::Forbidden { .. } => "Forbidden",
+        Obstacle::NotOurs | Obstacle::Controlled => "Conflict",
+        Obstacle::BeingDeleted => "Terminating",
+        Obstacle::Drifted => "Drifted",
+    }
+}
+
+fn stalled(reason: &'static str, message: String) -> Readiness {
+    Readiness::Stalled { reason, message }
+}
+
+fn progressing(reason: &'static str, message: String) -> Readiness {
+    Readiness::Progressing { reason, message }
+}

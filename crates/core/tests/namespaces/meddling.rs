@@ -1,0 +1,121 @@
+//! What others do to stamped objects, and what becomes of it.
+
+use croft_core::namespaces::inventory::State;
+
+use crate::world::{World, class, identity};
+
+fn bound() -> World {
+    let mut world = World::new([("web", class(&["one", "two"]))]);
+    world.label = Some("web");
+    world.settle();
+    world
+}
+
+fn content_of(world: &World, name: &str) -> String {
+    world.objects[&identity(name)].content.clone()
+}
+
+#[test]
+fn a_foreign_edit_is_put_back_in_place() {
+    let mut world = bound();
+    let (content, uid) = (content_of(&world, "one"), world.objects[&identity("one")].uid.clone());
+    let object = world.objects.get_mut(&identity("one")).unwrap();
+    object.content = "edited".into();
+    object.entry += 1;
+    world.settle();
+    assert_eq!((content_of(&world, "one"), world.objects[&identity("one")].uid.clone()), (content, uid));
+}
+
+#[test]
+fn a_foreign_addition_leaves_our_entry_alone_and_is_left_alone() {
+    let mut world = bound();
+    let before = world.clone();
+    // Our entry does not change: the watch tells nothing, and nothing is done.
+    world.settle();
+    assert_eq!(world, before);
+}
+
+#[test]
+fn an_object_deleted_by_hand_comes_back() {
+    let mut world = bound();
+    world.objects.remove(&identity("one"));
+    world.settle();
+    assert_eq!(world.ours(), ["one", "two"]);
+}
+
+#[test]
+fn a_stripped_label_is_put_back_because_the_owner_proves_it() {
+    let mut world = bound();
+    let uid = world.objects[&identity("one")].uid.clone();
+    world.objects.get_mut(&identity("one")).unwrap().labelled = false;
+    world.settle();
+    let object = &world.objects[&identity("one")];
+    assert!(object.labelled && object.uid == uid);
+}
+
+#[test]
+fn a_stripped_owner_is_put_back_because_label_and_record_prove_it() {
+    let mut world = bound();
+    let object = world.objects.get_mut(&identity("one")).unwrap();
+    object.owner = None;
+    object.entry += 1;
+    let uid = object.uid.clone();
+    world.settle();
+    let object = &world.objects[&identity("one")];
+    assert!(object.owner.is_some() && object.uid == uid);
+}
+
+#[test]
+fn an_object_made_anew_by_somebody_else_is_theirs() {
+    for labelled in [false, true] {
+        let mut world = bound();
+        world.objects.remove(&identity("one"));
+        world.stranger_makes("one");
+        let object = world.objects.get_mut(&identity("one")).unwrap();
+        object.labelled = labelled;
+        let before = object.clone();
+        world.settle();
+        assert_eq!(world.objects[&identity("one")], before, "labelled {labelled}");
+        assert_eq!(world.ready_reason(), "Conflict");
+        world.label = None;
+        world.settle();
+        assert_eq!(world.objects.keys().map(|identity| identity.name.as_str()).collect::<Vec<_>>(), ["one"], "kept");
+    }
+}
+
+#[test]
+fn a_conflict_that_is_cleared_heals_and_the_others_were_applied_meanwhile() {
+    let mut world = World::new([("web", class(&["one", "two"]))]);
+    world.stranger_makes("one");
+    world.label = Some("web");
+    world.settle();
+    assert_eq!((world.ours(), world.ready_reason()), (vec!["two"], "Conflict"));
+    let status = &world.binding.as_ref().unwrap().status;
+    let states: Vec<_> = status.applied_resources.iter().map(|applied| (applied.name.as_str(), applied.state)).collect();
+    assert_eq!(states, [("one", State::Conflict), ("two", State::Applied)]);
+    world.objects.remove(&identity("one"));
+    world.settle();
+    assert_eq!((world.ours(), world.ready_reason()), (vec!["one", "two"], "ReconcileSuccess"));
+}
+
+#[test]
+fn an_object_of_another_controller_is_never_taken() {
+    let mut world = World::new([("web", class(&["one"]))]);
+    world.classes.get_mut("web").unwrap().policy.adopt = true;
+    world.stranger_makes("one");
+    world.objects.get_mut(&identity("one")).unwrap().owner = Some("somebody".into());
+    let before = world.objects.clone();
+    world.label = Some("web");
+    world.settle();
+    assert_eq!(world.objects, before);
+    assert_eq!(world.ready_reason(), "Conflict");
+}
+
+#[test]
+fn an_object_whose_label_was_stripped_is_still_removed_when_no_longer_wanted() {
+    let mut world = bound();
+    world.objects.get_mut(&identity("one")).unwrap().labelled = false;
+    world.classes.get_mut("web").unwrap().items.remove(0);
+    world.settle();
+    assert_eq!(world.objects.keys().map(|identity| identity.name.as_str()).collect::<Vec<_>>(), ["two"]);
+}

@@ -1,0 +1,116 @@
+//! What a class may choose, each against its default.
+
+use croft_core::namespaces::{inventory::State, resources::Policy};
+
+use crate::world::{ClassSpec, World, class, config_map, identity};
+
+fn bound(spec: ClassSpec) -> World {
+    let mut world = World::new([("web", spec)]);
+    world.label = Some("web");
+    world.settle();
+    world
+}
+
+fn with_policy(policy: Policy) -> ClassSpec {
+    ClassSpec { policy, ..class(&["one"]) }
+}
+
+#[test]
+fn an_adopted_object_is_ours_while_wanted_and_released_afterwards() {
+    let mut world = World::new([("web", with_policy(Policy { adopt: true, ..Policy::default() }))]);
+    world.stranger_makes("one");
+    let uid = world.objects[&identity("one")].uid.clone();
+    world.label = Some("web");
+    world.settle();
+    assert_eq!((world.ours(), world.ready_reason()), (vec!["one"], "ReconcileSuccess"));
+    assert!(world.binding.as_ref().unwrap().status.applied_resources[0].adopted);
+    world.label = None;
+    world.settle();
+    let object = &world.objects[&identity("one")];
+    assert!(object.uid == uid && object.owner.is_none() && !object.labelled, "released, not deleted");
+    assert!(world.binding.is_none());
+}
+
+#[test]
+fn drift_is_reported_and_left_where_the_class_says_so() {
+    let mut world = bound(with_policy(Policy { report_drift: true, ..Policy::default() }));
+    let object = world.objects.get_mut(&identity("one")).unwrap();
+    object.content = "edited".into();
+    object.entry += 1;
+    world.settle();
+    assert_eq!(world.objects[&identity("one")].content, "edited");
+    assert_eq!(world.ready_reason(), "Drifted");
+    assert_eq!(world.binding.as_ref().unwrap().status.applied_resources[0].state, State::Drifted);
+}
+
+#[test]
+fn an_immutable_field_is_reported_by_default_and_recreated_on_demand() {
+    for recreate_immutable in [false, true] {
+        let mut world = bound(with_policy(Policy { recreate_immutable, ..Policy::default() }));
+        world.objects.get_mut(&identity("one")).unwrap().immutable = true;
+        let uid = world.objects[&identity("one")].uid.clone();
+        world.classes.get_mut("web").unwrap().items = vec![config_map("one", "new")];
+        for _ in 0..6 {
+            world.round(&mut usize::MAX.clone(), false, &crate::world::now());
+        }
+        let made_anew = world.objects[&identity("one")].uid != uid;
+        assert_eq!(made_anew, recreate_immutable);
+        assert_eq!(world.ready_reason(), if recreate_immutable { "ReconcileSuccess" } else { "ApplyFailed" });
+    }
+}
+
+#[test]
+fn orphans_stay_when_a_namespace_leaves_a_class_that_says_so() {
+    let mut world = bound(ClassSpec { orphan_on_unbind: true, ..class(&["one"]) });
+    world.label = None;
+    world.settle();
+    let object = &world.objects[&identity("one")];
+    assert!(object.owner.is_none() && !object.labelled && world.binding.is_none());
+}
+
+#[test]
+fn a_deleted_class_takes_its_objects_leaves_them_or_waits() {
+    let orphan = Policy { orphan_on_class_delete: true, ..Policy::default() };
+    let block = Policy { block_class_delete: true, ..Policy::default() };
+    for (policy, objects, bound_after) in [(Policy::default(), 0, false), (orphan, 1, false), (block, 1, true)] {
+        let mut world = bound(with_policy(policy));
+        world.classes.get_mut("web").unwrap().deleting = true;
+        world.settle();
+        assert_eq!((world.objects.len(), world.binding.is_some()), (objects, bound_after), "{policy:?}");
+        if bound_after {
+            assert_eq!(world.ready_reason(), "ClassDeleting");
+        }
+    }
+}
+
+#[test]
+fn labels_of_the_namespace_come_and_go_with_the_class() {
+    let labels = [("pod-security.kubernetes.io/enforce".to_owned(), "restricted".to_owned())].into();
+    let mut world = bound(ClassSpec { labels, ..class(&["one"]) });
+    assert_eq!(world.namespace_labels.len(), 1);
+    world.namespace_labels.clear();
+    world.settle();
+    assert_eq!(world.namespace_labels.len(), 1, "put back");
+    world.label = None;
+    world.settle();
+    assert!(world.namespace_labels.is_empty());
+}
+
+#[test]
+fn a_dropped_field_needs_one_taking_over_of_what_was_created() {
+    use croft_core::{namespaces::resources, plan::Step};
+    let mut world = bound(class(&["one"]));
+    let kinds = |world: &World| {
+        let plan = resources::plan(&world.see_resources().unwrap());
+        plan.iter().map(Step::kind).collect::<Vec<_>>()
+    };
+    world.classes.get_mut("web").unwrap().items = vec![config_map("one", "other value")];
+    assert_eq!(kinds(&world), ["Apply"], "the same fields: one call");
+    world.settle();
+    let raw = serde_json::json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "one"}});
+    let without_data = croft_core::namespaces::manifest::Item::parse(raw.as_object().unwrap()).unwrap();
+    world.classes.get_mut("web").unwrap().items = vec![without_data];
+    assert_eq!(kinds(&world), ["TakeFields", "Apply"]);
+    world.settle();
+    assert!(!world.objects[&identity("one")].created);
+}

@@ -1,0 +1,136 @@
+//! Class -> its status: observes for [`croft_core::namespaces::class`].
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::{Arc, Mutex, PoisonError},
+    time::Instant,
+};
+
+use croft_api::namespaces::{NamespaceClass, NamespaceClassBinding, OnClassDelete, validate::validate};
+use croft_core::{
+    namespaces::class::{self, Bound, ClassStep, Kind, Observed, Status},
+    plan::{Failure, Next, Outcome, Plan},
+    time::Timestamp,
+};
+use kube::{Resource, ResourceExt};
+use serde_json::Value;
+
+use super::{CLASS, CLASS_INDEX, Caches, kinds::Kinds, stamped::Stamps};
+use crate::engine::{Key, Reconciler, Report, Target, Work, Writer, Written, events::{Note, about}, is_deleting};
+
+/// Holds a class whose deletion needs our help.
+const FINALIZER: &str = "namespaceclass.akuity.io/in-use";
+
+#[derive(Debug)]
+pub(super) struct ClassReconciler {
+    pub(super) caches: Caches,
+    pub(super) writer: Writer,
+    pub(super) kinds: Kinds,
+    pub(super) stamps: Stamps,
+    /// When each class's status was last written.
+    pub(super) written: Mutex<BTreeMap<String, Instant>>,
+}
+
+#[derive(Debug)]
+pub(super) struct Seen {
+    class: Arc<NamespaceClass>,
+    observed: Observed,
+}
+
+impl ClassReconciler {
+    /// The kinds the class's items use, as far as they are installed and namespaced.
+    async fn uses(&self, class: &NamespaceClass) -> Result<BTreeSet<Kind>, Failure> {
+        let mut uses = BTreeSet::new();
+        for (api_version, kind) in super::kinds_named_by(class) {
+            if let Some(kind) = self.kinds.look_up(&api_version, &kind).await?.stampable() {
+                uses.insert(kind);
+            }
+        }
+        Ok(uses)
+    }
+}
+
+/// One namespace as the class sees it.
+fn bound(binding: &NamespaceClassBinding, class: &NamespaceClass) -> Bound {
+    let status = binding.status.clone().unwrap_or_default();
+    let is_true = |kind: &str| status.conditions.iter().any(|c| c.type_ == kind && c.status == "True");
+    let stalled = status.conditions.iter().find(|c| c.type_ == "Stalled" && c.status == "True").map(|c| c.reason.clone());
+    Bound {
+        name: binding.namespace().unwrap_or_default(),
+        updated: status.observed_class_uid == class.uid() && status.observed_class_generation == class.metadata.generation,
+        ready: is_true("Ready"),
+        stalled,
+    }
+}
+
+fn status_of(class: &NamespaceClass) -> Status {
+    let status = serde_json::to_value(class.status.clone().unwrap_or_default()).unwrap_or_default();
+    serde_json::from_value(status).unwrap_or_default()
+}
+
+impl Reconciler for ClassReconciler {
+    type Seen = Seen;
+    type Step = ClassStep;
+
+    fn work(&self) -> Work {
+        CLASS
+    }
+
+    async fn observe(&self, key: &Key) -> Result<Option<Seen>, Failure> {
+        let Some(class) = self.caches.classes.get("", &key.name) else {
+            self.written.lock().unwrap_or_else(PoisonError::into_inner).remove(&key.name);
+            return Ok(None);
+        };
+        let written = self.written.lock().unwrap_or_else(PoisonError::into_inner).get(&key.name).copied();
+        let namespaces = self.caches.bindings.by(CLASS_INDEX, &key.name);
+        let observed = Observed {
+            generation: class.metadata.generation.unwrap_or_default(),
+            deleting: is_deleting(class.meta()),
+            held: class.finalizers().iter().any(|finalizer| finalizer == FINALIZER),
+            must_hold: class.spec.policy.on_class_delete != OnClassDelete::Delete,
+            problems: validate(&class).err().unwrap_or_default(),
+            resources: i64::try_from(class.spec.resources.len()).unwrap_or(i64::MAX),
+            uses: self.uses(&class).await?,
+            live: self.stamps.kinds_of(&key.name),
+            namespaces: namespaces.iter().map(|binding| bound(binding, &class)).collect(),
+            status: status_of(&class),
+            since_written: written.map(|at| at.elapsed()),
+        };
+        Ok(Some(Seen { class, observed }))
+    }
+
+    fn plan(&self, seen: &Seen, _now: &Timestamp) -> Plan<ClassStep> {
+        class::plan(&seen.observed)
+    }
+
+    async fn execute(&self, seen: &Seen, step: &ClassStep) -> Result<Written, Failure> {
+        match step {
+            ClassStep::Hold => self.writer.add_finalizer(&*seen.class, FINALIZER).await,
+            ClassStep::LetGo => self.writer.release_finalizer(&*seen.class, FINALIZER).await,
+        }
+    }
+
+    fn report(&self, seen: &Seen, outcomes: &[(&ClassStep, Outcome)], now: &Timestamp) -> Report {
+        if outcomes.iter().any(|(step, outcome)| **step == ClassStep::LetGo && outcome.is_done()) {
+            return Report::default();
+        }
+        let report = class::report(&seen.observed, now);
+        let told = seen.observed.status.conditions.reason("Accepted");
+        let events = report.status.iter().flat_map(|status| status.conditions.get("Accepted"));
+        let events = events.filter(|accepted| accepted.reason == "InvalidClass" && told != Some(&accepted.reason));
+        Report {
+            events: events.map(|accepted| Note::warning("InvalidClass", &accepted.message)).collect(),
+            status: report.status.and_then(|status| serde_json::to_value(status).ok()),
+            about: Some(about(&*seen.class)),
+            next: report.again.map_or(Next::Settled, Next::After),
+            retry: false,
+        }
+    }
+
+    async fn write_status(&self, seen: &Seen, status: Value) -> Result<Written, Failure> {
+        let (name, uid) = (seen.class.name_any(), seen.class.uid().unwrap_or_default());
+        let written = self.writer.status::<NamespaceClass>(Target { namespace: "", name: &name, uid: &uid }, &status).await?;
+        self.written.lock().unwrap_or_else(PoisonError::into_inner).insert(name, Instant::now());
+        Ok(written)
+    }
+}

@@ -1,0 +1,288 @@
+//! What is really there: one metadata watch per stamped kind, selected by the stamp label, started when a class first uses
+//! the kind and stopped when none does. Of each object only a few words are kept.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock},
+};
+
+use croft_api::namespaces::{NamespaceClassBinding, STAMP_LABEL};
+use croft_core::{
+    namespaces::{class::Kind, manifest::{Identity, group_of}},
+    queue::Priority,
+};
+use futures::{StreamExt, pin_mut};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::{
+    Api, Client,
+    api::{ApiResource, DynamicObject, PartialObjectMeta},
+    runtime::{
+        WatchStreamExt,
+        watcher::{self, Event, watcher},
+    },
+};
+use tokio::sync::watch;
+use tokio_util::task::AbortOnDropHandle;
+use tracing::{debug, info, warn};
+
+use super::BINDING;
+use crate::engine::{
+    Cache, Echoes, Key, Pusher, witness,
+    write::{crd_name, stamp_echo},
+};
+
+/// A stamped object, in the few words that matter.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Entry {
+    pub(super) api_version: Arc<str>,
+    pub(super) uid: String,
+    /// UID of its controller.
+    pub(super) controller: Option<String>,
+    pub(super) class: String,
+    pub(super) entry: String,
+    pub(super) created: bool,
+    pub(super) deleting: bool,
+}
+
+/// Objects of one kind: namespace -> name -> object.
+type Objects = BTreeMap<String, BTreeMap<String, Entry>>;
+
+struct Watched {
+    kind: Kind,
+    objects: Arc<RwLock<Objects>>,
+    state: watch::Receiver<Watching>,
+    _task: AbortOnDropHandle<()>,
+}
+
+/// How far the watch of a kind is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Watching {
+    Starting,
+    Synced,
+    Forbidden,
+}
+
+/// Group and kind: versions are transport.
+type KindKey = (String, String);
+
+/// All stamped objects of the kinds in use.
+#[derive(Clone)]
+pub(super) struct Stamps {
+    client: Client,
+    pusher: Pusher,
+    echoes: Echoes,
+    bindings: Arc<Cache<NamespaceClassBinding>>,
+    watched: Arc<Mutex<BTreeMap<KindKey, Watched>>>,
+}
+
+impl std::fmt::Debug for Stamps {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.debug_struct("Stamps").field("kinds", &self.watched().keys()).finish_non_exhaustive()
+    }
+}
+
+fn key_of(kind: &Kind) -> KindKey {
+    (group_of(&kind.api_version).to_owned(), kind.kind.clone())
+}
+
+fn api_resource(kind: &Kind) -> ApiResource {
+    let group = group_of(&kind.api_version);
+    ApiResource {
+        group: group.to_owned(),
+        version: kind.api_version.rsplit('/').next().unwrap_or_default().to_owned(),
+        api_version: kind.api_version.clone(),
+        kind: kind.kind.clone(),
+        plural: kind.resource.clone(),
+    }
+}
+
+impl Stamps {
+    pub(super) fn new(client: Client, pusher: Pusher, echoes: Echoes, bindings: Arc<Cache<NamespaceClassBinding>>) -> Self {
+        Self { client, pusher, echoes, bindings, watched: Arc::default() }
+    }
+
+    /// Watches exactly these kinds from now on.
+    pub(super) fn watch_only(&self, kinds: &BTreeSet<Kind>) {
+        let wanted: BTreeMap<KindKey, &Kind> = kinds.iter().map(|kind| (key_of(kind), kind)).collect();
+        let mut watched = self.watched();
+        watched.retain(|key, watch| {
+            let keep = wanted.contains_key(key);
+            if !keep {
+                info!(kind = watch.kind.kind, "no class uses this kind any more");
+                self.echoes.stop_listening(&stamp_echo(&watch.kind.resource, &key.0));
+            }
+            keep
+        });
+        for (key, kind) in wanted {
+            watched.entry(key).or_insert_with(|| self.start(kind));
+        }
+    }
+
+    pub(super) fn state(&self, kind: &Kind) -> Watching {
+        self.watched().get(&key_of(kind)).map_or(Watching::Starting, |watch| *watch.state.borrow())
+    }
+
+    /// All stamped objects of a namespace.
+    pub(super) fn in_namespace(&self, namespace: &str) -> Vec<(Identity, Entry)> {
+        let mut found = Vec::new();
+        for ((group, kind), watch) in self.watched().iter() {
+            let objects = watch.objects.read().unwrap_or_else(PoisonError::into_inner);
+            for (name, entry) in objects.get(namespace).into_iter().flatten() {
+                let identity = Identity { group: group.clone(), kind: kind.clone(), name: name.clone() };
+                found.push((identity, entry.clone()));
+            }
+        }
+        found
+    }
+
+    /// Kinds of which objects stamped from `class` exist.
+    pub(super) fn kinds_of(&self, class: &str) -> BTreeSet<Kind> {
+        let watched = self.watched();
+        let live = watched.values().filter(|watch| {
+            let objects = watch.objects.read().unwrap_or_else(PoisonError::into_inner);
+            objects.values().flat_map(BTreeMap::values).any(|entry| entry.class == class)
+        });
+        live.map(|watch| watch.kind.clone()).collect()
+    }
+
+    fn start(&self, kind: &Kind) -> Watched {
+        info!(kind = kind.kind, "watching what classes make of this kind");
+        let resource = api_resource(kind);
+        let objects: Arc<RwLock<Objects>> = Arc::default();
+        let revision = watch::Sender::new(0);
+        let (state_sender, state) = watch::channel(Watching::Starting);
+        self.echoes.listen(&stamp_echo(&resource.plural, &resource.group), revision.subscribe());
+        let follow = Follow {
+            api: Api::all_with(self.client.clone(), &resource),
+            api_version: kind.api_version.as_str().into(),
+            resource: crd_name(&resource.plural, &resource.group),
+            objects: objects.clone(),
+            revision,
+            state: state_sender,
+            pusher: self.pusher.clone(),
+            bindings: self.bindings.clone(),
+        };
+        Watched { kind: kind.clone(), objects, state, _task: AbortOnDropHandle::new(tokio::spawn(follow.run())) }
+    }
+
+    fn watched(&self) -> MutexGuard<'_, BTreeMap<KindKey, Watched>> {
+        self.watched.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// One running watch.
+struct Follow {
+    api: Api<PartialObjectMeta<DynamicObject>>,
+    api_version: Arc<str>,
+    resource: String,
+    objects: Arc<RwLock<Objects>>,
+    revision: watch::Sender<u64>,
+    state: watch::Sender<Watching>,
+    pusher: Pusher,
+    bindings: Arc<Cache<NamespaceClassBinding>>,
+}
+
+impl Follow {
+    async fn run(self) {
+        let config = watcher::Config::default().labels(STAMP_LABEL).page_size(500);
+        let stream = watcher(self.api.clone(), config).default_backoff();
+        pin_mut!(stream);
+        let mut listed = BTreeSet::new();
+        while let Some(event) = stream.next().await {
+            match event {
+                Ok(Event::Init) => listed.clear(),
+                Ok(Event::InitApply(object)) => {
+                    listed.insert(place_of(&object.metadata));
+                    self.put(&object.metadata, Priority::Resync);
+                }
+                Ok(Event::InitDone) => self.listed(std::mem::take(&mut listed)),
+                Ok(Event::Apply(object)) => self.put(&object.metadata, Priority::Live),
+                Ok(Event::Delete(object)) => self.remove(&object.metadata),
+                Err(watcher::Error::InitialListFailed(kube::Error::Api(status))) if status.code == 403 => {
+                    warn!(resource = self.resource, "may not list what classes make; grant list and watch on it to the operator");
+                    self.turn(Watching::Forbidden);
+                }
+                Err(error) => debug!(resource = self.resource, %error, "watch interrupted"),
+            }
+        }
+    }
+
+    fn put(&self, metadata: &ObjectMeta, priority: Priority) {
+        let (namespace, name) = place_of(metadata);
+        let entry = Entry {
+            api_version: self.api_version.clone(),
+            uid: metadata.uid.clone().unwrap_or_default(),
+            controller: controller_of(metadata),
+            class: metadata.labels.as_ref().and_then(|labels| labels.get(STAMP_LABEL)).cloned().unwrap_or_default(),
+            entry: witness::entry_digest(metadata),
+            created: witness::was_created(metadata),
+            deleting: metadata.deletion_timestamp.is_some(),
+        };
+        let changed = {
+            let mut objects = self.objects.write().unwrap_or_else(PoisonError::into_inner);
+            objects.entry(namespace.clone()).or_default().insert(name, entry.clone()).as_ref() != Some(&entry)
+        };
+        self.saw(metadata);
+        // Status churn and foreign additions change nothing we keep: nobody is woken.
+        if changed {
+            self.pusher.push(Key::new(BINDING, &namespace, &namespace), priority);
+        }
+    }
+
+    fn remove(&self, metadata: &ObjectMeta) {
+        let (namespace, name) = place_of(metadata);
+        self.forget(&namespace, &name);
+        self.saw(metadata);
+        self.pusher.push(Key::new(BINDING, &namespace, &namespace), Priority::Live);
+    }
+
+    /// The list is complete: what it did not name is gone.
+    fn listed(&self, listed: BTreeSet<(String, String)>) {
+        let missing: Vec<_> = {
+            let objects = self.objects.read().unwrap_or_else(PoisonError::into_inner);
+            let known = objects.iter().flat_map(|(namespace, names)| names.keys().map(|name| (namespace.clone(), name.clone())));
+            known.filter(|place| !listed.contains(place)).collect()
+        };
+        for (namespace, name) in missing {
+            self.forget(&namespace, &name);
+            self.pusher.push(Key::new(BINDING, &namespace, &namespace), Priority::Live);
+        }
+        self.turn(Watching::Synced);
+    }
+
+    /// Bindings that wait are told when the watch has turned.
+    fn turn(&self, state: Watching) {
+        if self.state.send_replace(state) != state {
+            super::wake_waiting(&self.bindings, &self.pusher);
+        }
+    }
+
+    fn forget(&self, namespace: &str, name: &str) {
+        let mut objects = self.objects.write().unwrap_or_else(PoisonError::into_inner);
+        if let Some(names) = objects.get_mut(namespace) {
+            names.remove(name);
+            if names.is_empty() {
+                objects.remove(namespace);
+            }
+        }
+    }
+
+    fn saw(&self, metadata: &ObjectMeta) {
+        let revision: u64 = metadata.resource_version.as_deref().and_then(|version| version.parse().ok()).unwrap_or_default();
+        self.revision.send_if_modified(|seen| {
+            let newer = revision > *seen;
+            *seen = revision.max(*seen);
+            newer
+        });
+    }
+}
+
+fn place_of(metadata: &ObjectMeta) -> (String, String) {
+    (metadata.namespace.clone().unwrap_or_default(), metadata.name.clone().unwrap_or_default())
+}
+
+/// UID of the object's controller.
+pub(super) fn controller_of(metadata: &ObjectMeta) -> Option<String> {
+    let owners = metadata.owner_references.iter().flatten();
+    owners.into_iter().find(|owner| owner.controller == Some(true)).map(|owner| owner.uid.clone())
+}
