@@ -13,7 +13,7 @@ use serde_json::json;
 use crate::support::eventually;
 
 /// The class every namespace of these tests asks for.
-pub async fn define_class(bed: &Testbed) -> Result<()> {
+pub(crate) async fn define_class(bed: &Testbed) -> Result<()> {
     let class: NamespaceClass = serde_json::from_value(json!({
         "apiVersion": "akuity.io/v1alpha1", "kind": "NamespaceClass", "metadata": {"name": "small"},
         "spec": {"resources": [{"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "made"}, "data": {"k": "v"}}]},
@@ -28,7 +28,7 @@ pub async fn define_class(bed: &Testbed) -> Result<()> {
 }
 
 /// A new namespace born with the label.
-pub async fn ask(bed: &Testbed, name: &str) -> Result<()> {
+pub(crate) async fn ask(bed: &Testbed, name: &str) -> Result<()> {
     let namespace: Namespace =
         serde_json::from_value(json!({"metadata": {"name": name, "labels": {CLASS_LABEL: "small"}}}))?;
     let api: Api<Namespace> = Api::all(bed.admin().client.clone());
@@ -37,7 +37,7 @@ pub async fn ask(bed: &Testbed, name: &str) -> Result<()> {
 }
 
 /// Waits until the namespace has its object.
-pub async fn served(bed: &Testbed, name: &str) {
+pub(crate) async fn served(bed: &Testbed, name: &str) {
     let api: Api<ConfigMap> = Api::namespaced(bed.admin().client.clone(), name);
     eventually(&format!("the object of {name}"), || async { Ok(api.get_opt("made").await?) }).await;
 }
