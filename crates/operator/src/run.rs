@@ -11,7 +11,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tracing::{info, warn};
 
 use crate::{
-    admission::{self, AdmissionOptions},
+    admission::{self, AdmissionOptions, ServingCertificate},
     backup,
     cli::RunOptions,
     client,
@@ -63,12 +63,13 @@ async fn operate(options: RunOptions, settings: Settings) -> anyhow::Result<()> 
     }
 
     let leadership = Leadership::new(clock);
-    let engine = assemble(&options.enable, &client, &metrics, &settings);
+    let engine = assemble(&options, &client, &metrics, &settings);
     let events = Events::new(client.clone(), &identity);
     let concurrency = settings.load().concurrency;
     let readiness = engine.start(events, leadership.clone(), clock, concurrency, &tasks, stop.clone());
-    tasks.spawn(server::serve(health, metrics, readiness.clone(), stop.clone()));
-    tasks.spawn(admission::run(admission_options(&options), client.clone(), settings, webhook, stop.clone()));
+    let certificate = Arc::new(ServingCertificate::default());
+    tasks.spawn(server::serve(health, metrics, readiness.clone(), certificate.clone(), stop.clone()));
+    tasks.spawn(admission::run(admission_options(&options), client.clone(), settings, webhook, certificate, stop.clone()));
     tasks.spawn(announce(readiness, clock));
 
     let ended = CancellationToken::new();
@@ -95,13 +96,13 @@ async fn operate(options: RunOptions, settings: Settings) -> anyhow::Result<()> 
 /// The dispatcher resigns at once on stop; this lets the call under way end before another replica starts.
 const HANDOVER: Duration = Duration::from_millis(100);
 
-fn assemble(parts: &[Part], client: &Client, metrics: &Arc<Metrics>, settings: &SharedSettings) -> EngineBuilder {
+fn assemble(options: &RunOptions, client: &Client, metrics: &Arc<Metrics>, settings: &SharedSettings) -> EngineBuilder {
     let mut engine = EngineBuilder::new(client.clone(), metrics.clone());
     let writer = Writer::new(client.clone());
-    for part in parts {
+    for part in &options.enable {
         match part {
             Part::Namespaces => namespaces::install(&mut engine, &writer, settings),
-            Part::Storage => storage::install(&mut engine, &writer, settings),
+            Part::Storage => storage::install(&mut engine, &writer, &options.namespace),
             Part::Backup => backup::install(&mut engine, &writer, settings),
         }
     }

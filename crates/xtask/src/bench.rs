@@ -9,7 +9,7 @@ use serde_json::json;
 use crate::{
     terminal::{bold, green, seconds},
     tools::{Profile, croft, target},
-    world::{World, until_stopped},
+    world::{World, to_the_end, until_stopped},
 };
 
 const MAX_RSS_MIB: f64 = 30.0;
@@ -34,6 +34,7 @@ pub(crate) fn bench() -> Result<()> {
             Figure { name: "start_to_ready", unit: "s", value: start_to_ready.as_secs_f64(), bar: None },
         ])
     })
+    .and_then(to_the_end)
 }
 
 /// A second replica beside the first, so that the measured start meets a cluster that is already furnished.

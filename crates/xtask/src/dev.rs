@@ -7,7 +7,7 @@ use anyhow::Result;
 use crate::{
     terminal::{bold, dim},
     tools::{Profile, croft, target},
-    world::{World, copy_private, shell_setup, until_stopped},
+    world::{Kubeconfig, World, until_stopped},
 };
 
 pub(crate) fn dev() -> Result<()> {
@@ -16,16 +16,19 @@ pub(crate) fn dev() -> Result<()> {
         println!("{}", dim("starting Kubernetes, Ceph, Velero and Croft on this machine ..."));
         let world = World::start(&program, &["--log=info,croft=debug"]).await?;
         world.apply_class(&world.write_class()?).await?;
-        let kubeconfig = Kubeconfig::write(&world)?;
+        let chosen = std::env::var_os("KUBECONFIG_OUT").filter(|value| !value.is_empty()).map(PathBuf::from);
+        let path = chosen.map_or_else(|| Ok(target()?.join("dev.kubeconfig")), anyhow::Ok)?;
+        let kubeconfig = Kubeconfig::write(&world, &path)?;
         print_screen(&world, &kubeconfig)?;
         world.watch_over().await
     })
+    .map(drop)
 }
 
 fn print_screen(world: &World, kubeconfig: &Kubeconfig) -> Result<()> {
     println!("\n{}", bold("Croft is running"));
     world.print_timings();
-    println!("\n   kubeconfig       {}", kubeconfig.0.display());
+    println!("\n   kubeconfig       {}", kubeconfig.path().display());
     println!("   operator's log   {}", world.operator.process.log_path().display());
     println!("   health, metrics  {h}/readyz  {h}/metrics", h = world.operator.health);
     println!("   Ceph             {}", world.bed.ceph().endpoint);
@@ -39,29 +42,8 @@ fn print_screen(world: &World, kubeconfig: &Kubeconfig) -> Result<()> {
    kubectl label namespace blue namespaceclass.akuity.io/name-
 \n{}",
         bold("Try"),
-        shell_setup(&kubeconfig.0)?,
+        kubeconfig.shell_setup()?,
         dim("Ctrl-C ends it all and leaves nothing behind.")
     );
     Ok(())
-}
-
-/// The administrator's kubeconfig in a place that is easy to name; gone with the cluster it is for.
-struct Kubeconfig(PathBuf);
-
-impl Kubeconfig {
-    fn write(world: &World) -> Result<Self> {
-        let chosen = std::env::var_os("KUBECONFIG_OUT").filter(|value| !value.is_empty()).map(PathBuf::from);
-        let path = match chosen {
-            Some(path) => path,
-            None => std::path::absolute(target()?.join("dev.kubeconfig"))?,
-        };
-        copy_private(&world.bed.admin().kubeconfig, &path)?;
-        Ok(Self(path))
-    }
-}
-
-impl Drop for Kubeconfig {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.0);
-    }
 }

@@ -7,7 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use croft_testbed::{Installed, Operator, Testbed, parts::Parts, wait};
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -72,42 +72,43 @@ impl World {
         write_file("croft.log", &self.operator.process.log())
     }
 
-    /// Lasts until Ctrl-C or SIGTERM; an operator that dies meanwhile is an error with the end of its log.
+    /// Lasts as long as the operator does: it never ends well. [`until_stopped`] ends the waiting.
     pub(crate) async fn watch_over(&self) -> Result<()> {
-        let death = async {
-            while self.operator.process.is_running() {
-                tokio::time::sleep(Duration::from_millis(200)).await;
-            }
-        };
-        tokio::select! {
-            signalled = asked_to_stop() => signalled,
-            () = death => {
-                let log = self.keep_log()?;
-                bail!("croft ended by itself; its whole log is in {}\n{}", log.display(), self.operator.process.log_tail())
-            }
+        while self.operator.process.is_running() {
+            tokio::time::sleep(Duration::from_millis(200)).await;
         }
+        let log = self.keep_log()?;
+        bail!("croft ended by itself; its whole log is in {}\n{}", log.display(), self.operator.process.log_tail())
     }
+}
+
+/// How something came to its end without failing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ended {
+    ByItself,
+    /// By Ctrl-C or SIGTERM.
+    Stopped,
 }
 
 /// Runs `work`; Ctrl-C or SIGTERM ends it early, and all that it started.
-pub(crate) fn until_stopped(work: impl Future<Output = Result<()>>) -> Result<()> {
+pub(crate) fn until_stopped(work: impl Future<Output = Result<()>>) -> Result<Ended> {
     let runtime = tokio::runtime::Runtime::new()?;
     runtime.block_on(async {
+        let mut interrupt = signal(SignalKind::interrupt())?;
+        let mut terminate = signal(SignalKind::terminate())?;
         tokio::select! {
-            result = work => result,
-            stopped = asked_to_stop() => stopped.and_then(|()| bail!("stopped before the end")),
+            result = work => return result.map(|()| Ended::ByItself),
+            _ = interrupt.recv() => {}
+            _ = terminate.recv() => {}
         }
+        println!();
+        Ok(Ended::Stopped)
     })
 }
 
-async fn asked_to_stop() -> Result<()> {
-    let mut interrupt = signal(SignalKind::interrupt())?;
-    let mut terminate = signal(SignalKind::terminate())?;
-    tokio::select! {
-        _ = interrupt.recv() => {}
-        _ = terminate.recv() => {}
-    }
-    println!();
+/// For work that is worth nothing before its end.
+pub(crate) fn to_the_end(ended: Ended) -> Result<()> {
+    ensure!(ended == Ended::ByItself, "stopped before the end");
     Ok(())
 }
 
@@ -120,20 +121,41 @@ pub(crate) fn write_file(name: &str, content: &str) -> Result<PathBuf> {
     Ok(path)
 }
 
-/// Shell commands after which `kubectl` talks to this cluster.
-pub(crate) fn shell_setup(kubeconfig: &Path) -> Result<String> {
-    let mut commands = format!("export KUBECONFIG={}", std::path::absolute(kubeconfig)?.display());
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    if !std::env::split_paths(&path).any(|dir| dir.join("kubectl").is_file()) {
-        let kubectl = Parts::ensure(&Testbed::kubernetes())?.kubectl;
-        let dir = kubectl.parent().unwrap_or(&kubectl);
-        let _ = write!(commands, "\n   export PATH=$PATH:{}", dir.display());
+/// The administrator's kubeconfig in a place that is easy to name; gone with the cluster it is for.
+pub(crate) struct Kubeconfig(PathBuf);
+
+impl Kubeconfig {
+    pub(crate) fn write(world: &World, path: &Path) -> Result<Self> {
+        let path = std::path::absolute(path)?;
+        copy_private(&world.bed.admin().kubeconfig, &path)?;
+        Ok(Self(path))
     }
-    Ok(commands)
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.0
+    }
+
+    /// Shell commands after which `kubectl` talks to the cluster.
+    pub(crate) fn shell_setup(&self) -> Result<String> {
+        let mut commands = format!("export KUBECONFIG={}", self.0.display());
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        if !std::env::split_paths(&path).any(|dir| dir.join("kubectl").is_file()) {
+            let kubectl = Parts::ensure(&Testbed::kubernetes())?.kubectl;
+            let dir = kubectl.parent().unwrap_or(&kubectl);
+            let _ = write!(commands, "\n   export PATH=$PATH:{}", dir.display());
+        }
+        Ok(commands)
+    }
+}
+
+impl Drop for Kubeconfig {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
 }
 
 /// Copies a kubeconfig, readable by its owner only.
-pub(crate) fn copy_private(from: &Path, to: &Path) -> Result<()> {
+fn copy_private(from: &Path, to: &Path) -> Result<()> {
     use std::{io::Write as _, os::unix::fs::OpenOptionsExt};
     if let Some(parent) = to.parent() {
         std::fs::create_dir_all(parent).with_context(|| format!("creating {}", parent.display()))?;

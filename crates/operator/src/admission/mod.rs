@@ -27,7 +27,8 @@ pub use self::{
     certificates::CA_SECRET,
     configuration::{CONFIGURATION, WebhookTarget, webhook_configuration},
 };
-use self::{certificates::Certificates, server::ServingCertificate};
+use self::certificates::Certificates;
+pub use self::server::ServingCertificate;
 use crate::{
     engine::Writer,
     rbac::{Use, Within},
@@ -75,9 +76,9 @@ pub async fn run(
     client: Client,
     settings: SharedSettings,
     listener: TcpListener,
+    serving: Arc<ServingCertificate>,
     stop: CancellationToken,
 ) {
-    let serving = Arc::new(ServingCertificate::default());
     let (trust, trusted) = watch::channel(None);
     let certificates = Certificates {
         secrets: Api::namespaced(client.clone(), &options.operator_namespace),

@@ -37,9 +37,14 @@ const DRAIN: Duration = Duration::from_secs(5);
 
 /// The certificate new connections get; none until there is one.
 #[derive(Debug, Default)]
-pub(super) struct ServingCertificate(ArcSwapOption<CertifiedKey>);
+pub struct ServingCertificate(ArcSwapOption<CertifiedKey>);
 
 impl ServingCertificate {
+    /// Whether the API server can be answered.
+    pub fn is_there(&self) -> bool {
+        self.0.load().is_some()
+    }
+
     pub(super) fn set(&self, certified: CertifiedKey) {
         self.0.store(Some(Arc::new(certified)));
     }

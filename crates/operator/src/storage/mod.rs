@@ -27,7 +27,6 @@ use self::{bucket::BucketReconciler, claim::ClaimReconciler, gateways::Gateways}
 use crate::{
     engine::{Cache, Change, EngineBuilder, Key, Part, Scope, Work, Writer, events::Note, is_deleting},
     rbac::{Use, Within},
-    settings::SharedSettings,
 };
 
 /// S3UserClaim -> Ceph user, Secrets, S3User.
@@ -75,15 +74,8 @@ struct Caches {
     gateways: Arc<Gateways>,
 }
 
-/// The operator's own namespace unless it is told another one.
-const OPERATOR_NAMESPACE: &str = "croft-system";
-
-pub fn install(engine: &mut EngineBuilder, writer: &Writer, _settings: &SharedSettings) {
-    install_in(engine, writer, OPERATOR_NAMESPACE);
-}
-
 /// `operator_namespace` is where a class's admin Secret is looked for if the class names no namespace.
-pub fn install_in(engine: &mut EngineBuilder, writer: &Writer, operator_namespace: &str) {
+pub fn install(engine: &mut EngineBuilder, writer: &Writer, operator_namespace: &str) {
     let (classes, secrets) = (engine.cluster_objects(Part::Storage), engine.metadata(Part::Storage));
     let gateways = Gateways::new(engine.client(), operator_namespace, classes.clone(), secrets.clone());
     let caches = Caches {

@@ -8,12 +8,16 @@ use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
 use super::metrics::Metrics;
-use crate::engine::{Part, Readiness};
+use crate::{
+    admission::ServingCertificate,
+    engine::{Part, Readiness},
+};
 
 #[derive(Clone, Debug)]
 struct Health {
     metrics: Arc<Metrics>,
     readiness: Readiness,
+    certificate: Arc<ServingCertificate>,
 }
 
 /// Binds at once, so that a taken port is a clear error at start.
@@ -22,21 +26,29 @@ pub async fn bind(address: SocketAddr, flag: &str) -> anyhow::Result<TcpListener
 }
 
 /// Serves until `stop`.
-pub async fn serve(listener: TcpListener, metrics: Arc<Metrics>, readiness: Readiness, stop: CancellationToken) {
+pub async fn serve(
+    listener: TcpListener,
+    metrics: Arc<Metrics>,
+    readiness: Readiness,
+    certificate: Arc<ServingCertificate>,
+    stop: CancellationToken,
+) {
     let routes = Router::new()
         .route("/healthz", get(|| async { "ok\n" }))
         .route("/readyz", get(ready))
         .route("/metrics", get(text))
-        .with_state(Health { metrics, readiness });
+        .with_state(Health { metrics, readiness, certificate });
     if let Err(error) = axum::serve(listener, routes).with_graceful_shutdown(stop.cancelled_owned()).await {
         tracing::error!(%error, "the health and metrics server ended");
     }
 }
 
-/// Ready means: every watch has a full picture, or waits for a kind that somebody else installs.
+/// Ready means: every watch has a full picture, or waits for a kind that somebody else installs; and admission can answer.
 async fn ready(State(health): State<Health>) -> impl IntoResponse {
-    let code = if health.readiness.is_ready() { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
-    (code, health.readiness.detail())
+    let answers = health.certificate.is_there();
+    let code = if answers && health.readiness.is_ready() { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+    let admission = if answers { "[+] admission: serving" } else { "[-] admission: waiting for a certificate" };
+    (code, format!("{}{admission}\n", health.readiness.detail()))
 }
 
 async fn text(State(health): State<Health>) -> impl IntoResponse {

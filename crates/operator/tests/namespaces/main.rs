@@ -4,4 +4,11 @@
 mod support;
 
 mod fences;
+mod kill;
+mod params;
+mod policies;
+mod scene;
+mod status;
 mod stories;
+mod traps;
+mod witness;

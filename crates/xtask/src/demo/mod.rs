@@ -7,7 +7,7 @@ mod steps;
 mod story;
 mod tenant;
 
-use std::path::PathBuf;
+use std::path::Path;
 
 use anyhow::{Result, anyhow};
 
@@ -15,28 +15,40 @@ use self::{steps::Demo, story::Story};
 use crate::{
     terminal::{bold, dim},
     tools::{Profile, croft, target},
-    world::{World, copy_private, shell_setup, until_stopped},
+    world::{Kubeconfig, World, to_the_end, until_stopped},
 };
 
 pub(crate) fn demo() -> Result<()> {
     let program = croft(Profile::Debug)?;
-    until_stopped(async {
-        let mut story = Story::new();
-        story.begin("Start a real Kubernetes, Ceph and Velero on this machine, and Croft with its own rights.");
-        let world = World::start(&program, &["--log=info,croft=debug"]).await?;
-        world.print_timings();
-        if let Err(error) = Demo::new(&world).tell(&mut story).await {
-            let log = world.keep_log()?;
-            return Err(anyhow!("step {}: {error:#}\nthe operator's log is in {}", story.step(), log.display()));
-        }
-        story.end();
-        println!("\n{} in {}.", bold("The whole story"), story.told_in());
-        if std::env::var_os("KEEP").is_some_and(|value| !value.is_empty() && value != "0") {
-            return keep(&world).await;
+    let keep = std::env::var_os("KEEP").is_some_and(|value| !value.is_empty() && value != "0");
+    let ended = until_stopped(async {
+        let world = tell(&program).await?;
+        if keep {
+            return stay(&world).await;
         }
         println!("{}", what_next());
         Ok(())
-    })
+    })?;
+    if keep { Ok(()) } else { to_the_end(ended) }
+}
+
+async fn tell(program: &Path) -> Result<World> {
+    let mut story = Story::new();
+    story.begin("Start a real Kubernetes, Ceph and Velero on this machine, and Croft with its own rights.");
+    let world = World::start(program, &["--log=info,croft=debug"]).await?;
+    world.print_timings();
+    let demo = Demo::new(&world);
+    let told = tokio::select! {
+        told = demo.tell(&mut story) => told,
+        died = world.watch_over() => died,
+    };
+    if let Err(error) = told {
+        let log = world.keep_log()?;
+        return Err(anyhow!("step {}: {error:#}\nthe operator's log is in {}", story.step(), log.display()));
+    }
+    story.end();
+    println!("\n{} in {}.", bold("The whole story"), story.told_in());
+    Ok(world)
 }
 
 fn what_next() -> String {
@@ -49,18 +61,15 @@ fn what_next() -> String {
     )
 }
 
-async fn keep(world: &World) -> Result<()> {
-    let kubeconfig: PathBuf = target()?.join("demo/admin.kubeconfig");
-    copy_private(&world.bed.admin().kubeconfig, &kubeconfig)?;
+async fn stay(world: &World) -> Result<()> {
+    let kubeconfig = Kubeconfig::write(world, &target()?.join("demo/admin.kubeconfig"))?;
     println!(
         "\n{}\n   {}\n   kubectl label namespace blue namespaceclass.akuity.io/name=team   # all of it \
          comes back\n   kubectl get events -n blue\n   kubectl explain s3userclaim.spec\n   tail -f {}\n\n{}",
         bold("It keeps running"),
-        shell_setup(&kubeconfig)?,
+        kubeconfig.shell_setup()?,
         world.operator.process.log_path().display(),
         dim("Ctrl-C ends it all and leaves nothing behind.")
     );
-    let lasted = world.watch_over().await;
-    let _ = std::fs::remove_file(kubeconfig);
-    lasted
+    world.watch_over().await
 }
