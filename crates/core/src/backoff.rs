@@ -21,8 +21,9 @@ impl Backoff {
     pub fn delay(&self, failures: u32, spread: u64) -> Duration {
         let doublings = failures.saturating_sub(1).min(32);
         let full = self.first.saturating_mul(1 << doublings.min(31)).min(self.most);
-        let quarter = full / 4;
-        full - quarter.mul_f64((spread % 1024) as f64 / 1024.0)
+        // Whole 1024ths of a quarter: integers only, and never more than a quarter less.
+        let parts = u32::try_from(spread % 1024).unwrap_or_default();
+        full.saturating_sub(full / 4 / 1024 * parts)
     }
 }
 

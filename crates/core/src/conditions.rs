@@ -49,7 +49,14 @@ impl Conditions {
     }
 
     /// Sets one condition in place, or at the end if it is new. `now` is used only where the status changes.
-    pub fn set(&mut self, kind: &str, status: Truth, reason: &str, message: impl Into<String>, now: &Timestamp) -> &mut Self {
+    pub fn set(
+        &mut self,
+        kind: &str,
+        status: Truth,
+        reason: &str,
+        message: impl Into<String>,
+        now: &Timestamp,
+    ) -> &mut Self {
         self.set_observed(kind, status, reason, message, None, now)
     }
 
@@ -91,11 +98,20 @@ impl Conditions {
 /// The three conditions every kind of ours carries so that `kubectl wait` and kstatus understand it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Readiness {
-    Ready { reason: &'static str, message: String },
+    Ready {
+        reason: &'static str,
+        message: String,
+    },
     /// Not there yet, and no help is needed.
-    Progressing { reason: &'static str, message: String },
+    Progressing {
+        reason: &'static str,
+        message: String,
+    },
     /// Not there, and only a person (or a change of the world) can help.
-    Stalled { reason: &'static str, message: String },
+    Stalled {
+        reason: &'static str,
+        message: String,
+    },
 }
 
 impl Readiness {

@@ -81,7 +81,10 @@ impl<S: fmt::Display> fmt::Display for Plan<S> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// The call succeeded. Some calls tell the identity of what they touched, and a digest of what they left there.
-    Done { uid: Option<String>, witness: Option<String> },
+    Done {
+        uid: Option<String>,
+        witness: Option<String>,
+    },
     Failed(Failure),
     /// Not started, because a step before it failed.
     NotRun,
@@ -109,7 +112,7 @@ impl Outcome {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
     pub class: FailureClass,
-    /// Stable, UpperCamelCase; goes into metrics and condition reasons.
+    /// Stable, `UpperCamelCase`; goes into metrics and condition reasons.
     pub reason: &'static str,
     pub message: String,
 }

@@ -12,11 +12,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use crate::{
-    backoff::Backoff,
-    plan::Next,
-    time::Instant,
-};
+use crate::{backoff::Backoff, plan::Next, time::Instant};
 
 /// How many urgent keys may pass a less urgent one.
 pub const PATIENCE: u32 = 8;
@@ -269,7 +265,7 @@ impl<K: Key> Queue<K> {
     fn turn(&mut self) -> Option<usize> {
         let mut waiting = (0..PRIORITIES).filter(|level| !self.ready[*level].is_empty());
         let urgent = waiting.next()?;
-        match waiting.last() {
+        match waiting.next_back() {
             None => {
                 self.passed = 0;
                 Some(urgent)

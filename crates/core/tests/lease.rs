@@ -80,11 +80,8 @@ impl World {
         read.processes[index].candidate.observed(self.stored.clone(), now);
         next.push(read);
 
-        if process.in_flight.is_none() && process.reply.is_none() {
-            if let Some(sent) = self.send(index, now) {
-                next.push(sent);
-            }
-        }
+        let idle = process.in_flight.is_none() && process.reply.is_none();
+        next.extend(self.send(index, now).filter(|_| idle));
         if let Some(write) = &process.in_flight {
             let mut lost = self.clone();
             lost.processes[index].in_flight = None;

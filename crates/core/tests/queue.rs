@@ -42,7 +42,9 @@ fn events() -> Vec<Event> {
         for priority in [Priority::Live, Priority::Resync] {
             events.push(Event::Push(key, priority));
         }
-        for verdict in [Verdict::Settled(Next::Settled), Verdict::Failed, Verdict::Settled(Next::After(Duration::from_millis(5)))] {
+        for verdict in
+            [Verdict::Settled(Next::Settled), Verdict::Failed, Verdict::Settled(Next::After(Duration::from_millis(5)))]
+        {
             events.push(Event::Done(key, verdict));
         }
     }
@@ -88,7 +90,13 @@ fn check(story: &[Event], most_running: usize) {
 }
 
 /// After the last event everything owed is handed out once the running ones end.
-fn drain(queue: &mut Queue<Work>, mut now: Instant, running: BTreeSet<Work>, mut owed: BTreeSet<Work>, story: &[Event]) {
+fn drain(
+    queue: &mut Queue<Work>,
+    mut now: Instant,
+    running: BTreeSet<Work>,
+    mut owed: BTreeSet<Work>,
+    story: &[Event],
+) {
     for key in running {
         queue.done(&key, Verdict::Settled(Next::Settled), now);
     }
@@ -106,23 +114,24 @@ fn drain(queue: &mut Queue<Work>, mut now: Instant, running: BTreeSet<Work>, mut
     assert_eq!(queue.depth() + queue.running(), 0, "{story:?}");
 }
 
+fn explore(events: &[Event], depth: usize, story: &mut Vec<Event>, stories: &mut u64) {
+    check(story, 2);
+    *stories += 1;
+    if depth == 0 {
+        return;
+    }
+    for event in events {
+        story.push(*event);
+        explore(events, depth - 1, story, stories);
+        story.pop();
+    }
+}
+
 #[test]
 fn no_story_of_five_events_loses_a_wake_up_or_runs_a_key_twice() {
     let events = events();
     let mut stories = 0_u64;
     let mut story = Vec::new();
-    fn explore(events: &[Event], depth: usize, story: &mut Vec<Event>, stories: &mut u64) {
-        check(story, 2);
-        *stories += 1;
-        if depth == 0 {
-            return;
-        }
-        for event in events {
-            story.push(*event);
-            explore(events, depth - 1, story, stories);
-            story.pop();
-        }
-    }
     // The first event is a push without loss of generality: everything before it leaves an empty queue empty.
     for key in KEYS {
         story.push(Event::Push(key, Priority::Live));
@@ -146,7 +155,11 @@ fn a_tenant_with_many_keys_delays_another_by_one_key() {
     })
     .collect();
     assert_eq!(order.len(), 201);
-    assert!(order[..2].contains(&Work("small", 0)), "small was served at {:?}", order.iter().position(|k| k.0 == "small"));
+    assert!(
+        order[..2].contains(&Work("small", 0)),
+        "small was served at {:?}",
+        order.iter().position(|k| k.0 == "small")
+    );
 }
 
 #[test]

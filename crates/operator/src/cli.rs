@@ -9,11 +9,16 @@ use crate::{engine::Part, telemetry::logs::LogFormat};
 /// Croft gives the tenants of a Kubernetes cluster a plot of their own: a namespace furnished from a class, object storage
 /// on Ceph with exact quotas, and backups and restores on Velero, by self-service and inside fences the administrator sets.
 #[derive(Debug, Parser)]
-#[command(name = "croft", version, max_term_width = 110, after_help = "\
+#[command(
+    name = "croft",
+    version,
+    max_term_width = 110,
+    after_help = "\
 First steps:
   croft manifests | kubectl apply --server-side -f -     install into the cluster of your kubeconfig
   croft run                                              or run outside of it, as the current user
-  kubectl label namespace team-a namespaceclass.akuity.io/name=team")]
+  kubectl label namespace team-a namespaceclass.akuity.io/name=team"
+)]
 pub struct Cli {
     #[command(subcommand)]
     pub command: Command,
@@ -36,7 +41,13 @@ pub struct RunOptions {
     pub config: Option<PathBuf>,
 
     /// The parts to run
-    #[arg(long, env = "CROFT_ENABLE", value_delimiter = ',', default_value = "namespaces,storage,backup", value_name = "PARTS")]
+    #[arg(
+        long,
+        env = "CROFT_ENABLE",
+        value_delimiter = ',',
+        default_value = "namespaces,storage,backup",
+        value_name = "PARTS"
+    )]
     pub enable: Vec<Part>,
 
     /// The cluster to work on; default: KUBECONFIG, else the cluster this pod runs in

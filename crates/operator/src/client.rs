@@ -42,7 +42,8 @@ pub async fn config(kubeconfig: Option<&Path>) -> anyhow::Result<Config> {
 
 /// A client whose calls are counted by verb and code.
 pub fn connect(config: Config, metrics: Arc<Metrics>) -> anyhow::Result<Client> {
-    let builder = ClientBuilder::try_from(config).context("the cluster's TLS or authentication settings are not usable")?;
+    let builder =
+        ClientBuilder::try_from(config).context("the cluster's TLS or authentication settings are not usable")?;
     Ok(builder.with_layer(&Counting { metrics }).build())
 }
 

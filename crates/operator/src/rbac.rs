@@ -27,7 +27,12 @@ pub struct Use {
 
 /// What the engine itself uses, whatever parts are enabled.
 pub const ENGINE_USES: &[Use] = &[
-    Use { group: "apiextensions.k8s.io", resource: "customresourcedefinitions", verbs: &["list", "watch"], within: Within::Cluster },
+    Use {
+        group: "apiextensions.k8s.io",
+        resource: "customresourcedefinitions",
+        verbs: &["list", "watch"],
+        within: Within::Cluster,
+    },
     Use { group: "events.k8s.io", resource: "events", verbs: &["create"], within: Within::Cluster },
     Use {
         group: "coordination.k8s.io",

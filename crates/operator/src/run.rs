@@ -15,7 +15,11 @@ use crate::{
     backup,
     cli::RunOptions,
     client,
-    engine::{Clock, EngineBuilder, Part, Readiness, Writer, events::Events, lease::{Election, Leadership}},
+    engine::{
+        Clock, EngineBuilder, Part, Readiness, Writer,
+        events::Events,
+        lease::{Election, Leadership},
+    },
     manifests::SERVICE,
     namespaces,
     settings::{self, Settings, SharedSettings},
@@ -69,7 +73,14 @@ async fn operate(options: RunOptions, settings: Settings) -> anyhow::Result<()> 
     let readiness = engine.start(events, leadership.clone(), clock, concurrency, &tasks, stop.clone());
     let certificate = Arc::new(ServingCertificate::default());
     tasks.spawn(server::serve(health, metrics, readiness.clone(), certificate.clone(), stop.clone()));
-    tasks.spawn(admission::run(admission_options(&options), client.clone(), settings, webhook, certificate, stop.clone()));
+    tasks.spawn(admission::run(
+        admission_options(&options),
+        client.clone(),
+        settings,
+        webhook,
+        certificate,
+        stop.clone(),
+    ));
     tasks.spawn(announce(readiness, clock));
 
     let ended = CancellationToken::new();

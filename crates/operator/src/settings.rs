@@ -1,6 +1,11 @@
 //! The configuration file: read at start, re-read when it changes, strict about keys.
 
-use std::{fmt, path::{Path, PathBuf}, sync::Arc, time::Duration};
+use std::{
+    fmt,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
 
 use arc_swap::ArcSwap;
 use schemars::JsonSchema;
@@ -42,7 +47,9 @@ pub struct NamespacesSettings {
 
 impl Default for NamespacesSettings {
     fn default() -> Self {
-        Self { system_namespaces: vec!["default".into(), "croft-system".into(), "velero".into(), "openshift-adp".into()] }
+        Self {
+            system_namespaces: vec!["default".into(), "croft-system".into(), "velero".into(), "openshift-adp".into()],
+        }
     }
 }
 
@@ -110,8 +117,9 @@ impl Settings {
     }
 
     pub fn read(path: &Path) -> Result<Self, SettingsError> {
-        let text = std::fs::read_to_string(path)
-            .map_err(|error| SettingsError(format!("cannot read {}: {error}; name an existing file with --config", path.display())))?;
+        let text = std::fs::read_to_string(path).map_err(|error| {
+            SettingsError(format!("cannot read {}: {error}; name an existing file with --config", path.display()))
+        })?;
         Self::parse(&text).map_err(|error| SettingsError(format!("{}: {error}", path.display())))
     }
 
@@ -123,14 +131,22 @@ impl Settings {
             return Err(SettingsError("backup.veleroNamespace: must name a namespace, for example `velero`".into()));
         }
         if self.admission.certificate_secret.as_deref() == Some("") {
-            return Err(SettingsError("admission.certificateSecret: must name a Secret; leave the key out to use our own certificates".into()));
+            return Err(SettingsError(
+                "admission.certificateSecret: must name a Secret; leave the key out to use our own certificates".into(),
+            ));
         }
         Ok(())
     }
 }
 
 /// Collects every key of `value` that `schema` does not know, with the nearest one it does.
-fn unknown_keys(value: &serde_json::Value, schema: &serde_json::Value, root: &serde_json::Value, path: &str, problems: &mut Vec<String>) {
+fn unknown_keys(
+    value: &serde_json::Value,
+    schema: &serde_json::Value,
+    root: &serde_json::Value,
+    path: &str,
+    problems: &mut Vec<String>,
+) {
     let schema = resolve(schema, root);
     let (Some(given), Some(known)) = (value.as_object(), schema["properties"].as_object()) else { return };
     for (key, inner) in given {
@@ -197,7 +213,10 @@ mod tests {
     #[test]
     fn all_unknown_keys_are_listed_at_once() {
         let error = Settings::parse("concurency: 3\nbackups: {}\n").unwrap_err().to_string();
-        assert!(error.contains("`concurency`") && error.contains("`concurrency`") && error.contains("`backups`"), "{error}");
+        assert!(
+            error.contains("`concurency`") && error.contains("`concurrency`") && error.contains("`backups`"),
+            "{error}"
+        );
     }
 
     #[test]

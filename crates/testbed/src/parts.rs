@@ -141,10 +141,7 @@ impl Module {
             return Ok(path);
         }
         if find_program("go").is_none() {
-            bail!(
-                "{} has to be built once and `go` is missing: install it with `{INSTALL_GO}`",
-                program.name
-            );
+            bail!("{} has to be built once and `go` is missing: install it with `{INSTALL_GO}`", program.name);
         }
         create_dir(&self.built)?;
         let _lock = self.lock()?;

@@ -12,7 +12,8 @@ use super::{
 use crate::problem::Problem;
 
 /// Labels and annotations a class may not put on a Namespace: they are ours, or Kubernetes' own.
-const RESERVED: [&str; 4] = ["namespaceclass.akuity.io/", "akuity.io/", "kubernetes.io/metadata.name", "snappcloud.io/team"];
+const RESERVED: [&str; 4] =
+    ["namespaceclass.akuity.io/", "akuity.io/", "kubernetes.io/metadata.name", "snappcloud.io/team"];
 
 /// The spec of a class in the vocabulary of the core.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -34,7 +35,10 @@ impl Blueprint {
         problems.extend(manifest::parse_all(&self.resources).err().unwrap_or_default());
         for (field, map) in [("labels", &self.labels), ("annotations", &self.annotations)] {
             for key in map.keys().filter(|key| RESERVED.iter().any(|reserved| key.starts_with(reserved))) {
-                problems.push(Problem::new(format!("spec.namespaceMetadata.{field}"), format!("{key} is reserved; remove it")));
+                problems.push(Problem::new(
+                    format!("spec.namespaceMetadata.{field}"),
+                    format!("{key} is reserved; remove it"),
+                ));
             }
         }
         problems
@@ -66,7 +70,7 @@ mod tests {
 
     use super::*;
 
-    fn blueprint(resources: Value, params: Vec<Declared>) -> Blueprint {
+    fn blueprint(resources: &Value, params: Vec<Declared>) -> Blueprint {
         let resources = resources.as_array().unwrap().iter().map(|r| r.as_object().unwrap().clone()).collect();
         Blueprint { class: "web".into(), resources, params, ..Blueprint::default() }
     }
@@ -79,7 +83,7 @@ mod tests {
     fn a_template_that_makes_two_names_one_is_refused_for_that_namespace() {
         let names = ["team-a", "{{ namespace.name }}"];
         let resources = names.map(|name| json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}}));
-        let blueprint = blueprint(json!(resources), Vec::new());
+        let blueprint = blueprint(&json!(resources), Vec::new());
         assert!(blueprint.problems().is_empty());
         let problems = blueprint.items(&facts()).unwrap_err();
         assert!(problems[0].message.contains("twice"), "{problems:?}");
@@ -88,12 +92,14 @@ mod tests {
     #[test]
     fn problems_of_every_kind_are_listed_at_once() {
         let mut blueprint = blueprint(
-            json!([{"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "data": {"k": "{{ params.nope }}"}}, {"kind": "X"}]),
+            &json!([{"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "data": {"k": "{{ params.nope }}"}}, {"kind": "X"}]),
             vec![Declared { name: "p".into(), pattern: Some("(".into()), ..Declared::default() }],
         );
         blueprint.labels.insert("namespaceclass.akuity.io/name".into(), "x".into());
         let fields: Vec<_> = blueprint.problems().into_iter().map(|problem| problem.field).collect();
-        for field in ["spec.params[0].pattern", "spec.resources[0].data.k", "spec.resources[1]", "spec.namespaceMetadata.labels"] {
+        for field in
+            ["spec.params[0].pattern", "spec.resources[0].data.k", "spec.resources[1]", "spec.namespaceMetadata.labels"]
+        {
             assert!(fields.iter().any(|found| found == field), "{field} is not among {fields:?}");
         }
     }

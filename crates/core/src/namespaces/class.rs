@@ -142,13 +142,16 @@ pub fn report(seen: &Observed, now: &Timestamp) -> Report {
         || status.observed_generation != seen.status.observed_generation
         || status.conditions.reason("Accepted") != seen.status.conditions.reason("Accepted");
     match seen.since_written {
-        Some(since) if !urgent && since < COUNT_INTERVAL => Report { status: None, again: Some(COUNT_INTERVAL - since) },
+        Some(since) if !urgent && since < COUNT_INTERVAL => {
+            Report { status: None, again: Some(COUNT_INTERVAL.saturating_sub(since)) }
+        }
         _ => Report { status: Some(status), again: None },
     }
 }
 
 fn status(seen: &Observed, now: &Timestamp) -> Status {
-    let count = |which: fn(&Bound) -> bool| i64::try_from(seen.namespaces.iter().filter(|bound| which(bound)).count()).ok();
+    let count =
+        |which: fn(&Bound) -> bool| i64::try_from(seen.namespaces.iter().filter(|bound| which(bound)).count()).ok();
     let mut failing: Vec<_> = seen
         .namespaces
         .iter()
@@ -177,13 +180,22 @@ fn write_conditions(seen: &Observed, status: &mut Status, now: &Timestamp) {
     if seen.problems.is_empty() {
         conditions.set_observed("Accepted", Truth::True, "Valid", "the class is well formed", generation, now);
     } else {
-        conditions.set_observed("Accepted", Truth::False, "InvalidClass", Problem::list(&seen.problems), generation, now);
+        conditions.set_observed(
+            "Accepted",
+            Truth::False,
+            "InvalidClass",
+            Problem::list(&seen.problems),
+            generation,
+            now,
+        );
     }
     let behind = seen.namespaces.iter().filter(|bound| !(bound.ready && bound.updated)).count();
     let (truth, reason, message) = match (seen.problems.is_empty(), behind) {
         (false, _) => (Truth::False, "InvalidClass", "the class has problems; no namespace is changed".to_owned()),
         (true, 0) => (Truth::True, "RolledOut", format!("{} namespaces have the class", seen.namespaces.len())),
-        (true, behind) => (Truth::False, "RollingOut", format!("{behind} of {} namespaces are not there yet", seen.namespaces.len())),
+        (true, behind) => {
+            (Truth::False, "RollingOut", format!("{behind} of {} namespaces are not there yet", seen.namespaces.len()))
+        }
     };
     conditions.set_observed("Ready", truth, reason, message, generation, now);
 }

@@ -66,7 +66,8 @@ impl Item {
             }
         }
         if metadata.is_some_and(|metadata| metadata.contains_key("namespace")) {
-            problems.push("metadata.namespace is set: objects go to the namespace that has the class; remove it".into());
+            problems
+                .push("metadata.namespace is set: objects go to the namespace that has the class; remove it".into());
         }
         if metadata.is_some_and(|metadata| metadata.contains_key("generateName")) {
             problems.push("metadata.generateName is set: give a metadata.name instead".into());
@@ -78,7 +79,8 @@ impl Item {
             problems.push(format!("{kind}/{name} belongs to Kubernetes itself; choose another name"));
         }
         if kind == "Namespace" && group_of(api_version).is_empty() {
-            problems.push("a class cannot make namespaces; use spec.namespaceMetadata for labels of the namespace".into());
+            problems
+                .push("a class cannot make namespaces; use spec.namespaceMetadata for labels of the namespace".into());
         }
         if !problems.is_empty() {
             return Err(problems);
@@ -242,7 +244,11 @@ fn cleaned(raw: &Map<String, Value>) -> Map<String, Value> {
 
 fn untracked(value: &Value) -> Value {
     match value.as_object() {
-        Some(map) => map.iter().filter(|(key, _)| !FOREIGN_TRACKING.iter().any(|mark| key.starts_with(mark))).map(|(key, value)| (key.clone(), value.clone())).collect(),
+        Some(map) => map
+            .iter()
+            .filter(|(key, _)| !FOREIGN_TRACKING.iter().any(|mark| key.starts_with(mark)))
+            .map(|(key, value)| (key.clone(), value.clone()))
+            .collect(),
         None => value.clone(),
     }
 }
@@ -278,18 +284,18 @@ fn text(value: Option<&Value>) -> &str {
 mod tests {
     use super::*;
 
-    fn map(value: Value) -> Map<String, Value> {
+    fn map(value: &Value) -> Map<String, Value> {
         value.as_object().cloned().unwrap()
     }
 
     #[test]
     fn everything_wrong_with_a_class_is_listed_at_once() {
         let raw = [
-            map(json!({"kind": "ConfigMap", "metadata": {"namespace": "x"}})),
-            map(json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}})),
-            map(json!({"apiVersion": "v1beta9", "kind": "ConfigMap", "metadata": {"name": "a"}})),
-            map(json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default"}})),
-            map(json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "n"}})),
+            map(&json!({"kind": "ConfigMap", "metadata": {"namespace": "x"}})),
+            map(&json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}})),
+            map(&json!({"apiVersion": "v1beta9", "kind": "ConfigMap", "metadata": {"name": "a"}})),
+            map(&json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default"}})),
+            map(&json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "n"}})),
         ];
         let problems: Vec<_> = parse_all(&raw).unwrap_err().iter().map(ToString::to_string).collect();
         assert_eq!(problems.len(), 6, "{problems:#?}");
@@ -298,7 +304,7 @@ mod tests {
 
     #[test]
     fn a_stamped_object_is_ours_by_label_and_owner_and_keeps_its_authors_metadata() {
-        let item = Item::parse(&map(json!({
+        let item = Item::parse(&map(&json!({
             "apiVersion": "v1", "kind": "ConfigMap",
             "metadata": {"name": "a", "labels": {"app": "x"}, "finalizers": ["f"], "uid": "u", "ownerReferences": [],
                          "annotations": {"argocd.argoproj.io/tracking-id": "t", "note": "n"}},
@@ -316,7 +322,7 @@ mod tests {
 
     #[test]
     fn the_text_of_a_secret_is_stored_as_data() {
-        let item = Item::parse(&map(json!({
+        let item = Item::parse(&map(&json!({
             "apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s"},
             "data": {"a": "eA=="}, "stringData": {"b": "hello", "c": "", "d": "ab", "e": "abc"}
         })))

@@ -25,7 +25,12 @@ fn worlds() -> Vec<World> {
     worlds
 }
 
-pub fn world(before: Option<&'static str>, label: Option<&'static str>, present: &[&'static str], taken: usize) -> World {
+pub fn world(
+    before: Option<&'static str>,
+    label: Option<&'static str>,
+    present: &[&'static str],
+    taken: usize,
+) -> World {
     let mut world = World::new(["web", "db"].map(|name| (name, class(&items_of(name)))));
     world.label = before;
     for (bit, name) in FOREIGN.iter().enumerate() {
@@ -41,14 +46,14 @@ pub fn world(before: Option<&'static str>, label: Option<&'static str>, present:
 
 /// What must be there in the end.
 fn check_end(world: &World, start: &World) {
-    let foreign = |world: &World| -> Vec<Object> { world.objects.values().filter(|o| o.owner.is_none()).cloned().collect() };
+    let foreign =
+        |world: &World| -> Vec<Object> { world.objects.values().filter(|o| o.owner.is_none()).cloned().collect() };
     assert_eq!(foreign(world), foreign(start), "a foreign object was touched");
     let class = match (start.label, &start.binding) {
-        (None, _) => None,
         (Some(label), _) if world.classes.contains_key(label) => Some(label),
         // Unknown or unclear: what was bound stays, unless its class is gone.
         (Some(_), Some(bound)) => world.classes.keys().find(|name| **name == bound.class).copied(),
-        (Some(_), None) => None,
+        (None, _) | (Some(_), None) => None,
     };
     let free = |name: &&str| start.objects.get(&identity(name)).is_none_or(|object| object.owner.is_some());
     let mut wanted: Vec<_> = class.map(|class| items_of(class).into_iter().filter(free).collect()).unwrap_or_default();

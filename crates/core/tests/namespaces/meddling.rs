@@ -90,8 +90,8 @@ fn a_conflict_that_is_cleared_heals_and_the_others_were_applied_meanwhile() {
     world.label = Some("web");
     world.settle();
     assert_eq!((world.ours(), world.ready_reason()), (vec!["two"], "Conflict"));
-    let status = &world.binding.as_ref().unwrap().status;
-    let states: Vec<_> = status.applied_resources.iter().map(|applied| (applied.name.as_str(), applied.state)).collect();
+    let inventory = &world.binding.as_ref().unwrap().status.applied_resources;
+    let states: Vec<_> = inventory.iter().map(|applied| (applied.name.as_str(), applied.state)).collect();
     assert_eq!(states, [("one", State::Conflict), ("two", State::Applied)]);
     world.objects.remove(&identity("one"));
     world.settle();

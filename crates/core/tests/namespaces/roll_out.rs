@@ -25,7 +25,7 @@ fn kinds_are_recorded_at_once_and_counts_at_most_once_a_second() {
     seen.since_written = Some(Duration::from_millis(100));
     seen.namespaces = vec![bound("a", true, None)];
     let wait = report(&seen, &now());
-    assert_eq!((wait.status, wait.again), (None, Some(COUNT_INTERVAL - Duration::from_millis(100))));
+    assert_eq!((wait.status, wait.again), (None, Some(COUNT_INTERVAL.saturating_sub(Duration::from_millis(100)))));
     seen.uses.insert(kind("Secret"));
     let urgent = report(&seen, &now()).status.expect("a new kind does not wait");
     assert_eq!(urgent.kinds.len(), 2);
@@ -37,7 +37,8 @@ fn counts_name_the_failing_namespaces_up_to_ten() {
     namespaces.extend((0..15).map(|number| bound(&format!("bad-{number:02}"), true, Some("Conflict"))));
     let seen = Observed { generation: 3, namespaces, ..Observed::default() };
     let status = report(&seen, &now()).status.unwrap();
-    let counts = (status.bound_namespaces, status.updated_namespaces, status.ready_namespaces, status.failing_namespaces);
+    let counts =
+        (status.bound_namespaces, status.updated_namespaces, status.ready_namespaces, status.failing_namespaces);
     assert_eq!(counts, (Some(17), Some(16), Some(1), Some(15)));
     assert_eq!((status.failing.len(), status.failing[0].namespace.as_str()), (10, "bad-00"));
     assert_eq!(status.conditions.reason("Ready"), Some("RollingOut"));

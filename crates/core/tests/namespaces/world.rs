@@ -7,9 +7,7 @@ use croft_core::{
         binding::{self, BindingStep},
         inventory::Status,
         manifest::{Identity, Item, Rendered, Stamp, digest},
-        resources::{
-            self, Class, ClassSeen, KindSeen, NamespaceMetadata, Owner, Policy, Read, ResourceStep, Stamped,
-        },
+        resources::{self, Class, ClassSeen, KindSeen, NamespaceMetadata, Owner, Policy, Read, ResourceStep, Stamped},
     },
     plan::{Failure, FailureClass, Outcome},
     time::Timestamp,
@@ -127,7 +125,10 @@ impl World {
                 class: bound.class.clone(),
                 deleting: false,
             }),
-            wanted_class: self.label.filter(|label| self.classes.get(label).is_some_and(|c| !c.deleting)).map(str::to_owned),
+            wanted_class: self
+                .label
+                .filter(|label| self.classes.get(label).is_some_and(|c| !c.deleting))
+                .map(str::to_owned),
         }
     }
 
@@ -215,7 +216,9 @@ impl World {
                 }
             }
             BindingStep::Rebind { uid, version, to, .. } => {
-                if let Some(bound) = self.binding.as_mut().filter(|b| b.uid == *uid && b.version.to_string() == *version) {
+                if let Some(bound) =
+                    self.binding.as_mut().filter(|b| b.uid == *uid && b.version.to_string() == *version)
+                {
                     bound.class.clone_from(to);
                     bound.version += 1;
                 }
@@ -249,14 +252,16 @@ impl World {
                 self.objects.insert(identity.clone(), object);
                 Outcome::Done { uid: Some(uid), witness: Some("1".into()) }
             }
-            ResourceStep::TakeFields { identity, uid, .. } => match self.objects.get_mut(identity).filter(|o| o.uid == *uid) {
-                None => fail("Conflict"),
-                Some(object) => {
-                    object.created = false;
-                    object.entry += 1;
-                    Outcome::done()
+            ResourceStep::TakeFields { identity, uid, .. } => {
+                match self.objects.get_mut(identity).filter(|o| o.uid == *uid) {
+                    None => fail("Conflict"),
+                    Some(object) => {
+                        object.created = false;
+                        object.entry += 1;
+                        Outcome::done()
+                    }
                 }
-            },
+            }
             ResourceStep::Apply { identity, manifest, .. } => self.apply(identity, manifest),
             ResourceStep::Prune { identity, uid, .. } => {
                 if self.objects.get(identity).is_some_and(|object| object.uid == *uid) {
@@ -273,7 +278,10 @@ impl World {
             }
             ResourceStep::DeleteBinding { uid, .. } => {
                 if self.binding.as_ref().is_some_and(|bound| bound.uid == *uid) {
-                    assert!(self.objects.values().all(|object| object.owner.as_ref() != Some(uid)), "left to the collector");
+                    assert!(
+                        self.objects.values().all(|object| object.owner.as_ref() != Some(uid)),
+                        "left to the collector"
+                    );
                     self.binding = None;
                 }
                 Outcome::done()
@@ -345,10 +353,11 @@ impl World {
             stopped |= outcomes.iter().any(|(_, outcome)| !outcome.is_done());
         }
         let status = resources::report(&seen, &outcomes, now);
-        if let Some(bound) = self.binding.as_mut().filter(|bound| bound.uid == seen.binding.uid && bound.status != status) {
-            if may_go_on(&mut ran) {
-                bound.status = status;
-            }
+        let bound = self.binding.as_mut().filter(|bound| bound.uid == seen.binding.uid && bound.status != status);
+        if let Some(bound) = bound
+            && may_go_on(&mut ran)
+        {
+            bound.status = status;
         }
         ran
     }
@@ -364,7 +373,11 @@ impl World {
 
     /// Names of the objects that carry our stamp.
     pub fn ours(&self) -> Vec<&str> {
-        self.objects.iter().filter(|(_, object)| object.owner.is_some()).map(|(identity, _)| identity.name.as_str()).collect()
+        self.objects
+            .iter()
+            .filter(|(_, object)| object.owner.is_some())
+            .map(|(identity, _)| identity.name.as_str())
+            .collect()
     }
 
     pub fn ready_reason(&self) -> &str {

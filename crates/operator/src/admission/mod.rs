@@ -23,12 +23,12 @@ use kube::{Api, Client};
 use tokio::{net::TcpListener, sync::watch};
 use tokio_util::sync::CancellationToken;
 
+use self::certificates::Certificates;
+pub use self::server::ServingCertificate;
 pub use self::{
     certificates::CA_SECRET,
     configuration::{CONFIGURATION, WebhookTarget, webhook_configuration},
 };
-use self::certificates::Certificates;
-pub use self::server::ServingCertificate;
 use crate::{
     engine::Writer,
     rbac::{Use, Within},

@@ -124,7 +124,12 @@ impl<K> Cache<K> {
     pub fn in_namespace(&self, namespace: &str) -> Vec<Arc<K>> {
         let from = Place::new(namespace, "");
         let state = self.read();
-        state.objects.range(from..).take_while(|(place, _)| place.namespace == namespace).map(|(_, object)| object.clone()).collect()
+        state
+            .objects
+            .range(from..)
+            .take_while(|(place, _)| place.namespace == namespace)
+            .map(|(_, object)| object.clone())
+            .collect()
     }
 
     /// Objects whose index `name` contains `value`.
@@ -149,13 +154,13 @@ impl<K> Cache<K> {
     }
 
     /// Stores an object and returns the keys to wake.
-    pub(super) fn put(&self, place: Place, object: K) -> Vec<Key> {
+    pub(super) fn put(&self, place: &Place, object: K) -> Vec<Key> {
         let object = Arc::new(object);
         let before = {
             let mut state = self.write();
-            state.unreadable.remove(&place);
+            state.unreadable.remove(place);
             let before = state.objects.insert(place.clone(), object.clone());
-            state.reindex(&place, before.as_deref(), Some(&object));
+            state.reindex(place, before.as_deref(), Some(&object));
             before
         };
         self.woken(Change { before: before.as_deref(), after: Some(&object) })
@@ -230,10 +235,10 @@ mod tests {
     #[test]
     fn an_index_follows_its_objects() {
         let cache = cache();
-        cache.put(Place::new("a", "x"), "apple");
-        cache.put(Place::new("b", "x"), "avocado");
+        cache.put(&Place::new("a", "x"), "apple");
+        cache.put(&Place::new("b", "x"), "avocado");
         assert_eq!(cache.by("letter", "a").len(), 2);
-        cache.put(Place::new("a", "x"), "banana");
+        cache.put(&Place::new("a", "x"), "banana");
         assert_eq!(cache.by("letter", "a").len(), 1);
         cache.remove(&Place::new("b", "x"));
         assert!(cache.by("letter", "a").is_empty());
@@ -242,15 +247,15 @@ mod tests {
     #[test]
     fn a_change_wakes_what_the_object_was_and_what_it_is() {
         let cache = cache();
-        cache.put(Place::new("a", "x"), "apple");
-        let woken = cache.put(Place::new("a", "x"), "banana");
+        cache.put(&Place::new("a", "x"), "apple");
+        let woken = cache.put(&Place::new("a", "x"), "banana");
         assert_eq!(woken.iter().map(|key| key.name.as_str()).collect::<Vec<_>>(), ["apple", "banana"]);
     }
 
     #[test]
     fn an_unreadable_object_is_not_taken_for_a_deleted_one() {
         let cache = cache();
-        cache.put(Place::new("", "x"), "apple");
+        cache.put(&Place::new("", "x"), "apple");
         cache.put_unreadable(Place::new("", "x"));
         cache.put_unreadable(Place::new("", "y"));
         assert!(cache.get("", "x").is_some() && cache.exists("", "y"));
@@ -263,7 +268,7 @@ mod tests {
     fn namespaces_do_not_mix() {
         let cache = cache();
         for place in [Place::new("a", "x"), Place::new("a-b", "x"), Place::new("b", "x")] {
-            cache.put(place, "apple");
+            cache.put(&place, "apple");
         }
         assert_eq!(cache.in_namespace("a").len(), 1);
     }

@@ -18,7 +18,12 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 use tracing::error;
 
-use super::{Key, Part, Work, clock::Clock, readiness::Readiness, reconcile::{Context, Worker}};
+use super::{
+    Key, Part, Work,
+    clock::Clock,
+    readiness::Readiness,
+    reconcile::{Context, Worker},
+};
 
 /// How long running reconciles may finish their current step at shutdown.
 const GRACE: Duration = Duration::from_millis(500);
@@ -145,7 +150,12 @@ impl Dispatcher {
         });
     }
 
-    fn finish(&self, queue: &mut Queue<Key>, running: &mut Running, done: Result<(Id, Verdict), tokio::task::JoinError>) {
+    fn finish(
+        &self,
+        queue: &mut Queue<Key>,
+        running: &mut Running,
+        done: Result<(Id, Verdict), tokio::task::JoinError>,
+    ) {
         let (id, verdict) = match done {
             Ok((id, verdict)) => (id, verdict),
             Err(failed) => {
@@ -177,4 +187,3 @@ async fn sleep_until(wakeup: Option<tokio::time::Instant>) {
         None => std::future::pending().await,
     }
 }
-

@@ -1,10 +1,7 @@
 //! Kubernetes Events: told once per change of reason, never in the way of work.
 
 use k8s_openapi::{
-    api::{
-        core::v1::ObjectReference,
-        events::v1::Event,
-    },
+    api::{core::v1::ObjectReference, events::v1::Event},
     apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta},
 };
 use kube::{Api, Client, Resource, api::PostParams};
@@ -62,7 +59,8 @@ impl Events {
 
     fn event(&self, about: &ObjectReference, note: &Note) -> Event {
         // Events about cluster-scoped objects live in `default`, where kubectl looks for them.
-        let namespace = about.namespace.clone().filter(|namespace| !namespace.is_empty()).unwrap_or_else(|| "default".into());
+        let namespace =
+            about.namespace.clone().filter(|namespace| !namespace.is_empty()).unwrap_or_else(|| "default".into());
         Event {
             metadata: ObjectMeta {
                 name: Some(format!("{}.{:016x}", about.name.as_deref().unwrap_or("croft"), rand::random::<u64>())),

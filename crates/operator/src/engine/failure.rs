@@ -10,9 +10,11 @@ pub fn classify(error: &kube::Error) -> Failure {
         kube::Error::Service(_) | kube::Error::HyperError(_) | kube::Error::ReadEvents(_) => {
             Failure::new(FailureClass::Transient, "ApiServerUnreachable", "the API server does not answer")
         }
-        kube::Error::SerdeError(error) => {
-            Failure::new(FailureClass::Rejected, "UnreadableAnswer", format!("the API server's answer cannot be read: {error}"))
-        }
+        kube::Error::SerdeError(error) => Failure::new(
+            FailureClass::Rejected,
+            "UnreadableAnswer",
+            format!("the API server's answer cannot be read: {error}"),
+        ),
         other => Failure::new(FailureClass::Transient, "ApiCallFailed", other.to_string()),
     }
 }

@@ -110,15 +110,13 @@ impl Election {
             let wait = match candidate.decide(self.clock.now()) {
                 _ if !known => self.clock.now() + self.timing.renew,
                 Decision::Wait { until } => until,
-                decision => {
-                    match self.write(&mut candidate, decision).await {
-                        Ok(revision) => {
-                            newest = newest.max(revision);
-                            continue;
-                        }
-                        Err(_) => self.clock.now() + self.timing.renew / 2,
+                decision => match self.write(&mut candidate, decision).await {
+                    Ok(revision) => {
+                        newest = newest.max(revision);
+                        continue;
                     }
-                }
+                    Err(_) => self.clock.now() + self.timing.renew / 2,
+                },
             };
             let wait = candidate.term_ends().filter(|end| *end > self.clock.now()).map_or(wait, |end| wait.min(end));
             tokio::select! {

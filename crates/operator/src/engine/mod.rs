@@ -66,7 +66,7 @@ pub struct EngineBuilder {
     workers: Workers,
     readiness: ReadinessBuilder,
     pusher: Pusher,
-    pushes: tokio::sync::mpsc::UnboundedReceiver<(Key, croft_core::queue::Priority)>,
+    keys: tokio::sync::mpsc::UnboundedReceiver<(Key, croft_core::queue::Priority)>,
     served: ServedKinds,
 }
 
@@ -88,7 +88,7 @@ fn is_ours(group: &str) -> bool {
 
 impl EngineBuilder {
     pub fn new(client: Client, metrics: Arc<Metrics>) -> Self {
-        let (pusher, pushes) = dispatch::channel();
+        let (pusher, keys) = dispatch::channel();
         Self {
             client,
             metrics,
@@ -99,7 +99,7 @@ impl EngineBuilder {
             workers: HashMap::new(),
             readiness: ReadinessBuilder::default(),
             pusher,
-            pushes,
+            keys,
             served: ServedKinds::default(),
         }
     }
@@ -223,7 +223,7 @@ impl EngineBuilder {
         tasks.spawn(readiness.clone().follow());
         let dispatcher = Dispatcher {
             workers: self.workers,
-            pushes: self.pushes,
+            pushes: self.keys,
             pusher: self.pusher,
             context: Context { leadership, metrics: self.metrics, events, echoes: self.echoes },
             readiness: readiness.clone(),

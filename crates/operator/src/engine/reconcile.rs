@@ -47,7 +47,11 @@ pub trait Reconciler: Send + Sync + 'static {
     fn report(&self, seen: &Self::Seen, outcomes: &[(&Self::Step, Outcome)], now: &Timestamp) -> Report;
 
     /// Writes the status that `report` gave.
-    fn write_status(&self, seen: &Self::Seen, status: serde_json::Value) -> impl Future<Output = Result<Written, Failure>> + Send;
+    fn write_status(
+        &self,
+        seen: &Self::Seen,
+        status: serde_json::Value,
+    ) -> impl Future<Output = Result<Written, Failure>> + Send;
 }
 
 /// What leaves a reconcile besides its steps.
@@ -157,7 +161,13 @@ async fn run_step<R: Reconciler>(worker: &R, key: &Key, seen: &R::Seen, step: &R
 }
 
 /// The one place where results leave: status, then events.
-async fn tell<R: Reconciler>(worker: &R, key: &Key, seen: &R::Seen, report: &Report, context: &Context) -> Result<(), Failure> {
+async fn tell<R: Reconciler>(
+    worker: &R,
+    key: &Key,
+    seen: &R::Seen,
+    report: &Report,
+    context: &Context,
+) -> Result<(), Failure> {
     if let Some(status) = &report.status {
         if !context.leadership.holds() {
             return Err(not_leading());

@@ -20,14 +20,20 @@ use serde::de::DeserializeOwned;
 use tokio::sync::watch;
 use tracing::{debug, info, warn};
 
-use super::{cache::{Cache, Place}, crds::ServedKinds, dispatch::Pusher};
+use super::{
+    cache::{Cache, Place},
+    crds::ServedKinds,
+    dispatch::Pusher,
+};
 use crate::telemetry::metrics::Metrics;
 
 /// Where a watch stands.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum WatchState {
     /// The kind is not installed: this CRD is missing.
-    WaitingForKind { crd: String },
+    WaitingForKind {
+        crd: String,
+    },
     /// Listing for the first time, or again after it was lost.
     Syncing,
     Synced,
@@ -87,9 +93,7 @@ pub(super) fn open_metadata<K>(api: Api<PartialObjectMeta<K>>) -> Open<PartialOb
 where
     K: Resource<DynamicType = ()> + Clone + fmt::Debug + Send + Sync + 'static,
 {
-    Box::new(move || {
-        decoded(watcher(api.clone(), config()).default_backoff(), Arrived::Readable)
-    })
+    Box::new(move || decoded(watcher(api.clone(), config()).default_backoff(), Arrived::Readable))
 }
 
 /// An [`Api`] for the scope; cluster-wide unless a namespace is named.
@@ -122,7 +126,8 @@ fn decoded<W, K: Send + 'static>(
 
 /// How long ago the newest change recorded in the object was made (whole seconds on the API server's clock).
 fn age(metadata: &ObjectMeta) -> Option<Duration> {
-    let newest = metadata.managed_fields.iter().flatten().filter_map(|entry| entry.time.as_ref()).map(|time| time.0).max()?;
+    let newest =
+        metadata.managed_fields.iter().flatten().filter_map(|entry| entry.time.as_ref()).map(|time| time.0).max()?;
     Some(Duration::try_from(jiff::Timestamp::now().duration_since(newest)).unwrap_or_default())
 }
 
@@ -162,12 +167,10 @@ where
     /// Runs for ever.
     pub(super) async fn run(self, served: ServedKinds) {
         loop {
-            if let Some(crd) = &self.crd {
-                if !served.has(crd) {
-                    info!(crd, "waiting for this kind to be installed");
-                    self.state.send_replace(WatchState::WaitingForKind { crd: crd.clone() });
-                    served.installed(crd).await;
-                }
+            if let Some(crd) = self.crd.as_ref().filter(|crd| !served.has(crd)) {
+                info!(crd, "waiting for this kind to be installed");
+                self.state.send_replace(WatchState::WaitingForKind { crd: crd.clone() });
+                served.installed(crd).await;
             }
             self.state.send_if_modified(|state| {
                 let synced = *state == WatchState::Synced;
@@ -202,7 +205,10 @@ where
                     match status_code(&error) {
                         Some(404) if self.crd.is_some() => return Ended::NotServed,
                         Some(403) => {
-                            warn!(resource = self.resource, "may not list or watch: apply the RBAC that `croft manifests` prints");
+                            warn!(
+                                resource = self.resource,
+                                "may not list or watch: apply the RBAC that `croft manifests` prints"
+                            );
                             self.state.send_replace(WatchState::Forbidden);
                         }
                         // The library resumes at the same version for ever when the status of the request itself is 410.
@@ -259,11 +265,17 @@ where
                     self.metrics.watch_lag(&self.resource, lag);
                 }
                 strip(object.meta_mut());
-                self.wake(self.cache.put(place.clone(), object), priority);
+                self.wake(self.cache.put(&place, object), priority);
             }
             Arrived::Unreadable { error, .. } => {
                 self.metrics.undecodable(&self.resource);
-                warn!(resource = self.resource, namespace = place.namespace, name = place.name, error, "object cannot be read and is left alone");
+                warn!(
+                    resource = self.resource,
+                    namespace = place.namespace,
+                    name = place.name,
+                    error,
+                    "object cannot be read and is left alone"
+                );
                 self.cache.put_unreadable(place.clone());
             }
         }

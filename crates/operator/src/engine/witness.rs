@@ -88,7 +88,11 @@ mod tests {
 
     #[test]
     fn taking_over_makes_one_apply_entry_of_ours_and_leaves_others() {
-        let before = metadata(json!([entry("kubectl", "Update", "f:k"), entry("croft", "Update", "f:a"), entry("croft", "Apply", "f:b")]));
+        let before = metadata(json!([
+            entry("kubectl", "Update", "f:k"),
+            entry("croft", "Update", "f:a"),
+            entry("croft", "Apply", "f:b")
+        ]));
         let after = metadata(taken_over(&before).unwrap());
         assert!(!was_created(&after));
         assert_eq!(after.managed_fields.as_ref().unwrap().len(), 2);

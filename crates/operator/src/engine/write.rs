@@ -86,7 +86,12 @@ impl Writer {
     }
 
     /// Merges `patch` into the object; fails as stale unless it still is `target` at `version`.
-    pub async fn merge<K: Object>(&self, target: Target<'_>, version: Option<&str>, mut patch: Value) -> Result<Written, Failure> {
+    pub async fn merge<K: Object>(
+        &self,
+        target: Target<'_>,
+        version: Option<&str>,
+        mut patch: Value,
+    ) -> Result<Written, Failure> {
         patch["metadata"]["uid"] = target.uid.into();
         if let Some(version) = version {
             patch["metadata"]["resourceVersion"] = version.into();
@@ -135,7 +140,13 @@ impl Writer {
     }
 
     /// Server-side apply of a stamped object, taking the fields `manifest` sets.
-    pub async fn apply(&self, resource: &ApiResource, namespace: &str, name: &str, manifest: &Value) -> Result<Written, Failure> {
+    pub async fn apply(
+        &self,
+        resource: &ApiResource,
+        namespace: &str,
+        name: &str,
+        manifest: &Value,
+    ) -> Result<Written, Failure> {
         let api: Api<DynamicObject> = Api::namespaced_with(self.client.clone(), namespace, resource);
         let params = PatchParams::apply(STAMP_MANAGER).force();
         let made = call("apply", api.patch(name, &params, &Patch::Apply(manifest))).await?;
@@ -143,7 +154,13 @@ impl Writer {
     }
 
     /// As [`Writer::merge`], for a kind known only at run time.
-    pub async fn merge_dynamic(&self, resource: &ApiResource, target: Target<'_>, version: &str, mut patch: Value) -> Result<Written, Failure> {
+    pub async fn merge_dynamic(
+        &self,
+        resource: &ApiResource,
+        target: Target<'_>,
+        version: &str,
+        mut patch: Value,
+    ) -> Result<Written, Failure> {
         patch["metadata"]["uid"] = target.uid.into();
         patch["metadata"]["resourceVersion"] = version.into();
         let api: Api<DynamicObject> = Api::namespaced_with(self.client.clone(), target.namespace, resource);
@@ -193,7 +210,9 @@ impl Writer {
         );
         let api = self.api::<K>(target.namespace);
         let params = PatchParams { field_manager: Some(FIELD_MANAGER.into()), ..PatchParams::default() };
-        let made = call("status", api.patch_status(target.name, &params, &patch)).await.map(|made| written(&made, &resource_name::<K>()));
+        let made = call("status", api.patch_status(target.name, &params, &patch))
+            .await
+            .map(|made| written(&made, &resource_name::<K>()));
         gone_is_done(made)
     }
 

@@ -17,7 +17,11 @@ use serde_json::json;
 
 use super::{Caches, NAMESPACE};
 use crate::{
-    engine::{Key, Reconciler, Report, Target, Work, Writer, Written, events::{Note, about}, is_deleting},
+    engine::{
+        Key, Reconciler, Report, Target, Work, Writer, Written,
+        events::{Note, about},
+        is_deleting,
+    },
     settings::SharedSettings,
 };
 
@@ -42,7 +46,8 @@ impl BindingReconciler {
     }
 
     fn is_system(&self, namespace: &str) -> bool {
-        namespace.starts_with("kube-") || self.settings.load().namespaces.system_namespaces.iter().any(|name| name == namespace)
+        namespace.starts_with("kube-")
+            || self.settings.load().namespaces.system_namespaces.iter().any(|name| name == namespace)
     }
 
     /// Events for a change of trouble only.
@@ -103,7 +108,8 @@ impl Reconciler for BindingReconciler {
         let name = seen.namespace.name_any();
         match step {
             BindingStep::CreateBinding { class, owner } => {
-                let mut binding = NamespaceClassBinding::new(&name, NamespaceClassBindingSpec { class_name: class.clone() });
+                let mut binding =
+                    NamespaceClassBinding::new(&name, NamespaceClassBindingSpec { class_name: class.clone() });
                 binding.metadata.namespace = Some(name.clone());
                 binding.metadata.owner_references = Some(vec![OwnerReference {
                     api_version: "v1".into(),
@@ -117,14 +123,18 @@ impl Reconciler for BindingReconciler {
             }
             BindingStep::Rebind { uid, version, to, .. } => {
                 let target = Target { namespace: &name, name: &name, uid };
-                self.writer.merge::<NamespaceClassBinding>(target, Some(version), json!({"spec": {"className": to}})).await
+                self.writer
+                    .merge::<NamespaceClassBinding>(target, Some(version), json!({"spec": {"className": to}}))
+                    .await
             }
         }
     }
 
     fn report(&self, seen: &Seen, outcomes: &[(&BindingStep, Outcome)], _now: &Timestamp) -> Report {
         let done = outcomes.iter().filter(|(_, outcome)| outcome.is_done()).map(|(step, _)| match step {
-            BindingStep::CreateBinding { class, .. } => Note::normal("BindingCreated", format!("bound to class {class}")),
+            BindingStep::CreateBinding { class, .. } => {
+                Note::normal("BindingCreated", format!("bound to class {class}"))
+            }
             BindingStep::Rebind { from, to, .. } => {
                 Note::normal("BindingUpdated", format!("bound to class {to} instead of {from}"))
             }

@@ -16,7 +16,11 @@ use kube::{Resource, ResourceExt};
 use serde_json::Value;
 
 use super::{CLASS, CLASS_INDEX, Caches, kinds::Kinds, stamped::Stamps};
-use crate::engine::{Key, Reconciler, Report, Target, Work, Writer, Written, events::{Note, about}, is_deleting};
+use crate::engine::{
+    Key, Reconciler, Report, Target, Work, Writer, Written,
+    events::{Note, about},
+    is_deleting,
+};
 
 /// Holds a class whose deletion needs our help.
 const FINALIZER: &str = "namespaceclass.akuity.io/in-use";
@@ -54,10 +58,12 @@ impl ClassReconciler {
 fn bound(binding: &NamespaceClassBinding, class: &NamespaceClass) -> Bound {
     let status = binding.status.clone().unwrap_or_default();
     let is_true = |kind: &str| status.conditions.iter().any(|c| c.type_ == kind && c.status == "True");
-    let stalled = status.conditions.iter().find(|c| c.type_ == "Stalled" && c.status == "True").map(|c| c.reason.clone());
+    let stalled =
+        status.conditions.iter().find(|c| c.type_ == "Stalled" && c.status == "True").map(|c| c.reason.clone());
     Bound {
         name: binding.namespace().unwrap_or_default(),
-        updated: status.observed_class_uid == class.uid() && status.observed_class_generation == class.metadata.generation,
+        updated: status.observed_class_uid == class.uid()
+            && status.observed_class_generation == class.metadata.generation,
         ready: is_true("Ready"),
         stalled,
     }
@@ -116,7 +122,7 @@ impl Reconciler for ClassReconciler {
         }
         let report = class::report(&seen.observed, now);
         let told = seen.observed.status.conditions.reason("Accepted");
-        let events = report.status.iter().flat_map(|status| status.conditions.get("Accepted"));
+        let events = report.status.iter().filter_map(|status| status.conditions.get("Accepted"));
         let events = events.filter(|accepted| accepted.reason == "InvalidClass" && told != Some(&accepted.reason));
         Report {
             events: events.map(|accepted| Note::warning("InvalidClass", &accepted.message)).collect(),
@@ -129,7 +135,8 @@ impl Reconciler for ClassReconciler {
 
     async fn write_status(&self, seen: &Seen, status: Value) -> Result<Written, Failure> {
         let (name, uid) = (seen.class.name_any(), seen.class.uid().unwrap_or_default());
-        let written = self.writer.status::<NamespaceClass>(Target { namespace: "", name: &name, uid: &uid }, &status).await?;
+        let written =
+            self.writer.status::<NamespaceClass>(Target { namespace: "", name: &name, uid: &uid }, &status).await?;
         self.written.lock().unwrap_or_else(PoisonError::into_inner).insert(name, Instant::now());
         Ok(written)
     }

@@ -18,7 +18,10 @@ use croft_core::{
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::APIResource;
 use kube::{Client, api::ApiResource};
 
-use crate::engine::{Cache, Pusher, ServedKinds, write::{call, crd_name}};
+use crate::engine::{
+    Cache, Pusher, ServedKinds,
+    write::{call, crd_name},
+};
 
 /// When to look after a CRD changed.
 const MOMENTS: [Duration; 3] = [Duration::ZERO, Duration::from_millis(300), Duration::from_secs(2)];
@@ -135,4 +138,3 @@ fn described(api_version: &str, kind: &str, found: Option<APIResource>) -> Kind 
     };
     Kind { seen, resource }
 }
-

@@ -44,7 +44,12 @@ const STAMP: &[&str] = &["create", "delete", "get", "list", "patch", "watch"];
 /// The rights this part uses.
 pub const USES: &[Use] = &[
     Use { group: "", resource: "namespaces", verbs: &["list", "patch", "watch"], within: Within::Cluster },
-    Use { group: "akuity.io", resource: "namespaceclasses", verbs: &["get", "list", "patch", "watch"], within: Within::Cluster },
+    Use {
+        group: "akuity.io",
+        resource: "namespaceclasses",
+        verbs: &["get", "list", "patch", "watch"],
+        within: Within::Cluster,
+    },
     Use { group: "akuity.io", resource: "namespaceclasses/status", verbs: &["patch"], within: Within::Cluster },
     Use {
         group: "akuity.io",
@@ -84,7 +89,9 @@ pub fn install(engine: &mut EngineBuilder, writer: &Writer, settings: &SharedSet
         classes: engine.cluster_objects(Part::Namespaces),
         bindings: engine.objects(Part::Namespaces, &Scope::Cluster),
     };
-    caches.namespaces.index(CLASS_INDEX, |namespace: &Namespace| namespace.labels().get(CLASS_LABEL).cloned().into_iter().collect());
+    caches
+        .namespaces
+        .index(CLASS_INDEX, |namespace: &Namespace| namespace.labels().get(CLASS_LABEL).cloned().into_iter().collect());
     caches.bindings.index(CLASS_INDEX, |binding: &NamespaceClassBinding| vec![binding.spec.class_name.clone()]);
 
     caches.namespaces.wakes(|change: Change<'_, Namespace>| {
@@ -96,7 +103,10 @@ pub fn install(engine: &mut EngineBuilder, writer: &Writer, settings: &SharedSet
         let namespace = binding.namespace().unwrap_or_default();
         let classes: BTreeSet<_> = change.both().map(|binding| binding.spec.class_name.clone()).collect();
         let classes = classes.into_iter().map(|class| Key::cluster(CLASS, class));
-        [Key::new(BINDING, &namespace, binding.name_any()), Key::cluster(NAMESPACE, namespace)].into_iter().chain(classes).collect()
+        [Key::new(BINDING, &namespace, binding.name_any()), Key::cluster(NAMESPACE, namespace)]
+            .into_iter()
+            .chain(classes)
+            .collect()
     });
     let stamps = Stamps::new(engine.client(), engine.pusher(), engine.echoes(), caches.bindings.clone());
     caches.classes.wakes({
@@ -126,7 +136,8 @@ pub fn install(engine: &mut EngineBuilder, writer: &Writer, settings: &SharedSet
 /// The class itself, what is bound to it and what asks for it.
 fn woken_by_class(caches: &Caches, name: &str) -> Vec<Key> {
     let bound = caches.bindings.by(CLASS_INDEX, name);
-    let bound = bound.iter().map(|binding| Key::new(BINDING, binding.namespace().unwrap_or_default(), binding.name_any()));
+    let bound =
+        bound.iter().map(|binding| Key::new(BINDING, binding.namespace().unwrap_or_default(), binding.name_any()));
     let labelled = caches.namespaces.by(CLASS_INDEX, name);
     let labelled = labelled.iter().map(|namespace| Key::cluster(NAMESPACE, namespace.name_any()));
     [Key::cluster(CLASS, name)].into_iter().chain(bound).chain(labelled).collect()
@@ -158,7 +169,11 @@ fn kinds_in_use(classes: &Cache<NamespaceClass>) -> BTreeSet<Kind> {
 
 /// `apiVersion` and `kind` of every item of a class.
 fn kinds_named_by(class: &NamespaceClass) -> BTreeSet<KindName> {
-    let text = |value: Option<&serde_json::Value>| value.and_then(serde_json::Value::as_str).unwrap_or_default().to_owned();
+    let text =
+        |value: Option<&serde_json::Value>| value.and_then(serde_json::Value::as_str).unwrap_or_default().to_owned();
     let items = class.spec.resources.iter();
-    items.map(|item| (text(item.get("apiVersion")), text(item.get("kind")))).filter(|(version, kind)| !version.is_empty() && !kind.is_empty()).collect()
+    items
+        .map(|item| (text(item.get("apiVersion")), text(item.get("kind"))))
+        .filter(|(version, kind)| !version.is_empty() && !kind.is_empty())
+        .collect()
 }

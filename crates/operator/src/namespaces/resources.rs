@@ -1,6 +1,9 @@
 //! Binding -> resources: observes for [`croft_core::namespaces::resources`] and carries out its steps.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, btree_map::Entry},
+    sync::Arc,
+};
 
 use croft_api::namespaces::{CLASS_LABEL, NamespaceClass, NamespaceClassBinding, OnUnbind, validate};
 use croft_core::{
@@ -26,7 +29,7 @@ use serde_json::{Value, json};
 use super::{
     BINDING, Caches,
     kinds::{Kind, Kinds},
-    stamped::{Entry, Stamps, Watching, controller_of},
+    stamped::{self, Stamps, Watching, controller_of},
 };
 use crate::engine::{
     Key, Reconciler, Report, Target, Work, Writer, Written,
@@ -54,7 +57,7 @@ impl ResourcesReconciler {
     /// The class, and only after a live look "gone": deleting on the word of a cache is how things get lost.
     async fn class(&self, name: &str, binding_uid: &str, namespace: &Facts) -> Result<ClassSeen, Failure> {
         if let Some(class) = self.caches.classes.get("", name) {
-            return Ok(self.present(&class, binding_uid, namespace));
+            return Ok(present(&class, binding_uid, namespace));
         }
         if self.caches.classes.exists("", name) {
             return Ok(ClassSeen::Unreadable);
@@ -63,28 +66,6 @@ impl ResourcesReconciler {
         Ok(match read(api.get_opt(name)).await? {
             None => ClassSeen::Gone,
             Some(_) => ClassSeen::Unreadable,
-        })
-    }
-
-    fn present(&self, class: &NamespaceClass, binding_uid: &str, namespace: &Facts) -> ClassSeen {
-        let name = class.name_any();
-        let stamp = Stamp { namespace: &namespace.name, class: &name, binding_uid, protect: class.spec.protect };
-        let items = validate::validate(class).and_then(|blueprint| blueprint.items(namespace));
-        let (items, problems) = match items {
-            Ok(items) => (items.iter().map(|item| item.stamped(&stamp)).collect(), Vec::new()),
-            Err(problems) => (Vec::new(), problems),
-        };
-        let metadata = class.spec.namespace_metadata.clone().unwrap_or_default();
-        ClassSeen::Present(Class {
-            uid: class.uid().unwrap_or_default(),
-            generation: class.metadata.generation.unwrap_or_default(),
-            items,
-            problems,
-            policy: validate::policy(class),
-            namespace_metadata: NamespaceMetadata { labels: metadata.labels, annotations: metadata.annotations },
-            deleting: is_deleting(class.meta()),
-            kinds_recorded: false,
-            name,
         })
     }
 
@@ -101,11 +82,13 @@ impl ResourcesReconciler {
             ClassSeen::Gone | ClassSeen::Unreadable => &[],
         };
         let wanted = items.iter().map(|item| (item.api_version.clone(), item.identity.kind.clone()));
-        let recorded = status.applied_resources.iter().map(|applied| (applied.api_version.clone(), applied.kind.clone()));
+        let recorded =
+            status.applied_resources.iter().map(|applied| (applied.api_version.clone(), applied.kind.clone()));
         for name in wanted.chain(recorded) {
-            if !kinds.contains_key(&name) {
-                let found = self.kinds.look_up(&name.0, &name.1).await?;
-                kinds.insert(name, found);
+            if let Entry::Vacant(place) = kinds.entry(name) {
+                let (api_version, kind) = place.key();
+                let found = self.kinds.look_up(api_version, kind).await?;
+                place.insert(found);
             }
         }
         Ok(kinds)
@@ -137,7 +120,7 @@ impl ResourcesReconciler {
         objects.map(|(identity, entry)| (identity, self.stamped_entry(entry, binding_uid))).collect()
     }
 
-    fn stamped_entry(&self, entry: Entry, binding_uid: &str) -> Stamped {
+    fn stamped_entry(&self, entry: stamped::Entry, binding_uid: &str) -> Stamped {
         let class = self.caches.classes.get("", &entry.class);
         Stamped {
             api_version: entry.api_version.to_string(),
@@ -151,14 +134,19 @@ impl ResourcesReconciler {
     }
 
     /// Reads what the watches cannot tell.
-    async fn read(&self, seen: &Observed, kinds: &BTreeMap<KindName, Kind>) -> Result<BTreeMap<Identity, Option<Read>>, Failure> {
+    async fn read(
+        &self,
+        seen: &Observed,
+        kinds: &BTreeMap<KindName, Kind>,
+    ) -> Result<BTreeMap<Identity, Option<Read>>, Failure> {
         let mut found = BTreeMap::new();
         for (api_version, identity) in seen.to_read() {
             let Some(kind) = kinds.get(&(api_version.clone(), identity.kind.clone())) else { continue };
             if kind.stampable().is_none() {
                 continue;
             }
-            let api: Api<DynamicObject> = Api::namespaced_with(self.writer.client(), &seen.namespace.name, &kind.resource);
+            let api: Api<DynamicObject> =
+                Api::namespaced_with(self.writer.client(), &seen.namespace.name, &kind.resource);
             let object = read(api.get_metadata_opt(&identity.name)).await?;
             let object = object.map(|object| described(api_version, &object.metadata, &seen.binding.uid));
             found.insert(identity, object);
@@ -167,10 +155,32 @@ impl ResourcesReconciler {
     }
 
     fn kind<'s>(seen: &'s Seen, api_version: &str, identity: &Identity) -> Result<&'s Kind, Failure> {
-        seen.kinds.get(&(api_version.to_owned(), identity.kind.clone())).ok_or_else(|| {
-            Failure::new(FailureClass::Stale, "NotFound", format!("{} is not served", identity.kind))
-        })
+        seen.kinds
+            .get(&(api_version.to_owned(), identity.kind.clone()))
+            .ok_or_else(|| Failure::new(FailureClass::Stale, "NotFound", format!("{} is not served", identity.kind)))
     }
+}
+
+fn present(class: &NamespaceClass, binding_uid: &str, namespace: &Facts) -> ClassSeen {
+    let name = class.name_any();
+    let stamp = Stamp { namespace: &namespace.name, class: &name, binding_uid, protect: class.spec.protect };
+    let items = validate::validate(class).and_then(|blueprint| blueprint.items(namespace));
+    let (items, problems) = match items {
+        Ok(items) => (items.iter().map(|item| item.stamped(&stamp)).collect(), Vec::new()),
+        Err(problems) => (Vec::new(), problems),
+    };
+    let metadata = class.spec.namespace_metadata.clone().unwrap_or_default();
+    ClassSeen::Present(Class {
+        uid: class.uid().unwrap_or_default(),
+        generation: class.metadata.generation.unwrap_or_default(),
+        items,
+        problems,
+        policy: validate::policy(class),
+        namespace_metadata: NamespaceMetadata { labels: metadata.labels, annotations: metadata.annotations },
+        deleting: is_deleting(class.meta()),
+        kinds_recorded: false,
+        name,
+    })
 }
 
 fn owner(controller: Option<&str>, binding_uid: &str) -> Owner {
@@ -301,7 +311,9 @@ impl Reconciler for ResourcesReconciler {
         if observed.namespace.terminating || observed.binding.deleting {
             return Report::default();
         }
-        let gone = |(step, outcome): &(&ResourceStep, Outcome)| matches!(step, ResourceStep::DeleteBinding { .. }) && outcome.is_done();
+        let gone = |(step, outcome): &(&ResourceStep, Outcome)| {
+            matches!(step, ResourceStep::DeleteBinding { .. }) && outcome.is_done()
+        };
         if outcomes.iter().any(gone) {
             return Report::default();
         }
@@ -314,7 +326,9 @@ impl Reconciler for ResourcesReconciler {
         let told = observed.binding.status.conditions.reason("Ready");
         let events = match status.conditions.get("Ready") {
             Some(ready) if told == Some(&ready.reason) => Vec::new(),
-            Some(ready) if ready.reason == "ReconcileSuccess" => vec![Note::normal("ReconcileSucceeded", &ready.message)],
+            Some(ready) if ready.reason == "ReconcileSuccess" => {
+                vec![Note::normal("ReconcileSucceeded", &ready.message)]
+            }
             Some(ready) if ready.reason != "RolloutPending" => vec![Note::warning(&ready.reason, &ready.message)],
             _ => Vec::new(),
         };

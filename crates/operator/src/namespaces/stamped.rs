@@ -8,7 +8,10 @@ use std::{
 
 use croft_api::namespaces::{NamespaceClassBinding, STAMP_LABEL};
 use croft_core::{
-    namespaces::{class::Kind, manifest::{Identity, group_of}},
+    namespaces::{
+        class::Kind,
+        manifest::{Identity, group_of},
+    },
     queue::Priority,
 };
 use futures::{StreamExt, pin_mut};
@@ -97,7 +100,12 @@ fn api_resource(kind: &Kind) -> ApiResource {
 }
 
 impl Stamps {
-    pub(super) fn new(client: Client, pusher: Pusher, echoes: Echoes, bindings: Arc<Cache<NamespaceClassBinding>>) -> Self {
+    pub(super) fn new(
+        client: Client,
+        pusher: Pusher,
+        echoes: Echoes,
+        bindings: Arc<Cache<NamespaceClassBinding>>,
+    ) -> Self {
         Self { client, pusher, echoes, bindings, watched: Arc::default() }
     }
 
@@ -195,11 +203,14 @@ impl Follow {
                     listed.insert(place_of(&object.metadata));
                     self.put(&object.metadata, Priority::Resync);
                 }
-                Ok(Event::InitDone) => self.listed(std::mem::take(&mut listed)),
+                Ok(Event::InitDone) => self.listed(&listed),
                 Ok(Event::Apply(object)) => self.put(&object.metadata, Priority::Live),
                 Ok(Event::Delete(object)) => self.remove(&object.metadata),
                 Err(watcher::Error::InitialListFailed(kube::Error::Api(status))) if status.code == 403 => {
-                    warn!(resource = self.resource, "may not list what classes make; grant list and watch on it to the operator");
+                    warn!(
+                        resource = self.resource,
+                        "may not list what classes make; grant list and watch on it to the operator"
+                    );
                     self.turn(Watching::Forbidden);
                 }
                 Err(error) => debug!(resource = self.resource, %error, "watch interrupted"),
@@ -237,10 +248,12 @@ impl Follow {
     }
 
     /// The list is complete: what it did not name is gone.
-    fn listed(&self, listed: BTreeSet<(String, String)>) {
+    fn listed(&self, listed: &BTreeSet<(String, String)>) {
         let missing: Vec<_> = {
             let objects = self.objects.read().unwrap_or_else(PoisonError::into_inner);
-            let known = objects.iter().flat_map(|(namespace, names)| names.keys().map(|name| (namespace.clone(), name.clone())));
+            let known = objects
+                .iter()
+                .flat_map(|(namespace, names)| names.keys().map(|name| (namespace.clone(), name.clone())));
             known.filter(|place| !listed.contains(place)).collect()
         };
         for (namespace, name) in missing {
@@ -268,7 +281,8 @@ impl Follow {
     }
 
     fn saw(&self, metadata: &ObjectMeta) {
-        let revision: u64 = metadata.resource_version.as_deref().and_then(|version| version.parse().ok()).unwrap_or_default();
+        let revision: u64 =
+            metadata.resource_version.as_deref().and_then(|version| version.parse().ok()).unwrap_or_default();
         self.revision.send_if_modified(|seen| {
             let newer = revision > *seen;
             *seen = revision.max(*seen);

@@ -102,17 +102,45 @@ impl Metrics {
         let registry = &mut self.registry;
         registry.register("queue_depth", "Keys ready and waiting for a worker", self.queue_depth.clone());
         registry.register("queue_running", "Keys being worked on", self.queue_running.clone());
-        registry.register("queue_oldest_seconds", "How long the oldest ready key has waited", self.queue_oldest.clone());
+        registry.register(
+            "queue_oldest_seconds",
+            "How long the oldest ready key has waited",
+            self.queue_oldest.clone(),
+        );
         registry.register("reconciles", "Reconciles by kind of work and outcome", self.reconciles.clone());
         registry.register("failures", "Failed reconciles by kind of work and reason", self.failures.clone());
         registry.register("steps", "Steps by kind of work, step and outcome", self.steps.clone());
-        registry.register("api_calls", "Calls to the API server by verb and HTTP code (0: no answer)", self.calls.clone());
-        registry.register("watch_interruptions", "Interrupted or refused watches by resource", self.watch_failures.clone());
-        registry.register("watch_lag_seconds", "Age of the newest event when it arrived, by resource", self.watch_events_age.clone());
-        registry.register("undecodable_objects", "Objects that could not be read, by resource", self.undecodable.clone());
-        registry.register("stale_skips", "Reconciles put off until the cache had seen the last write", self.stale_skips.clone());
+        registry.register(
+            "api_calls",
+            "Calls to the API server by verb and HTTP code (0: no answer)",
+            self.calls.clone(),
+        );
+        registry.register(
+            "watch_interruptions",
+            "Interrupted or refused watches by resource",
+            self.watch_failures.clone(),
+        );
+        registry.register(
+            "watch_lag_seconds",
+            "Age of the newest event when it arrived, by resource",
+            self.watch_events_age.clone(),
+        );
+        registry.register(
+            "undecodable_objects",
+            "Objects that could not be read, by resource",
+            self.undecodable.clone(),
+        );
+        registry.register(
+            "stale_skips",
+            "Reconciles put off until the cache had seen the last write",
+            self.stale_skips.clone(),
+        );
         registry.register("leading", "1 while this replica leads", self.leading.clone());
-        registry.register("part_waiting", "1 while a part waits for kinds that are not installed", self.waiting.clone());
+        registry.register(
+            "part_waiting",
+            "1 while a part waits for kinds that are not installed",
+            self.waiting.clone(),
+        );
     }
 
     /// The text of `/metrics`.

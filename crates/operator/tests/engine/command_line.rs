@@ -63,7 +63,9 @@ async fn an_unreachable_cluster_is_said_in_one_sentence_and_retried() -> Result<
          clusters: [{name: x, cluster: {server: 'http://127.0.0.1:9'}}], users: [{name: x, user: {token: t}}]}",
     )?;
     let mut command = Command::new(croft());
-    command.args(["run", "--metrics-listen", "127.0.0.1:0", "--webhook-listen", "127.0.0.1:0", "--kubeconfig"]).arg(&kubeconfig);
+    command
+        .args(["run", "--metrics-listen", "127.0.0.1:0", "--webhook-listen", "127.0.0.1:0", "--kubeconfig"])
+        .arg(&kubeconfig);
     let process = process::spawn("croft", &command, &directory.join("log"))?;
     wait::until_true("the log to name the cause", Duration::from_secs(10), || async {
         let log = process.log();
@@ -88,7 +90,13 @@ async fn a_missing_right_is_named_in_the_log_and_heals_when_granted() -> Result<
     })
     .await;
     bed.admin()
-        .kubectl(&["create", "clusterrolebinding", "croft", "--clusterrole=croft", "--serviceaccount=croft-system:croft"])
+        .kubectl(&[
+            "create",
+            "clusterrolebinding",
+            "croft",
+            "--clusterrole=croft",
+            "--serviceaccount=croft-system:croft",
+        ])
         .await?;
     operator.ready(Duration::from_secs(60)).await?;
     Ok(())

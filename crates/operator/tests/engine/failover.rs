@@ -23,7 +23,8 @@ async fn holder(bed: &Testbed) -> Option<String> {
 }
 
 async fn led_by(bed: &Testbed, name: &str) {
-    eventually(&format!("{name} to lead"), || async { Ok((holder(bed).await.as_deref() == Some(name)).then_some(())) }).await;
+    eventually(&format!("{name} to lead"), || async { Ok((holder(bed).await.as_deref() == Some(name)).then_some(())) })
+        .await;
 }
 
 /// A leader called `first` and a standby called `second`, both ready.

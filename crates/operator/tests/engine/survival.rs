@@ -85,14 +85,16 @@ async fn one_undecodable_object_does_not_stop_the_others_of_its_kind() -> Result
         "name": "v1alpha1", "served": true, "storage": true, "subresources": {"status": {}},
         "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}},
     }]}});
-    admin
-        .kubectl(&["patch", "crd", "namespaceclasses.akuity.io", "--type=merge", "-p", &loose.to_string()])
-        .await?;
+    admin.kubectl(&["patch", "crd", "namespaceclasses.akuity.io", "--type=merge", "-p", &loose.to_string()]).await?;
     admin.kubectl(&["delete", "validatingwebhookconfiguration", "croft"]).await?;
     let broken = json!({"apiVersion": "akuity.io/v1alpha1", "kind": "NamespaceClass", "metadata": {"name": "broken"},
                         "spec": {"resources": "not a list"}});
     eventually("the broken class to be let in", || async {
-        let made = world.bed.admin().kubectl_stdin(&["apply", "--server-side", "--validate=false", "-f", "-"], &broken.to_string()).await;
+        let made = world
+            .bed
+            .admin()
+            .kubectl_stdin(&["apply", "--server-side", "--validate=false", "-f", "-"], &broken.to_string())
+            .await;
         Ok(Some(made?))
     })
     .await;
@@ -145,7 +147,8 @@ async fn a_part_whose_kinds_are_missing_waits_and_starts_when_they_appear() -> R
         Ok((!ready.contains("waiting") && metrics.contains("croft_part_waiting{part=\"backup\"} 0")).then_some(()))
     })
     .await;
-    apply(world.bed.admin(), "{apiVersion: v1, kind: ConfigMap, metadata: {name: still-works, namespace: default}}").await?;
+    apply(world.bed.admin(), "{apiVersion: v1, kind: ConfigMap, metadata: {name: still-works, namespace: default}}")
+        .await?;
     Ok(())
 }
 

@@ -5,6 +5,7 @@ mod support;
 
 mod fences;
 mod kill;
+mod outage;
 mod params;
 mod policies;
 mod scene;

@@ -54,7 +54,8 @@ impl Class {
     }
 
     pub(crate) async fn set(&self, items: &[(&str, &str)]) -> Result<()> {
-        Ok(self.set_spec(config_maps(items)).await?)
+        self.set_spec(config_maps(items)).await?;
+        Ok(())
     }
 
     pub(crate) async fn set_spec(&self, spec: Value) -> kube::Result<NamespaceClass> {

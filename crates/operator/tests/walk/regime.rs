@@ -34,7 +34,12 @@ const LONGEST_LIFE: usize = 5;
 type Running = Arc<Mutex<Option<Operator>>>;
 
 /// Keeps an operator alive against the odds until `end`; returns how often it died.
-pub(crate) async fn reign(bed: &Testbed, installed: &Installed, regime: Regime, mut end: watch::Receiver<bool>) -> Result<usize> {
+pub(crate) async fn reign(
+    bed: &Testbed,
+    installed: &Installed,
+    regime: Regime,
+    mut end: watch::Receiver<bool>,
+) -> Result<usize> {
     let proxy = FaultProxy::kubernetes(bed, &installed.identity).await?;
     let leases: Api<Lease> = Api::namespaced(bed.admin().client.clone(), &installed.namespace);
     let running: Running = Arc::default();
@@ -72,5 +77,9 @@ fn arm(proxy: &FaultProxy, regime: Regime, last_write: usize, running: &Running,
 }
 
 fn is_alive(running: &Running) -> bool {
-    running.lock().unwrap_or_else(PoisonError::into_inner).as_ref().is_some_and(|operator| operator.process.is_running())
+    running
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner)
+        .as_ref()
+        .is_some_and(|operator| operator.process.is_running())
 }

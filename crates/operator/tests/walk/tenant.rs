@@ -72,7 +72,10 @@ async fn furnish(bed: &Testbed, client: &Client) -> Result<()> {
         Ok(status.conditions.iter().any(|condition| condition.type_ == "Ready" && condition.status == "True"))
     })
     .await?;
-    until("the bucket to be made", || async { Ok(buckets.get("backups").await?.status.is_some_and(|status| status.created)) }).await?;
+    until("the bucket to be made", || async {
+        Ok(buckets.get("backups").await?.status.is_some_and(|status| status.created))
+    })
+    .await?;
     until("the location to be available", || async {
         let status = serde_json::to_value(locations.get("backups").await?.status)?;
         Ok(status.pointer("/veleroBackupStorageLocation/status/phase") == Some(&json!("Available")))
@@ -92,12 +95,17 @@ async fn back_up(client: &Client) -> Result<()> {
     backups.create(&PostParams::default(), &serde_json::from_value(backup)?).await?;
     until("the backup to be completed", || async {
         let status = serde_json::to_value(backups.get("keep").await?.status)?;
-        Ok(status.pointer("/veleroBackup/status/phase") == Some(&json!("Completed")) && status["queueInfo"]["estimatedQueuePosition"] == 0)
+        Ok(status.pointer("/veleroBackup/status/phase") == Some(&json!("Completed"))
+            && status["queueInfo"]["estimatedQueuePosition"] == 0)
     })
     .await?;
     let made: Api<velero::Backup> = Api::namespaced(client.clone(), "velero");
     let made = made.list(&ListParams::default()).await?.items;
-    ensure!(made.len() == 1, "one request, one Velero Backup: {:?}", made.iter().map(ResourceExt::name_any).collect::<Vec<_>>());
+    ensure!(
+        made.len() == 1,
+        "one request, one Velero Backup: {:?}",
+        made.iter().map(ResourceExt::name_any).collect::<Vec<_>>()
+    );
     Ok(())
 }
 
@@ -126,7 +134,12 @@ async fn delete_backup(bed: &Testbed, client: &Client) -> Result<()> {
     ensure!(made.list(&ListParams::default()).await?.items.is_empty(), "its Velero Backup went with it");
     let stats = bed.ceph().admin(&["bucket", "stats"]).await?;
     let stats: Value = serde_json::from_str(&stats)?;
-    let left = stats.as_array().into_iter().flatten().filter_map(|bucket| bucket.pointer("/usage/rgw.main/num_objects")).any(|count| count != 0);
+    let left = stats
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter_map(|bucket| bucket.pointer("/usage/rgw.main/num_objects"))
+        .any(|count| count != 0);
     ensure!(!left, "and so did its data: {stats}");
     Ok(())
 }
@@ -139,7 +152,10 @@ async fn unlabel(bed: &Testbed, client: &Client) -> Result<()> {
     let users: Api<S3User> = Api::all(client.clone());
     until("its record to be gone", || async { Ok(users.list(&ListParams::default()).await?.items.is_empty()) }).await?;
     let locations: Api<velero::BackupStorageLocation> = Api::namespaced(client.clone(), "velero");
-    until("Velero's location to be gone", || async { Ok(locations.list(&ListParams::default()).await?.items.is_empty()) }).await?;
+    until("Velero's location to be gone", || async {
+        Ok(locations.list(&ListParams::default()).await?.items.is_empty())
+    })
+    .await?;
     let secrets: Api<Secret> = Api::namespaced(client.clone(), "velero");
     let ours = ListParams::default().labels("app.kubernetes.io/managed-by=oadp-nac-controller");
     until("its credentials to be gone", || async { Ok(secrets.list(&ours).await?.items.is_empty()) }).await?;

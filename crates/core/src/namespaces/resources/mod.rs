@@ -94,6 +94,7 @@ pub struct NamespaceMetadata {
 
 /// What to do when the world is not as the class wants it. The defaults are the careful ones.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "independent choices, each with its own name")]
 pub struct Policy {
     pub adopt: bool,
     pub report_drift: bool,
@@ -111,7 +112,9 @@ pub enum KindSeen {
     ClusterScoped,
     NotInstalled,
     /// The operator may not list and watch it.
-    Forbidden { resource: String },
+    Forbidden {
+        resource: String,
+    },
 }
 
 /// Who controls an object.
@@ -157,7 +160,9 @@ pub struct Read {
 enum Obstacle {
     ClusterScoped,
     NotInstalled,
-    Forbidden { resource: String },
+    Forbidden {
+        resource: String,
+    },
     NotOurs,
     Controlled,
     BeingDeleted,
@@ -202,7 +207,9 @@ impl Observed {
         match &self.class {
             _ if self.namespace.unlabelled => Some(Unwanted::LabelRemoved),
             ClassSeen::Gone => Some(Unwanted::ClassDeleted),
-            ClassSeen::Present(class) if class.deleting && !class.policy.block_class_delete => Some(Unwanted::ClassDeleted),
+            ClassSeen::Present(class) if class.deleting && !class.policy.block_class_delete => {
+                Some(Unwanted::ClassDeleted)
+            }
             _ => None,
         }
     }
@@ -228,7 +235,8 @@ impl Observed {
             keep: self.is_kept(identity, object.orphan),
             deleting: object.deleting,
         });
-        let unstamped = self.read.iter().filter(|(identity, _)| !wanted.contains(identity) && !self.stamped.contains_key(identity));
+        let unstamped =
+            self.read.iter().filter(|(identity, _)| !wanted.contains(identity) && !self.stamped.contains_key(identity));
         let unstamped = unstamped.filter_map(|(identity, read)| {
             let object = read.as_ref().filter(|object| self.is_ours(identity, &object.uid, &object.owner))?;
             Some(Leftover {
@@ -254,7 +262,8 @@ impl Observed {
 
     /// Objects the shell must read before planning. Empty in steady state.
     pub fn to_read(&self) -> BTreeSet<(String, Identity)> {
-        let class_is_fit = !matches!(&self.class, ClassSeen::Present(class) if !class.problems.is_empty() || !class.kinds_recorded);
+        let class_is_fit =
+            !matches!(&self.class, ClassSeen::Present(class) if !class.problems.is_empty() || !class.kinds_recorded);
         if self.namespace.terminating || self.binding.deleting || self.class == ClassSeen::Unreadable || !class_is_fit {
             return BTreeSet::new();
         }
@@ -263,7 +272,8 @@ impl Observed {
         let wanted: BTreeSet<_> = self.wanted().iter().map(|item| item.identity.clone()).collect();
         let recorded = self.binding.status.applied_resources.iter().filter(|applied| applied.uid.is_some());
         let unstamped = recorded.map(|applied| (applied.api_version.clone(), applied.identity()));
-        let unstamped = unstamped.filter(|(_, identity)| !wanted.contains(identity) && !self.stamped.contains_key(identity));
+        let unstamped =
+            unstamped.filter(|(_, identity)| !wanted.contains(identity) && !self.stamped.contains_key(identity));
         let released = self.leftovers().into_iter().filter(|leftover| leftover.keep && !leftover.deleting);
         let released = released.map(|leftover| (leftover.api_version, leftover.identity));
         doubtful.chain(unstamped).chain(released).collect()
@@ -304,7 +314,7 @@ impl Observed {
             return Need::Blocked(Obstacle::BeingDeleted);
         }
         if !self.is_ours(&item.identity, &object.uid, &object.owner) {
-            return self.need_of_foreign(item, &object.owner, class);
+            return Self::need_of_foreign(item, &object.owner, class);
         }
         let recorded = self.recorded(&item.identity);
         if let Some(known) = recorded.and_then(Applied::fingerprint) {
@@ -329,13 +339,13 @@ impl Observed {
             return Need::Blocked(Obstacle::BeingDeleted);
         }
         if !self.is_ours(&item.identity, &object.uid, &object.owner) {
-            return self.need_of_foreign(item, &object.owner, class);
+            return Self::need_of_foreign(item, &object.owner, class);
         }
         let take = ResourceStep::take_fields(item, object);
         Need::Steps(take.into_iter().chain([ResourceStep::apply(item)]).collect())
     }
 
-    fn need_of_foreign(&self, item: &Rendered, owner: &Owner, class: &Class) -> Need {
+    fn need_of_foreign(item: &Rendered, owner: &Owner, class: &Class) -> Need {
         match owner {
             Owner::Other => Need::Blocked(Obstacle::Controlled),
             _ if class.policy.adopt => Need::Steps(vec![ResourceStep::apply(item)]),

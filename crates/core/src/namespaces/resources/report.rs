@@ -1,9 +1,6 @@
 //! What a binding says about itself after its plan ran.
 
-use super::{
-    Class, ClassSeen, Need, NamespaceMetadata, Observed, Obstacle, ResourceStep,
-    step::namespace_identity,
-};
+use super::{Class, ClassSeen, NamespaceMetadata, Need, Observed, Obstacle, ResourceStep, step::namespace_identity};
 use crate::{
     conditions::Readiness,
     namespaces::{
@@ -32,9 +29,15 @@ pub fn report(seen: &Observed, outcomes: Outcomes<'_>, now: &Timestamp) -> Statu
     }
     let readiness = match &seen.class {
         ClassSeen::Gone => return status,
-        ClassSeen::Unreadable => stalled("ClassUnreadable", format!("class {} cannot be read; what is there stays", seen.binding.class)),
-        ClassSeen::Present(class) if !class.problems.is_empty() => stalled("InvalidClass", Problem::list(&class.problems)),
-        ClassSeen::Present(class) if !class.kinds_recorded => progressing("RolloutPending", format!("class {} is being prepared", class.name)),
+        ClassSeen::Unreadable => {
+            stalled("ClassUnreadable", format!("class {} cannot be read; what is there stays", seen.binding.class))
+        }
+        ClassSeen::Present(class) if !class.problems.is_empty() => {
+            stalled("InvalidClass", Problem::list(&class.problems))
+        }
+        ClassSeen::Present(class) if !class.kinds_recorded => {
+            progressing("RolloutPending", format!("class {} is being prepared", class.name))
+        }
         ClassSeen::Present(class) => {
             status.applied_resources = inventory(seen, class, outcomes);
             let readiness = readiness(seen, class, outcomes);
@@ -56,7 +59,10 @@ fn despite_label(seen: &Observed, readiness: Readiness) -> Readiness {
     match (&seen.unknown_class, readiness) {
         (Some(unknown), Readiness::Ready { .. }) => stalled(
             "ClassNotFound",
-            format!("the namespace's label names class {unknown}, which does not exist; the objects of class {} stay", seen.binding.class),
+            format!(
+                "the namespace's label names class {unknown}, which does not exist; the objects of class {} stay",
+                seen.binding.class
+            ),
         ),
         (_, readiness) => readiness,
     }
@@ -71,13 +77,18 @@ fn readiness(seen: &Observed, class: &Class, outcomes: Outcomes<'_>) -> Readines
         _ => None,
     });
     if class.deleting {
-        return stalled("ClassDeleting", format!("class {} is being deleted and waits until no namespace uses it", class.name));
+        return stalled(
+            "ClassDeleting",
+            format!("class {} is being deleted and waits until no namespace uses it", class.name),
+        );
     }
     match blocked {
         Some((item, obstacle)) if obstacle == Obstacle::BeingDeleted => {
             progressing(reason_of(&obstacle), format!("{}: {}", item.identity, explain(item, &obstacle)))
         }
-        Some((item, obstacle)) => stalled(reason_of(&obstacle), format!("{}: {}", item.identity, explain(item, &obstacle))),
+        Some((item, obstacle)) => {
+            stalled(reason_of(&obstacle), format!("{}: {}", item.identity, explain(item, &obstacle)))
+        }
         None => Readiness::Ready {
             reason: "ReconcileSuccess",
             message: format!("Successfully applied {} resources from class {}", class.items.len(), class.name),
@@ -85,7 +96,7 @@ fn readiness(seen: &Observed, class: &Class, outcomes: Outcomes<'_>) -> Readines
     }
 }
 
-fn first_failed<'a>(outcomes: Outcomes<'a>) -> Option<(&'a ResourceStep, &'a Failure)> {
+fn first_failed(outcomes: Outcomes<'_>) -> Option<(&ResourceStep, &Failure)> {
     outcomes.iter().find_map(|(step, outcome)| outcome.failure().map(|failure| (*step, failure)))
 }
 
@@ -116,7 +127,10 @@ fn inventory(seen: &Observed, class: &Class, outcomes: Outcomes<'_>) -> Vec<Appl
         if outcomes.iter().any(gone) {
             return None;
         }
-        let failure = outcomes.iter().find(|(step, _)| step.identity() == Some(&leftover.identity)).and_then(|(_, o)| o.failure());
+        let failure = outcomes
+            .iter()
+            .find(|(step, _)| step.identity() == Some(&leftover.identity))
+            .and_then(|(_, o)| o.failure());
         let recorded = seen.recorded(&leftover.identity).cloned();
         Some(Applied {
             api_version: leftover.api_version.clone(),
@@ -138,11 +152,12 @@ fn namespace_entry(seen: &Observed, class: &Class, outcomes: Outcomes<'_>) -> Op
     let ran = outcomes.iter().find(|(step, _)| matches!(step, ResourceStep::ApplyNamespaceMetadata { .. }));
     let entry = Applied { api_version: "v1".into(), kind: identity.kind, name: identity.name, ..Applied::default() };
     match ran.map(|(_, outcome)| outcome) {
-        None => before,
+        None | Some(Outcome::NotRun) => before,
         Some(Outcome::Done { .. }) if class.namespace_metadata == NamespaceMetadata::default() => None,
         Some(Outcome::Done { .. }) => Some(Applied { state: State::Applied, ..entry }),
-        Some(Outcome::Failed(failure)) => Some(Applied { state: State::Failed, message: Some(failure.message.clone()), ..entry }),
-        Some(Outcome::NotRun) => before,
+        Some(Outcome::Failed(failure)) => {
+            Some(Applied { state: State::Failed, message: Some(failure.message.clone()), ..entry })
+        }
     }
 }
 
@@ -154,16 +169,28 @@ fn entry(seen: &Observed, class: &Class, item: &Rendered, outcomes: Outcomes<'_>
         name: item.identity.name.clone(),
         ..recorded
     };
-    let last = outcomes.iter().rev().find(|(step, outcome)| step.identity() == Some(&item.identity) && *outcome != Outcome::NotRun);
+    let last = outcomes
+        .iter()
+        .rev()
+        .find(|(step, outcome)| step.identity() == Some(&item.identity) && *outcome != Outcome::NotRun);
     match (last, seen.need(item, class)) {
-        (Some((step, Outcome::Done { uid, witness })), _) => done(seen, item, applied, step, uid.clone(), witness.as_deref()),
+        (Some((step, Outcome::Done { uid, witness })), _) => {
+            done(seen, item, applied, step, uid.clone(), witness.as_deref())
+        }
         (Some((_, Outcome::Failed(failure))), _) => failed(item, applied, failure),
         (_, Need::Blocked(obstacle)) => blocked(item, applied, &obstacle),
         _ => applied,
     }
 }
 
-fn done(seen: &Observed, item: &Rendered, applied: Applied, step: &ResourceStep, uid: Option<String>, witness: Option<&str>) -> Applied {
+fn done(
+    seen: &Observed,
+    item: &Rendered,
+    applied: Applied,
+    step: &ResourceStep,
+    uid: Option<String>,
+    witness: Option<&str>,
+) -> Applied {
     match step {
         ResourceStep::Create { digest, shape, .. } | ResourceStep::Apply { digest, shape, .. } => {
             let entry = witness.unwrap_or_default().to_owned();
@@ -178,7 +205,9 @@ fn done(seen: &Observed, item: &Rendered, applied: Applied, step: &ResourceStep,
             }
         }
         // Deleted to be made anew.
-        ResourceStep::Prune { .. } => Applied { uid: None, digest: None, state: State::Pending, message: None, ..applied },
+        ResourceStep::Prune { .. } => {
+            Applied { uid: None, digest: None, state: State::Pending, message: None, ..applied }
+        }
         _ => applied,
     }
 }
@@ -197,7 +226,9 @@ fn failed(item: &Rendered, applied: Applied, failure: &Failure) -> Applied {
     match failure.reason {
         // Somebody has the name: the next look reads who.
         "AlreadyExists" => blocked(item, applied, &Obstacle::NotOurs),
-        "Immutable" => Applied { state: State::Failed, message: Some(format!("{IMMUTABLE}: {}", failure.message)), ..applied },
+        "Immutable" => {
+            Applied { state: State::Failed, message: Some(format!("{IMMUTABLE}: {}", failure.message)), ..applied }
+        }
         _ if failure.class == FailureClass::Stale => applied,
         _ => Applied { state: State::Failed, message: Some(failure.message.clone()), ..applied },
     }
@@ -228,11 +259,16 @@ fn blocked(item: &Rendered, applied: Applied, obstacle: &Obstacle) -> Applied {
 fn explain(item: &Rendered, obstacle: &Obstacle) -> String {
     let text = match obstacle {
         Obstacle::Forbidden { resource } => {
-            return format!("the operator may not list and watch {resource}; {}", missing_rule(&item.identity.group, resource));
+            return format!(
+                "the operator may not list and watch {resource}; {}",
+                missing_rule(&item.identity.group, resource)
+            );
         }
         Obstacle::ClusterScoped => "the kind is cluster-scoped: a class holds namespaced objects only",
         Obstacle::NotInstalled => "the kind is not installed; applied as soon as it is",
-        Obstacle::NotOurs => "an object of this name exists and is not ours; rename or delete it, or set policy.onConflict to Adopt",
+        Obstacle::NotOurs => {
+            "an object of this name exists and is not ours; rename or delete it, or set policy.onConflict to Adopt"
+        }
         Obstacle::Controlled => "an object of this name belongs to another controller; choose another name",
         Obstacle::BeingDeleted => "the object is being deleted; made anew when it is gone",
         Obstacle::Drifted => "somebody changed fields the class sets; left as it is, since policy.onDrift is Report",

@@ -13,18 +13,51 @@ use crate::{
 #[derive(Clone, Debug, PartialEq)]
 pub enum ResourceStep {
     /// Labels and annotations of the Namespace itself; empty takes ours away.
-    ApplyNamespaceMetadata { metadata: NamespaceMetadata },
+    ApplyNamespaceMetadata {
+        metadata: NamespaceMetadata,
+    },
     /// Fails if the name is taken: nothing is ever overwritten by accident.
-    Create { identity: Identity, api_version: String, manifest: Value, digest: String, shape: String },
+    Create {
+        identity: Identity,
+        api_version: String,
+        manifest: Value,
+        digest: String,
+        shape: String,
+    },
     /// An object made by a plain create becomes one made by apply, so that fields the class drops go away.
-    TakeFields { identity: Identity, api_version: String, uid: String, version: String, fields: Value },
+    TakeFields {
+        identity: Identity,
+        api_version: String,
+        uid: String,
+        version: String,
+        fields: Value,
+    },
     /// Only on what is ours, or adopted on purpose.
-    Apply { identity: Identity, api_version: String, manifest: Value, digest: String, shape: String },
-    Prune { identity: Identity, api_version: String, uid: String },
+    Apply {
+        identity: Identity,
+        api_version: String,
+        manifest: Value,
+        digest: String,
+        shape: String,
+    },
+    Prune {
+        identity: Identity,
+        api_version: String,
+        uid: String,
+    },
     /// The object stays, but is no longer ours.
-    Release { identity: Identity, api_version: String, uid: String, version: String, owners: Value },
+    Release {
+        identity: Identity,
+        api_version: String,
+        uid: String,
+        version: String,
+        owners: Value,
+    },
     /// Nothing it owned is left.
-    DeleteBinding { uid: String, because: Unwanted },
+    DeleteBinding {
+        uid: String,
+        because: Unwanted,
+    },
 }
 
 /// Why a binding goes.
