@@ -32,7 +32,7 @@ test:  ## everything that must pass: set-up, checks and all tests
 check:  ## formatting, lints, dependencies and generated files
 	@cargo xtask check
 
-bench:  ## what the operator costs at rest, into target/bench.json
+bench:  ## what the operator costs, and its speed against a bare generator, into target/bench.json
 	@cargo xtask bench
 
 generate:  ## write deploy/ and docs/ from the code

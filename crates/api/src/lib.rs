@@ -17,7 +17,6 @@
 
 pub mod backup;
 mod crds;
-mod names;
 pub mod namespaces;
 pub mod open;
 mod schema;
@@ -28,7 +27,6 @@ pub use crds::{crds, crds_yaml, yaml_stream};
 pub use croft_core::problem::Problem;
 pub use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 pub use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, LabelSelector, Time};
-pub use names::FIELD_MANAGER;
 
 /// For `skip_serializing_if`: a switch that is off is left out.
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]

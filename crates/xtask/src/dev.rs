@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use anyhow::Result;
 
 use crate::{
+    setup,
     terminal::{bold, dim},
     tools::{Profile, croft, target},
     world::{Kubeconfig, World, until_stopped},
@@ -12,6 +13,7 @@ use crate::{
 
 pub(crate) fn dev() -> Result<()> {
     let program = croft(Profile::Debug)?;
+    setup::ensure()?;
     until_stopped(async {
         println!("{}", dim("starting Kubernetes, Ceph, Velero and Croft on this machine ..."));
         let world = World::start(&program, &["--log=info,croft=debug"]).await?;

@@ -30,8 +30,11 @@ enum Chore {
     Dev,
     /// Tell the story of one tenant on real Kubernetes, Ceph and Velero
     Demo,
-    /// Measure the operator at rest and write target/bench.json
-    Bench,
+    /// Measure the operator at rest and under load, into target/bench.json
+    Bench {
+        /// What to measure; default: everything
+        subjects: Vec<bench::Subject>,
+    },
     /// Write the generated files: deploy/ and docs/
     Generate,
     /// Formatting, lints, dependencies, and whether the generated files are up to date
@@ -56,7 +59,7 @@ fn run(chore: &Chore) -> Result<()> {
         Chore::Setup => setup::setup(),
         Chore::Dev => dev::dev(),
         Chore::Demo => demo::demo(),
-        Chore::Bench => bench::bench(),
+        Chore::Bench { subjects } => bench::bench(subjects),
         Chore::Generate => generate::write(),
         Chore::Check => check::check(),
         Chore::Test => check::test(),

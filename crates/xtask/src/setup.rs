@@ -5,7 +5,11 @@ use croft_testbed::{Testbed, parts::Parts};
 
 use crate::terminal::timed;
 
-/// Quick where everything is there already.
 pub(crate) fn setup() -> Result<()> {
-    timed("Kubernetes, Velero and Ceph are here", || Parts::ensure(&Testbed::kubernetes().with_velero())).map(drop)
+    timed("Kubernetes, Velero and Ceph are here", ensure)
+}
+
+/// Silent and quick where everything is there already.
+pub(crate) fn ensure() -> Result<()> {
+    Parts::ensure(&Testbed::kubernetes().with_velero()).map(drop)
 }

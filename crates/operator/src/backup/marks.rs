@@ -77,6 +77,7 @@ impl Tags {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::engine::Part;
 
     #[test]
     fn what_we_make_is_ours_and_nobody_elses() {
@@ -84,7 +85,10 @@ mod tests {
         for tags in [BACKUP, RESTORE, LOCATION] {
             let metadata = tags.metadata(&origin, "velero");
             assert!(origin.owns(&tags.marks(&metadata)));
-            assert_eq!(tags.request(Work("x"), &metadata), Some(Key::new(Work("x"), "shop", "nightly")));
+            assert_eq!(
+                tags.request(Part::Backup.work("x"), &metadata),
+                Some(Key::new(Part::Backup.work("x"), "shop", "nightly"))
+            );
         }
         let a_backup = BACKUP.metadata(&origin, "velero");
         assert!(!origin.owns(&RESTORE.marks(&a_backup)) && !origin.owns(&LOCATION.marks(&a_backup)));

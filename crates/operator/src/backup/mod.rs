@@ -31,9 +31,9 @@ use crate::{
     settings::SharedSettings,
 };
 
-const LOCATION: Work = Work("nonadminbackupstoragelocation");
-const BACKUP: Work = Work("nonadminbackup");
-const RESTORE: Work = Work("nonadminrestore");
+const LOCATION: Work = Part::Backup.work("nonadminbackupstoragelocation");
+const BACKUP: Work = Part::Backup.work("nonadminbackup");
+const RESTORE: Work = Part::Backup.work("nonadminrestore");
 
 /// Index: name of a Velero Backup -> requests to delete it.
 const DELETIONS_OF_BACKUP: &str = "backup";
@@ -154,9 +154,9 @@ pub fn install(engine: &mut EngineBuilder, writer: &Writer, settings: &SharedSet
     wake_on_requests(&caches);
     wake_on_velero(&caches);
     wake_on_surroundings(&caches);
-    engine.reconciler(Part::Backup, LocationReconciler::new(caches.clone(), writer.clone(), settings.clone()));
-    engine.reconciler(Part::Backup, BackupReconciler::new(caches.clone(), writer.clone(), settings.clone()));
-    engine.reconciler(Part::Backup, RestoreReconciler::new(caches, writer.clone(), settings.clone()));
+    engine.reconciler(LocationReconciler::new(caches.clone(), writer.clone(), settings.clone()));
+    engine.reconciler(BackupReconciler::new(caches.clone(), writer.clone(), settings.clone()));
+    engine.reconciler(RestoreReconciler::new(caches, writer.clone(), settings.clone()));
 }
 
 /// A request wakes itself and what waits for it.

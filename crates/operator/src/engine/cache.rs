@@ -223,12 +223,12 @@ impl<K> State<K> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::engine::Work;
+    use crate::engine::Part;
 
     fn cache() -> Cache<&'static str> {
         let cache = Cache::default();
         cache.index("letter", |text: &&str| vec![text[..1].to_owned()]);
-        cache.wakes(|change| change.both().map(|text| Key::cluster(Work("test"), *text)).collect());
+        cache.wakes(|change| change.both().map(|text| Key::cluster(Part::Backup.work("test"), *text)).collect());
         cache
     }
 

@@ -19,7 +19,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::error;
 
 use super::{
-    Key, Part, Work,
+    Key, Work,
     clock::Clock,
     readiness::Readiness,
     reconcile::{Context, Worker},
@@ -52,8 +52,8 @@ pub(super) fn channel() -> (Pusher, mpsc::UnboundedReceiver<(Key, Priority)>) {
     (Pusher { sender }, receiver)
 }
 
-/// The reconcilers by the work they do, and the part each belongs to.
-pub(super) type Workers = HashMap<Work, (Part, Arc<dyn Worker>)>;
+/// The reconcilers by the work they do.
+pub(super) type Workers = HashMap<Work, Arc<dyn Worker>>;
 
 pub(super) struct Dispatcher {
     pub(super) workers: Workers,
@@ -117,11 +117,11 @@ impl Dispatcher {
     /// Starts as many keys as may run.
     fn fill(&self, queue: &mut Queue<Key>, running: &mut Running, held: &mut BTreeSet<Key>) {
         while let Some(key) = queue.pop(self.clock.now()) {
-            let Some((part, worker)) = self.workers.get(&key.work) else {
+            let Some(worker) = self.workers.get(&key.work) else {
                 queue.done(&key, Verdict::Parked, self.clock.now());
                 continue;
             };
-            if !self.readiness.is_synced(*part) {
+            if !self.readiness.is_synced(key.work.part) {
                 queue.done(&key, Verdict::Parked, self.clock.now());
                 held.insert(key);
                 continue;

@@ -82,7 +82,7 @@ impl Echoes {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::engine::Work;
+    use crate::engine::Part;
 
     fn wrote(kind: &str, version: u64) -> Written {
         Written { echo: Some((kind.into(), version)), ..Written::default() }
@@ -93,7 +93,7 @@ mod tests {
         let (seen, cache) = watch::channel(5);
         let echoes = Echoes::default();
         echoes.listen("pods", cache);
-        let key = Key::cluster(Work("test"), "x");
+        let key = Key::cluster(Part::Backup.work("test"), "x");
         echoes.expect(&key, &wrote("pods", 7));
         echoes.expect(&key, &wrote("not-cached", 99));
         assert!(!echoes.heard(&key));
@@ -111,7 +111,7 @@ mod tests {
         let (_seen, cache) = watch::channel(5);
         let echoes = Echoes::default();
         echoes.listen("pods", cache);
-        let key = Key::cluster(Work("test"), "x");
+        let key = Key::cluster(Part::Backup.work("test"), "x");
         echoes.expect(&key, &wrote("pods", 7));
         echoes.wait(&key).await;
         assert!(echoes.heard(&key));

@@ -19,6 +19,11 @@ pub enum Part {
 impl Part {
     pub const ALL: [Part; 3] = [Part::Namespaces, Part::Storage, Part::Backup];
 
+    /// A kind of work of this part.
+    pub const fn work(self, name: &'static str) -> Work {
+        Work { part: self, name }
+    }
+
     pub fn name(self) -> &'static str {
         match self {
             Part::Namespaces => "namespaces",
@@ -36,7 +41,10 @@ impl fmt::Display for Part {
 
 /// One kind of work: the reconciler that does it, by its stable name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Work(pub &'static str);
+pub struct Work {
+    pub part: Part,
+    pub name: &'static str,
+}
 
 /// One object to look at. Cluster-scoped objects have an empty namespace.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -58,7 +66,7 @@ impl Key {
 
 impl fmt::Display for Key {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "{} ", self.work.0)?;
+        write!(out, "{} ", self.work.name)?;
         if !self.namespace.is_empty() {
             write!(out, "{}/", self.namespace)?;
         }

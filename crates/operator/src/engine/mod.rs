@@ -163,9 +163,9 @@ impl EngineBuilder {
         self.cache(part, || open_metadata(api))
     }
 
-    /// Registers one kind of work of a part.
-    pub fn reconciler(&mut self, part: Part, reconciler: impl Reconciler) {
-        self.workers.insert(reconciler.work(), (part, Arc::new(reconciler)));
+    /// Registers one kind of work.
+    pub fn reconciler(&mut self, reconciler: impl Reconciler) {
+        self.workers.insert(reconciler.work(), Arc::new(reconciler));
     }
 
     fn cache<K>(&mut self, part: Part, open: impl FnOnce() -> watch::Open<K>) -> Arc<Cache<K>>

@@ -30,11 +30,11 @@ use crate::{
 };
 
 /// Namespace -> binding.
-const NAMESPACE: Work = Work("namespace");
+const NAMESPACE: Work = Part::Namespaces.work("namespace");
 /// Binding -> resources.
-const BINDING: Work = Work("namespaceclassbinding");
+const BINDING: Work = Part::Namespaces.work("namespaceclassbinding");
 /// Class -> its status.
-const CLASS: Work = Work("namespaceclass");
+const CLASS: Work = Part::Namespaces.work("namespaceclass");
 
 const CLASS_INDEX: &str = "class";
 
@@ -119,18 +119,15 @@ pub fn install(engine: &mut EngineBuilder, writer: &Writer, settings: &SharedSet
 
     let kinds = Kinds::new(engine.client());
     kinds.follow(engine.served(), caches.bindings.clone(), engine.pusher());
-    engine.reconciler(Part::Namespaces, BindingReconciler::new(caches.clone(), writer.clone(), settings.clone()));
-    engine.reconciler(
-        Part::Namespaces,
-        ClassReconciler {
-            caches: caches.clone(),
-            writer: writer.clone(),
-            kinds: kinds.clone(),
-            stamps: stamps.clone(),
-            written: Mutex::default(),
-        },
-    );
-    engine.reconciler(Part::Namespaces, ResourcesReconciler { caches, writer: writer.clone(), kinds, stamps });
+    engine.reconciler(BindingReconciler::new(caches.clone(), writer.clone(), settings.clone()));
+    engine.reconciler(ClassReconciler {
+        caches: caches.clone(),
+        writer: writer.clone(),
+        kinds: kinds.clone(),
+        stamps: stamps.clone(),
+        written: Mutex::default(),
+    });
+    engine.reconciler(ResourcesReconciler { caches, writer: writer.clone(), kinds, stamps });
 }
 
 /// The class itself, what is bound to it and what asks for it.

@@ -30,9 +30,9 @@ use crate::{
 };
 
 /// S3UserClaim -> Ceph user, Secrets, S3User.
-const CLAIM: Work = Work("s3userclaim");
+const CLAIM: Work = Part::Storage.work("s3userclaim");
 /// S3Bucket -> bucket.
-const BUCKET: Work = Work("s3bucket");
+const BUCKET: Work = Part::Storage.work("s3bucket");
 
 /// Claims and S3Users by class; claims that name none are under the empty name.
 const CLASS_INDEX: &str = "class";
@@ -89,8 +89,8 @@ pub fn install(engine: &mut EngineBuilder, writer: &Writer, operator_namespace: 
     };
     caches.index();
     caches.wake();
-    engine.reconciler(Part::Storage, ClaimReconciler::new(caches.clone(), writer.clone()));
-    engine.reconciler(Part::Storage, BucketReconciler::new(caches, writer.clone()));
+    engine.reconciler(ClaimReconciler::new(caches.clone(), writer.clone()));
+    engine.reconciler(BucketReconciler::new(caches, writer.clone()));
 }
 
 impl Caches {

@@ -17,18 +17,21 @@ use crate::engine::{Part, Work};
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct ByWork {
+    part: &'static str,
     work: &'static str,
     outcome: &'static str,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct ByReason {
+    part: &'static str,
     work: &'static str,
     reason: &'static str,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct ByStep {
+    part: &'static str,
     work: &'static str,
     step: &'static str,
     outcome: &'static str,
@@ -107,9 +110,9 @@ impl Metrics {
             "How long the oldest ready key has waited",
             self.queue_oldest.clone(),
         );
-        registry.register("reconciles", "Reconciles by kind of work and outcome", self.reconciles.clone());
-        registry.register("failures", "Failed reconciles by kind of work and reason", self.failures.clone());
-        registry.register("steps", "Steps by kind of work, step and outcome", self.steps.clone());
+        registry.register("reconciles", "Reconciles by part, kind of work and outcome", self.reconciles.clone());
+        registry.register("failures", "Failed reconciles by part, kind of work and reason", self.failures.clone());
+        registry.register("steps", "Steps by part, kind of work, step and outcome", self.steps.clone());
         registry.register(
             "api_calls",
             "Calls to the API server by verb and HTTP code (0: no answer)",
@@ -163,16 +166,16 @@ impl Metrics {
             Verdict::Failed => "failed",
             Verdict::Parked => "parked",
         };
-        self.reconciles.get_or_create(&ByWork { work: work.0, outcome }).inc();
+        self.reconciles.get_or_create(&ByWork { part: work.part.name(), work: work.name, outcome }).inc();
     }
 
     pub fn failed(&self, work: Work, reason: &'static str) {
-        self.failures.get_or_create(&ByReason { work: work.0, reason }).inc();
+        self.failures.get_or_create(&ByReason { part: work.part.name(), work: work.name, reason }).inc();
     }
 
     pub fn step(&self, work: Work, step: &'static str, failure: Option<&Failure>) {
         let outcome = failure.map_or("done", |failure| failure.reason);
-        self.steps.get_or_create(&ByStep { work: work.0, step, outcome }).inc();
+        self.steps.get_or_create(&ByStep { part: work.part.name(), work: work.name, step, outcome }).inc();
     }
 
     pub fn call(&self, verb: &'static str, code: u16) {
@@ -192,7 +195,7 @@ impl Metrics {
     }
 
     pub fn stale_skip(&self, work: Work) {
-        self.stale_skips.get_or_create(&ByWork { work: work.0, outcome: "skipped" }).inc();
+        self.stale_skips.get_or_create(&ByWork { part: work.part.name(), work: work.name, outcome: "skipped" }).inc();
     }
 
     pub fn leading(&self, leads: bool) {

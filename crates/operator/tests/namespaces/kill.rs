@@ -55,15 +55,8 @@ enum Story {
 }
 
 impl Story {
-    const ALL: [Story; 7] = [
-        Story::Define,
-        Story::Label,
-        Story::Update,
-        Story::Switch,
-        Story::Unlabel,
-        Story::Relabel,
-        Story::DeleteClass,
-    ];
+    const ALL: [Story; 7] =
+        [Story::Define, Story::Label, Story::Update, Story::Switch, Story::Unlabel, Story::Relabel, Story::DeleteClass];
 }
 
 /// One telling of all stories, in names of its own.
@@ -140,8 +133,15 @@ impl Tale {
 /// Takes out identities, times and versions.
 fn strip(value: &mut Value) {
     const DIFFERENT: [&str; 9] = [
-        "uid", "observedClassUID", "lastTransitionTime", "digest", "resourceVersion", "creationTimestamp", "managedFields",
-        "time", "kubernetes.io/metadata.name",
+        "uid",
+        "observedClassUID",
+        "lastTransitionTime",
+        "digest",
+        "resourceVersion",
+        "creationTimestamp",
+        "managedFields",
+        "time",
+        "kubernetes.io/metadata.name",
     ];
     match value {
         Value::Object(map) => {
@@ -237,7 +237,10 @@ impl<'w> Mortal<'w> {
                 return Ok(());
             }
         }
-        bail!("not settled after {MOST_LIVES} lives; last writes: {:#?}", self.world.proxy.writes().iter().rev().take(10).collect::<Vec<_>>())
+        bail!(
+            "not settled after {MOST_LIVES} lives; last writes: {:#?}",
+            self.world.proxy.writes().iter().rev().take(10).collect::<Vec<_>>()
+        )
     }
 
     /// Whether it leads and writes nothing for a while; false if it died.

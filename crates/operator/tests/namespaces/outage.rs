@@ -62,7 +62,16 @@ async fn happen() -> Result<Outage> {
     relabelled.label(Some("plain")).await?;
     world.forget_leader().await?;
     let operator = world.started().await?;
-    Ok(Outage { _world: world, _operator: operator, unlabelled, orphaned, without_class, other_class, edited, relabelled })
+    Ok(Outage {
+        _world: world,
+        _operator: operator,
+        unlabelled,
+        orphaned,
+        without_class,
+        other_class,
+        edited,
+        relabelled,
+    })
 }
 
 #[tokio::test]

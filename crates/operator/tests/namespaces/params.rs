@@ -62,10 +62,14 @@ async fn a_value_that_is_not_allowed_is_named_and_changes_nothing() -> Result<()
     }
     assert_eq!(condition(&binding, "Stalled").unwrap().status, "True");
     assert_eq!(space.has("made").await.resource_version(), before.resource_version(), "untouched");
-    class.status("a failing namespace", |status| {
-        status.failing.first().is_some_and(|failing| failing.namespace == space.name && failing.reason == "InvalidClass")
-    })
-    .await;
+    class
+        .status("a failing namespace", |status| {
+            status
+                .failing
+                .first()
+                .is_some_and(|failing| failing.namespace == space.name && failing.reason == "InvalidClass")
+        })
+        .await;
     space.annotate(SIZE, Some("large")).await?;
     space.has_value("made", &format!("large of {} in bad-value", space.name)).await;
     space.says("ReconcileSuccess").await;
@@ -140,9 +144,16 @@ async fn everything_wrong_with_a_class_is_told_at_once_when_it_is_applied() -> R
     )
     .await;
     for part in [
-        "spec.params[0].pattern", "spec.params[1].default", "spec.namespaceMetadata.labels", "spec.resources[0].data.key",
-        "unknown", "spec.resources[1].data.key", "ConfigMap/twice is in the class twice", "ServiceAccount/default",
-        "a class cannot make namespaces", "a list is not an object",
+        "spec.params[0].pattern",
+        "spec.params[1].default",
+        "spec.namespaceMetadata.labels",
+        "spec.resources[0].data.key",
+        "unknown",
+        "spec.resources[1].data.key",
+        "ConfigMap/twice is in the class twice",
+        "ServiceAccount/default",
+        "a class cannot make namespaces",
+        "a list is not an object",
     ] {
         assert!(message.contains(part), "{part} is not in: {message}");
     }
@@ -161,7 +172,13 @@ async fn the_schema_alone_refuses_items_without_identity_and_more_than_a_hundred
         ]}),
     )
     .await;
-    for part in ["kind is required", "apiVersion is required", "metadata.name is required", "generateName is not allowed", "metadata.namespace is not allowed"] {
+    for part in [
+        "kind is required",
+        "apiVersion is required",
+        "metadata.name is required",
+        "generateName is not allowed",
+        "metadata.namespace is not allowed",
+    ] {
         assert!(message.contains(part), "{part} is not in: {message}");
     }
     let many: Vec<_> = (0..101).map(|number| config_map(&format!("n{number}"), "")).collect();

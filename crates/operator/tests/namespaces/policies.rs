@@ -274,7 +274,8 @@ async fn marked(space: &Space, wanted: &[(&str, &str)]) {
     eventually(&format!("the Namespace to have {wanted:?}"), || async {
         let namespace = space.namespaces().get(&space.name).await?;
         let all = namespace.labels().iter().chain(namespace.annotations());
-        let mut found: Vec<_> = all.filter_map(|(key, value)| Some((key.strip_prefix("example.com/")?, value.as_str()))).collect();
+        let mut found: Vec<_> =
+            all.filter_map(|(key, value)| Some((key.strip_prefix("example.com/")?, value.as_str()))).collect();
         found.sort_unstable();
         ensure!(found == wanted, "it has {found:?}");
         Ok(Some(()))
@@ -306,7 +307,8 @@ async fn a_switch_replaces_the_labels_of_the_namespace() -> Result<()> {
     let world = world().await;
     let one = metadata(json!({"example.com/both": "1", "example.com/one": "1"}), json!({}));
     let one = Class::with_spec(world.client(), "metadata-one", one).await?;
-    let two = Class::with_spec(world.client(), "metadata-two", metadata(json!({"example.com/both": "1"}), json!({}))).await?;
+    let two =
+        Class::with_spec(world.client(), "metadata-two", metadata(json!({"example.com/both": "1"}), json!({}))).await?;
     let space = Space::of(world.bed, "metadata-switch", "metadata-one").await?;
     space.follows(&one).await;
     space.label(Some("metadata-two")).await?;
@@ -325,7 +327,10 @@ async fn a_label_the_api_server_refuses_does_not_keep_the_objects_back() -> Resu
     Class::with_spec(world.client(), "metadata-bad", spec).await?;
     let space = Space::of(world.bed, "metadata-bad", "metadata-bad").await?;
     let binding = space.says("ApplyFailed").await;
-    assert!(condition(&binding, "Ready").unwrap().message.contains("example.com/bad") || condition(&binding, "Ready").unwrap().message.contains("label"));
+    assert!(
+        condition(&binding, "Ready").unwrap().message.contains("example.com/bad")
+            || condition(&binding, "Ready").unwrap().message.contains("label")
+    );
     let made: ConfigMap = space.has("made").await;
     assert_eq!(made.name_any(), "made");
     Ok(())

@@ -185,7 +185,11 @@ impl Space {
         eventually(&format!("the binding of {} to say {reason}", self.name), || async {
             let Some(binding) = self.bindings().get_opt(&self.name).await? else { bail!("no binding") };
             let ready = condition(&binding, "Ready").context("no condition yet")?;
-            if ready.reason == reason { Ok(Some(binding)) } else { bail!("it says {}: {}", ready.reason, ready.message) }
+            if ready.reason == reason {
+                Ok(Some(binding))
+            } else {
+                bail!("it says {}: {}", ready.reason, ready.message)
+            }
         })
         .await
     }
@@ -214,7 +218,8 @@ impl Space {
     /// Waits for an event about the namespace or its binding; gives its text.
     pub(crate) async fn event(&self, reason: &str) -> String {
         let events: Api<Event> = Api::all(self.client.clone());
-        let about_us = |event: &&Event| event.regarding.as_ref().and_then(|about| about.name.as_deref()) == Some(&self.name);
+        let about_us =
+            |event: &&Event| event.regarding.as_ref().and_then(|about| about.name.as_deref()) == Some(&self.name);
         eventually(&format!("an event {reason} about {}", self.name), || async {
             let list = events.list(&ListParams::default().fields(&format!("reason={reason}"))).await?;
             Ok(list.iter().find(about_us).map(|event| event.note.clone().unwrap_or_default()))

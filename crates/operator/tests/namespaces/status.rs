@@ -2,9 +2,9 @@
 
 use anyhow::Result;
 use croft_api::namespaces::{AppliedState, MAX_FAILING_LISTED};
-use kube::{Api, ResourceExt};
 use k8s_openapi::api::events::v1::Event;
 use kube::api::ListParams;
+use kube::{Api, ResourceExt};
 use serde_json::json;
 
 use crate::scene::{Class, Space, applied, condition, config_map, world};
@@ -53,7 +53,9 @@ async fn what_happens_is_told_in_events_once() -> Result<()> {
     let events: Api<Event> = Api::all(world.client());
     let told = events.list(&ListParams::default()).await?;
     let of = |reason: &str| {
-        let ours = told.iter().filter(|event| event.regarding.as_ref().and_then(|about| about.name.as_deref()) == Some(&space.name));
+        let ours = told
+            .iter()
+            .filter(|event| event.regarding.as_ref().and_then(|about| about.name.as_deref()) == Some(&space.name));
         ours.filter(|event| event.reason.as_deref() == Some(reason)).count()
     };
     assert_eq!((of("BindingCreated"), of("BindingUpdated"), of("ReconcileSucceeded")), (1, 1, 1));
@@ -72,12 +74,17 @@ async fn a_class_counts_its_namespaces_and_names_those_that_fail() -> Result<()>
     blocked.stranger_makes(config_map("made", "theirs")).await?;
     blocked.label(Some("counted")).await?;
     let counted = class
-        .status("3 ready and 1 failing", |status| status.ready_namespaces == Some(3) && status.failing_namespaces == Some(1))
+        .status("3 ready and 1 failing", |status| {
+            status.ready_namespaces == Some(3) && status.failing_namespaces == Some(1)
+        })
         .await;
     let status = counted.status.clone().unwrap();
     assert_eq!((status.resources, status.bound_namespaces), (Some(2), Some(4)));
     assert_eq!(status.observed_generation, counted.metadata.generation);
-    assert_eq!((status.failing[0].namespace.as_str(), status.failing[0].reason.as_str()), (blocked.name.as_str(), "Conflict"));
+    assert_eq!(
+        (status.failing[0].namespace.as_str(), status.failing[0].reason.as_str()),
+        (blocked.name.as_str(), "Conflict")
+    );
     let of = |kind: &str| {
         let found = status.conditions.iter().find(|condition| condition.type_ == kind).unwrap();
         (found.status.clone(), found.reason.clone())
@@ -90,7 +97,9 @@ async fn a_class_counts_its_namespaces_and_names_those_that_fail() -> Result<()>
     class.set(&[("made", "2")]).await?;
     let rolled = class
         .status("the new generation everywhere", |status| {
-            status.bound_namespaces == Some(3) && status.updated_namespaces == Some(3) && status.ready_namespaces == Some(3)
+            status.bound_namespaces == Some(3)
+                && status.updated_namespaces == Some(3)
+                && status.ready_namespaces == Some(3)
         })
         .await;
     let status = rolled.status.unwrap();
@@ -127,7 +136,11 @@ async fn kinds_come_and_go_in_the_status_with_the_objects_of_the_class() -> Resu
     let kinds = |status: &croft_api::namespaces::NamespaceClassStatus| -> Vec<String> {
         status.kinds.iter().map(|kind| format!("{} {}", kind.api_version, kind.kind)).collect()
     };
-    class.status("both kinds, before any namespace has it", |status| kinds(status) == ["v1 ConfigMap", "v1 ServiceAccount"]).await;
+    class
+        .status("both kinds, before any namespace has it", |status| {
+            kinds(status) == ["v1 ConfigMap", "v1 ServiceAccount"]
+        })
+        .await;
     let space = Space::of(world.bed, "kinds", "kinds").await?;
     space.follows(&class).await;
     class.set(&[("made", "1")]).await?;

@@ -162,7 +162,8 @@ async fn another_version_of_a_kind_is_the_same_object() -> Result<()> {
         item["spec"]["scaleTargetRef"] = target;
         json!({"resources": [item]})
     };
-    let class = Class::with_spec(world.client(), "versions", scaler("autoscaling/v1", json!({"maxReplicas": 3}))).await?;
+    let class =
+        Class::with_spec(world.client(), "versions", scaler("autoscaling/v1", json!({"maxReplicas": 3}))).await?;
     let space = Space::of(world.bed, "versions", "versions").await?;
     space.follows(&class).await;
     let scalers = space.api::<HorizontalPodAutoscaler>();
@@ -171,10 +172,11 @@ async fn another_version_of_a_kind_is_the_same_object() -> Result<()> {
     space.follows(&class).await;
     let after = scalers.get("web").await?;
     assert_eq!((after.uid(), after.spec.unwrap().max_replicas), (before.uid(), 5));
-    class.status("the version in use only", |status| {
-        status.kinds.iter().map(|kind| kind.api_version.as_str()).eq(["autoscaling/v2"])
-    })
-    .await;
+    class
+        .status("the version in use only", |status| {
+            status.kinds.iter().map(|kind| kind.api_version.as_str()).eq(["autoscaling/v2"])
+        })
+        .await;
     Ok(())
 }
 
@@ -206,7 +208,8 @@ async fn system_namespaces_are_refused_and_told() -> Result<()> {
 async fn marks_by_which_other_tools_would_prune_a_copy_are_not_stamped() -> Result<()> {
     let world = world().await;
     let mut item = config_map("made", "1");
-    item["metadata"]["labels"] = json!({"applyset.kubernetes.io/part-of": "x", "kustomize.toolkit.fluxcd.io/name": "x", "app": "web"});
+    item["metadata"]["labels"] =
+        json!({"applyset.kubernetes.io/part-of": "x", "kustomize.toolkit.fluxcd.io/name": "x", "app": "web"});
     item["metadata"]["annotations"] = json!({"argocd.argoproj.io/tracking-id": "x", "note": "stays"});
     item["metadata"]["finalizers"] = json!(["example.com/never"]);
     let class = Class::with_spec(world.client(), "tracking", json!({"resources": [item]})).await?;

@@ -157,14 +157,22 @@ async fn an_edit_under_our_own_manager_name_is_put_back() -> Result<()> {
     let space = furnished("own-name").await?;
     let written = |object: &ConfigMap| {
         let entries = object.metadata.managed_fields.clone().unwrap_or_default();
-        entries.into_iter().filter(|entry| entry.manager.as_deref() == Some("croft")).filter_map(|entry| entry.time).max()
+        entries
+            .into_iter()
+            .filter(|entry| entry.manager.as_deref() == Some("croft"))
+            .filter_map(|entry| entry.time)
+            .max()
     };
     let last = written(&space.has("made").await).context("our entry")?.0;
     // The entries tell time in seconds: an impostor within the second of our own write could not be told from us.
-    eventually("another second", || async { Ok((jiff::Timestamp::now().as_second() > last.as_second() + 1).then_some(())) }).await;
+    eventually("another second", || async {
+        Ok((jiff::Timestamp::now().as_second() > last.as_second() + 1).then_some(()))
+    })
+    .await;
     let patch = json!({"data": {"key": "edited"}}).to_string();
     let admin = world().await.bed.admin();
-    let arguments = ["patch", "configmap", "made", "-n", &space.name, "--field-manager=croft", "--type=merge", "-p", &patch];
+    let arguments =
+        ["patch", "configmap", "made", "-n", &space.name, "--field-manager=croft", "--type=merge", "-p", &patch];
     admin.kubectl(&arguments).await?;
     space.has_value("made", "as the class says").await;
     Ok(())
@@ -203,7 +211,8 @@ async fn a_stripped_owner_is_put_back_because_label_and_record_prove_it() -> Res
 #[tokio::test]
 async fn an_object_stripped_of_label_and_owner_is_released_and_left_alone() -> Result<()> {
     let space = furnished("released").await?;
-    let strip = json!({"metadata": {"labels": {STAMP_LABEL: null}, "ownerReferences": null}, "data": {"key": "mine now"}});
+    let strip =
+        json!({"metadata": {"labels": {STAMP_LABEL: null}, "ownerReferences": null}, "data": {"key": "mine now"}});
     let mine = space.edit("made", "somebody", strip).await?;
     let binding = space.says("Conflict").await;
     assert_eq!(applied(&binding, "made").unwrap().state, AppliedState::Conflict);
@@ -293,11 +302,13 @@ async fn at_rest_and_after_a_restart_nothing_is_written_and_no_stamped_object_is
     let writes = proxied.proxy.writes();
     assert!(writes.is_empty(), "writes after a restart: {writes:#?}");
     let reads: Vec<_> = proxied.proxy.log().into_iter().filter(|seen| seen.request.verb == "get").collect();
-    let read: Vec<_> = reads.iter().filter(|seen| seen.request.namespace.as_deref().is_some_and(|n| n.starts_with("rest"))).collect();
+    let read: Vec<_> =
+        reads.iter().filter(|seen| seen.request.namespace.as_deref().is_some_and(|n| n.starts_with("rest"))).collect();
     assert!(read.is_empty(), "reads after a restart: {read:#?}");
     proxied.proxy.clear_log();
     tokio::time::sleep(QUIET).await;
-    let asked: Vec<_> = proxied.proxy.log().into_iter().filter(|seen| !seen.request.resource.ends_with("leases")).collect();
+    let asked: Vec<_> =
+        proxied.proxy.log().into_iter().filter(|seen| !seen.request.resource.ends_with("leases")).collect();
     assert!(asked.is_empty(), "requests at rest: {asked:#?}");
     restarted.process.ensure_running()
 }

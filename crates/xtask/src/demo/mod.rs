@@ -13,6 +13,7 @@ use anyhow::{Result, anyhow};
 
 use self::{steps::Demo, story::Story};
 use crate::{
+    setup,
     terminal::{bold, dim},
     tools::{Profile, croft, target},
     world::{Kubeconfig, World, to_the_end, until_stopped},
@@ -20,6 +21,7 @@ use crate::{
 
 pub(crate) fn demo() -> Result<()> {
     let program = croft(Profile::Debug)?;
+    setup::ensure()?;
     let keep = std::env::var_os("KEEP").is_some_and(|value| !value.is_empty() && value != "0");
     let ended = until_stopped(async {
         let world = tell(&program).await?;

@@ -1,0 +1,57 @@
+//! The operator's own count of its calls to the API server.
+
+use std::{collections::BTreeMap, fmt};
+
+use anyhow::Result;
+use croft_testbed::Operator;
+
+const METRIC: &str = "croft_api_calls_total{";
+
+/// Calls by verb.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Calls(BTreeMap<String, u64>);
+
+impl Calls {
+    pub(super) async fn of(operator: &Operator) -> Result<Self> {
+        Ok(Self::parse(&operator.metrics().await?))
+    }
+
+    fn parse(text: &str) -> Self {
+        let mut calls = BTreeMap::new();
+        for line in text.lines().filter_map(|line| line.strip_prefix(METRIC)) {
+            let verb = line.split_once("verb=\"").and_then(|(_, rest)| rest.split_once('"'));
+            let count = line.rsplit_once(' ').and_then(|(_, count)| count.parse::<u64>().ok());
+            if let (Some((verb, _)), Some(count)) = (verb, count) {
+                *calls.entry(verb.to_owned()).or_default() += count;
+            }
+        }
+        Self(calls)
+    }
+
+    pub(super) fn since(&self, before: &Self) -> Self {
+        let count = |verb: &str| before.0.get(verb).copied().unwrap_or_default();
+        Self(self.0.iter().map(|(verb, now)| (verb.clone(), now.saturating_sub(count(verb)))).collect())
+    }
+
+    /// All but watches and renewals of the lease: the lease alone is written by `update`.
+    pub(super) fn requests(&self) -> f64 {
+        self.sum(&["get", "create", "patch", "delete", "other"])
+    }
+
+    /// All that change something, but the lease.
+    pub(super) fn writes(&self) -> f64 {
+        self.sum(&["create", "patch", "delete"])
+    }
+
+    fn sum(&self, verbs: &[&str]) -> f64 {
+        let sum: u64 = verbs.iter().filter_map(|verb| self.0.get(*verb)).sum();
+        f64::from(u32::try_from(sum).unwrap_or(u32::MAX))
+    }
+}
+
+impl fmt::Display for Calls {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let calls = self.0.iter().filter(|(_, count)| **count > 0).map(|(verb, count)| format!("{verb} {count}"));
+        out.write_str(&calls.collect::<Vec<_>>().join(", "))
+    }
+}
