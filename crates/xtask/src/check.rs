@@ -10,9 +10,7 @@ use crate::{
 
 pub(crate) fn check() -> Result<()> {
     timed("formatting", || cargo(&["fmt", "--all", "--check"]))?;
-    timed("lints", || {
-        cargo(&["clippy", "--quiet", "--locked", "--workspace", "--all-targets", "--", "--deny", "warnings"])
-    })?;
+    timed("lints", || cargo(&["clippy", "--locked", "--workspace", "--all-targets", "--", "--deny", "warnings"]))?;
     timed("dependencies", check_dependencies)?;
     timed("generated files", generate::check)
 }

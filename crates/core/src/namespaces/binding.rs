@@ -12,7 +12,7 @@ pub struct Observed {
     pub namespace: Namespace,
     /// The binding named like the namespace.
     pub binding: Option<Binding>,
-    /// The class the label names, if it exists.
+    /// The class the label names, if it exists and is not being deleted.
     pub wanted_class: Option<String>,
 }
 
@@ -51,6 +51,7 @@ pub enum Wanted {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Trouble {
     ClassNotFound(String),
+    EmptyLabel,
     SystemNamespace,
 }
 
@@ -58,6 +59,7 @@ impl Trouble {
     pub fn reason(&self) -> &'static str {
         match self {
             Trouble::ClassNotFound(_) => "ClassNotFound",
+            Trouble::EmptyLabel => "EmptyLabel",
             Trouble::SystemNamespace => "NotAllowed",
         }
     }
@@ -69,6 +71,9 @@ impl fmt::Display for Trouble {
             Trouble::ClassNotFound(class) => {
                 write!(out, "there is no NamespaceClass {class}; it is applied as soon as it is created")
             }
+            Trouble::EmptyLabel => out.write_str(
+                "the label namespaceclass.akuity.io/name is empty and changes nothing; name a class, or remove the label",
+            ),
             Trouble::SystemNamespace => out.write_str("system namespaces cannot have a class"),
         }
     }
@@ -134,6 +139,9 @@ pub fn plan(seen: &Observed) -> Plan<BindingStep> {
 pub fn trouble(seen: &Observed) -> Option<Trouble> {
     match seen.wanted() {
         _ if seen.namespace.terminating => None,
+        Wanted::Unclear => Some(Trouble::EmptyLabel),
+        // Its class is on its way out: the binding tells.
+        Wanted::Unknown(class) if seen.binding.as_ref().is_some_and(|binding| binding.class == class) => None,
         Wanted::Unknown(class) => Some(Trouble::ClassNotFound(class)),
         Wanted::Class(_) if seen.namespace.system => Some(Trouble::SystemNamespace),
         _ => None,

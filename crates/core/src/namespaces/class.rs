@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     conditions::{Conditions, Truth},
+    namespaces::manifest::group_of,
     plan::{Plan, Step},
     problem::Problem,
     time::Timestamp,
@@ -54,6 +55,13 @@ pub struct Kind {
     pub api_version: String,
     pub kind: String,
     pub resource: String,
+}
+
+impl Kind {
+    /// Group and kind.
+    pub fn identity(&self) -> (&str, &str) {
+        (group_of(&self.api_version), &self.kind)
+    }
 }
 
 /// The class's status, in the shape the API has.
@@ -162,7 +170,7 @@ fn status(seen: &Observed, now: &Timestamp) -> Status {
     let mut status = Status {
         observed_generation: Some(seen.generation),
         resources: Some(seen.resources),
-        kinds: seen.uses.union(&seen.live).cloned().collect(),
+        kinds: kinds(seen),
         bound_namespaces: count(|_| true),
         updated_namespaces: count(|bound| bound.updated),
         ready_namespaces: count(|bound| bound.ready && bound.updated),
@@ -172,6 +180,12 @@ fn status(seen: &Observed, now: &Timestamp) -> Status {
     };
     write_conditions(seen, &mut status, now);
     status
+}
+
+/// What is used now, and what is left of earlier: versions are transport, so the one in use stands for its kind.
+fn kinds(seen: &Observed) -> BTreeSet<Kind> {
+    let is_used = |kind: &Kind| seen.uses.iter().any(|used| used.identity() == kind.identity());
+    seen.uses.iter().chain(seen.live.iter().filter(|kind| !is_used(kind))).cloned().collect()
 }
 
 fn write_conditions(seen: &Observed, status: &mut Status, now: &Timestamp) {

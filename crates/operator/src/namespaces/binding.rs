@@ -79,7 +79,7 @@ impl Reconciler for BindingReconciler {
     async fn observe(&self, key: &Key) -> Result<Option<Seen>, Failure> {
         let Some(namespace) = self.caches.namespaces.get("", &key.name) else { return Ok(None) };
         let label = namespace.labels().get(CLASS_LABEL).cloned();
-        let wanted_class = label.clone().filter(|class| self.caches.classes.exists("", class));
+        let wanted_class = label.clone().filter(|class| self.caches.can_be_chosen(class));
         let binding = self.caches.bindings.get(&key.name, &key.name).map(|binding| Binding {
             uid: binding.uid().unwrap_or_default(),
             version: binding.resource_version().unwrap_or_default(),

@@ -98,7 +98,12 @@ impl Reconciler for ClassReconciler {
             resources: i64::try_from(class.spec.resources.len()).unwrap_or(i64::MAX),
             uses: self.uses(&class).await?,
             live: self.stamps.kinds_of(&key.name),
-            namespaces: namespaces.iter().map(|binding| bound(binding, &class)).collect(),
+            // Only the binding named like its namespace counts.
+            namespaces: namespaces
+                .iter()
+                .filter(|binding| binding.namespace().as_ref() == Some(&binding.name_any()))
+                .map(|binding| bound(binding, &class))
+                .collect(),
             status: status_of(&class),
             since_written: written.map(|at| at.elapsed()),
         };

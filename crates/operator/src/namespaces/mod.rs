@@ -18,13 +18,13 @@ use croft_core::{
     queue::Priority,
 };
 use k8s_openapi::api::core::v1::Namespace;
-use kube::ResourceExt;
+use kube::{Resource, ResourceExt};
 
 use self::{
     binding::BindingReconciler, class::ClassReconciler, kinds::Kinds, resources::ResourcesReconciler, stamped::Stamps,
 };
 use crate::{
-    engine::{Cache, Change, EngineBuilder, Key, Part, Pusher, Scope, Work, Writer},
+    engine::{Cache, Change, EngineBuilder, Key, Part, Pusher, Scope, Work, Writer, is_deleting},
     rbac::{Use, Within},
     settings::SharedSettings,
 };
@@ -81,6 +81,16 @@ struct Caches {
     namespaces: Arc<Cache<Namespace>>,
     classes: Arc<Cache<NamespaceClass>>,
     bindings: Arc<Cache<NamespaceClassBinding>>,
+}
+
+impl Caches {
+    /// Whether a class exists, readable or not, and is not on its way out.
+    fn can_be_chosen(&self, class: &str) -> bool {
+        match self.classes.get("", class) {
+            Some(class) => !is_deleting(class.meta()),
+            None => self.classes.exists("", class),
+        }
+    }
 }
 
 pub fn install(engine: &mut EngineBuilder, writer: &Writer, settings: &SharedSettings) {

@@ -74,6 +74,15 @@ impl ResourcesReconciler {
         (!self.caches.classes.exists("", label)).then(|| label.clone())
     }
 
+    fn is_relabelled(&self, namespace: &v1::Namespace, bound: &str) -> bool {
+        namespace.labels().get(CLASS_LABEL).is_some_and(|label| label != bound && self.caches.can_be_chosen(label))
+    }
+
+    /// Whether objects of a class stay where it is no longer wanted.
+    fn orphans(&self, class: &str) -> bool {
+        self.caches.classes.get("", class).is_some_and(|class| class.spec.policy.on_unbind == OnUnbind::Orphan)
+    }
+
     /// The kinds of wanted and of recorded objects.
     async fn look_up_kinds(&self, seen: &ClassSeen, status: &Status) -> Result<BTreeMap<KindName, Kind>, Failure> {
         let mut kinds = BTreeMap::new();
@@ -121,11 +130,10 @@ impl ResourcesReconciler {
     }
 
     fn stamped_entry(&self, entry: stamped::Entry, binding_uid: &str) -> Stamped {
-        let class = self.caches.classes.get("", &entry.class);
         Stamped {
             api_version: entry.api_version.to_string(),
             owner: owner(entry.controller.as_deref(), binding_uid),
-            orphan: class.is_some_and(|class| class.spec.policy.on_unbind == OnUnbind::Orphan),
+            orphan: self.orphans(&entry.class),
             uid: entry.uid,
             entry: entry.entry,
             deleting: entry.deleting,
@@ -247,11 +255,13 @@ impl Reconciler for ResourcesReconciler {
                 name: key.namespace.clone(),
                 terminating: is_deleting(namespace.meta()),
                 unlabelled: !namespace.labels().contains_key(CLASS_LABEL),
+                relabelled: self.is_relabelled(&namespace, &class_name),
                 labels: namespace.labels().clone(),
                 annotations: namespace.annotations().clone(),
             },
             unknown_class: self.unknown_class(&namespace, &class_name),
             stamped: self.stamped(&key.namespace, &uid),
+            orphan_unstamped: self.orphans(status.observed_class_name.as_deref().unwrap_or(&class_name)),
             binding: Binding {
                 uid,
                 generation: binding.metadata.generation.unwrap_or_default(),

@@ -85,7 +85,8 @@ impl std::fmt::Debug for Stamps {
 }
 
 fn key_of(kind: &Kind) -> KindKey {
-    (group_of(&kind.api_version).to_owned(), kind.kind.clone())
+    let (group, kind) = kind.identity();
+    (group.to_owned(), kind.to_owned())
 }
 
 fn api_resource(kind: &Kind) -> ApiResource {
@@ -114,9 +115,10 @@ impl Stamps {
         let wanted: BTreeMap<KindKey, &Kind> = kinds.iter().map(|kind| (key_of(kind), kind)).collect();
         let mut watched = self.watched();
         watched.retain(|key, watch| {
-            let keep = wanted.contains_key(key);
+            // A version nobody uses may soon be served no more: the watch moves to the one in use.
+            let keep = wanted.get(key).is_some_and(|kind| **kind == watch.kind);
             if !keep {
-                info!(kind = watch.kind.kind, "no class uses this kind any more");
+                info!(kind = watch.kind.kind, version = watch.kind.api_version, "no class uses this kind any more");
                 self.echoes.stop_listening(&stamp_echo(&watch.kind.resource, &key.0));
             }
             keep

@@ -3,6 +3,7 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod examples;
 mod fences;
 mod kill;
 mod outage;

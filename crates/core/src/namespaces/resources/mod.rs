@@ -16,11 +16,16 @@ pub use self::{
     report::report,
     step::{ResourceStep, Unwanted},
 };
+use serde_json::json;
+
 use super::{
     inventory::{Applied, State, Status},
-    manifest::{Identity, Rendered, rank},
+    manifest::{Identity, Rendered, digest, rank},
 };
 use crate::{plan::Plan, problem::Problem};
+
+/// Behind every rank of [`rank`].
+const LAST: u8 = u8::MAX;
 
 /// What is known about one binding.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -34,6 +39,8 @@ pub struct Observed {
     pub kinds: BTreeMap<KindName, KindSeen>,
     /// Objects in the namespace that carry the stamp, from the watches.
     pub stamped: BTreeMap<Identity, Stamped>,
+    /// Objects whose stamp somebody took away are kept when they are no longer wanted: so says the class they came from.
+    pub orphan_unstamped: bool,
     /// Objects read just now, because [`Observed::to_read`] asked for them; `None` where there is none.
     pub read: BTreeMap<Identity, Option<Read>>,
 }
@@ -45,6 +52,8 @@ pub struct Namespace {
     pub terminating: bool,
     /// It has no class label any more.
     pub unlabelled: bool,
+    /// Its label names another class, which exists: the binding is about to follow it.
+    pub relabelled: bool,
     pub labels: BTreeMap<String, String>,
     pub annotations: BTreeMap<String, String>,
 }
@@ -90,6 +99,12 @@ pub struct Class {
 pub struct NamespaceMetadata {
     pub labels: BTreeMap<String, String>,
     pub annotations: BTreeMap<String, String>,
+}
+
+impl NamespaceMetadata {
+    fn digest(&self) -> String {
+        digest(&json!([self.labels, self.annotations]))
+    }
 }
 
 /// What to do when the world is not as the class wants it. The defaults are the careful ones.
@@ -168,6 +183,10 @@ enum Obstacle {
     BeingDeleted,
     /// Reported, not corrected.
     Drifted,
+    /// Nobody's, and to be taken over: recorded first, so that it is released later even if we die in between.
+    ToAdopt {
+        uid: String,
+    },
 }
 
 /// What one wanted object needs.
@@ -188,7 +207,8 @@ impl Observed {
         self.recorded(identity)?.uid.as_deref()
     }
 
-    /// Ours is what this binding controls, and what nobody controls if we recorded making it.
+    /// Of what carries the stamp, ours is what this binding controls, and what nobody controls if we recorded it. Without
+    /// the stamp only the owner counts: an object stripped of both has been released.
     fn is_ours(&self, identity: &Identity, uid: &str, owner: &Owner) -> bool {
         match owner {
             Owner::ThisBinding => true,
@@ -238,12 +258,12 @@ impl Observed {
         let unstamped =
             self.read.iter().filter(|(identity, _)| !wanted.contains(identity) && !self.stamped.contains_key(identity));
         let unstamped = unstamped.filter_map(|(identity, read)| {
-            let object = read.as_ref().filter(|object| self.is_ours(identity, &object.uid, &object.owner))?;
+            let object = read.as_ref().filter(|object| object.owner == Owner::ThisBinding)?;
             Some(Leftover {
                 identity: identity.clone(),
                 api_version: object.api_version.clone(),
                 uid: object.uid.clone(),
-                keep: self.is_kept(identity, false),
+                keep: self.is_kept(identity, self.orphan_unstamped),
                 deleting: object.deleting,
             })
         });
@@ -260,11 +280,20 @@ impl Observed {
         orphan || self.recorded(identity).is_some_and(|applied| applied.adopted)
     }
 
+    /// The namespace or the binding is on its way out, or the binding on its way to another class.
+    fn is_not_ours_to_touch(&self) -> bool {
+        self.namespace.terminating || self.namespace.relabelled || self.binding.deleting
+    }
+
     /// Objects the shell must read before planning. Empty in steady state.
     pub fn to_read(&self) -> BTreeSet<(String, Identity)> {
-        let class_is_fit =
-            !matches!(&self.class, ClassSeen::Present(class) if !class.problems.is_empty() || !class.kinds_recorded);
-        if self.namespace.terminating || self.binding.deleting || self.class == ClassSeen::Unreadable || !class_is_fit {
+        let class_is_fit = match &self.class {
+            ClassSeen::Present(class) if self.unwanted_because().is_some() => class.kinds_recorded,
+            ClassSeen::Present(class) => class.problems.is_empty() && class.kinds_recorded,
+            ClassSeen::Gone => true,
+            ClassSeen::Unreadable => self.unwanted_because().is_some(),
+        };
+        if self.is_not_ours_to_touch() || !class_is_fit {
             return BTreeSet::new();
         }
         let doubtful = self.wanted().iter().filter(|item| self.is_doubtful(item));
@@ -285,8 +314,10 @@ impl Observed {
             return false;
         }
         match self.stamped.get(&item.identity) {
-            // A create found the name taken, or was not heard of again.
-            None => self.recorded(&item.identity).is_some_and(|applied| applied.state == State::Conflict),
+            // A create found the name taken, or an adoption was not heard of again.
+            None => self.recorded(&item.identity).is_some_and(|applied| {
+                applied.state == State::Conflict || (applied.adopted && applied.state != State::Applied)
+            }),
             Some(object) => object.created && !object.deleting && self.shape_changed(item),
         }
     }
@@ -314,7 +345,7 @@ impl Observed {
             return Need::Blocked(Obstacle::BeingDeleted);
         }
         if !self.is_ours(&item.identity, &object.uid, &object.owner) {
-            return Self::need_of_foreign(item, &object.owner, class);
+            return self.need_of_foreign(item, &object.uid, &object.owner, class);
         }
         let recorded = self.recorded(&item.identity);
         if let Some(known) = recorded.and_then(Applied::fingerprint) {
@@ -326,7 +357,9 @@ impl Observed {
                 return Need::Blocked(Obstacle::Drifted);
             }
         }
-        if class.policy.recreate_immutable && recorded.is_some_and(report::failed_on_immutable) {
+        if class.policy.recreate_immutable
+            && recorded.is_some_and(|known| !known.adopted && report::failed_on_immutable(known))
+        {
             return Need::Steps(vec![ResourceStep::prune(&item.identity, &item.api_version, &object.uid)]);
         }
         let take = read.and_then(|read| ResourceStep::take_fields(item, read));
@@ -338,19 +371,37 @@ impl Observed {
         if object.deleting {
             return Need::Blocked(Obstacle::BeingDeleted);
         }
-        if !self.is_ours(&item.identity, &object.uid, &object.owner) {
-            return Self::need_of_foreign(item, &object.owner, class);
+        if object.owner != Owner::ThisBinding {
+            return self.need_of_foreign(item, &object.uid, &object.owner, class);
         }
         let take = ResourceStep::take_fields(item, object);
         Need::Steps(take.into_iter().chain([ResourceStep::apply(item)]).collect())
     }
 
-    fn need_of_foreign(item: &Rendered, owner: &Owner, class: &Class) -> Need {
+    fn need_of_foreign(&self, item: &Rendered, uid: &str, owner: &Owner, class: &Class) -> Need {
+        let announced =
+            self.recorded(&item.identity).is_some_and(|known| known.adopted && known.uid.as_deref() == Some(uid));
         match owner {
-            Owner::Other => Need::Blocked(Obstacle::Controlled),
-            _ if class.policy.adopt => Need::Steps(vec![ResourceStep::apply(item)]),
-            _ => Need::Blocked(Obstacle::NotOurs),
+            Owner::Nobody if class.policy.adopt && announced => Need::Steps(vec![ResourceStep::apply(item)]),
+            Owner::Nobody if class.policy.adopt => Need::Blocked(Obstacle::ToAdopt { uid: uid.to_owned() }),
+            Owner::Nobody => Need::Blocked(Obstacle::NotOurs),
+            Owner::ThisBinding | Owner::Other => Need::Blocked(Obstacle::Controlled),
         }
+    }
+
+    /// What is recorded about the Namespace itself.
+    fn recorded_namespace(&self) -> Option<&Applied> {
+        self.recorded(&step::namespace_identity(&self.namespace.name))
+    }
+
+    /// The class sets labels of the Namespace, and that is not on record yet: nothing is set that could be forgotten.
+    fn must_announce(&self, class: &Class) -> bool {
+        class.namespace_metadata != NamespaceMetadata::default() && self.recorded_namespace().is_none()
+    }
+
+    /// Whether the API server refused the object the last time: it is tried again, behind all others.
+    fn was_refused(&self, identity: &Identity) -> bool {
+        self.recorded(identity).is_some_and(|known| known.state == State::Failed)
     }
 
     /// Labels and annotations of the class that the Namespace does not have, or has otherwise.
@@ -375,7 +426,7 @@ struct Leftover {
 }
 
 pub fn plan(seen: &Observed) -> Plan<ResourceStep> {
-    if seen.namespace.terminating || seen.binding.deleting {
+    if seen.is_not_ours_to_touch() {
         return Plan::settled();
     }
     if let Some(because) = seen.unwanted_because() {
@@ -384,6 +435,7 @@ pub fn plan(seen: &Observed) -> Plan<ResourceStep> {
     match &seen.class {
         ClassSeen::Gone | ClassSeen::Unreadable => Plan::settled(),
         ClassSeen::Present(class) if !class.problems.is_empty() || !class.kinds_recorded => Plan::settled(),
+        ClassSeen::Present(class) if seen.must_announce(class) => Plan::settled(),
         ClassSeen::Present(class) => furnish(seen, class),
     }
 }
@@ -397,14 +449,16 @@ fn furnish(seen: &Observed, class: &Class) -> Plan<ResourceStep> {
             Need::Blocked(_) => blocked = true,
             // What one object needs is done in order; objects of one rank side by side.
             Need::Steps(steps) => {
+                let rank = if seen.was_refused(&item.identity) { LAST } else { rank(&item.identity.kind) };
                 for (turn, step) in steps.into_iter().enumerate() {
-                    ranks.entry((rank(&item.identity.kind), turn)).or_default().push(step);
+                    ranks.entry((rank, turn)).or_default().push(step);
                 }
             }
         }
     }
-    let mut groups = vec![namespace_steps(seen, class)];
-    groups.extend(ranks.into_values());
+    let namespace_rank = if seen.was_refused(&step::namespace_identity(&seen.namespace.name)) { LAST } else { 0 };
+    ranks.entry((namespace_rank, 0)).or_default().extend(namespace_step(seen, class));
+    let mut groups: Vec<_> = ranks.into_values().collect();
     if !blocked {
         groups.push(removals(seen));
     }
@@ -412,19 +466,21 @@ fn furnish(seen: &Observed, class: &Class) -> Plan<ResourceStep> {
     Plan { groups, ..Plan::settled() }
 }
 
-fn namespace_steps(seen: &Observed, class: &Class) -> Vec<ResourceStep> {
-    let (wants, lacks) = (class.namespace_metadata != NamespaceMetadata::default(), seen.namespace_lacks(class));
-    let had = seen.recorded(&step::namespace_identity(&seen.namespace.name)).is_some();
-    if lacks || (had && !wants) {
-        return vec![ResourceStep::ApplyNamespaceMetadata { metadata: class.namespace_metadata.clone() }];
-    }
-    Vec::new()
+fn namespace_step(seen: &Observed, class: &Class) -> Option<ResourceStep> {
+    let recorded = seen.recorded_namespace()?;
+    let changed = recorded.digest.as_deref() != Some(&class.namespace_metadata.digest());
+    let step = ResourceStep::ApplyNamespaceMetadata { metadata: class.namespace_metadata.clone() };
+    (changed || seen.namespace_lacks(class)).then_some(step)
 }
 
 /// Removes everything the binding owns, then the binding.
 fn take_down(seen: &Observed, because: Unwanted) -> Plan<ResourceStep> {
+    // Before the watches have told what is there, nothing can be released.
+    if matches!(&seen.class, ClassSeen::Present(class) if !class.kinds_recorded) {
+        return Plan::settled();
+    }
     let mut groups = vec![removals(seen)];
-    if seen.recorded(&step::namespace_identity(&seen.namespace.name)).is_some() {
+    if seen.recorded_namespace().is_some() {
         groups.push(vec![ResourceStep::ApplyNamespaceMetadata { metadata: NamespaceMetadata::default() }]);
     }
     groups.push(vec![ResourceStep::DeleteBinding { uid: seen.binding.uid.clone(), because }]);

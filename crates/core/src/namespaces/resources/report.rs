@@ -5,7 +5,7 @@ use crate::{
     conditions::Readiness,
     namespaces::{
         inventory::{Applied, Fingerprint, State, Status},
-        manifest::{Identity, Rendered},
+        manifest::Rendered,
     },
     plan::{Failure, FailureClass, Outcome},
     problem::Problem,
@@ -21,6 +21,9 @@ const IMMUTABLE: &str = "cannot be changed in place";
 /// The binding's new status.
 pub fn report(seen: &Observed, outcomes: Outcomes<'_>, now: &Timestamp) -> Status {
     let mut status = seen.binding.status.clone();
+    if seen.namespace.relabelled {
+        return status;
+    }
     if seen.unwanted_because().is_some() {
         if let Some((step, failure)) = first_failed(outcomes) {
             failing(step, failure).write(&mut status.conditions, seen.binding.generation, now);
@@ -37,6 +40,10 @@ pub fn report(seen: &Observed, outcomes: Outcomes<'_>, now: &Timestamp) -> Statu
         }
         ClassSeen::Present(class) if !class.kinds_recorded => {
             progressing("RolloutPending", format!("class {} is being prepared", class.name))
+        }
+        ClassSeen::Present(class) if seen.must_announce(class) => {
+            status.applied_resources.insert(0, namespace_announced(seen));
+            progressing("RolloutPending", format!("the namespace is about to get the labels of class {}", class.name))
         }
         ClassSeen::Present(class) => {
             status.applied_resources = inventory(seen, class, outcomes);
@@ -83,7 +90,7 @@ fn readiness(seen: &Observed, class: &Class, outcomes: Outcomes<'_>) -> Readines
         );
     }
     match blocked {
-        Some((item, obstacle)) if obstacle == Obstacle::BeingDeleted => {
+        Some((item, obstacle)) if matches!(obstacle, Obstacle::BeingDeleted | Obstacle::ToAdopt { .. }) => {
             progressing(reason_of(&obstacle), format!("{}: {}", item.identity, explain(item, &obstacle)))
         }
         Some((item, obstacle)) => {
@@ -147,18 +154,29 @@ fn inventory(seen: &Observed, class: &Class, outcomes: Outcomes<'_>) -> Vec<Appl
 
 /// The Namespace is listed while it carries labels or annotations of the class.
 fn namespace_entry(seen: &Observed, class: &Class, outcomes: Outcomes<'_>) -> Option<Applied> {
-    let identity = namespace_identity(&seen.namespace.name);
-    let before = seen.recorded(&identity).cloned();
+    let before = seen.recorded_namespace().cloned();
     let ran = outcomes.iter().find(|(step, _)| matches!(step, ResourceStep::ApplyNamespaceMetadata { .. }));
-    let entry = Applied { api_version: "v1".into(), kind: identity.kind, name: identity.name, ..Applied::default() };
+    let entry = namespace_announced(seen);
     match ran.map(|(_, outcome)| outcome) {
-        None | Some(Outcome::NotRun) => before,
         Some(Outcome::Done { .. }) if class.namespace_metadata == NamespaceMetadata::default() => None,
-        Some(Outcome::Done { .. }) => Some(Applied { state: State::Applied, ..entry }),
-        Some(Outcome::Failed(failure)) => {
+        Some(Outcome::Done { .. }) => {
+            Some(Applied { state: State::Applied, digest: Some(class.namespace_metadata.digest()), ..entry })
+        }
+        Some(Outcome::Failed(failure)) if is_refusal(failure) => {
             Some(Applied { state: State::Failed, message: Some(failure.message.clone()), ..entry })
         }
+        None | Some(Outcome::Failed(_) | Outcome::NotRun) => before,
     }
+}
+
+/// The Namespace, before its first label of the class is set.
+fn namespace_announced(seen: &Observed) -> Applied {
+    let identity = namespace_identity(&seen.namespace.name);
+    Applied { api_version: "v1".into(), kind: identity.kind, name: identity.name, ..Applied::default() }
+}
+
+fn is_refusal(failure: &Failure) -> bool {
+    matches!(failure.class, FailureClass::Forbidden | FailureClass::Rejected)
 }
 
 fn entry(seen: &Observed, class: &Class, item: &Rendered, outcomes: Outcomes<'_>) -> Applied {
@@ -174,29 +192,21 @@ fn entry(seen: &Observed, class: &Class, item: &Rendered, outcomes: Outcomes<'_>
         .rev()
         .find(|(step, outcome)| step.identity() == Some(&item.identity) && *outcome != Outcome::NotRun);
     match (last, seen.need(item, class)) {
-        (Some((step, Outcome::Done { uid, witness })), _) => {
-            done(seen, item, applied, step, uid.clone(), witness.as_deref())
-        }
+        (Some((step, Outcome::Done { uid, witness })), _) => done(applied, step, uid.clone(), witness.as_deref()),
         (Some((_, Outcome::Failed(failure))), _) => failed(item, applied, failure),
         (_, Need::Blocked(obstacle)) => blocked(item, applied, &obstacle),
         _ => applied,
     }
 }
 
-fn done(
-    seen: &Observed,
-    item: &Rendered,
-    applied: Applied,
-    step: &ResourceStep,
-    uid: Option<String>,
-    witness: Option<&str>,
-) -> Applied {
+fn done(applied: Applied, step: &ResourceStep, uid: Option<String>, witness: Option<&str>) -> Applied {
     match step {
         ResourceStep::Create { digest, shape, .. } | ResourceStep::Apply { digest, shape, .. } => {
             let entry = witness.unwrap_or_default().to_owned();
             let fingerprint = Fingerprint { manifest: digest.clone(), shape: shape.clone(), entry };
             Applied {
-                adopted: applied.adopted || is_adoption(seen, &item.identity, step),
+                // What we made ourselves is no longer what was taken over.
+                adopted: applied.adopted && matches!(step, ResourceStep::Apply { .. }),
                 uid: uid.or(applied.uid),
                 digest: Some(fingerprint.to_string()),
                 state: State::Applied,
@@ -212,16 +222,6 @@ fn done(
     }
 }
 
-/// An apply on an object that was there before and was nobody's.
-fn is_adoption(seen: &Observed, identity: &Identity, step: &ResourceStep) -> bool {
-    let foreign = match (seen.stamped.get(identity), seen.read.get(identity)) {
-        (Some(object), _) => !seen.is_ours(identity, &object.uid, &object.owner),
-        (None, Some(Some(object))) => !seen.is_ours(identity, &object.uid, &object.owner),
-        _ => false,
-    };
-    foreign && matches!(step, ResourceStep::Apply { .. })
-}
-
 fn failed(item: &Rendered, applied: Applied, failure: &Failure) -> Applied {
     match failure.reason {
         // Somebody has the name: the next look reads who.
@@ -230,6 +230,9 @@ fn failed(item: &Rendered, applied: Applied, failure: &Failure) -> Applied {
             Applied { state: State::Failed, message: Some(format!("{IMMUTABLE}: {}", failure.message)), ..applied }
         }
         _ if failure.class == FailureClass::Stale => applied,
+        _ if failure.class == FailureClass::Transient => {
+            Applied { state: State::Pending, message: Some(failure.message.clone()), ..applied }
+        }
         _ => Applied { state: State::Failed, message: Some(failure.message.clone()), ..applied },
     }
 }
@@ -253,6 +256,9 @@ fn blocked(item: &Rendered, applied: Applied, obstacle: &Obstacle) -> Applied {
         Obstacle::Forbidden { .. } => Applied { state: State::Failed, message, ..applied },
         Obstacle::BeingDeleted => Applied { state: State::Pending, message, ..applied },
         Obstacle::Drifted => Applied { state: State::Drifted, message, ..applied },
+        Obstacle::ToAdopt { uid } => {
+            Applied { state: State::Pending, adopted: true, uid: Some(uid.clone()), digest: None, message, ..applied }
+        }
     }
 }
 
@@ -271,6 +277,7 @@ fn explain(item: &Rendered, obstacle: &Obstacle) -> String {
         }
         Obstacle::Controlled => "an object of this name belongs to another controller; choose another name",
         Obstacle::BeingDeleted => "the object is being deleted; made anew when it is gone",
+        Obstacle::ToAdopt { .. } => "an object of this name exists and is nobody's; about to be adopted",
         Obstacle::Drifted => "somebody changed fields the class sets; left as it is, since policy.onDrift is Report",
     };
     text.to_owned()
@@ -291,6 +298,7 @@ fn reason_of(obstacle: &Obstacle) -> &'static str {
         Obstacle::Forbidden { .. } => "Forbidden",
         Obstacle::NotOurs | Obstacle::Controlled => "Conflict",
         Obstacle::BeingDeleted => "Terminating",
+        Obstacle::ToAdopt { .. } => "RolloutPending",
         Obstacle::Drifted => "Drifted",
     }
 }
