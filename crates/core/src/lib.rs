@@ -7,6 +7,7 @@
 
 pub mod backoff;
 pub mod backup;
+pub mod budget;
 pub mod conditions;
 pub mod lease;
 pub mod namespaces;

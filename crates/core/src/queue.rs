@@ -120,6 +120,8 @@ pub struct Queue<K> {
     entries: BTreeMap<K, Entry>,
     ready: [Turns<K>; PRIORITIES],
     delayed: BTreeSet<(Instant, K)>,
+    /// How many ready keys have waited since when.
+    waiting: BTreeMap<Instant, usize>,
     running: usize,
     most_running: usize,
     /// How many keys were taken past a waiting, less urgent one.
@@ -134,6 +136,7 @@ impl<K: Key> Queue<K> {
             entries: BTreeMap::new(),
             ready: Default::default(),
             delayed: BTreeSet::new(),
+            waiting: BTreeMap::new(),
             running: 0,
             most_running,
             passed: 0,
@@ -154,6 +157,7 @@ impl<K: Key> Queue<K> {
                 // More urgent now: it moves up, but does not lose the time it has waited.
                 let (waiting, since) = (*waiting, *since);
                 self.ready[waiting as usize].remove(&key);
+                self.stop_waiting(since);
                 let failures = self.entries[&key].failures;
                 self.make_ready(key, priority, since, failures);
                 return;
@@ -175,8 +179,9 @@ impl<K: Key> Queue<K> {
             return None;
         }
         let key = self.ready[self.turn()?].pop()?;
-        if let Some(entry) = self.entries.get_mut(&key) {
-            entry.place = Place::Running { again: None };
+        let entry = self.entries.get_mut(&key)?;
+        if let Place::Ready { since, .. } = std::mem::replace(&mut entry.place, Place::Running { again: None }) {
+            self.stop_waiting(since);
         }
         self.running += 1;
         Some(key)
@@ -214,7 +219,7 @@ impl<K: Key> Queue<K> {
 
     /// Keys ready but not running.
     pub fn depth(&self) -> usize {
-        self.ready.iter().flat_map(|turns| turns.keys.values()).map(VecDeque::len).sum()
+        self.waiting.values().sum()
     }
 
     pub fn running(&self) -> usize {
@@ -223,11 +228,7 @@ impl<K: Key> Queue<K> {
 
     /// How long the oldest ready key has been waiting.
     pub fn oldest_wait(&self, now: Instant) -> std::time::Duration {
-        let waits = self.entries.values().filter_map(|entry| match entry.place {
-            Place::Ready { since, .. } => Some(now.since(since)),
-            _ => None,
-        });
-        waits.max().unwrap_or_default()
+        self.waiting.keys().next().map(|since| now.since(*since)).unwrap_or_default()
     }
 
     /// Whether the queue will hand out `key` without another push.
@@ -241,7 +242,17 @@ impl<K: Key> Queue<K> {
 
     fn make_ready(&mut self, key: K, priority: Priority, since: Instant, failures: u32) {
         self.ready[priority as usize].push(key.clone());
+        *self.waiting.entry(since).or_default() += 1;
         self.entries.insert(key, Entry { place: Place::Ready { priority, since }, failures });
+    }
+
+    fn stop_waiting(&mut self, since: Instant) {
+        if let Some(count) = self.waiting.get_mut(&since) {
+            *count -= 1;
+            if *count == 0 {
+                self.waiting.remove(&since);
+            }
+        }
     }
 
     fn make_delayed(&mut self, key: K, until: Instant, failures: u32) {

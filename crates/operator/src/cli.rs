@@ -4,7 +4,7 @@ use std::{net::SocketAddr, path::PathBuf};
 
 use clap::{Args, Parser, Subcommand};
 
-use crate::{engine::Part, telemetry::logs::LogFormat};
+use crate::{engine::Part, preview::Format, telemetry::logs::LogFormat};
 
 /// Croft gives the tenants of a Kubernetes cluster a plot of their own: a namespace furnished from a class, object storage
 /// on Ceph with exact quotas, and backups and restores on Velero, by self-service and inside fences the administrator sets.
@@ -17,6 +17,7 @@ use crate::{engine::Part, telemetry::logs::LogFormat};
 First steps:
   croft manifests | kubectl apply --server-side -f -     install into the cluster of your kubeconfig
   croft run                                              or run outside of it, as the current user
+  croft plan team.yaml                                   what a class would do, before it does it
   kubectl label namespace team-a namespaceclass.akuity.io/name=team"
 )]
 pub struct Cli {
@@ -32,7 +33,33 @@ pub enum Command {
     Crds,
     /// Print everything an installation needs as YAML: namespace, CRDs, rights, webhook, Deployment
     Manifests(ManifestOptions),
+    /// Tell what a `NamespaceClass` would do to the cluster as it is; changes nothing
+    ///
+    /// Every namespace that has the class or asks for it is planned as the operator would plan it, and every step is sent to the
+    /// API server as a dry run, with the rights of the current user: what is refused then is refused for a reason worth knowing.
+    #[command(after_help = PLAN_HELP)]
+    Plan(PlanOptions),
+    /// Tell which class put an object into a namespace, whether it is as it should be, and what would remove it
+    #[command(after_help = EXPLAIN_HELP)]
+    Explain(ExplainOptions),
 }
+
+const PLAN_HELP: &str = "\
+Exit code: 0 nothing would change, 1 something would change, 2 problems (an invalid class, conflicts, refusals).
+
+Examples:
+  croft plan team.yaml                    every namespace that has class `team` or is labelled with it
+  croft plan team.yaml -n team-a          as if namespace team-a were labelled with it
+  kubectl get namespaceclass team -o yaml | croft plan -
+  croft plan team.yaml -o json | jq .sum";
+
+const EXPLAIN_HELP: &str = "\
+Exit code: 0 a class put it there, 1 no class did, 2 it cannot be told (no such kind or object, no cluster).
+
+Examples:
+  croft explain networkpolicy/deny-all -n team-a
+  croft explain cm/settings -n team-a
+  croft explain s3userclaims.s3.snappcloud.io/app -n team-a";
 
 #[derive(Debug, Args)]
 pub struct RunOptions {
@@ -104,4 +131,38 @@ pub struct ManifestOptions {
     /// Point the webhook at this URL instead of the Service: for an operator outside the cluster
     #[arg(long, value_name = "URL")]
     pub webhook_url: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub struct PlanOptions {
+    /// File with one `NamespaceClass`, as YAML or JSON; `-` reads standard input
+    #[arg(value_name = "CLASS.yaml")]
+    pub class: PathBuf,
+
+    /// Only this namespace, as if it were labelled with the class
+    #[arg(short, long, value_name = "NAME")]
+    pub namespace: Option<String>,
+
+    /// The cluster to look at; default: KUBECONFIG, else the cluster this pod runs in
+    #[arg(long, value_name = "FILE")]
+    pub kubeconfig: Option<PathBuf>,
+
+    /// For people, or everything for programs
+    #[arg(short, long, value_enum, default_value_t, value_name = "FORMAT")]
+    pub output: Format,
+}
+
+#[derive(Debug, Args)]
+pub struct ExplainOptions {
+    /// Kind and name of the object; the kind as kubectl takes it: `ConfigMap/a`, `configmaps/a`, `cm/a`
+    #[arg(value_name = "KIND/NAME")]
+    pub object: String,
+
+    /// The namespace it is in
+    #[arg(short, long, value_name = "NAME")]
+    pub namespace: String,
+
+    /// The cluster to look at; default: KUBECONFIG, else the cluster this pod runs in
+    #[arg(long, value_name = "FILE")]
+    pub kubeconfig: Option<PathBuf>,
 }

@@ -8,6 +8,7 @@ pub mod conditions;
 pub mod engine;
 pub mod manifests;
 pub mod namespaces;
+pub mod preview;
 pub mod rbac;
 pub mod roles;
 pub mod run;

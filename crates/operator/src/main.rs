@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use clap::Parser;
 use croft::{
     cli::{Cli, Command},
-    manifests, run,
+    manifests, preview, run,
 };
 
 #[global_allocator]
@@ -15,18 +15,30 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 const BAD_CONFIGURATION: u8 = 2;
 
 fn main() -> ExitCode {
-    let result = match Cli::parse().command {
-        Command::Run(options) => run::run(options),
-        Command::Crds => print(&croft_api::crds_yaml()),
-        Command::Manifests(options) => print(&manifests::yaml(&options)),
-    };
-    match result {
-        Ok(()) => ExitCode::SUCCESS,
+    match command() {
+        Ok(code) => code,
         Err(error) => {
             eprintln!("croft: {error:#}");
             ExitCode::from(BAD_CONFIGURATION)
         }
     }
+}
+
+fn command() -> anyhow::Result<ExitCode> {
+    match Cli::parse().command {
+        Command::Run(options) => run::run(options)?,
+        Command::Crds => print(&croft_api::crds_yaml())?,
+        Command::Manifests(options) => print(&manifests::yaml(&options))?,
+        Command::Plan(options) => return answer(&preview::plan(&options)?),
+        Command::Explain(options) => return answer(&preview::explain(&options)?),
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// A preview is for scripts too: its code says what it found.
+fn answer(answer: &preview::Answer) -> anyhow::Result<ExitCode> {
+    print(&answer.text)?;
+    Ok(ExitCode::from(answer.code))
 }
 
 /// A closed pipe (`croft crds | head`) is not an error.

@@ -68,7 +68,7 @@ async fn operate(options: RunOptions, settings: Settings) -> anyhow::Result<()> 
 
     let leadership = Leadership::new(clock);
     let engine = assemble(&options, &client, &metrics, &settings);
-    let events = Events::new(client.clone(), &identity);
+    let events = Events::new(client.clone(), &identity, clock);
     let concurrency = settings.load().concurrency;
     let readiness = engine.start(events, leadership.clone(), clock, concurrency, &tasks, stop.clone());
     let certificate = Arc::new(ServingCertificate::default());

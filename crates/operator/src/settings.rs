@@ -20,7 +20,7 @@ pub type SharedSettings = Arc<ArcSwap<Settings>>;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Settings {
-    /// How many objects are worked on at once.
+    /// How many objects are worked on at once, and how many calls are under way for all of them.
     pub concurrency: usize,
     pub namespaces: NamespacesSettings,
     pub backup: BackupSettings,

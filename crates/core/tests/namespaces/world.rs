@@ -125,11 +125,12 @@ impl World {
                 class: bound.class.clone(),
                 deleting: false,
             }),
-            wanted_class: self
-                .label
-                .filter(|label| self.classes.get(label).is_some_and(|c| !c.deleting))
-                .map(str::to_owned),
+            wanted_class: self.label.filter(|label| self.can_be_chosen(label)).map(str::to_owned),
         }
+    }
+
+    fn can_be_chosen(&self, class: &str) -> bool {
+        self.classes.get(class).is_some_and(|class| !class.deleting)
     }
 
     fn class_seen(&self, bound: &Bound) -> ClassSeen {
@@ -155,6 +156,7 @@ impl World {
             namespace: resources::Namespace {
                 name: NAMESPACE.into(),
                 unlabelled: self.label.is_none(),
+                relabelled: self.label.is_some_and(|label| label != bound.class && self.can_be_chosen(label)),
                 labels: self.namespace_labels.clone(),
                 ..resources::Namespace::default()
             },
@@ -203,6 +205,7 @@ impl World {
         match (&object.owner, &self.binding) {
             (None, _) => Owner::Nobody,
             (Some(owner), Some(bound)) if *owner == bound.uid => Owner::ThisBinding,
+            (Some(owner), _) if owner.starts_with("uid-") => Owner::FormerBinding,
             _ => Owner::Other,
         }
     }
@@ -262,7 +265,7 @@ impl World {
                     }
                 }
             }
-            ResourceStep::Apply { identity, manifest, .. } => self.apply(identity, manifest),
+            ResourceStep::Apply { identity, uid, manifest, .. } => self.apply(identity, uid, manifest),
             ResourceStep::Prune { identity, uid, .. } => {
                 if self.objects.get(identity).is_some_and(|object| object.uid == *uid) {
                     self.objects.remove(identity);
@@ -289,19 +292,11 @@ impl World {
         }
     }
 
-    fn apply(&mut self, identity: &Identity, manifest: &serde_json::Value) -> Outcome {
-        let fresh = self.uid();
+    fn apply(&mut self, identity: &Identity, uid: &str, manifest: &serde_json::Value) -> Outcome {
         let content = digest(manifest);
-        let object = self.objects.entry(identity.clone()).or_insert(Object {
-            uid: fresh,
-            owner: None,
-            labelled: false,
-            class: String::new(),
-            content: String::new(),
-            entry: 0,
-            created: false,
-            immutable: false,
-        });
+        let Some(object) = self.objects.get_mut(identity).filter(|object| object.uid == uid) else {
+            return Outcome::Failed(Failure::new(FailureClass::Stale, "Conflict", "another uid"));
+        };
         if object.immutable && object.content != content {
             return Outcome::Failed(Failure::new(FailureClass::Rejected, "Immutable", "field is immutable"));
         }

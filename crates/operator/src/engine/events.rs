@@ -1,5 +1,11 @@
 //! Kubernetes Events: told once per change of reason, never in the way of work.
 
+use std::{
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use croft_core::budget::Budget;
 use k8s_openapi::{
     api::{core::v1::ObjectReference, events::v1::Event},
     apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta},
@@ -7,7 +13,11 @@ use k8s_openapi::{
 use kube::{Api, Client, Resource, api::PostParams};
 use tracing::debug;
 
-use super::write::call;
+use super::{clock::Clock, write::call};
+
+/// When a thousand objects change at once, the first Events show what happens and the status of each tells the rest.
+const BURST: u32 = 100;
+const EVERY: Duration = Duration::from_millis(200);
 
 /// One thing worth telling a person.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,6 +43,14 @@ impl Note {
 pub struct Events {
     client: Client,
     instance: String,
+    clock: Clock,
+    budgets: Arc<Mutex<Budgets>>,
+}
+
+/// Good news never crowd out bad ones.
+struct Budgets {
+    normal: Budget,
+    warning: Budget,
 }
 
 impl std::fmt::Debug for Events {
@@ -42,11 +60,17 @@ impl std::fmt::Debug for Events {
 }
 
 impl Events {
-    pub fn new(client: Client, instance: impl Into<String>) -> Self {
-        Self { client, instance: instance.into() }
+    pub fn new(client: Client, instance: impl Into<String>, clock: Clock) -> Self {
+        let budget = Budget::new(BURST, EVERY);
+        let budgets = Arc::new(Mutex::new(Budgets { normal: budget, warning: budget }));
+        Self { client, instance: instance.into(), clock, budgets }
     }
 
     pub fn emit(&self, about: &ObjectReference, note: &Note) {
+        if !self.can_afford(note) {
+            debug!(reason = note.reason, "event not sent: too many at once");
+            return;
+        }
         let event = self.event(about, note);
         let namespace = event.metadata.namespace.clone().unwrap_or_default();
         let api: Api<Event> = Api::namespaced(self.client.clone(), &namespace);
@@ -55,6 +79,12 @@ impl Events {
                 debug!(%failure, reason = event.reason, "event not recorded");
             }
         });
+    }
+
+    fn can_afford(&self, note: &Note) -> bool {
+        let mut budgets = self.budgets.lock().unwrap_or_else(PoisonError::into_inner);
+        let budget = if note.warning { &mut budgets.warning } else { &mut budgets.normal };
+        budget.spend(self.clock.now())
     }
 
     fn event(&self, about: &ObjectReference, note: &Note) -> Event {

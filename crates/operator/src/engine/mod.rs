@@ -30,7 +30,7 @@ use kube::{
     core::{ClusterResourceScope, DeserializeGuard, NamespaceResourceScope, PartialObjectMeta},
 };
 use serde::de::DeserializeOwned;
-use tokio::sync::watch::Sender;
+use tokio::sync::{Semaphore, watch::Sender};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 pub use self::{
@@ -225,7 +225,13 @@ impl EngineBuilder {
             workers: self.workers,
             pushes: self.keys,
             pusher: self.pusher,
-            context: Context { leadership, metrics: self.metrics, events, echoes: self.echoes },
+            context: Context {
+                leadership,
+                metrics: self.metrics,
+                events,
+                echoes: self.echoes,
+                slots: Arc::new(Semaphore::new(concurrency)),
+            },
             readiness: readiness.clone(),
             clock,
             concurrency,

@@ -9,6 +9,7 @@ use croft_core::{
 };
 use futures::{StreamExt, future::BoxFuture, stream};
 use k8s_openapi::api::core::v1::ObjectReference;
+use tokio::sync::Semaphore;
 use tracing::{debug, info, warn};
 
 use super::{
@@ -75,6 +76,9 @@ pub struct Context {
     pub metrics: Arc<Metrics>,
     pub events: Events,
     pub echoes: Echoes,
+    /// One for each call that may be under way. Keys with many steps share them with all others: a hundred calls at once
+    /// end no sooner, and whoever comes next would wait behind them.
+    pub slots: Arc<Semaphore>,
 }
 
 /// [`Reconciler`] without its types, for the dispatcher's table.
@@ -142,6 +146,7 @@ async fn execute<'p, R: Reconciler>(
 }
 
 async fn run_step<R: Reconciler>(worker: &R, key: &Key, seen: &R::Seen, step: &R::Step, context: &Context) -> Outcome {
+    let _slot = context.slots.acquire().await;
     if !context.leadership.holds() {
         return Outcome::Failed(not_leading());
     }
@@ -169,6 +174,7 @@ async fn tell<R: Reconciler>(
     context: &Context,
 ) -> Result<(), Failure> {
     if let Some(status) = &report.status {
+        let _slot = context.slots.acquire().await;
         if !context.leadership.holds() {
             return Err(not_leading());
         }

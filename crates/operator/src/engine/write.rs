@@ -47,6 +47,8 @@ impl Written {
 #[derive(Clone)]
 pub struct Writer {
     client: Client,
+    /// The API server does everything but store: every call is a dry run.
+    rehearsing: bool,
 }
 
 impl fmt::Debug for Writer {
@@ -69,7 +71,12 @@ pub struct Target<'a> {
 
 impl Writer {
     pub fn new(client: Client) -> Self {
-        Self { client }
+        Self { client, rehearsing: false }
+    }
+
+    /// A writer that changes nothing: the same calls with the same answers, never stored.
+    pub fn rehearsing(client: Client) -> Self {
+        Self { client, rehearsing: true }
     }
 
     pub fn client(&self) -> Client {
@@ -79,7 +86,7 @@ impl Writer {
     /// Creates `object` where its metadata says; fails as stale if the name is taken.
     pub async fn create<K: Object>(&self, object: &K) -> Result<Written, Failure> {
         let object = dynamic(object)?;
-        let params = PostParams { field_manager: Some(FIELD_MANAGER.into()), ..PostParams::default() };
+        let params = self.posting(FIELD_MANAGER);
         let api = self.api::<K>(&object.namespace().unwrap_or_default());
         let made = call("create", api.create(&params, &object)).await?;
         Ok(written(&made, &resource_name::<K>()))
@@ -97,7 +104,7 @@ impl Writer {
             patch["metadata"]["resourceVersion"] = version.into();
         }
         let api = self.api::<K>(target.namespace);
-        let params = PatchParams { field_manager: Some(FIELD_MANAGER.into()), ..PatchParams::default() };
+        let params = self.patching(FIELD_MANAGER);
         let made = call("patch", api.patch(target.name, &params, &Patch::Merge(patch))).await?;
         Ok(written(&made, &resource_name::<K>()))
     }
@@ -134,7 +141,7 @@ impl Writer {
     /// Creates a stamped object; fails as stale if the name is taken, so nothing is ever overwritten.
     pub async fn stamp(&self, resource: &ApiResource, namespace: &str, manifest: &Value) -> Result<Written, Failure> {
         let api: Api<DynamicObject> = Api::namespaced_with(self.client.clone(), namespace, resource);
-        let params = PostParams { field_manager: Some(STAMP_MANAGER.into()), ..PostParams::default() };
+        let params = self.posting(STAMP_MANAGER);
         let made = call("create", api.create(&params, &dynamic(manifest)?)).await?;
         Ok(stamped(&made, resource))
     }
@@ -147,10 +154,21 @@ impl Writer {
         name: &str,
         manifest: &Value,
     ) -> Result<Written, Failure> {
-        let api: Api<DynamicObject> = Api::namespaced_with(self.client.clone(), namespace, resource);
-        let params = PatchParams::apply(STAMP_MANAGER).force();
-        let made = call("apply", api.patch(name, &params, &Patch::Apply(manifest))).await?;
+        let made = self.applied(resource, namespace, name, manifest).await?;
         Ok(stamped(&made, resource))
+    }
+
+    /// As [`Writer::apply`]; gives the whole object as it is then.
+    pub async fn applied(
+        &self,
+        resource: &ApiResource,
+        namespace: &str,
+        name: &str,
+        manifest: &Value,
+    ) -> Result<DynamicObject, Failure> {
+        let api: Api<DynamicObject> = Api::namespaced_with(self.client.clone(), namespace, resource);
+        let params = self.patching(STAMP_MANAGER).force();
+        call("apply", api.patch(name, &params, &Patch::Apply(manifest))).await
     }
 
     /// As [`Writer::merge`], for a kind known only at run time.
@@ -164,24 +182,29 @@ impl Writer {
         patch["metadata"]["uid"] = target.uid.into();
         patch["metadata"]["resourceVersion"] = version.into();
         let api: Api<DynamicObject> = Api::namespaced_with(self.client.clone(), target.namespace, resource);
-        let params = PatchParams { field_manager: Some(FIELD_MANAGER.into()), ..PatchParams::default() };
+        let params = self.patching(FIELD_MANAGER);
         let made = call("patch", api.patch(target.name, &params, &Patch::Merge(patch))).await?;
         Ok(stamped(&made, resource))
     }
 
     /// Labels and annotations of a Namespace under our stamp; what an earlier call set and this one does not is removed.
     pub async fn namespace_metadata(&self, name: &str, metadata: &Value) -> Result<Written, Failure> {
+        let made = self.furnished_namespace(name, metadata).await?;
+        Ok(written(&made, &resource_name::<Namespace>()))
+    }
+
+    /// As [`Writer::namespace_metadata`]; gives the whole Namespace as it is then.
+    pub async fn furnished_namespace(&self, name: &str, metadata: &Value) -> Result<DynamicObject, Failure> {
         let api: Api<DynamicObject> = self.api::<Namespace>("");
         let manifest = json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": metadata });
-        let params = PatchParams::apply(STAMP_MANAGER).force();
-        let made = call("apply", api.patch(name, &params, &Patch::Apply(&manifest))).await?;
-        Ok(written(&made, &resource_name::<Namespace>()))
+        let params = self.patching(STAMP_MANAGER).force();
+        call("apply", api.patch(name, &params, &Patch::Apply(&manifest))).await
     }
 
     /// Server-side apply of a typed object where its metadata says.
     pub async fn apply_object<K: Object>(&self, object: &K) -> Result<Written, Failure> {
         let api = self.api::<K>(&object.namespace().unwrap_or_default());
-        let params = PatchParams::apply(FIELD_MANAGER).force();
+        let params = self.patching(FIELD_MANAGER).force();
         let made = call("apply", api.patch(&object.name_any(), &params, &Patch::Apply(object))).await?;
         Ok(written(&made, &resource_name::<K>()))
     }
@@ -189,13 +212,17 @@ impl Writer {
     /// Deletes exactly `target`; done already if it is gone.
     pub async fn delete<K: Object>(&self, target: Target<'_>) -> Result<Written, Failure> {
         let api = self.api::<K>(target.namespace);
-        gone_is_done(call("delete", api.delete(target.name, &exactly(target.uid))).await.map(|_| Written::default()))
+        gone_is_done(
+            call("delete", api.delete(target.name, &self.deleting(target.uid))).await.map(|_| Written::default()),
+        )
     }
 
     /// As [`Writer::delete`], for a kind known only at run time.
     pub async fn delete_dynamic(&self, resource: &ApiResource, target: Target<'_>) -> Result<Written, Failure> {
         let api: Api<DynamicObject> = Api::namespaced_with(self.client.clone(), target.namespace, resource);
-        gone_is_done(call("delete", api.delete(target.name, &exactly(target.uid))).await.map(|_| Written::default()))
+        gone_is_done(
+            call("delete", api.delete(target.name, &self.deleting(target.uid))).await.map(|_| Written::default()),
+        )
     }
 
     /// Replaces the whole status of exactly `target`; done already if the object is gone.
@@ -209,11 +236,28 @@ impl Writer {
                 .map_err(|error| Failure::new(FailureClass::Rejected, "InvalidStatus", error.to_string()))?,
         );
         let api = self.api::<K>(target.namespace);
-        let params = PatchParams { field_manager: Some(FIELD_MANAGER.into()), ..PatchParams::default() };
+        let params = self.patching(FIELD_MANAGER);
         let made = call("status", api.patch_status(target.name, &params, &patch))
             .await
             .map(|made| written(&made, &resource_name::<K>()));
         gone_is_done(made)
+    }
+
+    fn posting(&self, manager: &str) -> PostParams {
+        PostParams { dry_run: self.rehearsing, field_manager: Some(manager.to_owned()) }
+    }
+
+    fn patching(&self, manager: &str) -> PatchParams {
+        PatchParams { dry_run: self.rehearsing, field_manager: Some(manager.to_owned()), ..PatchParams::default() }
+    }
+
+    /// Exactly this object, or nothing.
+    fn deleting(&self, uid: &str) -> DeleteParams {
+        DeleteParams {
+            dry_run: self.rehearsing,
+            preconditions: Some(Preconditions { uid: Some(uid.to_owned()), resource_version: None }),
+            ..DeleteParams::background()
+        }
     }
 
     /// Access to a kind whatever its scope: an empty namespace means the cluster. Answers are read as metadata only.
@@ -244,13 +288,6 @@ pub async fn call<T>(what: &str, request: impl Future<Output = kube::Result<T>>)
 /// A live read; absent is an answer, not a failure.
 pub async fn read<T>(request: impl Future<Output = kube::Result<Option<T>>>) -> Result<Option<T>, Failure> {
     call("get", request).await
-}
-
-fn exactly(uid: &str) -> DeleteParams {
-    DeleteParams {
-        preconditions: Some(Preconditions { uid: Some(uid.to_owned()), resource_version: None }),
-        ..DeleteParams::background()
-    }
 }
 
 fn gone_is_done(result: Result<Written, Failure>) -> Result<Written, Failure> {

@@ -22,7 +22,7 @@ use crate::{
         events::{Note, about},
         is_deleting,
     },
-    settings::SharedSettings,
+    settings::{Settings, SharedSettings},
 };
 
 #[derive(Debug)]
@@ -45,11 +45,6 @@ impl BindingReconciler {
         Self { caches, writer, settings, told: Mutex::default() }
     }
 
-    fn is_system(&self, namespace: &str) -> bool {
-        namespace.starts_with("kube-")
-            || self.settings.load().namespaces.system_namespaces.iter().any(|name| name == namespace)
-    }
-
     /// Events for a change of trouble only.
     fn news(&self, seen: &Seen) -> Vec<Note> {
         let name = seen.namespace.name_any();
@@ -68,6 +63,38 @@ impl BindingReconciler {
     }
 }
 
+/// Whether a namespace belongs to the cluster, not to a tenant.
+fn is_system(settings: &Settings, namespace: &str) -> bool {
+    namespace.starts_with("kube-") || settings.namespaces.system_namespaces.iter().any(|name| name == namespace)
+}
+
+/// A namespace and its binding as the core sees them.
+pub(crate) fn observed(
+    namespace: &Namespace,
+    binding: Option<&NamespaceClassBinding>,
+    can_be_chosen: impl Fn(&str) -> bool,
+    settings: &Settings,
+) -> Observed {
+    let name = namespace.name_any();
+    let label = namespace.labels().get(CLASS_LABEL).cloned();
+    Observed {
+        wanted_class: label.clone().filter(|class| can_be_chosen(class)),
+        binding: binding.map(|binding| Binding {
+            uid: binding.uid().unwrap_or_default(),
+            version: binding.resource_version().unwrap_or_default(),
+            class: binding.spec.class_name.clone(),
+            deleting: is_deleting(binding.meta()),
+        }),
+        namespace: binding::Namespace {
+            uid: namespace.uid().unwrap_or_default(),
+            terminating: is_deleting(namespace.meta()),
+            system: is_system(settings, &name),
+            label,
+            name,
+        },
+    }
+}
+
 impl Reconciler for BindingReconciler {
     type Seen = Seen;
     type Step = BindingStep;
@@ -78,25 +105,9 @@ impl Reconciler for BindingReconciler {
 
     async fn observe(&self, key: &Key) -> Result<Option<Seen>, Failure> {
         let Some(namespace) = self.caches.namespaces.get("", &key.name) else { return Ok(None) };
-        let label = namespace.labels().get(CLASS_LABEL).cloned();
-        let wanted_class = label.clone().filter(|class| self.caches.can_be_chosen(class));
-        let binding = self.caches.bindings.get(&key.name, &key.name).map(|binding| Binding {
-            uid: binding.uid().unwrap_or_default(),
-            version: binding.resource_version().unwrap_or_default(),
-            class: binding.spec.class_name.clone(),
-            deleting: is_deleting(binding.meta()),
-        });
-        let observed = Observed {
-            namespace: binding::Namespace {
-                name: key.name.clone(),
-                uid: namespace.uid().unwrap_or_default(),
-                terminating: is_deleting(namespace.meta()),
-                system: self.is_system(&key.name),
-                label,
-            },
-            binding,
-            wanted_class,
-        };
+        let binding = self.caches.bindings.get(&key.name, &key.name);
+        let can_be_chosen = |class: &str| self.caches.can_be_chosen(class);
+        let observed = observed(&namespace, binding.as_deref(), can_be_chosen, &self.settings.load());
         Ok(Some(Seen { namespace, observed }))
     }
 

@@ -56,16 +56,19 @@ impl ClassReconciler {
 
 /// One namespace as the class sees it.
 fn bound(binding: &NamespaceClassBinding, class: &NamespaceClass) -> Bound {
-    let status = binding.status.clone().unwrap_or_default();
-    let is_true = |kind: &str| status.conditions.iter().any(|c| c.type_ == kind && c.status == "True");
-    let stalled =
-        status.conditions.iter().find(|c| c.type_ == "Stalled" && c.status == "True").map(|c| c.reason.clone());
+    let status = binding.status.as_ref();
+    let is_true = |kind: &str| {
+        let mut conditions = status.iter().flat_map(|status| &status.conditions);
+        conditions.find(|condition| condition.type_ == kind && condition.status == "True")
+    };
     Bound {
         name: binding.namespace().unwrap_or_default(),
-        updated: status.observed_class_uid == class.uid()
-            && status.observed_class_generation == class.metadata.generation,
-        ready: is_true("Ready"),
-        stalled,
+        updated: status.is_some_and(|status| {
+            status.observed_class_uid == class.metadata.uid
+                && status.observed_class_generation == class.metadata.generation
+        }),
+        ready: is_true("Ready").is_some(),
+        stalled: is_true("Stalled").map(|condition| condition.reason.clone()),
     }
 }
 

@@ -28,14 +28,14 @@ const MOMENTS: [Duration; 3] = [Duration::ZERO, Duration::from_millis(300), Dura
 
 /// A kind as the API server serves it.
 #[derive(Clone, Debug)]
-pub(super) struct Kind {
-    pub(super) seen: KindSeen,
-    pub(super) resource: ApiResource,
+pub(crate) struct Kind {
+    pub(crate) seen: KindSeen,
+    pub(crate) resource: ApiResource,
 }
 
 impl Kind {
     /// The kind as a class records it, if objects of it can be stamped.
-    pub(super) fn stampable(&self) -> Option<class::Kind> {
+    pub(crate) fn stampable(&self) -> Option<class::Kind> {
         (self.seen == KindSeen::Namespaced).then(|| class::Kind {
             api_version: self.resource.api_version.clone(),
             kind: self.resource.kind.clone(),
@@ -45,7 +45,7 @@ impl Kind {
 }
 
 #[derive(Clone)]
-pub(super) struct Kinds {
+pub(crate) struct Kinds {
     client: Client,
     known: Arc<Mutex<BTreeMap<KindName, Kind>>>,
 }
@@ -57,12 +57,12 @@ impl std::fmt::Debug for Kinds {
 }
 
 impl Kinds {
-    pub(super) fn new(client: Client) -> Self {
+    pub(crate) fn new(client: Client) -> Self {
         Self { client, known: Arc::default() }
     }
 
     /// Looks the kind up; a kind that is not installed is an answer too, but not one to remember.
-    pub(super) async fn look_up(&self, api_version: &str, kind: &str) -> Result<Kind, Failure> {
+    pub(crate) async fn look_up(&self, api_version: &str, kind: &str) -> Result<Kind, Failure> {
         let name = (api_version.to_owned(), kind.to_owned());
         if let Some(known) = self.known().get(&name) {
             return Ok(known.clone());

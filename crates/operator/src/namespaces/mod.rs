@@ -1,11 +1,12 @@
 //! Namespaces furnished from a class: what is watched, and which change wakes whom.
 
-mod binding;
+pub(crate) mod binding;
 mod class;
 pub mod fences;
-mod kinds;
-mod resources;
-mod stamped;
+pub(crate) mod kinds;
+mod recount;
+pub(crate) mod resources;
+pub(crate) mod stamped;
 
 use std::{
     collections::BTreeSet,
@@ -21,7 +22,7 @@ use k8s_openapi::api::core::v1::Namespace;
 use kube::{Resource, ResourceExt};
 
 use self::{
-    binding::BindingReconciler, class::ClassReconciler, kinds::Kinds, resources::ResourcesReconciler, stamped::Stamps,
+    binding::BindingReconciler, class::ClassReconciler, kinds::Kinds, recount::Recount, resources::ResourcesReconciler, stamped::Stamps,
 };
 use crate::{
     engine::{Cache, Change, EngineBuilder, Key, Part, Pusher, Scope, Work, Writer, is_deleting},
@@ -108,22 +109,24 @@ pub fn install(engine: &mut EngineBuilder, writer: &Writer, settings: &SharedSet
         let name = change.object().name_any();
         vec![Key::cluster(NAMESPACE, &name), Key::new(BINDING, &name, &name)]
     });
-    caches.bindings.wakes(|change: Change<'_, NamespaceClassBinding>| {
-        let binding = change.object();
-        let namespace = binding.namespace().unwrap_or_default();
-        let classes: BTreeSet<_> = change.both().map(|binding| binding.spec.class_name.clone()).collect();
-        let classes = classes.into_iter().map(|class| Key::cluster(CLASS, class));
-        [Key::new(BINDING, &namespace, binding.name_any()), Key::cluster(NAMESPACE, namespace)]
-            .into_iter()
-            .chain(classes)
-            .collect()
+    caches.bindings.wakes({
+        let recount = Recount::new(engine.pusher());
+        move |change: Change<'_, NamespaceClassBinding>| {
+            change.both().for_each(|binding| recount.soon(&binding.spec.class_name));
+            woken_by_binding(change)
+        }
     });
     let stamps = Stamps::new(engine.client(), engine.pusher(), engine.echoes(), caches.bindings.clone());
     caches.classes.wakes({
-        let (caches, stamps) = (caches.clone(), stamps.clone());
+        let (caches, stamps, pusher) = (caches.clone(), stamps.clone(), engine.pusher());
         move |change: Change<'_, NamespaceClass>| {
-            stamps.watch_only(&kinds_in_use(&caches.classes));
-            woken_by_class(&caches, &change.object().name_any())
+            stamps.watch_only(&kinds_in_use(caches.classes.all().iter().map(AsRef::as_ref)));
+            let name = change.object().name_any();
+            if concerns_namespaces(change) {
+                // However many they are: whoever asks for something now comes before them.
+                namespaces_of(&caches, &name).into_iter().for_each(|key| pusher.push(key, Priority::Retry));
+            }
+            vec![Key::cluster(CLASS, name)]
         }
     });
 
@@ -137,17 +140,38 @@ pub fn install(engine: &mut EngineBuilder, writer: &Writer, settings: &SharedSet
         stamps: stamps.clone(),
         written: Mutex::default(),
     });
-    engine.reconciler(ResourcesReconciler { caches, writer: writer.clone(), kinds, stamps });
+    engine.reconciler(ResourcesReconciler { caches, writer: writer.clone(), kinds, stamps, deleted: Mutex::default() });
 }
 
-/// The class itself, what is bound to it and what asks for it.
-fn woken_by_class(caches: &Caches, name: &str) -> Vec<Key> {
+/// The binding itself; and its namespace, unless only the report about the binding has changed.
+fn woken_by_binding(change: Change<'_, NamespaceClassBinding>) -> Vec<Key> {
+    let binding = change.object();
+    let namespace = binding.namespace().unwrap_or_default();
+    let asks = |binding: &NamespaceClassBinding| {
+        (binding.uid(), binding.spec.class_name.clone(), is_deleting(binding.meta()))
+    };
+    let only_report = change.before.map(asks) == change.after.map(asks);
+    let namespace_key = (!only_report).then(|| Key::cluster(NAMESPACE, &namespace));
+    [Key::new(BINDING, &namespace, binding.name_any())].into_iter().chain(namespace_key).collect()
+}
+
+/// Whether more has changed than what the class reports about its namespaces.
+fn concerns_namespaces(change: Change<'_, NamespaceClass>) -> bool {
+    let matters = |class: &NamespaceClass| {
+        let kinds = class.status.as_ref().map(|status| status.kinds.clone());
+        (class.uid(), class.metadata.generation, is_deleting(class.meta()), kinds)
+    };
+    change.before.map(matters) != change.after.map(matters)
+}
+
+/// What is bound to the class and what asks for it.
+fn namespaces_of(caches: &Caches, name: &str) -> Vec<Key> {
     let bound = caches.bindings.by(CLASS_INDEX, name);
     let bound =
         bound.iter().map(|binding| Key::new(BINDING, binding.namespace().unwrap_or_default(), binding.name_any()));
     let labelled = caches.namespaces.by(CLASS_INDEX, name);
     let labelled = labelled.iter().map(|namespace| Key::cluster(NAMESPACE, namespace.name_any()));
-    [Key::cluster(CLASS, name)].into_iter().chain(bound).chain(labelled).collect()
+    bound.chain(labelled).collect()
 }
 
 /// Something many may have waited for has happened: looks again at every binding that is not ready, and at its class.
@@ -163,9 +187,8 @@ fn wake_waiting(bindings: &Cache<NamespaceClassBinding>, pusher: &Pusher) {
 }
 
 /// Every kind some class has recorded: what must be watched.
-fn kinds_in_use(classes: &Cache<NamespaceClass>) -> BTreeSet<Kind> {
-    let classes = classes.all();
-    let kinds = classes.iter().flat_map(|class| class.status.iter().flat_map(|status| &status.kinds));
+pub(crate) fn kinds_in_use<'a>(classes: impl Iterator<Item = &'a NamespaceClass>) -> BTreeSet<Kind> {
+    let kinds = classes.flat_map(|class| class.status.iter().flat_map(|status| &status.kinds));
     let kind = |kind: &StampedKind| Kind {
         api_version: kind.api_version.clone(),
         kind: kind.kind.clone(),
@@ -175,7 +198,7 @@ fn kinds_in_use(classes: &Cache<NamespaceClass>) -> BTreeSet<Kind> {
 }
 
 /// `apiVersion` and `kind` of every item of a class.
-fn kinds_named_by(class: &NamespaceClass) -> BTreeSet<KindName> {
+pub(crate) fn kinds_named_by(class: &NamespaceClass) -> BTreeSet<KindName> {
     let text =
         |value: Option<&serde_json::Value>| value.and_then(serde_json::Value::as_str).unwrap_or_default().to_owned();
     let items = class.spec.resources.iter();

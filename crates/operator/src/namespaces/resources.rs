@@ -2,7 +2,7 @@
 
 use std::{
     collections::{BTreeMap, btree_map::Entry},
-    sync::Arc,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
 use croft_api::namespaces::{CLASS_LABEL, NamespaceClass, NamespaceClassBinding, OnUnbind, validate};
@@ -21,15 +21,15 @@ use croft_core::{
 };
 use k8s_openapi::{api::core::v1, apimachinery::pkg::apis::meta::v1::ObjectMeta};
 use kube::{
-    Api, Resource, ResourceExt,
-    api::{DynamicObject, PartialObjectMeta},
+    Api, Client, Resource, ResourceExt,
+    api::{ApiResource, DynamicObject, PartialObjectMeta},
 };
 use serde_json::{Value, json};
 
 use super::{
     BINDING, Caches,
     kinds::{Kind, Kinds},
-    stamped::{self, Stamps, Watching, controller_of},
+    stamped::{self, Controller, Stamps, Watching, controller_of},
 };
 use crate::engine::{
     Key, Reconciler, Report, Target, Work, Writer, Written,
@@ -44,6 +44,8 @@ pub(super) struct ResourcesReconciler {
     pub(super) writer: Writer,
     pub(super) kinds: Kinds,
     pub(super) stamps: Stamps,
+    /// UIDs of bindings we deleted, by namespace, until the cache has seen it: nothing may be made in their name any more.
+    pub(super) deleted: Mutex<BTreeMap<String, String>>,
 }
 
 #[derive(Debug)]
@@ -54,6 +56,13 @@ pub(super) struct Seen {
 }
 
 impl ResourcesReconciler {
+    fn deleted(&self) -> MutexGuard<'_, BTreeMap<String, String>> {
+        self.deleted.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn is_deleted(&self, namespace: &str, uid: &str) -> bool {
+        self.deleted().get(namespace).is_some_and(|deleted| deleted == uid)
+    }
     /// The class, and only after a live look "gone": deleting on the word of a cache is how things get lost.
     async fn class(&self, name: &str, binding_uid: &str, namespace: &Facts) -> Result<ClassSeen, Failure> {
         if let Some(class) = self.caches.classes.get("", name) {
@@ -78,29 +87,8 @@ impl ResourcesReconciler {
         namespace.labels().get(CLASS_LABEL).is_some_and(|label| label != bound && self.caches.can_be_chosen(label))
     }
 
-    /// Whether objects of a class stay where it is no longer wanted.
     fn orphans(&self, class: &str) -> bool {
-        self.caches.classes.get("", class).is_some_and(|class| class.spec.policy.on_unbind == OnUnbind::Orphan)
-    }
-
-    /// The kinds of wanted and of recorded objects.
-    async fn look_up_kinds(&self, seen: &ClassSeen, status: &Status) -> Result<BTreeMap<KindName, Kind>, Failure> {
-        let mut kinds = BTreeMap::new();
-        let items = match seen {
-            ClassSeen::Present(class) => class.items.as_slice(),
-            ClassSeen::Gone | ClassSeen::Unreadable => &[],
-        };
-        let wanted = items.iter().map(|item| (item.api_version.clone(), item.identity.kind.clone()));
-        let recorded =
-            status.applied_resources.iter().map(|applied| (applied.api_version.clone(), applied.kind.clone()));
-        for name in wanted.chain(recorded) {
-            if let Entry::Vacant(place) = kinds.entry(name) {
-                let (api_version, kind) = place.key();
-                let found = self.kinds.look_up(api_version, kind).await?;
-                place.insert(found);
-            }
-        }
-        Ok(kinds)
+        self.caches.classes.get("", class).is_some_and(|class| orphans(&class))
     }
 
     /// Whether the class has recorded every kind it is about to make objects of, and a watch covers each.
@@ -126,50 +114,135 @@ impl ResourcesReconciler {
 
     fn stamped(&self, namespace: &str, binding_uid: &str) -> BTreeMap<Identity, Stamped> {
         let objects = self.stamps.in_namespace(namespace).into_iter();
-        objects.map(|(identity, entry)| (identity, self.stamped_entry(entry, binding_uid))).collect()
-    }
-
-    fn stamped_entry(&self, entry: stamped::Entry, binding_uid: &str) -> Stamped {
-        Stamped {
-            api_version: entry.api_version.to_string(),
-            owner: owner(entry.controller.as_deref(), binding_uid),
-            orphan: self.orphans(&entry.class),
-            uid: entry.uid,
-            entry: entry.entry,
-            deleting: entry.deleting,
-            created: entry.created,
-        }
-    }
-
-    /// Reads what the watches cannot tell.
-    async fn read(
-        &self,
-        seen: &Observed,
-        kinds: &BTreeMap<KindName, Kind>,
-    ) -> Result<BTreeMap<Identity, Option<Read>>, Failure> {
-        let mut found = BTreeMap::new();
-        for (api_version, identity) in seen.to_read() {
-            let Some(kind) = kinds.get(&(api_version.clone(), identity.kind.clone())) else { continue };
-            if kind.stampable().is_none() {
-                continue;
-            }
-            let api: Api<DynamicObject> =
-                Api::namespaced_with(self.writer.client(), &seen.namespace.name, &kind.resource);
-            let object = read(api.get_metadata_opt(&identity.name)).await?;
-            let object = object.map(|object| described(api_version, &object.metadata, &seen.binding.uid));
-            found.insert(identity, object);
-        }
-        Ok(found)
-    }
-
-    fn kind<'s>(seen: &'s Seen, api_version: &str, identity: &Identity) -> Result<&'s Kind, Failure> {
-        seen.kinds
-            .get(&(api_version.to_owned(), identity.kind.clone()))
-            .ok_or_else(|| Failure::new(FailureClass::Stale, "NotFound", format!("{} is not served", identity.kind)))
+        let described = |entry: stamped::Entry| {
+            let orphan = self.orphans(&entry.class);
+            stamped_entry(entry, orphan, binding_uid)
+        };
+        objects.map(|(identity, entry)| (identity, described(entry))).collect()
     }
 }
 
-fn present(class: &NamespaceClass, binding_uid: &str, namespace: &Facts) -> ClassSeen {
+/// The kinds of wanted and of recorded objects.
+pub(crate) async fn look_up_kinds(
+    known: &Kinds,
+    seen: &ClassSeen,
+    status: &Status,
+) -> Result<BTreeMap<KindName, Kind>, Failure> {
+    let mut kinds = BTreeMap::new();
+    let items = match seen {
+        ClassSeen::Present(class) => class.items.as_slice(),
+        ClassSeen::Gone | ClassSeen::Unreadable => &[],
+    };
+    let wanted = items.iter().map(|item| (item.api_version.clone(), item.identity.kind.clone()));
+    let recorded = status.applied_resources.iter().map(|applied| (applied.api_version.clone(), applied.kind.clone()));
+    for name in wanted.chain(recorded) {
+        if let Entry::Vacant(place) = kinds.entry(name) {
+            let (api_version, kind) = place.key();
+            let found = known.look_up(api_version, kind).await?;
+            place.insert(found);
+        }
+    }
+    Ok(kinds)
+}
+
+/// A stamped object, and whether its class leaves it behind.
+pub(crate) fn stamped_entry(entry: stamped::Entry, orphan: bool, binding_uid: &str) -> Stamped {
+    Stamped {
+        api_version: entry.api_version.to_string(),
+        owner: owner(entry.controller.as_ref(), binding_uid),
+        orphan,
+        uid: entry.uid,
+        entry: entry.entry,
+        deleting: entry.deleting,
+        created: entry.created,
+    }
+}
+
+/// Reads what the watches cannot tell.
+pub(crate) async fn read_doubtful(
+    client: &Client,
+    seen: &Observed,
+    kinds: &BTreeMap<KindName, Kind>,
+) -> Result<BTreeMap<Identity, Option<Read>>, Failure> {
+    let mut found = BTreeMap::new();
+    for (api_version, identity) in seen.to_read() {
+        let Some(kind) = kinds.get(&(api_version.clone(), identity.kind.clone())) else { continue };
+        if kind.stampable().is_none() {
+            continue;
+        }
+        let api: Api<DynamicObject> = Api::namespaced_with(client.clone(), &seen.namespace.name, &kind.resource);
+        let object = read(api.get_metadata_opt(&identity.name)).await?;
+        let object = object.map(|object| described(api_version, &object.metadata, &seen.binding.uid));
+        found.insert(identity, object);
+    }
+    Ok(found)
+}
+
+/// One step of the plan is one call.
+pub(crate) async fn carry_out(
+    writer: &Writer,
+    namespace: &str,
+    kinds: &BTreeMap<KindName, Kind>,
+    step: &ResourceStep,
+) -> Result<Written, Failure> {
+    match step {
+        ResourceStep::ApplyNamespaceMetadata { metadata } => {
+            let metadata = json!({ "labels": metadata.labels, "annotations": metadata.annotations });
+            writer.namespace_metadata(namespace, &metadata).await
+        }
+        ResourceStep::Create { identity, api_version, manifest, .. } => {
+            writer.stamp(resource_of(kinds, api_version, identity)?, namespace, manifest).await
+        }
+        ResourceStep::Apply { identity, api_version, uid, manifest, .. } => {
+            let resource = resource_of(kinds, api_version, identity)?;
+            writer.apply(resource, namespace, &identity.name, &only_if(manifest, uid)).await
+        }
+        ResourceStep::TakeFields { identity, api_version, uid, version, fields } => {
+            let resource = resource_of(kinds, api_version, identity)?;
+            let target = Target { namespace, name: &identity.name, uid };
+            let patch = json!({ "metadata": { "managedFields": fields } });
+            writer.merge_dynamic(resource, target, version, patch).await
+        }
+        ResourceStep::Release { identity, api_version, uid, version, owners } => {
+            let resource = resource_of(kinds, api_version, identity)?;
+            let target = Target { namespace, name: &identity.name, uid };
+            writer.merge_dynamic(resource, target, version, released(owners)).await
+        }
+        ResourceStep::Prune { identity, api_version, uid } => {
+            let resource = resource_of(kinds, api_version, identity)?;
+            writer.delete_dynamic(resource, Target { namespace, name: &identity.name, uid }).await
+        }
+        ResourceStep::DeleteBinding { uid, .. } => {
+            let target = Target { namespace, name: namespace, uid };
+            writer.delete::<NamespaceClassBinding>(target).await
+        }
+    }
+}
+
+/// The manifest for exactly this object: a precondition, not a field; the API server compares it and owns it itself.
+pub(crate) fn only_if(manifest: &Value, uid: &str) -> Value {
+    let mut manifest = manifest.clone();
+    manifest["metadata"]["uid"] = uid.into();
+    manifest
+}
+
+/// How the kind of an object is reached.
+pub(crate) fn resource_of<'k>(
+    kinds: &'k BTreeMap<KindName, Kind>,
+    api_version: &str,
+    identity: &Identity,
+) -> Result<&'k ApiResource, Failure> {
+    let kind = kinds.get(&(api_version.to_owned(), identity.kind.clone())).map(|kind| &kind.resource);
+    kind.ok_or_else(|| Failure::new(FailureClass::Stale, "NotFound", format!("{} is not served", identity.kind)))
+}
+
+/// Whether objects of a class stay where it is no longer wanted.
+pub(crate) fn orphans(class: &NamespaceClass) -> bool {
+    class.spec.policy.on_unbind == OnUnbind::Orphan
+}
+
+/// The class as it is for one namespace; whether its kinds are recorded is for the caller to say.
+pub(crate) fn present(class: &NamespaceClass, binding_uid: &str, namespace: &Facts) -> ClassSeen {
     let name = class.name_any();
     let stamp = Stamp { namespace: &namespace.name, class: &name, binding_uid, protect: class.spec.protect };
     let items = validate::validate(class).and_then(|blueprint| blueprint.items(namespace));
@@ -191,21 +264,23 @@ fn present(class: &NamespaceClass, binding_uid: &str, namespace: &Facts) -> Clas
     })
 }
 
-fn owner(controller: Option<&str>, binding_uid: &str) -> Owner {
+fn owner(controller: Option<&Controller>, binding_uid: &str) -> Owner {
     match controller {
         None => Owner::Nobody,
-        Some(uid) if uid == binding_uid => Owner::ThisBinding,
+        Some(controller) if controller.uid == binding_uid => Owner::ThisBinding,
+        // There is one binding of a name at a time: one of another UID is no more.
+        Some(controller) if controller.is_binding => Owner::FormerBinding,
         Some(_) => Owner::Other,
     }
 }
 
-fn described(api_version: String, metadata: &ObjectMeta, binding_uid: &str) -> Read {
+pub(crate) fn described(api_version: String, metadata: &ObjectMeta, binding_uid: &str) -> Read {
     let others = metadata.owner_references.iter().flatten().filter(|owner| owner.uid != binding_uid);
     Read {
         api_version,
         uid: metadata.uid.clone().unwrap_or_default(),
         version: metadata.resource_version.clone().unwrap_or_default(),
-        owner: owner(controller_of(metadata).as_deref(), binding_uid),
+        owner: owner(controller_of(metadata).as_ref(), binding_uid),
         deleting: metadata.deletion_timestamp.is_some(),
         taken_fields: witness::taken_over(metadata),
         other_owners: json!(others.collect::<Vec<_>>()),
@@ -218,7 +293,28 @@ fn status_of(binding: &NamespaceClassBinding) -> Status {
     serde_json::from_value(status).unwrap_or_default()
 }
 
-fn facts(namespace: &v1::Namespace) -> Facts {
+pub(crate) fn described_namespace(namespace: &v1::Namespace, relabelled: bool) -> Namespace {
+    Namespace {
+        name: namespace.name_any(),
+        terminating: is_deleting(namespace.meta()),
+        unlabelled: !namespace.labels().contains_key(CLASS_LABEL),
+        relabelled,
+        labels: namespace.labels().clone(),
+        annotations: namespace.annotations().clone(),
+    }
+}
+
+pub(crate) fn described_binding(binding: &NamespaceClassBinding) -> Binding {
+    Binding {
+        uid: binding.uid().unwrap_or_default(),
+        generation: binding.metadata.generation.unwrap_or_default(),
+        class: binding.spec.class_name.clone(),
+        deleting: is_deleting(binding.meta()),
+        status: status_of(binding),
+    }
+}
+
+pub(crate) fn facts(namespace: &v1::Namespace) -> Facts {
     Facts {
         name: namespace.name_any(),
         uid: namespace.uid().unwrap_or_default(),
@@ -240,40 +336,33 @@ impl Reconciler for ResourcesReconciler {
         if key.name != key.namespace {
             return Ok(None);
         }
-        let Some(binding) = self.caches.bindings.get(&key.namespace, &key.name) else { return Ok(None) };
+        let Some(binding) = self.caches.bindings.get(&key.namespace, &key.name) else {
+            self.deleted().remove(&key.namespace);
+            return Ok(None);
+        };
         let Some(namespace) = self.caches.namespaces.get("", &key.namespace) else { return Ok(None) };
         let uid = binding.uid().unwrap_or_default();
+        if self.is_deleted(&key.namespace, &uid) {
+            return Ok(None);
+        }
         let class_name = binding.spec.class_name.clone();
         let mut class = self.class(&class_name, &uid, &facts(&namespace)).await?;
-        let status = status_of(&binding);
-        let kinds = self.look_up_kinds(&class, &status).await?;
+        let bound = described_binding(&binding);
+        let kinds = look_up_kinds(&self.kinds, &class, &bound.status).await?;
         if let ClassSeen::Present(class) = &mut class {
             class.kinds_recorded = self.is_covered(&class_name, &kinds);
         }
         let mut observed = Observed {
-            namespace: Namespace {
-                name: key.namespace.clone(),
-                terminating: is_deleting(namespace.meta()),
-                unlabelled: !namespace.labels().contains_key(CLASS_LABEL),
-                relabelled: self.is_relabelled(&namespace, &class_name),
-                labels: namespace.labels().clone(),
-                annotations: namespace.annotations().clone(),
-            },
+            namespace: described_namespace(&namespace, self.is_relabelled(&namespace, &class_name)),
             unknown_class: self.unknown_class(&namespace, &class_name),
             stamped: self.stamped(&key.namespace, &uid),
-            orphan_unstamped: self.orphans(status.observed_class_name.as_deref().unwrap_or(&class_name)),
-            binding: Binding {
-                uid,
-                generation: binding.metadata.generation.unwrap_or_default(),
-                class: class_name,
-                deleting: is_deleting(binding.meta()),
-                status,
-            },
+            orphan_unstamped: self.orphans(bound.status.observed_class_name.as_deref().unwrap_or(&class_name)),
+            binding: bound,
             class,
             kinds: kinds.iter().map(|(name, kind)| (name.clone(), self.kind_seen(kind))).collect(),
             read: BTreeMap::new(),
         };
-        observed.read = self.read(&observed, &kinds).await?;
+        observed.read = read_doubtful(&self.writer.client(), &observed, &kinds).await?;
         Ok(Some(Seen { binding, observed, kinds }))
     }
 
@@ -283,37 +372,11 @@ impl Reconciler for ResourcesReconciler {
 
     async fn execute(&self, seen: &Seen, step: &ResourceStep) -> Result<Written, Failure> {
         let namespace = seen.observed.namespace.name.as_str();
-        match step {
-            ResourceStep::ApplyNamespaceMetadata { metadata } => {
-                let metadata = json!({ "labels": metadata.labels, "annotations": metadata.annotations });
-                self.writer.namespace_metadata(namespace, &metadata).await
-            }
-            ResourceStep::Create { identity, api_version, manifest, .. } => {
-                self.writer.stamp(&Self::kind(seen, api_version, identity)?.resource, namespace, manifest).await
-            }
-            ResourceStep::Apply { identity, api_version, manifest, .. } => {
-                let kind = Self::kind(seen, api_version, identity)?;
-                self.writer.apply(&kind.resource, namespace, &identity.name, manifest).await
-            }
-            ResourceStep::TakeFields { identity, api_version, uid, version, fields } => {
-                let kind = Self::kind(seen, api_version, identity)?;
-                let target = Target { namespace, name: &identity.name, uid };
-                let patch = json!({ "metadata": { "managedFields": fields } });
-                self.writer.merge_dynamic(&kind.resource, target, version, patch).await
-            }
-            ResourceStep::Release { identity, api_version, uid, version, owners } => {
-                let kind = Self::kind(seen, api_version, identity)?;
-                let target = Target { namespace, name: &identity.name, uid };
-                self.writer.merge_dynamic(&kind.resource, target, version, released(owners)).await
-            }
-            ResourceStep::Prune { identity, api_version, uid } => {
-                let kind = Self::kind(seen, api_version, identity)?;
-                self.writer.delete_dynamic(&kind.resource, Target { namespace, name: &identity.name, uid }).await
-            }
-            ResourceStep::DeleteBinding { uid, .. } => {
-                self.writer.delete::<NamespaceClassBinding>(Target { namespace, name: namespace, uid }).await
-            }
+        let written = carry_out(&self.writer, namespace, &seen.kinds, step).await?;
+        if let ResourceStep::DeleteBinding { uid, .. } = step {
+            self.deleted().insert(namespace.to_owned(), uid.clone());
         }
+        Ok(written)
     }
 
     fn report(&self, seen: &Seen, outcomes: &[(&ResourceStep, Outcome)], now: &Timestamp) -> Report {

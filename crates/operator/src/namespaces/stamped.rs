@@ -17,7 +17,7 @@ use croft_core::{
 use futures::{StreamExt, pin_mut};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::{
-    Api, Client,
+    Api, Client, Resource,
     api::{ApiResource, DynamicObject, PartialObjectMeta},
     runtime::{
         WatchStreamExt,
@@ -36,15 +36,28 @@ use crate::engine::{
 
 /// A stamped object, in the few words that matter.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Entry {
+pub(crate) struct Entry {
     pub(super) api_version: Arc<str>,
     pub(super) uid: String,
-    /// UID of its controller.
-    pub(super) controller: Option<String>,
-    pub(super) class: String,
+    pub(super) controller: Option<Controller>,
+    pub(crate) class: String,
     pub(super) entry: String,
     pub(super) created: bool,
     pub(super) deleting: bool,
+}
+
+impl Entry {
+    pub(crate) fn of(api_version: Arc<str>, metadata: &ObjectMeta) -> Self {
+        Self {
+            api_version,
+            uid: metadata.uid.clone().unwrap_or_default(),
+            controller: controller_of(metadata),
+            class: metadata.labels.as_ref().and_then(|labels| labels.get(STAMP_LABEL)).cloned().unwrap_or_default(),
+            entry: witness::entry_digest(metadata),
+            created: witness::was_created(metadata),
+            deleting: metadata.deletion_timestamp.is_some(),
+        }
+    }
 }
 
 /// Objects of one kind: namespace -> name -> object.
@@ -89,7 +102,7 @@ fn key_of(kind: &Kind) -> KindKey {
     (group.to_owned(), kind.to_owned())
 }
 
-fn api_resource(kind: &Kind) -> ApiResource {
+pub(crate) fn api_resource(kind: &Kind) -> ApiResource {
     let group = group_of(&kind.api_version);
     ApiResource {
         group: group.to_owned(),
@@ -222,15 +235,7 @@ impl Follow {
 
     fn put(&self, metadata: &ObjectMeta, priority: Priority) {
         let (namespace, name) = place_of(metadata);
-        let entry = Entry {
-            api_version: self.api_version.clone(),
-            uid: metadata.uid.clone().unwrap_or_default(),
-            controller: controller_of(metadata),
-            class: metadata.labels.as_ref().and_then(|labels| labels.get(STAMP_LABEL)).cloned().unwrap_or_default(),
-            entry: witness::entry_digest(metadata),
-            created: witness::was_created(metadata),
-            deleting: metadata.deletion_timestamp.is_some(),
-        };
+        let entry = Entry::of(self.api_version.clone(), metadata);
         let changed = {
             let mut objects = self.objects.write().unwrap_or_else(PoisonError::into_inner);
             objects.entry(namespace.clone()).or_default().insert(name, entry.clone()).as_ref() != Some(&entry)
@@ -293,12 +298,22 @@ impl Follow {
     }
 }
 
-fn place_of(metadata: &ObjectMeta) -> (String, String) {
+pub(crate) fn place_of(metadata: &ObjectMeta) -> (String, String) {
     (metadata.namespace.clone().unwrap_or_default(), metadata.name.clone().unwrap_or_default())
 }
 
-/// UID of the object's controller.
-pub(super) fn controller_of(metadata: &ObjectMeta) -> Option<String> {
-    let owners = metadata.owner_references.iter().flatten();
-    owners.into_iter().find(|owner| owner.controller == Some(true)).map(|owner| owner.uid.clone())
+/// Who controls an object.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Controller {
+    pub(super) uid: String,
+    /// A binding of the object's namespace, this one or an earlier one.
+    pub(super) is_binding: bool,
+}
+
+pub(super) fn controller_of(metadata: &ObjectMeta) -> Option<Controller> {
+    let owner = metadata.owner_references.iter().flatten().find(|owner| owner.controller == Some(true))?;
+    let is_binding = owner.kind == NamespaceClassBinding::kind(&())
+        && group_of(&owner.api_version) == NamespaceClassBinding::group(&())
+        && Some(&owner.name) == metadata.namespace.as_ref();
+    Some(Controller { uid: owner.uid.clone(), is_binding })
 }

@@ -17,7 +17,9 @@ async fn every_example_class_can_be_applied_and_furnishes_a_namespace() -> Resul
     for file in std::fs::read_dir(&folder)? {
         let path = file?.path();
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        let Some(class) = name.strip_prefix("namespaceclass-").and_then(|rest| rest.strip_suffix(".yaml")) else { continue };
+        let Some(class) = name.strip_prefix("namespaceclass-").and_then(|rest| rest.strip_suffix(".yaml")) else {
+            continue;
+        };
         found += 1;
         apply(world.bed.admin(), &std::fs::read_to_string(&path)?).await.with_context(|| name.clone())?;
         let space = Space::of(world.bed, &format!("example-{class}"), class).await?;

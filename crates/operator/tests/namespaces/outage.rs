@@ -8,7 +8,7 @@ use tokio::sync::OnceCell;
 
 use crate::{
     scene::{Class, Proxied, Space, condition, config_map},
-    support::PATIENCE,
+    support::{PATIENCE, eventually},
 };
 
 /// One outage for all tests here: each has a namespace that was changed during it.
@@ -21,6 +21,7 @@ struct Outage {
     other_class: Space,
     edited: Space,
     relabelled: Space,
+    system: Space,
 }
 
 async fn outage() -> &'static Outage {
@@ -47,6 +48,7 @@ async fn happen() -> Result<Outage> {
     let other_class = bound("other-class", &reborn).await?;
     let edited = bound("edited", &plain).await?;
     let relabelled = bound("relabelled", &doomed).await?;
+    let system = Space::new(&world.bed, "kube-tenant").await?;
 
     operator.process.kill();
     operator.process.wait(PATIENCE).context("it is dead")?;
@@ -60,6 +62,10 @@ async fn happen() -> Result<Outage> {
     edited.edit("made", "somebody", json!({"data": {"key": "edited"}})).await?;
     edited.config_maps().delete("dropped", &DeleteParams::default()).await?;
     relabelled.label(Some("plain")).await?;
+    // Nor are the fences there for ever, and behind them the operator refuses as well.
+    let fence = ["delete", "validatingadmissionpolicybinding", croft::namespaces::fences::CHOICE];
+    world.bed.admin().kubectl(&fence).await?;
+    eventually("the fence to be down", || async { Ok(system.label(Some("plain")).await.is_ok().then_some(())) }).await;
     world.forget_leader().await?;
     let operator = world.started().await?;
     Ok(Outage {
@@ -71,6 +77,7 @@ async fn happen() -> Result<Outage> {
         other_class,
         edited,
         relabelled,
+        system,
     })
 }
 
@@ -118,4 +125,14 @@ async fn a_switch_during_an_outage_keeps_the_shared_object_although_the_old_clas
     space.has("dropped").await;
     let binding = space.says("ReconcileSuccess").await;
     assert_eq!(binding.spec.class_name, "plain");
+}
+
+#[tokio::test]
+async fn a_system_namespace_gets_no_class_even_where_the_fence_is_missing() -> Result<()> {
+    let space = &outage().await.system;
+    let told = space.event("NotAllowed").await;
+    assert!(told.contains("system namespaces"), "{told}");
+    assert!(space.bindings().get_opt(&space.name).await?.is_none());
+    assert!(space.names().await?.is_empty());
+    Ok(())
 }

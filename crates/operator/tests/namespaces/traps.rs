@@ -193,18 +193,6 @@ rules:
 ";
 
 #[tokio::test]
-async fn system_namespaces_are_refused_and_told() -> Result<()> {
-    let world = world().await;
-    Class::define(world.client(), "system", &[("made", "1")]).await?;
-    let space = Space::of(world.bed, "kube-tenant", "system").await?;
-    let told = space.event("NotAllowed").await;
-    assert!(told.contains("system namespaces"), "{told}");
-    assert!(space.bindings().get_opt(&space.name).await?.is_none());
-    assert!(space.names().await?.is_empty());
-    Ok(())
-}
-
-#[tokio::test]
 async fn marks_by_which_other_tools_would_prune_a_copy_are_not_stamped() -> Result<()> {
     let world = world().await;
     let mut item = config_map("made", "1");

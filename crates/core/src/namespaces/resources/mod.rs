@@ -13,7 +13,7 @@ mod step;
 use std::collections::{BTreeMap, BTreeSet};
 
 pub use self::{
-    report::report,
+    report::{Blocked, blocked_items, report},
     step::{ResourceStep, Unwanted},
 };
 use serde_json::json;
@@ -138,7 +138,15 @@ pub enum Owner {
     #[default]
     Nobody,
     ThisBinding,
+    /// A binding of this namespace that is no more: what it left is ours by succession.
+    FormerBinding,
     Other,
+}
+
+impl Owner {
+    fn is_a_binding(&self) -> bool {
+        matches!(self, Owner::ThisBinding | Owner::FormerBinding)
+    }
 }
 
 /// An object that carries the stamp label, as its watch tells.
@@ -211,7 +219,7 @@ impl Observed {
     /// the stamp only the owner counts: an object stripped of both has been released.
     fn is_ours(&self, identity: &Identity, uid: &str, owner: &Owner) -> bool {
         match owner {
-            Owner::ThisBinding => true,
+            Owner::ThisBinding | Owner::FormerBinding => true,
             Owner::Nobody => self.recorded_uid(identity) == Some(uid),
             Owner::Other => false,
         }
@@ -258,7 +266,7 @@ impl Observed {
         let unstamped =
             self.read.iter().filter(|(identity, _)| !wanted.contains(identity) && !self.stamped.contains_key(identity));
         let unstamped = unstamped.filter_map(|(identity, read)| {
-            let object = read.as_ref().filter(|object| object.owner == Owner::ThisBinding)?;
+            let object = read.as_ref().filter(|object| object.owner.is_a_binding())?;
             Some(Leftover {
                 identity: identity.clone(),
                 api_version: object.api_version.clone(),
@@ -363,7 +371,7 @@ impl Observed {
             return Need::Steps(vec![ResourceStep::prune(&item.identity, &item.api_version, &object.uid)]);
         }
         let take = read.and_then(|read| ResourceStep::take_fields(item, read));
-        Need::Steps(take.into_iter().chain([ResourceStep::apply(item)]).collect())
+        Need::Steps(take.into_iter().chain([ResourceStep::apply(item, &object.uid)]).collect())
     }
 
     /// An object without the stamp under a name we want.
@@ -371,21 +379,21 @@ impl Observed {
         if object.deleting {
             return Need::Blocked(Obstacle::BeingDeleted);
         }
-        if object.owner != Owner::ThisBinding {
+        if !object.owner.is_a_binding() {
             return self.need_of_foreign(item, &object.uid, &object.owner, class);
         }
         let take = ResourceStep::take_fields(item, object);
-        Need::Steps(take.into_iter().chain([ResourceStep::apply(item)]).collect())
+        Need::Steps(take.into_iter().chain([ResourceStep::apply(item, &object.uid)]).collect())
     }
 
     fn need_of_foreign(&self, item: &Rendered, uid: &str, owner: &Owner, class: &Class) -> Need {
         let announced =
             self.recorded(&item.identity).is_some_and(|known| known.adopted && known.uid.as_deref() == Some(uid));
         match owner {
-            Owner::Nobody if class.policy.adopt && announced => Need::Steps(vec![ResourceStep::apply(item)]),
+            Owner::Nobody if class.policy.adopt && announced => Need::Steps(vec![ResourceStep::apply(item, uid)]),
             Owner::Nobody if class.policy.adopt => Need::Blocked(Obstacle::ToAdopt { uid: uid.to_owned() }),
             Owner::Nobody => Need::Blocked(Obstacle::NotOurs),
-            Owner::ThisBinding | Owner::Other => Need::Blocked(Obstacle::Controlled),
+            Owner::ThisBinding | Owner::FormerBinding | Owner::Other => Need::Blocked(Obstacle::Controlled),
         }
     }
 

@@ -5,7 +5,7 @@ use crate::{
     conditions::Readiness,
     namespaces::{
         inventory::{Applied, Fingerprint, State, Status},
-        manifest::Rendered,
+        manifest::{Identity, Rendered},
     },
     plan::{Failure, FailureClass, Outcome},
     problem::Problem,
@@ -79,10 +79,10 @@ fn readiness(seen: &Observed, class: &Class, outcomes: Outcomes<'_>) -> Readines
     if let Some((step, failure)) = first_failed(outcomes) {
         return failing(step, failure);
     }
-    let blocked = class.items.iter().find_map(|item| match seen.need(item, class) {
-        Need::Blocked(obstacle) => Some((item, obstacle)),
-        _ => None,
-    });
+    if let Some(identity) = made_anew(seen, outcomes) {
+        return progressing("RolloutPending", format!("{identity} is made anew"));
+    }
+    let blocked = obstructed(seen, class).next();
     if class.deleting {
         return stalled(
             "ClassDeleting",
@@ -100,6 +100,44 @@ fn readiness(seen: &Observed, class: &Class, outcomes: Outcomes<'_>) -> Readines
             reason: "ReconcileSuccess",
             message: format!("Successfully applied {} resources from class {}", class.items.len(), class.name),
         },
+    }
+}
+
+/// A wanted object that was deleted because it could not be changed in place.
+fn made_anew<'a>(seen: &Observed, outcomes: Outcomes<'a>) -> Option<&'a Identity> {
+    let pruned = outcomes.iter().filter(|(step, _)| matches!(step, ResourceStep::Prune { .. }));
+    let mut pruned = pruned.filter_map(|(step, _)| step.identity());
+    pruned.find(|identity| seen.wanted().iter().any(|item| item.identity == **identity))
+}
+
+fn obstructed<'a>(seen: &'a Observed, class: &'a Class) -> impl Iterator<Item = (&'a Rendered, Obstacle)> {
+    class.items.iter().filter_map(|item| match seen.need(item, class) {
+        Need::Blocked(obstacle) => Some((item, obstacle)),
+        _ => None,
+    })
+}
+
+/// A wanted object for which the plan has no step because something stands in its way.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Blocked {
+    pub identity: Identity,
+    /// The reason its binding's `Ready` condition would have.
+    pub reason: &'static str,
+    pub message: String,
+}
+
+/// Everything that stands in the way of what the class wants, as things are.
+pub fn blocked_items(seen: &Observed) -> Vec<Blocked> {
+    match &seen.class {
+        ClassSeen::Present(class) if !seen.wanted().is_empty() && !seen.is_not_ours_to_touch() => {
+            let blocked = obstructed(seen, class).map(|(item, obstacle)| Blocked {
+                identity: item.identity.clone(),
+                reason: reason_of(&obstacle),
+                message: explain(item, &obstacle),
+            });
+            blocked.collect()
+        }
+        _ => Vec::new(),
     }
 }
 
@@ -195,7 +233,9 @@ fn entry(seen: &Observed, class: &Class, item: &Rendered, outcomes: Outcomes<'_>
         (Some((step, Outcome::Done { uid, witness })), _) => done(applied, step, uid.clone(), witness.as_deref()),
         (Some((_, Outcome::Failed(failure))), _) => failed(item, applied, failure),
         (_, Need::Blocked(obstacle)) => blocked(item, applied, &obstacle),
-        _ => applied,
+        // Whatever went wrong before is over.
+        (_, Need::Nothing) => Applied { state: State::Applied, message: None, ..applied },
+        (_, Need::Steps(_)) => applied,
     }
 }
 

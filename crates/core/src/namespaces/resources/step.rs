@@ -32,10 +32,11 @@ pub enum ResourceStep {
         version: String,
         fields: Value,
     },
-    /// Only on what is ours, or adopted on purpose.
+    /// Only on exactly the object that is ours, or adopted on purpose: fails if another one has its name by now.
     Apply {
         identity: Identity,
         api_version: String,
+        uid: String,
         manifest: Value,
         digest: String,
         shape: String,
@@ -87,9 +88,9 @@ impl ResourceStep {
         ResourceStep::Create { identity, api_version, manifest, digest, shape }
     }
 
-    pub(super) fn apply(item: &Rendered) -> Self {
+    pub(super) fn apply(item: &Rendered, uid: &str) -> Self {
         let Rendered { identity, api_version, manifest, digest, shape } = item.clone();
-        ResourceStep::Apply { identity, api_version, manifest, digest, shape }
+        ResourceStep::Apply { identity, api_version, uid: uid.to_owned(), manifest, digest, shape }
     }
 
     pub(super) fn prune(identity: &Identity, api_version: &str, uid: &str) -> Self {

@@ -1,0 +1,364 @@
+//! Where an object comes from, whether it is as it should be, and what would remove it.
+//!
+//! What would happen is never guessed: the operator's own plan is asked about the world as it would be then.
+
+use std::fmt;
+
+use anyhow::bail;
+use croft_api::namespaces::{NamespaceClass, STAMP_LABEL, validate::blueprint};
+use croft_core::{
+    namespaces::{
+        inventory::Applied,
+        manifest::Identity,
+        params,
+        resources::{self, ClassSeen, Observed, ResourceStep},
+        template::{self, Variable},
+    },
+    plan::Plan,
+};
+use k8s_openapi::{api::core::v1::Namespace, apimachinery::pkg::apis::meta::v1::ObjectMeta};
+use kube::{
+    Api, Client,
+    api::{ApiResource, DynamicObject},
+};
+use serde_json::Value;
+
+use super::{
+    because,
+    effect::{Action, Effect},
+    find::{find, split},
+    observe::{Cluster, Scope, Seen},
+    print::fields,
+    rehearse::rehearse,
+};
+use crate::{
+    engine::{Writer, write::read},
+    namespaces::{
+        resources::{described, described_binding, facts, read_doubtful},
+        stamped::Entry,
+    },
+};
+
+/// The answer for one object.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Explained {
+    object: Identity,
+    namespace: String,
+    verdict: Verdict,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Verdict {
+    Ours(Box<Ours>),
+    NotOurs(Vec<String>),
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Ours {
+    class: String,
+    origin: String,
+    params: Vec<String>,
+    state: String,
+    condition: String,
+    /// What would be done, and what then becomes of the object.
+    removals: Vec<(&'static str, String)>,
+}
+
+impl Explained {
+    pub(super) fn is_ours(&self) -> bool {
+        matches!(self.verdict, Verdict::Ours(_))
+    }
+}
+
+impl fmt::Display for Explained {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { object, namespace, verdict } = self;
+        match verdict {
+            Verdict::NotOurs(why) => {
+                writeln!(out, "{object} in namespace {namespace} is of no class")?;
+                why.iter().try_for_each(|why| writeln!(out, "  {why}"))
+            }
+            Verdict::Ours(ours) => {
+                writeln!(out, "{object} in namespace {namespace} is of class {}", ours.class)?;
+                writeln!(out, "  from        {}", ours.origin)?;
+                if !ours.params.is_empty() {
+                    writeln!(out, "  parameters  {}", ours.params.join(", "))?;
+                }
+                writeln!(out, "  inventory   {}", ours.state)?;
+                writeln!(out, "  now         {}", ours.condition)?;
+                writeln!(out, "  what would remove it")?;
+                ours.removals.iter().try_for_each(|(when, then)| writeln!(out, "    {when}: {then}"))
+            }
+        }
+    }
+}
+
+pub(super) async fn explain(client: &Client, object: &str, namespace: &str) -> anyhow::Result<Explained> {
+    let (kind, name) = split(object)?;
+    let kind = find(client, kind).await?;
+    let identity = kind.identity(name);
+    let answer = |verdict| Explained { object: identity.clone(), namespace: namespace.to_owned(), verdict };
+    if !kind.namespaced {
+        return Ok(answer(Verdict::NotOurs(vec![format!(
+            "{} is cluster-scoped: a class holds namespaced objects only",
+            identity.kind
+        )])));
+    }
+    let scope = Scope::Namespace(namespace);
+    let mut cluster = Cluster::read(client, scope).await?;
+    let api: Api<DynamicObject> = Api::namespaced_with(client.clone(), namespace, &kind.resource);
+    let metadata = read(api.get_metadata_opt(name))
+        .await
+        .map_err(because(format!("reading {identity}")))?
+        .map(|object| object.metadata);
+    let Some(binding) = cluster.binding(namespace).map(described_binding) else {
+        if metadata.is_none() {
+            bail!("there is no {identity} in namespace {namespace}");
+        }
+        return Ok(answer(Verdict::NotOurs(vec![format!("namespace {namespace} has no class")])));
+    };
+    let class = cluster.classes.get(&binding.class).cloned();
+    cluster.list_stamped(scope, class.as_ref()).await?;
+    let mut seen = cluster.observe(&cluster.namespaces[0], binding, class.as_ref()).await?;
+    let Some(metadata) = metadata else {
+        return absent(&seen, &identity, namespace).map(|why| answer(Verdict::NotOurs(why)));
+    };
+    put_stamp(&cluster, &mut seen.observed, &identity, &kind.resource, &metadata, class.as_ref());
+    seen.observed.read =
+        read_doubtful(client, &seen.observed, &seen.kinds).await.map_err(because(format!("reading {identity}")))?;
+    let asked = with_read(&seen.observed, &identity, &kind.resource, &metadata);
+    if fate(&unlabelled(&asked), &identity) == Fate::Stays {
+        return Ok(answer(Verdict::NotOurs(why_not(&asked, &identity, &metadata))));
+    }
+    let ours = Ours {
+        class: seen.observed.binding.class.clone(),
+        origin: origin(&seen.observed, &identity, class.as_ref()),
+        params: class
+            .as_ref()
+            .map(|class| params_of(class, &seen.observed, &identity, &cluster.namespaces[0]))
+            .unwrap_or_default(),
+        state: state(recorded(&seen.observed, &identity)),
+        removals: removals(&asked, &identity),
+        condition: condition(client, seen, &identity, &metadata).await?,
+    };
+    Ok(answer(Verdict::Ours(Box::new(ours))))
+}
+
+/// The stamp of an object whose kind no class lists.
+fn put_stamp(
+    cluster: &Cluster,
+    observed: &mut Observed,
+    identity: &Identity,
+    resource: &ApiResource,
+    metadata: &ObjectMeta,
+    class: Option<&NamespaceClass>,
+) {
+    if metadata.labels.as_ref().is_some_and(|labels| labels.contains_key(STAMP_LABEL))
+        && !observed.stamped.contains_key(identity)
+    {
+        let entry = Entry::of(resource.api_version.as_str().into(), metadata);
+        observed.stamped.insert(identity.clone(), cluster.describe(entry, &observed.binding.uid, class));
+    }
+}
+
+/// The same world at rest, with the object read: nothing about it is left in doubt.
+fn with_read(observed: &Observed, identity: &Identity, resource: &ApiResource, metadata: &ObjectMeta) -> Observed {
+    let mut world = observed.clone();
+    let mut object = described(resource.api_version.clone(), metadata, &world.binding.uid);
+    object.deleting = false;
+    world.read.insert(identity.clone(), Some(object));
+    if let Some(stamped) = world.stamped.get_mut(identity) {
+        stamped.deleting = false;
+    }
+    world.namespace.terminating = false;
+    world.binding.deleting = false;
+    world
+}
+
+/// What becomes of an object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fate {
+    Deleted,
+    Released,
+    Stays,
+}
+
+fn fate(world: &Observed, identity: &Identity) -> Fate {
+    let plan: Plan<ResourceStep> = resources::plan(world);
+    let mut about = plan.iter().filter(|step| step.identity() == Some(identity));
+    about.find_map(fate_by).unwrap_or(Fate::Stays)
+}
+
+fn fate_by(step: &ResourceStep) -> Option<Fate> {
+    match step {
+        ResourceStep::Prune { .. } => Some(Fate::Deleted),
+        ResourceStep::Release { .. } => Some(Fate::Released),
+        _ => None,
+    }
+}
+
+fn unlabelled(world: &Observed) -> Observed {
+    let mut world = world.clone();
+    world.namespace.unlabelled = true;
+    world
+}
+
+fn with_class(world: &Observed, change: impl FnOnce(&mut resources::Class)) -> Observed {
+    let mut world = world.clone();
+    if let ClassSeen::Present(class) = &mut world.class {
+        change(class);
+    }
+    world
+}
+
+/// Each way an object goes, and what the class's policies make of it.
+fn removals(world: &Observed, identity: &Identity) -> Vec<(&'static str, String)> {
+    let edited = with_class(world, |class| class.items.retain(|item| item.identity != *identity));
+    let deleted = with_class(world, |class| class.deleting = true);
+    let mut ways =
+        vec![("removing the class label of the namespace", said(fate(&unlabelled(world), identity), "it stays"))];
+    if is_wanted(world, identity) {
+        let stays = "it stays as long as not everything the class wants is applied";
+        ways.push(("taking it out of the class", said(fate(&edited, identity), stays)));
+    }
+    if matches!(world.class, ClassSeen::Present(_)) {
+        let stays = "it stays: the class is held until no namespace uses it (policy.onClassDelete: Block)";
+        ways.push(("deleting the class", said(fate(&deleted, identity), stays)));
+    }
+    ways.push(("deleting the namespace", "it goes with it".into()));
+    ways
+}
+
+fn said(fate: Fate, stays: &str) -> String {
+    match fate {
+        Fate::Deleted => "it is deleted".into(),
+        Fate::Released => "it stays and is of no class any more".into(),
+        Fate::Stays => stays.to_owned(),
+    }
+}
+
+fn is_wanted(world: &Observed, identity: &Identity) -> bool {
+    place_in_class(world, identity).is_some()
+}
+
+/// Its place in the class's list of resources: rendering keeps the order.
+fn place_in_class(world: &Observed, identity: &Identity) -> Option<usize> {
+    match &world.class {
+        ClassSeen::Present(class) => class.items.iter().position(|item| item.identity == *identity),
+        _ => None,
+    }
+}
+
+fn recorded<'s>(world: &'s Observed, identity: &Identity) -> Option<&'s Applied> {
+    world.binding.status.applied_resources.iter().find(|applied| applied.identity() == *identity)
+}
+
+fn origin(world: &Observed, identity: &Identity, class: Option<&NamespaceClass>) -> String {
+    let status = &world.binding.status;
+    let applied = match (&status.observed_class_name, status.observed_class_generation) {
+        (Some(name), Some(generation)) if *name == world.binding.class => {
+            format!("generation {generation} of the class")
+        }
+        (Some(name), Some(generation)) => {
+            format!("generation {generation} of class {name}, which the namespace had before")
+        }
+        _ => "the class, not applied in full yet".into(),
+    };
+    let place = match place_in_class(world, identity) {
+        Some(index) => format!("spec.resources[{index}] in {applied}"),
+        None => format!("{applied}; the class does not have it any more"),
+    };
+    let now = class.and_then(|class| class.metadata.generation);
+    match (now, status.observed_class_generation) {
+        (Some(now), Some(applied)) if now != applied => format!("{place}; the class is at generation {now}"),
+        _ => place,
+    }
+}
+
+/// The parameters its manifest uses, with the values the namespace gives them.
+fn params_of(class: &NamespaceClass, world: &Observed, identity: &Identity, namespace: &Namespace) -> Vec<String> {
+    let Some(manifest) = place_in_class(world, identity).and_then(|index| class.spec.resources.get(index)) else {
+        return Vec::new();
+    };
+    let values = params::resolve(&blueprint(class).params, &facts(namespace)).unwrap_or_default();
+    let used = template::variables(manifest).into_iter().filter_map(|variable| match variable {
+        Variable::Param(name) => Some(name),
+        _ => None,
+    });
+    let shown = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+    used.filter_map(|name| values.get(&name).map(|value| format!("{name}={}", shown(value)))).collect()
+}
+
+fn state(recorded: Option<&Applied>) -> String {
+    let Some(applied) = recorded else { return "not listed by the binding yet".into() };
+    let adopted = if applied.adopted { ", adopted" } else { "" };
+    let message = applied.message.as_ref().map(|message| format!(": {message}")).unwrap_or_default();
+    format!("{:?}{adopted}{message}", applied.state)
+}
+
+/// Whether it is as the class wants it, tried out by a dry run where the inventory does not vouch for it.
+async fn condition(
+    client: &Client,
+    mut seen: Seen,
+    identity: &Identity,
+    metadata: &ObjectMeta,
+) -> anyhow::Result<String> {
+    if metadata.deletion_timestamp.is_some() {
+        return Ok("it is being deleted".into());
+    }
+    let writer = Writer::rehearsing(client.clone());
+    let effects = rehearse(&writer, &mut seen, Some(identity)).await.map_err(because(format!("trying {identity}")))?;
+    let about = effects.into_iter().find(|effect| effect.object == identity.to_string());
+    Ok(match about {
+        None if !is_wanted(&seen.observed, identity) => {
+            "no longer wanted; it goes when everything the class wants is applied".into()
+        }
+        None => "as the class wants it".into(),
+        Some(Effect { action: Action::Change | Action::Adopt, fields: changed, .. }) => {
+            format!("not as the class wants it: {}; the operator puts it right", fields(&changed))
+        }
+        Some(Effect { action: Action::Prune | Action::Release, .. }) => "no longer wanted; it is about to go".into(),
+        Some(effect) => format!("{}: {}", effect.action.word(), effect.message.unwrap_or_default()),
+    })
+}
+
+/// Why an object is not ours, as far as it can be seen on it.
+fn why_not(world: &Observed, identity: &Identity, metadata: &ObjectMeta) -> Vec<String> {
+    let class = &world.binding.class;
+    let controller = metadata.owner_references.iter().flatten().find(|owner| owner.controller == Some(true));
+    let stamp = metadata.labels.as_ref().and_then(|labels| labels.get(STAMP_LABEL));
+    let mut why = vec![match (controller, stamp) {
+        (Some(owner), _) if owner.kind == "NamespaceClassBinding" => {
+            "it belongs to a binding that is not the namespace's".to_owned()
+        }
+        (Some(owner), _) => format!("it belongs to {}/{}", owner.kind, owner.name),
+        (None, Some(stamp)) => {
+            format!("it carries the label of class {stamp}, but the binding neither owns it nor recorded making it")
+        }
+        (None, None) => {
+            format!("it does not carry the label {STAMP_LABEL}, and the binding neither owns it nor recorded making it")
+        }
+    }];
+    let in_the_way = resources::blocked_items(world).into_iter().find(|blocked| blocked.identity == *identity);
+    why.push(match in_the_way {
+        Some(blocked) => format!("class {class} of the namespace wants an object of this name: {}", blocked.message),
+        None if is_wanted(world, identity) => {
+            format!("class {class} of the namespace wants an object of this name and will adopt it")
+        }
+        None => format!("class {class} of the namespace has no such object"),
+    });
+    why
+}
+
+/// An object that is not there may still be wanted.
+fn absent(seen: &Seen, identity: &Identity, namespace: &str) -> anyhow::Result<Vec<String>> {
+    let class = &seen.observed.binding.class;
+    if !is_wanted(&seen.observed, identity) {
+        bail!("there is no {identity} in namespace {namespace}, and class {class} has none");
+    }
+    let state = state(recorded(&seen.observed, identity));
+    Ok(vec![
+        "it does not exist".into(),
+        format!("class {class} of the namespace wants it; its state in the binding: {state}"),
+    ])
+}

@@ -1,0 +1,82 @@
+//! `croft plan` and `croft explain`: what a class would do, and what one did. Nothing is ever changed.
+//!
+//! The plan is the operator's own, made by the same function from a world read live; its steps go to the API server as dry
+//! runs. Everything happens with the rights of the current user.
+
+mod class;
+mod diff;
+mod dropped;
+mod effect;
+mod explain;
+mod find;
+mod observe;
+mod plan;
+mod print;
+mod rehearse;
+
+use std::{future::Future, path::Path, sync::Arc};
+
+use anyhow::Context as _;
+use clap::ValueEnum;
+use croft_core::plan::Failure;
+use kube::Client;
+
+use crate::{
+    cli::{ExplainOptions, PlanOptions},
+    client,
+    telemetry::metrics::Metrics,
+};
+
+/// How a plan is printed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    #[default]
+    Text,
+    Json,
+}
+
+/// What to print and how to end.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Answer {
+    pub text: String,
+    pub code: u8,
+}
+
+/// What the class in a file would do.
+pub fn plan(options: &PlanOptions) -> anyhow::Result<Answer> {
+    let written = class::read(&options.class)?;
+    let preview = block_on(async {
+        let client = connect(options.kubeconfig.as_deref()).await?;
+        plan::preview(&client, &written, options.namespace.as_deref()).await
+    })?;
+    let text = match options.output {
+        Format::Text => print::text(&preview),
+        Format::Json => serde_json::to_string_pretty(&preview).context("the plan cannot be written as JSON")? + "\n",
+    };
+    Ok(Answer { text, code: preview.verdict().code() })
+}
+
+/// Where an object comes from.
+pub fn explain(options: &ExplainOptions) -> anyhow::Result<Answer> {
+    block_on(async {
+        let client = connect(options.kubeconfig.as_deref()).await?;
+        let explained = explain::explain(&client, &options.object, &options.namespace).await?;
+        Ok(Answer { text: explained.to_string(), code: u8::from(!explained.is_ours()) })
+    })
+}
+
+fn block_on<T>(work: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {
+    // Exactly one TLS implementation, chosen before anybody uses one.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(work)
+}
+
+async fn connect(kubeconfig: Option<&Path>) -> anyhow::Result<Client> {
+    client::connect(client::config(kubeconfig).await?, Arc::new(Metrics::default()))
+}
+
+/// A failed call, with what it was for.
+fn because(what: impl Into<String>) -> impl FnOnce(Failure) -> anyhow::Error {
+    let what = what.into();
+    move |failure| anyhow::Error::new(failure).context(what)
+}

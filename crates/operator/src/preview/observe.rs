@@ -1,0 +1,235 @@
+//! The cluster as it is, read once: what the operator knows from its watches, by listing.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use anyhow::Context as _;
+use croft_api::namespaces::{NamespaceClass, NamespaceClassBinding, STAMP_LABEL};
+use croft_core::{
+    namespaces::{
+        class::Kind as Recorded,
+        manifest::{Identity, group_of},
+        resources::{Binding, ClassSeen, KindName, Observed, Stamped},
+    },
+    plan::Failure,
+};
+use k8s_openapi::api::core::v1::Namespace;
+use kube::{
+    Api, Client, Resource, ResourceExt,
+    api::{DynamicObject, ListParams, ObjectMeta},
+};
+use serde::de::DeserializeOwned;
+
+use super::because;
+use crate::{
+    engine::write::{call, read},
+    namespaces::{
+        kinds::{Kind, Kinds},
+        kinds_in_use, kinds_named_by,
+        resources::{described_namespace, facts, look_up_kinds, orphans, present, stamped_entry},
+        stamped::{Entry, api_resource, place_of},
+    },
+};
+
+/// Objects a list brings at once.
+const PAGE: u32 = 500;
+
+/// Which part of the cluster to read.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Scope<'a> {
+    Cluster,
+    Namespace(&'a str),
+}
+
+impl Scope<'_> {
+    fn name(self) -> Option<String> {
+        match self {
+            Scope::Cluster => None,
+            Scope::Namespace(name) => Some(name.to_owned()),
+        }
+    }
+}
+
+pub(super) struct Cluster {
+    pub(super) client: Client,
+    kinds: Kinds,
+    pub(super) classes: BTreeMap<String, NamespaceClass>,
+    pub(super) namespaces: Vec<Namespace>,
+    bindings: BTreeMap<String, NamespaceClassBinding>,
+    /// By namespace.
+    stamped: BTreeMap<String, Vec<(Identity, Entry)>>,
+}
+
+/// One namespace as the plan sees it, and how its kinds are reached.
+#[derive(Clone, Debug)]
+pub(super) struct Seen {
+    pub(super) observed: Observed,
+    pub(super) kinds: BTreeMap<KindName, Kind>,
+}
+
+impl Cluster {
+    /// Classes, namespaces and bindings; stamped objects come with [`Cluster::list_stamped`].
+    pub(super) async fn read(client: &Client, scope: Scope<'_>) -> anyhow::Result<Self> {
+        let classes: Vec<NamespaceClass> =
+            list(&Api::all(client.clone())).await.map_err(|failure| match failure.reason {
+                "NotFound" => anyhow::anyhow!(
+                    "the cluster has no NamespaceClass kind: croft crds | kubectl apply --server-side -f -"
+                ),
+                _ => because("listing namespaceclasses")(failure),
+            })?;
+        let (namespaces, bindings) = match scope {
+            Scope::Cluster => {
+                let namespaces = list(&Api::all(client.clone())).await.map_err(because("listing namespaces"))?;
+                let bindings =
+                    list(&Api::all(client.clone())).await.map_err(because("listing namespaceclassbindings"))?;
+                (namespaces, bindings)
+            }
+            Scope::Namespace(name) => {
+                let namespaces: Api<Namespace> = Api::all(client.clone());
+                let namespace =
+                    read(namespaces.get_opt(name)).await.map_err(because(format!("reading namespace {name}")))?;
+                let namespace = namespace.with_context(|| format!("there is no namespace {name}"))?;
+                let bindings: Api<NamespaceClassBinding> = Api::namespaced(client.clone(), name);
+                let binding =
+                    read(bindings.get_opt(name)).await.map_err(because(format!("reading the binding of {name}")))?;
+                (vec![namespace], binding.into_iter().collect())
+            }
+        };
+        // Only the binding named like its namespace counts.
+        let own = |binding: &NamespaceClassBinding| binding.namespace() == binding.metadata.name;
+        Ok(Self {
+            client: client.clone(),
+            kinds: Kinds::new(client.clone()),
+            classes: classes.into_iter().map(|class| (class.name_any(), class)).collect(),
+            bindings: bindings.into_iter().filter(own).map(|binding| (binding.name_any(), binding)).collect(),
+            namespaces,
+            stamped: BTreeMap::new(),
+        })
+    }
+
+    pub(super) fn binding(&self, namespace: &str) -> Option<&NamespaceClassBinding> {
+        self.bindings.get(namespace)
+    }
+
+    /// Lists what carries the stamp, of every kind a class uses or `class` would use.
+    pub(super) async fn list_stamped(
+        &mut self,
+        scope: Scope<'_>,
+        class: Option<&NamespaceClass>,
+    ) -> anyhow::Result<()> {
+        let mut kinds: BTreeSet<Recorded> = kinds_in_use(self.classes.values());
+        for (api_version, kind) in class.map(kinds_named_by).unwrap_or_default() {
+            let found = self.kinds.look_up(&api_version, &kind).await;
+            kinds.extend(found.map_err(because(format!("discovering {kind}")))?.stampable());
+        }
+        for kind in kinds {
+            let listed = list_kind(&self.client, &kind, scope.name()).await;
+            for (metadata, entry) in listed.map_err(because(format!("listing {}", kind.resource)))? {
+                let (namespace, name) = place_of(&metadata);
+                let identity =
+                    Identity { group: group_of(&kind.api_version).to_owned(), kind: kind.kind.clone(), name };
+                let known = self.stamped.entry(namespace).or_default();
+                // Versions are transport: the same kind may be listed under two.
+                if !known.iter().any(|(other, _)| *other == identity) {
+                    known.push((identity, entry));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// What the plan needs to know about a namespace whose binding is `binding`, if `class` were its class.
+    pub(super) async fn observe(
+        &self,
+        namespace: &Namespace,
+        binding: Binding,
+        class: Option<&NamespaceClass>,
+    ) -> anyhow::Result<Seen> {
+        let mut seen = class.map_or(ClassSeen::Gone, |class| present(class, &binding.uid, &facts(namespace)));
+        if let ClassSeen::Present(class) = &mut seen {
+            // The operator records the kinds of a class before it makes anything of them.
+            class.kinds_recorded = true;
+        }
+        let kinds = look_up_kinds(&self.kinds, &seen, &binding.status)
+            .await
+            .map_err(because("discovering the kinds of the class"))?;
+        let observed = Observed {
+            namespace: described_namespace(namespace, false),
+            orphan_unstamped: self
+                .is_orphaning(binding.status.observed_class_name.as_deref().unwrap_or(&binding.class), class),
+            stamped: self.stamped_in(&namespace.name_any(), &binding.uid, class),
+            binding,
+            class: seen,
+            kinds: kinds.iter().map(|(name, kind)| (name.clone(), kind.seen.clone())).collect(),
+            ..Observed::default()
+        };
+        Ok(Seen { observed, kinds })
+    }
+
+    fn stamped_in(
+        &self,
+        namespace: &str,
+        binding_uid: &str,
+        class: Option<&NamespaceClass>,
+    ) -> BTreeMap<Identity, Stamped> {
+        let objects = self.stamped.get(namespace).into_iter().flatten().cloned();
+        objects.map(|(identity, entry)| (identity, self.describe(entry, binding_uid, class))).collect()
+    }
+
+    /// A stamped object as the core sees it.
+    pub(super) fn describe(&self, entry: Entry, binding_uid: &str, class: Option<&NamespaceClass>) -> Stamped {
+        let orphan = self.is_orphaning(&entry.class, class);
+        stamped_entry(entry, orphan, binding_uid)
+    }
+
+    /// Whether the class of this name leaves its objects behind; the class in hand goes before the one stored.
+    fn is_orphaning(&self, name: &str, class: Option<&NamespaceClass>) -> bool {
+        let in_hand = class.filter(|class| class.name_any() == name);
+        in_hand.or_else(|| self.classes.get(name)).is_some_and(orphans)
+    }
+}
+
+/// All stamped objects of one kind; none if the kind is not served any more.
+async fn list_kind(
+    client: &Client,
+    kind: &Recorded,
+    namespace: Option<String>,
+) -> Result<Vec<(ObjectMeta, Entry)>, Failure> {
+    let resource = api_resource(kind);
+    let api: Api<DynamicObject> = match namespace {
+        None => Api::all_with(client.clone(), &resource),
+        Some(namespace) => Api::namespaced_with(client.clone(), &namespace, &resource),
+    };
+    let mut found = Vec::new();
+    let mut params = ListParams::default().labels(STAMP_LABEL).limit(PAGE);
+    loop {
+        let page = match call("list", api.list_metadata(&params)).await {
+            Err(failure) if failure.reason == "NotFound" => return Ok(Vec::new()),
+            other => other?,
+        };
+        let objects = page.items.into_iter().map(|object| object.metadata);
+        found.extend(objects.map(|metadata| {
+            let entry = Entry::of(kind.api_version.as_str().into(), &metadata);
+            (metadata, entry)
+        }));
+        match page.metadata.continue_.filter(|token| !token.is_empty()) {
+            Some(token) => params = params.continue_token(&token),
+            None => return Ok(found),
+        }
+    }
+}
+
+async fn list<K>(api: &Api<K>) -> Result<Vec<K>, Failure>
+where
+    K: Resource + Clone + DeserializeOwned + std::fmt::Debug,
+{
+    let mut found = Vec::new();
+    let mut params = ListParams::default().limit(PAGE);
+    loop {
+        let page = call("list", api.list(&params)).await?;
+        found.extend(page.items);
+        match page.metadata.continue_.filter(|token| !token.is_empty()) {
+            Some(token) => params = params.continue_token(&token),
+            None => return Ok(found),
+        }
+    }
+}

@@ -1,0 +1,224 @@
+//! A plan, tried out: every step goes to the API server as a dry run.
+//!
+//! What a real run would learn on the way (a name is taken, a field cannot be changed) is learned here too, and planned
+//! again with, as the operator would at its next look, until there is nothing new. Each object is tried against the cluster as it is, not as earlier steps would
+//! leave it.
+
+use croft_core::{
+    namespaces::{
+        inventory::Applied,
+        manifest::Identity,
+        resources::{self, ClassSeen, Observed, ResourceStep},
+    },
+    plan::{Failure, Outcome, Plan},
+    problem::Problem,
+};
+use k8s_openapi::api::core::v1::Namespace;
+use kube::{
+    Api,
+    api::{ApiResource, DynamicObject, Patch, PatchParams},
+};
+use serde_json::{Value, json};
+
+use super::{
+    diff::changed_fields,
+    dropped::dropped,
+    effect::{Action, Effect, object_of},
+    observe::Seen,
+};
+use crate::{
+    engine::{
+        Writer, timestamp, witness,
+        write::{STAMP_MANAGER, call, read},
+    },
+    namespaces::resources::{carry_out, only_if, read_doubtful, resource_of},
+};
+
+/// A name is taken, its owner is looked up, it is announced for adoption, and a field turns out immutable: each is one look.
+const LOOKS: usize = 6;
+
+/// One step and how it would end. The same step ends the same way at every look, since nothing is changed in between.
+struct Trial {
+    step: ResourceStep,
+    outcome: Outcome,
+    /// Where the object would differ.
+    fields: Vec<String>,
+}
+
+/// Everything that would happen in the namespace, or to one object in it.
+pub(super) async fn rehearse(
+    writer: &Writer,
+    seen: &mut Seen,
+    only: Option<&Identity>,
+) -> Result<Vec<Effect>, Failure> {
+    let recorded = seen.observed.binding.status.applied_resources.clone();
+    let mut trials = Vec::new();
+    let mut plan = Plan::settled();
+    for _ in 0..LOOKS {
+        seen.observed.read = read_doubtful(&writer.client(), &seen.observed, &seen.kinds).await?;
+        plan = resources::plan(&seen.observed);
+        if only.is_some() {
+            plan.groups.iter_mut().for_each(|group| group.retain(|step| step.identity() == only));
+        }
+        try_new(writer, seen, &plan, &mut trials).await;
+        let learned = learned(&seen.observed, &plan, &trials);
+        if learned == seen.observed.binding.status.applied_resources {
+            break;
+        }
+        seen.observed.binding.status.applied_resources = learned;
+    }
+    Ok(effects_of(&seen.observed, &recorded, &plan, &trials))
+}
+
+/// Tries the steps that were not tried yet.
+async fn try_new(writer: &Writer, seen: &Seen, plan: &Plan<ResourceStep>, trials: &mut Vec<Trial>) {
+    for step in plan.iter() {
+        if trials.iter().any(|trial| trial.step == *step) {
+            continue;
+        }
+        let taken = plan.iter().find_map(|other| match other {
+            ResourceStep::TakeFields { fields, .. } if other.identity() == step.identity() => Some(fields),
+            _ => None,
+        });
+        let (outcome, fields) = match try_step(writer, seen, step, taken).await {
+            Ok((outcome, fields)) => (outcome, fields),
+            Err(failure) => (Outcome::Failed(failure), Vec::new()),
+        };
+        trials.push(Trial { step: step.clone(), outcome, fields });
+    }
+}
+
+fn trial<'t>(trials: &'t [Trial], step: &ResourceStep) -> Option<&'t Trial> {
+    trials.iter().find(|trial| trial.step == *step)
+}
+
+async fn try_step(
+    writer: &Writer,
+    seen: &Seen,
+    step: &ResourceStep,
+    taken: Option<&Value>,
+) -> Result<(Outcome, Vec<String>), Failure> {
+    let namespace = seen.observed.namespace.name.as_str();
+    match step {
+        ResourceStep::Apply { identity, api_version, uid, manifest, .. } => {
+            let resource = resource_of(&seen.kinds, api_version, identity)?;
+            try_apply(writer, resource, namespace, &identity.name, &only_if(manifest, uid), taken).await
+        }
+        ResourceStep::ApplyNamespaceMetadata { metadata } => {
+            let metadata = json!({ "labels": metadata.labels, "annotations": metadata.annotations });
+            let namespaces: Api<Namespace> = Api::all(writer.client());
+            let before = as_json(&read(namespaces.get_opt(namespace)).await?);
+            let after = as_json(&writer.furnished_namespace(namespace, &metadata).await?);
+            Ok((Outcome::done(), changed_fields(&before, &after)))
+        }
+        // Only the operator may touch bindings, and nothing can be in the way of their deletion.
+        ResourceStep::DeleteBinding { .. } => Ok((Outcome::done(), Vec::new())),
+        _ => {
+            let written = carry_out(writer, namespace, &seen.kinds, step).await?;
+            Ok((Outcome::Done { uid: written.uid, witness: written.witness }, Vec::new()))
+        }
+    }
+}
+
+/// An apply, and the fields in which the object would differ.
+async fn try_apply(
+    writer: &Writer,
+    resource: &ApiResource,
+    namespace: &str,
+    name: &str,
+    manifest: &Value,
+    taken: Option<&Value>,
+) -> Result<(Outcome, Vec<String>), Failure> {
+    let api: Api<DynamicObject> = Api::namespaced_with(writer.client(), namespace, resource);
+    let before = as_json(&read(api.get_opt(name)).await?);
+    let made = writer.applied(resource, namespace, name, manifest).await?;
+    let mut fields = changed_fields(&before, &as_json(&made));
+    if let Some(managed) = taken {
+        let dropped = dropped(managed, manifest);
+        fields.extend(dropped.lists);
+        if !dropped.patch.is_empty() {
+            let params =
+                PatchParams { dry_run: true, field_manager: Some(STAMP_MANAGER.into()), ..PatchParams::default() };
+            let without = call("patch", api.patch(name, &params, &Patch::Merge(&dropped.patch))).await?;
+            fields.extend(changed_fields(&before, &as_json(&without)));
+        }
+        fields.sort();
+        fields.dedup();
+    }
+    Ok((Outcome::Done { uid: made.metadata.uid.clone(), witness: Some(witness::entry_digest(&made.metadata)) }, fields))
+}
+
+fn as_json(object: &impl serde::Serialize) -> Value {
+    serde_json::to_value(object).unwrap_or_default()
+}
+
+/// The inventory as the operator would record it after this look, if only the failures had happened: successes were dry runs
+/// and leave nothing behind.
+fn learned(seen: &Observed, plan: &Plan<ResourceStep>, trials: &[Trial]) -> Vec<Applied> {
+    let outcome = |step| match trial(trials, step).map(|trial| &trial.outcome) {
+        Some(failed @ Outcome::Failed(_)) => failed.clone(),
+        _ => Outcome::NotRun,
+    };
+    let outcomes: Vec<_> = plan.iter().map(|step| (step, outcome(step))).collect();
+    resources::report(seen, &outcomes, &timestamp()).applied_resources
+}
+
+fn effects_of(seen: &Observed, recorded: &[Applied], plan: &Plan<ResourceStep>, trials: &[Trial]) -> Vec<Effect> {
+    if let ClassSeen::Present(class) = &seen.class
+        && !class.problems.is_empty()
+        && plan.is_settled()
+    {
+        let namespace = Identity { kind: "Namespace".into(), name: seen.namespace.name.clone(), ..Identity::default() };
+        let refused =
+            |problem: &Problem| Effect::new(Action::Refuse, &namespace).because("InvalidClass", problem.to_string());
+        return class.problems.iter().map(refused).collect();
+    }
+    let mut effects = Vec::new();
+    // The operator starts a group only when everything before it is done.
+    let mut held = false;
+    for group in &plan.groups {
+        let tried: Vec<_> = group.iter().filter_map(|step| trial(trials, step)).collect();
+        effects.extend(
+            tried.iter().filter_map(|trial| effect_of(seen, recorded, trial)).map(|effect| Effect { held, ..effect }),
+        );
+        held |= tried.iter().any(|trial| trial.outcome.failure().is_some());
+    }
+    effects.extend(resources::blocked_items(seen).iter().map(Effect::blocked));
+    effects
+}
+
+fn effect_of(seen: &Observed, recorded: &[Applied], trial: &Trial) -> Option<Effect> {
+    let namespace = seen.namespace.name.as_str();
+    if let Some(failure) = trial.outcome.failure() {
+        return Some(Effect::failed(&trial.step, namespace, failure));
+    }
+    let object = object_of(&trial.step, namespace);
+    let action = match &trial.step {
+        ResourceStep::TakeFields { .. } => return None,
+        ResourceStep::Create { .. } => Action::Create,
+        ResourceStep::Apply { .. }
+            if is_adopted(&seen.binding.status.applied_resources, &object) && !is_adopted(recorded, &object) =>
+        {
+            Action::Adopt
+        }
+        ResourceStep::Apply { .. } | ResourceStep::ApplyNamespaceMetadata { .. } if trial.fields.is_empty() => {
+            return None;
+        }
+        ResourceStep::Apply { .. } | ResourceStep::ApplyNamespaceMetadata { .. } => Action::Change,
+        ResourceStep::Prune { .. } if is_wanted(seen, &object) => Action::Recreate,
+        ResourceStep::Prune { .. } => Action::Prune,
+        ResourceStep::Release { .. } => Action::Release,
+        ResourceStep::DeleteBinding { because, .. } => {
+            return Some(Effect::new(Action::Unbind, &object).because("Unbound", because.to_string()));
+        }
+    };
+    Some(Effect { fields: trial.fields.clone(), ..Effect::new(action, &object) })
+}
+
+fn is_adopted(inventory: &[Applied], identity: &Identity) -> bool {
+    inventory.iter().any(|entry| entry.adopted && entry.identity() == *identity)
+}
+
+fn is_wanted(seen: &Observed, identity: &Identity) -> bool {
+    matches!(&seen.class, ClassSeen::Present(class) if class.items.iter().any(|item| item.identity == *identity))
+}

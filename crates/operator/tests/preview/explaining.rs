@@ -1,0 +1,118 @@
+//! `croft explain`.
+
+use anyhow::Result;
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::{
+    Api,
+    api::{Patch, PatchParams, PostParams},
+};
+use serde_json::json;
+
+use crate::desk::{class, config_map, define, explain, furnished, label, says, versions, with_policy, world};
+
+#[tokio::test]
+async fn an_object_of_a_class_tells_where_it_is_from_and_what_would_remove_it() -> Result<()> {
+    let world = world().await;
+    let mut class = class(
+        "explain-made",
+        &json!([config_map("other", &json!({})), config_map("made", &json!({"size": "{{ params.size }}"}))]),
+    );
+    class["spec"]["params"] = json!([{"name": "size", "default": "small"}, {"name": "unused", "default": "x"}]);
+    let namespace = furnished(world, "made", &class).await?;
+    let before = versions(world, &namespace).await?;
+    let expected = format!(
+        "ConfigMap/made in namespace {namespace} is of class explain-made\n  from        spec.resources[1] in generation 1 of the class\n  \
+         parameters  size=small\n  inventory   Applied\n  now         as the class wants it\n  what would remove it\n    \
+         removing the class label of the namespace: it is deleted\n    taking it out of the class: it is deleted\n    \
+         deleting the class: it is deleted\n    deleting the namespace: it goes with it\n"
+    );
+    for kind in ["ConfigMap", "configmaps", "cm"] {
+        assert_eq!(explain(world, &format!("{kind}/made"), &namespace).await?.ends_with_code(0).text, expected);
+    }
+    assert_eq!(versions(world, &namespace).await?, before);
+    Ok(())
+}
+
+#[tokio::test]
+async fn the_policies_of_the_class_decide_what_becomes_of_an_object() -> Result<()> {
+    let world = world().await;
+    let class = class("explain-policy", &json!([config_map("made", &json!({}))]));
+    let class = with_policy(class, &json!({"onUnbind": "Orphan", "onClassDelete": "Block"}));
+    let namespace = furnished(world, "policy", &class).await?;
+    explain(world, "cm/made", &namespace).await?.ends_with_code(0).mentions(&[
+        "removing the class label of the namespace: it stays and is of no class any more",
+        "deleting the class: it stays: the class is held",
+    ]);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_drifted_object_says_so() -> Result<()> {
+    let world = world().await;
+    let class = with_policy(
+        class("explain-drift", &json!([config_map("made", &json!({"key": "1"}))])),
+        &json!({"onDrift": "Report"}),
+    );
+    let namespace = furnished(world, "drift", &class).await?;
+    let api: Api<ConfigMap> = Api::namespaced(world.client(), &namespace);
+    api.patch("made", &PatchParams::default(), &Patch::Merge(json!({"data": {"key": "2"}}))).await?;
+    says(world, &namespace, "Drifted").await;
+    explain(world, "cm/made", &namespace)
+        .await?
+        .ends_with_code(0)
+        .mentions(&["inventory   Drifted", "now         drifted: somebody changed fields the class sets"]);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_failure_that_is_over_is_not_told_any_more() -> Result<()> {
+    let world = world().await;
+    let secret = |kind: &str| {
+        class("explain-over", &json!([{"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s"}, "type": kind}]))
+    };
+    let namespace = furnished(world, "over", &secret("croft.dev/one")).await?;
+    define(world, &secret("croft.dev/two")).await?;
+    says(world, &namespace, "ApplyFailed").await;
+    explain(world, "secret/s", &namespace)
+        .await?
+        .ends_with_code(0)
+        .mentions(&["inventory   Failed: cannot be changed in place", "now         immutable: "]);
+    define(world, &secret("croft.dev/one")).await?;
+    says(world, &namespace, "ReconcileSuccess").await;
+    explain(world, "secret/s", &namespace)
+        .await?
+        .ends_with_code(0)
+        .mentions(&["inventory   Applied\n", "now         as the class wants it"]);
+    Ok(())
+}
+
+#[tokio::test]
+async fn an_object_of_nobody_is_of_no_class_and_says_why() -> Result<()> {
+    let world = world().await;
+    let namespace = world.bed.namespace("foreign").await?;
+    let api: Api<ConfigMap> = Api::namespaced(world.client(), &namespace);
+    let mine: ConfigMap = serde_json::from_value(config_map("taken", &json!({})))?;
+    api.create(&PostParams::default(), &mine).await?;
+    explain(world, "cm/taken", &namespace).await?.ends_with_code(1).mentions(&["is of no class", "has no class"]);
+
+    define(world, &class("explain-foreign", &json!([config_map("taken", &json!({}))]))).await?;
+    label(world, &namespace, "explain-foreign").await?;
+    says(world, &namespace, "Conflict").await;
+    explain(world, "cm/taken", &namespace).await?.ends_with_code(1).mentions(&[
+        "it does not carry the label namespaceclass.akuity.io/class",
+        "class explain-foreign of the namespace wants an object of this name",
+    ]);
+    Ok(())
+}
+
+#[tokio::test]
+async fn what_cannot_be_told_ends_with_code_2() -> Result<()> {
+    let world = world().await;
+    let namespace = world.bed.namespace("unknown").await?;
+    explain(world, "cm/nothing", &namespace).await?.ends_with_code(2).mentions(&["there is no ConfigMap/nothing"]);
+    explain(world, "gadget/x", &namespace).await?.ends_with_code(2).mentions(&["knows no kind gadget"]);
+    explain(world, "nothing", &namespace).await?.ends_with_code(2).mentions(&["KIND/NAME"]);
+    explain(world, "cm/x", "no-such-namespace").await?.ends_with_code(2).mentions(&["there is no namespace"]);
+    explain(world, "clusterrole/view", &namespace).await?.ends_with_code(1).mentions(&["cluster-scoped"]);
+    Ok(())
+}

@@ -1,0 +1,8 @@
+//! What `croft plan` and `croft explain` say, on a real API server beside a running operator; and that they change nothing.
+
+#[path = "../support/mod.rs"]
+mod support;
+
+mod desk;
+mod explaining;
+mod planning;
