@@ -2,7 +2,7 @@
 
 use croft_core::namespaces::inventory::State;
 
-use crate::world::{World, class, identity};
+use crate::world::{World, class, config_map, identity};
 
 fn bound() -> World {
     let mut world = World::new([("web", class(&["one", "two"]))]);
@@ -118,4 +118,47 @@ fn an_object_whose_label_was_stripped_is_still_removed_when_no_longer_wanted() {
     world.classes.get_mut("web").unwrap().items.remove(0);
     world.settle();
     assert_eq!(world.objects.keys().map(|identity| identity.name.as_str()).collect::<Vec<_>>(), ["two"]);
+}
+
+#[test]
+fn an_object_stripped_of_label_and_owner_is_released() {
+    let mut world = bound();
+    let object = world.objects.get_mut(&identity("one")).unwrap();
+    object.owner = None;
+    object.labelled = false;
+    let before = object.clone();
+    world.settle();
+    assert_eq!(world.ready_reason(), "Conflict");
+    world.label = None;
+    world.settle();
+    assert_eq!(world.objects[&identity("one")], before, "left alone");
+}
+
+#[test]
+fn what_a_binding_deleted_by_hand_left_is_taken_over_in_place() {
+    let mut world = bound();
+    let uids: Vec<_> = world.objects.values().map(|object| object.uid.clone()).collect();
+    world.binding = None;
+    world.settle();
+    assert_eq!(world.objects.values().map(|object| object.uid.clone()).collect::<Vec<_>>(), uids);
+    assert_eq!(world.ready_reason(), "ReconcileSuccess");
+    world.label = None;
+    world.settle();
+    assert!(world.objects.is_empty());
+}
+
+#[test]
+fn a_refused_object_is_tried_behind_all_others_and_nothing_is_pruned_meanwhile() {
+    use croft_core::{namespaces::resources, plan::Step};
+    let mut world = bound();
+    world.objects.get_mut(&identity("one")).unwrap().immutable = true;
+    let spec = world.classes.get_mut("web").unwrap();
+    spec.items = vec![config_map("one", "new"), config_map("three", "v")];
+    for _ in 0..3 {
+        world.round(&mut usize::MAX.clone(), false, &crate::world::now());
+    }
+    assert_eq!(world.ours(), ["one", "three", "two"]);
+    let plan = resources::plan(&world.see_resources().unwrap());
+    let groups: Vec<_> = plan.groups.iter().map(|group| group.iter().map(Step::kind).collect::<Vec<_>>()).collect();
+    assert_eq!(groups, [vec!["Apply"], vec!["Prune"]], "the refused one, and only then the prune");
 }

@@ -114,3 +114,77 @@ fn a_dropped_field_needs_one_taking_over_of_what_was_created() {
     world.settle();
     assert!(!world.objects[&identity("one")].created);
 }
+
+#[test]
+fn an_adopted_object_is_released_whenever_we_died_while_adopting_it() {
+    for crash_after in 0..12 {
+        for lose_replies in [false, true] {
+            let mut world = World::new([("web", with_policy(Policy { adopt: true, ..Policy::default() }))]);
+            world.stranger_makes("one");
+            world.label = Some("web");
+            let mut steps_left = crash_after;
+            while steps_left > 0 && world.round(&mut steps_left, lose_replies, &crate::world::now()) > 0 {}
+            world.settle();
+            assert_eq!(world.ours(), ["one"]);
+            world.label = None;
+            world.settle();
+            assert!(world.objects.contains_key(&identity("one")), "deleted after a crash at step {crash_after}");
+        }
+    }
+}
+
+#[test]
+fn an_adopted_object_made_anew_by_us_goes_with_us() {
+    let mut world = World::new([("web", with_policy(Policy { adopt: true, ..Policy::default() }))]);
+    world.stranger_makes("one");
+    world.label = Some("web");
+    world.settle();
+    world.objects.remove(&identity("one"));
+    world.settle();
+    assert!(!world.binding.as_ref().unwrap().status.applied_resources[0].adopted);
+    world.label = None;
+    world.settle();
+    assert!(world.objects.is_empty());
+}
+
+#[test]
+fn labels_of_the_namespace_go_whenever_we_died_while_setting_them() {
+    let labels = [("pod-security.kubernetes.io/enforce".to_owned(), "restricted".to_owned())].into();
+    let spec = ClassSpec { labels, ..class(&["one"]) };
+    for crash_after in 0..8 {
+        let mut world = World::new([("web", spec.clone())]);
+        world.label = Some("web");
+        let mut steps_left = crash_after;
+        while steps_left > 0 && world.round(&mut steps_left, false, &crate::world::now()) > 0 {}
+        world.label = None;
+        world.settle();
+        assert!(world.namespace_labels.is_empty(), "left behind by a crash at step {crash_after}");
+    }
+}
+
+#[test]
+fn a_label_of_the_namespace_goes_when_the_class_drops_it_or_is_left_for_another() {
+    let labels = |names: &[&str]| names.iter().map(|name| ((*name).to_owned(), "1".to_owned())).collect();
+    let mut world = World::new([
+        ("web", ClassSpec { labels: labels(&["a", "b"]), ..class(&["one"]) }),
+        ("db", ClassSpec { labels: labels(&["a"]), ..class(&["one"]) }),
+    ]);
+    world.label = Some("web");
+    world.settle();
+    assert_eq!(world.namespace_labels.len(), 2);
+    world.classes.get_mut("web").unwrap().labels = labels(&["b"]);
+    world.settle();
+    assert_eq!(world.namespace_labels, labels(&["b"]));
+    world.label = Some("db");
+    world.settle();
+    assert_eq!(world.namespace_labels, labels(&["a"]));
+}
+
+#[test]
+fn orphans_stay_although_somebody_took_their_stamp_away() {
+    let mut world = bound(ClassSpec { orphan_on_unbind: true, ..class(&["one"]) });
+    world.objects.get_mut(&identity("one")).unwrap().labelled = false;
+    world.label = None;
+    world.settle();
+    assert!(world.objects[&identity("one")].owner.is_none() && world.binding.is_none());
+}

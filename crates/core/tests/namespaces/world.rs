@@ -169,6 +169,7 @@ impl World {
             },
             class: self.class_seen(bound),
             kinds: [(("v1".into(), "ConfigMap".into()), KindSeen::Namespaced)].into(),
+            orphan_unstamped: self.classes.get(bound.class.as_str()).is_some_and(|class| class.orphan_on_unbind),
             ..resources::Observed::default()
         };
         for (identity, object) in self.objects.iter().filter(|(_, object)| object.labelled) {

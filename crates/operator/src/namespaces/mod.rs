@@ -22,7 +22,8 @@ use k8s_openapi::api::core::v1::Namespace;
 use kube::{Resource, ResourceExt};
 
 use self::{
-    binding::BindingReconciler, class::ClassReconciler, kinds::Kinds, recount::Recount, resources::ResourcesReconciler, stamped::Stamps,
+    binding::BindingReconciler, class::ClassReconciler, kinds::Kinds, recount::Recount, resources::ResourcesReconciler,
+    stamped::Stamps,
 };
 use crate::{
     engine::{Cache, Change, EngineBuilder, Key, Part, Pusher, Scope, Work, Writer, is_deleting},
@@ -147,9 +148,8 @@ pub fn install(engine: &mut EngineBuilder, writer: &Writer, settings: &SharedSet
 fn woken_by_binding(change: Change<'_, NamespaceClassBinding>) -> Vec<Key> {
     let binding = change.object();
     let namespace = binding.namespace().unwrap_or_default();
-    let asks = |binding: &NamespaceClassBinding| {
-        (binding.uid(), binding.spec.class_name.clone(), is_deleting(binding.meta()))
-    };
+    let asks =
+        |binding: &NamespaceClassBinding| (binding.uid(), binding.spec.class_name.clone(), is_deleting(binding.meta()));
     let only_report = change.before.map(asks) == change.after.map(asks);
     let namespace_key = (!only_report).then(|| Key::cluster(NAMESPACE, &namespace));
     [Key::new(BINDING, &namespace, binding.name_any())].into_iter().chain(namespace_key).collect()

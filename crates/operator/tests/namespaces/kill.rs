@@ -256,7 +256,10 @@ async fn rests(world: &Proxied, operator: &Operator) -> Result<bool> {
         match since {
             Some((start, before)) if before == writes && start.elapsed() >= QUIET => return Ok(true),
             Some((_, before)) if before == writes => {}
-            _ => since = leads.then(|| (Instant::now(), writes)),
+            _ if leads && operator.ready(Duration::from_secs(1)).await.is_ok() => {
+                since = Some((Instant::now(), world.proxy.writes().len()));
+            }
+            _ => {}
         }
         tokio::time::sleep(Duration::from_millis(20)).await;
     }

@@ -93,8 +93,7 @@ impl Generator {
     }
 
     async fn apply(&self, namespace: &str, owner: &str, item: &Item) -> Result<Made> {
-        let path =
-            format!("/api/v1/namespaces/{namespace}/configmaps/{}?fieldManager=croft&force=true", item.name);
+        let path = format!("/api/v1/namespaces/{namespace}/configmaps/{}?fieldManager=croft&force=true", item.name);
         let manifest = item.manifest.replace(NAMESPACE, namespace).replace(OWNER, owner);
         self.send(Method::PATCH, path, APPLY, manifest).await
     }

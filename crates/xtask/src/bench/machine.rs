@@ -47,7 +47,8 @@ const TICKS_A_SECOND: f64 = 100.0;
 
 fn ticks() -> Ticks {
     let stat = fs::read_to_string("/proc/stat").unwrap_or_default();
-    let all: Vec<u64> = stat.lines().next().unwrap_or_default().split_whitespace().filter_map(|n| n.parse().ok()).collect();
+    let all: Vec<u64> =
+        stat.lines().next().unwrap_or_default().split_whitespace().filter_map(|n| n.parse().ok()).collect();
     // user, nice, system, idle, iowait, irq, softirq, steal: guest times are in user already.
     let busy_and_idle = all.iter().take(8).sum();
     let idle = all.iter().skip(3).take(2).sum();

@@ -299,7 +299,9 @@ impl Run<'_> {
             Figure::new("label_to_last_object_p50", percentile(&took, 50), "ms")
                 .bar(Bar::AtMost(MAX_P50_MS))
                 .note(note.clone()),
-            Figure::new("label_to_last_object_p99", percentile(&took, 99), "ms").bar(Bar::AtMost(MAX_P99_MS)).note(note),
+            Figure::new("label_to_last_object_p99", percentile(&took, 99), "ms")
+                .bar(Bar::AtMost(MAX_P99_MS))
+                .note(note),
         ]);
         Ok(())
     }

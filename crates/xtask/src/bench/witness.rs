@@ -98,8 +98,10 @@ impl Witness {
             space.binding = if exists { inventory(binding) } else { Inventory::default() };
         }));
         let witness = Self { world, _watches: watches };
-        wait::until("the independent watches", SYNC_LIMIT, || async { Ok((witness.world().synced == 2).then_some(())) })
-            .await?;
+        wait::until("the independent watches", SYNC_LIMIT, || async {
+            Ok((witness.world().synced == 2).then_some(()))
+        })
+        .await?;
         Ok(witness)
     }
 
