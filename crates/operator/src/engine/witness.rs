@@ -61,7 +61,7 @@ fn merge(into: &mut Value, from: &Value) {
 mod tests {
     use super::*;
 
-    fn metadata(entries: Value) -> ObjectMeta {
+    fn metadata(entries: &Value) -> ObjectMeta {
         serde_json::from_value(json!({ "managedFields": entries })).unwrap()
     }
 
@@ -72,28 +72,28 @@ mod tests {
 
     #[test]
     fn only_our_own_entries_count() {
-        let ours = metadata(json!([entry("croft", "Apply", "f:a")]));
-        let with_others = metadata(json!([entry("kubectl", "Update", "f:b"), entry("croft", "Apply", "f:a")]));
+        let ours = metadata(&json!([entry("croft", "Apply", "f:a")]));
+        let with_others = metadata(&json!([entry("kubectl", "Update", "f:b"), entry("croft", "Apply", "f:a")]));
         assert_eq!(entry_digest(&ours), entry_digest(&with_others));
-        assert_ne!(entry_digest(&ours), entry_digest(&metadata(json!([entry("croft", "Apply", "f:b")]))));
+        assert_ne!(entry_digest(&ours), entry_digest(&metadata(&json!([entry("croft", "Apply", "f:b")]))));
     }
 
     #[test]
     fn a_status_written_under_our_name_does_not_count() {
         let mut status = entry("croft", "Update", "f:x");
         status["subresource"] = "status".into();
-        let plain = metadata(json!([entry("croft", "Apply", "f:a")]));
-        assert_eq!(entry_digest(&plain), entry_digest(&metadata(json!([entry("croft", "Apply", "f:a"), status]))));
+        let plain = metadata(&json!([entry("croft", "Apply", "f:a")]));
+        assert_eq!(entry_digest(&plain), entry_digest(&metadata(&json!([entry("croft", "Apply", "f:a"), status]))));
     }
 
     #[test]
     fn taking_over_makes_one_apply_entry_of_ours_and_leaves_others() {
-        let before = metadata(json!([
+        let before = metadata(&json!([
             entry("kubectl", "Update", "f:k"),
             entry("croft", "Update", "f:a"),
             entry("croft", "Apply", "f:b")
         ]));
-        let after = metadata(taken_over(&before).unwrap());
+        let after = metadata(&taken_over(&before).unwrap());
         assert!(!was_created(&after));
         assert_eq!(after.managed_fields.as_ref().unwrap().len(), 2);
         let mine = ours(&after).next().unwrap();

@@ -125,7 +125,9 @@ pub fn install(engine: &mut EngineBuilder, writer: &Writer, settings: &SharedSet
             let name = change.object().name_any();
             if concerns_namespaces(change) {
                 // However many they are: whoever asks for something now comes before them.
-                namespaces_of(&caches, &name).into_iter().for_each(|key| pusher.push(key, Priority::Retry));
+                for key in namespaces_of(&caches, &name) {
+                    pusher.push(key, Priority::Retry);
+                }
             }
             vec![Key::cluster(CLASS, name)]
         }

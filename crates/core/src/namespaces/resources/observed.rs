@@ -1,0 +1,146 @@
+//! What is observed about a binding, its class and the objects in its namespace.
+
+use std::collections::BTreeMap;
+
+use serde_json::json;
+
+use crate::{
+    namespaces::{
+        inventory::Status,
+        manifest::{Rendered, digest},
+    },
+    problem::Problem,
+};
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Namespace {
+    pub name: String,
+    /// Being deleted: its objects go with it.
+    pub terminating: bool,
+    /// It has no class label any more.
+    pub unlabelled: bool,
+    /// Its label names another class, which exists: the binding is about to follow it.
+    pub relabelled: bool,
+    pub labels: BTreeMap<String, String>,
+    pub annotations: BTreeMap<String, String>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Binding {
+    pub uid: String,
+    pub generation: i64,
+    pub class: String,
+    pub deleting: bool,
+    pub status: Status,
+}
+
+#[derive(Clone, Debug, Default, PartialEq)]
+pub enum ClassSeen {
+    Present(Class),
+    /// Not in the cache, and a live read says so as well.
+    Gone,
+    /// The class exists but cannot be read: change nothing.
+    #[default]
+    Unreadable,
+}
+
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Class {
+    pub name: String,
+    pub uid: String,
+    pub generation: i64,
+    /// The objects for this namespace.
+    pub items: Vec<Rendered>,
+    /// A class with problems changes nothing anywhere.
+    pub problems: Vec<Problem>,
+    pub policy: Policy,
+    /// Labels and annotations for the Namespace itself.
+    pub namespace_metadata: NamespaceMetadata,
+    /// Being deleted, but held by our finalizer.
+    pub deleting: bool,
+    /// Its status lists every kind of its items: the watches cover what is about to be made.
+    pub kinds_recorded: bool,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct NamespaceMetadata {
+    pub labels: BTreeMap<String, String>,
+    pub annotations: BTreeMap<String, String>,
+}
+
+impl NamespaceMetadata {
+    pub(super) fn digest(&self) -> String {
+        digest(&json!([self.labels, self.annotations]))
+    }
+}
+
+/// What to do when the world is not as the class wants it. The defaults are the careful ones.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "independent choices, each with its own name")]
+pub struct Policy {
+    pub adopt: bool,
+    pub report_drift: bool,
+    pub recreate_immutable: bool,
+    pub orphan_on_class_delete: bool,
+    pub block_class_delete: bool,
+}
+
+/// `apiVersion` and `kind`.
+pub type KindName = (String, String);
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum KindSeen {
+    Namespaced,
+    ClusterScoped,
+    NotInstalled,
+    /// The operator may not list and watch it.
+    Forbidden {
+        resource: String,
+    },
+}
+
+/// Who controls an object.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Owner {
+    #[default]
+    Nobody,
+    ThisBinding,
+    /// A binding of this namespace that is no more: what it left is ours by succession.
+    FormerBinding,
+    Other,
+}
+
+impl Owner {
+    pub(super) fn is_a_binding(&self) -> bool {
+        matches!(self, Owner::ThisBinding | Owner::FormerBinding)
+    }
+}
+
+/// An object that carries the stamp label, as its watch tells.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Stamped {
+    pub api_version: String,
+    pub uid: String,
+    pub owner: Owner,
+    /// See [`super::inventory::Fingerprint::entry`].
+    pub entry: String,
+    pub deleting: bool,
+    /// It was made by a plain create, whose ownership of fields an apply does not take over by itself.
+    pub created: bool,
+    /// Objects of the class it was stamped from are kept when they are no longer wanted.
+    pub orphan: bool,
+}
+
+/// An object read live.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Read {
+    pub api_version: String,
+    pub uid: String,
+    pub version: String,
+    pub owner: Owner,
+    pub deleting: bool,
+    /// Its managedFields with our create turned into an apply, if it was made by a plain create.
+    pub taken_fields: Option<serde_json::Value>,
+    /// Its owner references without ours.
+    pub other_owners: serde_json::Value,
+}
