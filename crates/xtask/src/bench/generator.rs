@@ -80,9 +80,9 @@ impl Generator {
     pub(super) async fn refill(&self, namespace: &str, owner: &str) -> Result<Owned> {
         let made = try_join_all(self.items.iter().map(|item| self.apply(namespace, owner, item))).await?;
         let objects = made.into_iter().map(|made| (made.metadata.name, made.metadata.uid)).collect();
-        let owned = Owned { binding: owner.to_owned(), objects };
-        self.status(namespace, &owned).await?;
-        Ok(owned)
+        let plot = Owned { binding: owner.to_owned(), objects };
+        self.status(namespace, &plot).await?;
+        Ok(plot)
     }
 
     /// 2 requests: the first object and the status.
@@ -103,8 +103,8 @@ impl Generator {
             { "op": "test", "path": "/metadata/uid", "value": owned.binding },
             { "op": "add", "path": "/status", "value": status(self.generation, owned) },
         ]);
-        let path = format!("{}/{namespace}/status?fieldManager=croft-operator", bindings(namespace));
-        self.send(Method::PATCH, path, JSON_PATCH, patch.to_string()).await?;
+        let status = format!("{}/{namespace}/status?fieldManager=croft-operator", bindings(namespace));
+        self.send(Method::PATCH, status, JSON_PATCH, patch.to_string()).await?;
         Ok(())
     }
 

@@ -41,7 +41,7 @@ pub(crate) fn bench(subjects: &[Subject]) -> Result<()> {
         for subject in subjects {
             let figures = match subject {
                 Subject::Rest => rest::measure(&program).await?,
-                Subject::Namespaces => namespaces::measure(&program).await?,
+                Subject::Namespaces => Box::pin(namespaces::measure(&program)).await?,
             };
             report(&figures)?;
         }

@@ -72,7 +72,7 @@ pub(super) async fn measure(program: &Path) -> Result<Vec<Figure>> {
     for round in 1..=ROUNDS {
         println!("round {round} of {ROUNDS}: {} namespaces; load average {}", names.len(), load_average());
         run_generator(program, &names, &mut floor).await?;
-        figures = run_operator(program, &names, &mut ours, round == ROUNDS).await?;
+        figures = Box::pin(run_operator(program, &names, &mut ours, round == ROUNDS)).await?;
     }
     let ratios = [(Act::Onboard, "onboard_ratio"), (Act::Change, "change_ratio"), (Act::Refill, "refill_ratio")];
     let mut all: Vec<_> = ratios.into_iter().map(|(act, name)| ratio(name, &floor[&act], &ours[&act])).collect();
@@ -222,7 +222,7 @@ impl Run<'_> {
     async fn onboard(&self, operator: &Operator, generation: i64, laps: &mut Laps) -> Result<()> {
         let (load, clock, cpu) = (Load::start(), Instant::now(), cpu_seconds(operator.process.pid()));
         let wanted = |space: &Space| space.is_furnished(generation);
-        let (_, ended) =
+        let ((), ended) =
             tokio::try_join!(self.cluster.label(self.names), self.until(self.names, wanted, Space::last_change))?;
         note_lap(laps, Act::Onboard, "operator", ended - clock, &load);
         self.say_cpu(operator, cpu);
