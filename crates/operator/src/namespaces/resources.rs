@@ -91,16 +91,34 @@ impl ResourcesReconciler {
         self.caches.classes.get("", class).is_some_and(|class| orphans(&class))
     }
 
-    /// Whether the class has recorded every kind it is about to make objects of, and a watch covers each.
-    fn is_covered(&self, class: &str, kinds: &BTreeMap<KindName, Kind>) -> bool {
-        let Some(class) = self.caches.classes.get("", class) else { return true };
+    /// Whether the class has recorded every kind it is about to make objects of.
+    fn has_recorded(class: &NamespaceClass, kinds: &BTreeMap<KindName, Kind>) -> bool {
         let recorded = class.status.iter().flat_map(|status| &status.kinds);
         let recorded: Vec<_> = recorded.map(|kind| (kind.api_version.as_str(), kind.kind.as_str())).collect();
-        super::kinds_named_by(&class).iter().all(|name| {
-            let Some(stampable) = kinds.get(name).and_then(Kind::stampable) else { return true };
-            let is_recorded = recorded.contains(&(name.0.as_str(), name.1.as_str()));
-            is_recorded && self.stamps.state(&stampable) != Watching::Starting
-        })
+        let stampable = |name: &&KindName| kinds.get(*name).is_some_and(|kind| kind.stampable().is_some());
+        let names = super::kinds_named_by(class);
+        names.iter().filter(stampable).all(|name| recorded.contains(&(name.0.as_str(), name.1.as_str())))
+    }
+
+    /// A watch of the class's kinds that has not told yet what is there: whoever decides now decides on half a picture.
+    fn starting_watch(&self, class: &NamespaceClass, kinds: &BTreeMap<KindName, Kind>) -> Option<String> {
+        let names = super::kinds_named_by(class);
+        let kinds = names.iter().filter_map(|name| kinds.get(name)?.stampable());
+        kinds.into_iter().find(|kind| self.stamps.state(kind) == Watching::Starting).map(|kind| kind.kind)
+    }
+
+    /// Whether objects of the class can be made; fails while it cannot be told.
+    fn is_prepared(&self, class: &str, kinds: &BTreeMap<KindName, Kind>) -> Result<bool, Failure> {
+        let Some(class) = self.caches.classes.get("", class) else { return Ok(true) };
+        if !Self::has_recorded(&class, kinds) {
+            return Ok(false);
+        }
+        match self.starting_watch(&class, kinds) {
+            None => Ok(true),
+            Some(kind) => {
+                Err(Failure::new(FailureClass::Stale, "NotSynced", format!("the watch of {kind} is starting")))
+            }
+        }
     }
 
     fn kind_seen(&self, kind: &Kind) -> KindSeen {
@@ -350,7 +368,7 @@ impl Reconciler for ResourcesReconciler {
         let bound = described_binding(&binding);
         let kinds = look_up_kinds(&self.kinds, &class, &bound.status).await?;
         if let ClassSeen::Present(class) = &mut class {
-            class.kinds_recorded = self.is_covered(&class_name, &kinds);
+            class.kinds_recorded = self.is_prepared(&class_name, &kinds)?;
         }
         let mut observed = Observed {
             namespace: described_namespace(&namespace, self.is_relabelled(&namespace, &class_name)),

@@ -1,5 +1,7 @@
 //! Logs as text for people or JSON for machines, on standard error.
 
+use std::io::IsTerminal;
+
 use tracing_subscriber::{EnvFilter, fmt, layer::SubscriberExt, util::SubscriberInitExt};
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
@@ -16,7 +18,11 @@ pub fn start(format: LogFormat, filter: &str) -> anyhow::Result<()> {
     })?;
     let registry = tracing_subscriber::registry().with(filter);
     match format {
-        LogFormat::Text => registry.with(fmt::layer().with_target(false).with_writer(std::io::stderr)).try_init()?,
+        LogFormat::Text => registry
+            .with(
+                fmt::layer().with_target(false).with_ansi(std::io::stderr().is_terminal()).with_writer(std::io::stderr),
+            )
+            .try_init()?,
         LogFormat::Json => {
             registry.with(fmt::layer().json().flatten_event(true).with_writer(std::io::stderr)).try_init()?;
         }

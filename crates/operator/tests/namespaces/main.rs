@@ -1,5 +1,7 @@
 //! Namespaces furnished from a class, on a real API server, as the operator's own ServiceAccount.
 
+#![allow(clippy::needless_pass_by_value, reason = "`json!` literals read better without a borrow")]
+
 #[path = "../support/mod.rs"]
 mod support;
 

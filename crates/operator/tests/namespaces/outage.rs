@@ -7,7 +7,7 @@ use serde_json::json;
 use tokio::sync::OnceCell;
 
 use crate::{
-    scene::{Class, Proxied, Space, condition, config_map},
+    scene::{Class, Proxied, Space, config_map},
     support::{PATIENCE, eventually},
 };
 
@@ -19,9 +19,11 @@ struct Outage {
     orphaned: Space,
     without_class: Space,
     other_class: Space,
+    reborn: Class,
     edited: Space,
     relabelled: Space,
     system: Space,
+    emptied: Space,
 }
 
 async fn outage() -> &'static Outage {
@@ -48,6 +50,7 @@ async fn happen() -> Result<Outage> {
     let other_class = bound("other-class", &reborn).await?;
     let edited = bound("edited", &plain).await?;
     let relabelled = bound("relabelled", &doomed).await?;
+    let emptied = bound("emptied", &plain).await?;
     let system = Space::new(&world.bed, "kube-tenant").await?;
 
     operator.process.kill();
@@ -56,6 +59,10 @@ async fn happen() -> Result<Outage> {
     world.bed.admin().kubectl(&["delete", "validatingwebhookconfiguration", "croft"]).await?;
     unlabelled.label(None).await?;
     orphaned.label(None).await?;
+    emptied.label(None).await?;
+    for name in ["made", "dropped"] {
+        emptied.config_maps().delete(name, &DeleteParams::default()).await?;
+    }
     doomed.delete().await?;
     reborn.delete().await?;
     reborn.set(&[("made", "2")]).await?;
@@ -67,6 +74,7 @@ async fn happen() -> Result<Outage> {
     world.bed.admin().kubectl(&fence).await?;
     eventually("the fence to be down", || async { Ok(system.label(Some("plain")).await.is_ok().then_some(())) }).await;
     world.forget_leader().await?;
+    world.slow_to_tell("configmaps");
     let operator = world.started().await?;
     Ok(Outage {
         _world: world,
@@ -75,9 +83,11 @@ async fn happen() -> Result<Outage> {
         orphaned,
         without_class,
         other_class,
+        reborn,
         edited,
         relabelled,
         system,
+        emptied,
     })
 }
 
@@ -105,11 +115,11 @@ async fn a_class_deleted_during_an_outage_takes_its_objects_afterwards() {
 
 #[tokio::test]
 async fn a_class_replaced_during_an_outage_is_told_by_its_uid() {
-    let space = &outage().await.other_class;
+    let outage = outage().await;
+    let space = &outage.other_class;
     space.has_value("made", "2").await;
     space.lacks("dropped").await;
-    let binding = space.says("ReconcileSuccess").await;
-    assert_eq!(condition(&binding, "Ready").unwrap().message, "Successfully applied 1 resources from class reborn");
+    space.follows(&outage.reborn).await;
 }
 
 #[tokio::test]
@@ -135,4 +145,9 @@ async fn a_system_namespace_gets_no_class_even_where_the_fence_is_missing() -> R
     assert!(space.bindings().get_opt(&space.name).await?.is_none());
     assert!(space.names().await?.is_empty());
     Ok(())
+}
+
+#[tokio::test]
+async fn a_binding_with_nothing_left_goes_although_the_watches_are_slow_to_tell() {
+    outage().await.emptied.is_unbound().await;
 }

@@ -4,7 +4,10 @@ use std::{fmt::Debug, path::Path, time::Duration};
 
 use anyhow::{Context, Result, bail};
 use croft_api::namespaces::{AppliedResource, CLASS_LABEL, NamespaceClass, NamespaceClassBinding};
-use croft_testbed::{FaultProxy, Installed, Operator, Testbed};
+use croft_testbed::{
+    FaultProxy, Installed, Operator, Testbed,
+    fault::{Action, Match},
+};
 use k8s_openapi::{
     api::{coordination::v1::Lease, core::v1, events::v1::Event},
     apimachinery::pkg::apis::meta::v1::Condition,
@@ -298,6 +301,11 @@ impl Proxied {
             leases.delete("croft", &DeleteParams::default()).await?;
         }
         Ok(())
+    }
+
+    /// The next list of a kind takes a while: decisions made before it would be made on half a picture.
+    pub(crate) fn slow_to_tell(&self, resource: &str) {
+        self.proxy.on(Match::verb("list").resource(resource)).before(Action::Delay(Duration::from_secs(1)));
     }
 
     /// Kills the replica and starts another one.

@@ -297,6 +297,7 @@ async fn at_rest_and_after_a_restart_nothing_is_written_and_no_stamped_object_is
     proxied.quiet(QUIET).await;
     class.status("all namespaces", |status| status.ready_namespaces == Some(3)).await;
     proxied.proxy.clear_log();
+    proxied.slow_to_tell("configmaps");
     let restarted = proxied.restart(operator).await?;
     tokio::time::sleep(QUIET).await;
     let writes = proxied.proxy.writes();
