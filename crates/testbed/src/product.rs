@@ -100,12 +100,18 @@ impl Operator {
             if let Err(ended) = self.process.ensure_running() {
                 return Ok(Some(Err(ended)));
             }
-            let (status, detail) = self.get("/readyz").await?;
-            ensure!(status.is_success(), "it says {status}:\n{detail}");
+            let (ready, detail) = self.readiness().await?;
+            ensure!(ready, "it says no:\n{detail}");
             Ok(Some(Ok(())))
         })
         .await
         .map_err(|error| anyhow!("{error:#}\n{}", self.process.log_tail()))?
+    }
+
+    /// Whether it says it is ready, and its detail.
+    pub async fn readiness(&self) -> Result<(bool, String)> {
+        let (status, detail) = self.get("/readyz").await?;
+        Ok((status.is_success(), detail))
     }
 
     pub async fn metrics(&self) -> Result<String> {

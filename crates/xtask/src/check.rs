@@ -29,5 +29,5 @@ fn check_dependencies() -> Result<()> {
 pub(crate) fn test() -> Result<()> {
     setup::setup()?;
     check()?;
-    timed("tests", || cargo(&["test", "--locked", "--workspace"]))
+    timed("tests", || cargo(&["test", "--locked", "--workspace", "--no-fail-fast"]))
 }

@@ -70,7 +70,12 @@ async fn a_supplied_certificate_is_served_and_reloaded_when_it_is_renewed() -> R
     std::fs::write(&settings, "admission:\n  certificateSecret: supplied\n")?;
     let arguments = ["--config", settings.to_str().unwrap()];
     let operator = installed.start(&bed, "own", &installed.identity.kubeconfig, &arguments)?;
-    operator.ready(PATIENCE).await?;
+    eventually("a replica without its certificate to be running, not ready, and to say so", || async {
+        let (ready, detail) = operator.readiness().await?;
+        assert!(!ready, "the API server cannot reach admission yet:\n{detail}");
+        Ok(detail.contains("[-] admission: waiting for a certificate").then_some(()))
+    })
+    .await;
     let secrets: Api<Secret> = Api::namespaced(client.clone(), "croft-system");
     for _ in ["issued", "renewed by another authority"] {
         let (wanted, authority) = supplied();
@@ -81,6 +86,7 @@ async fn a_supplied_certificate_is_served_and_reloaded_when_it_is_renewed() -> R
         })
         .await;
         first_refusal(&client).await;
+        operator.ready(PATIENCE).await?;
     }
     assert!(secret(&client, CA_SECRET).await?.is_none(), "no authority of our own is made");
     Ok(())
