@@ -68,6 +68,7 @@ async fn operate(options: RunOptions, settings: Settings) -> anyhow::Result<()> 
 
     let leadership = Leadership::new(clock);
     let engine = assemble(&options, &client, &metrics, &settings);
+    let served = engine.served();
     let events = Events::new(client.clone(), &identity, clock);
     let concurrency = settings.load().concurrency;
     let readiness = engine.start(events, leadership.clone(), clock, concurrency, &tasks, stop.clone());
@@ -79,6 +80,7 @@ async fn operate(options: RunOptions, settings: Settings) -> anyhow::Result<()> 
         settings,
         webhook,
         certificate,
+        served,
         stop.clone(),
     ));
     tasks.spawn(announce(readiness, clock));

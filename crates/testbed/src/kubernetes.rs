@@ -187,6 +187,12 @@ impl ControlPlane {
         self.wait_for_api_server().await
     }
 
+    pub(crate) fn stop_controllers(&self) {
+        if let Some(controllers) = self.controller_manager.get() {
+            controllers.kill();
+        }
+    }
+
     /// Forgets all history but the newest revision.
     pub(crate) async fn compact_etcd(&self) -> Result<()> {
         let url = format!("http://127.0.0.1:{}/v3/kv", self.block.get(ETCD_CLIENT));

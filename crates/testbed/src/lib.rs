@@ -243,6 +243,12 @@ impl Testbed {
         self.start_api_server().await
     }
 
+    /// Kills the controllers of Kubernetes, the garbage collector among them, for good.
+    pub fn stop_controllers(&self) -> Result<()> {
+        self.kubernetes.control_plane()?.stop_controllers();
+        Ok(())
+    }
+
     /// Drops all history from etcd. Exact and paged lists of the past answer 410 at once; watches from the past do so
     /// after [`Testbed::restart_api_server`], which empties the server's own event cache.
     pub async fn compact_etcd(&self) -> Result<()> {

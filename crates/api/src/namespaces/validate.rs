@@ -2,9 +2,12 @@
 
 use croft_core::namespaces::{
     blueprint::Blueprint,
+    manifest::group_of,
     params::{Declared, Kind},
     resources::Policy,
 };
+
+use serde_json::{Map, Value};
 
 use super::{NamespaceClass, OnClassDelete, OnConflict, OnDrift, OnImmutable, Param, ParamType};
 use crate::Problem;
@@ -26,6 +29,34 @@ pub fn validate(class: &NamespaceClass) -> Result<Blueprint, Vec<Problem>> {
     let blueprint = blueprint(class);
     let problems = blueprint.problems();
     if problems.is_empty() { Ok(blueprint) } else { Err(problems) }
+}
+
+/// Objects that would not live in the namespace, by what the cluster says about their kinds.
+pub fn not_namespaced(class: &NamespaceClass, is_cluster_scoped: impl Fn(&str, &str) -> bool) -> Vec<Problem> {
+    let items = class.spec.resources.iter().enumerate();
+    let items = items.filter(|(_, item)| is_cluster_scoped(group_of(text(item, "apiVersion")), text(item, "kind")));
+    let problem = |(index, item)| {
+        let kind = text(item, "kind");
+        Problem::new(
+            format!("spec.resources[{index}]"),
+            format!("{kind} is not namespaced: a class holds namespaced objects only; remove it"),
+        )
+    };
+    items.map(problem).collect()
+}
+
+/// Secrets whose values stand in the class: who may read the class may read them.
+pub fn readable_secrets(class: &NamespaceClass) -> Vec<String> {
+    let has_values = |item: &Map<String, Value>| ["data", "stringData"].iter().any(|field| item.contains_key(*field));
+    let items = class.spec.resources.iter().enumerate();
+    let secrets = items.filter(|(_, item)| text(item, "kind") == "Secret" && has_values(item));
+    let warning =
+        |(index, _)| format!("spec.resources[{index}]: whoever may read this class can read the values of this Secret");
+    secrets.map(warning).collect()
+}
+
+fn text<'a>(item: &'a Map<String, Value>, field: &str) -> &'a str {
+    item.get(field).and_then(Value::as_str).unwrap_or_default()
 }
 
 /// What the class does when the world is not as it wants it.

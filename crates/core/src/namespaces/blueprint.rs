@@ -33,12 +33,27 @@ impl Blueprint {
             problems.extend(template::check(resource, &format!("spec.resources[{index}]"), &self.params));
         }
         problems.extend(manifest::parse_all(&self.resources).err().unwrap_or_default());
+        problems.extend(self.problems_of_metadata());
+        problems
+    }
+
+    /// Labels and annotations the Namespace may not have, or the API server would refuse.
+    fn problems_of_metadata(&self) -> Vec<Problem> {
+        let mut problems = Vec::new();
         for (field, map) in [("labels", &self.labels), ("annotations", &self.annotations)] {
-            for key in map.keys().filter(|key| RESERVED.iter().any(|reserved| key.starts_with(reserved))) {
-                problems.push(Problem::new(
-                    format!("spec.namespaceMetadata.{field}"),
-                    format!("{key} is reserved; remove it"),
-                ));
+            let mut problem =
+                |message: String| problems.push(Problem::new(format!("spec.namespaceMetadata.{field}"), message));
+            for (key, value) in map {
+                if RESERVED.iter().any(|reserved| key.starts_with(reserved)) {
+                    problem(format!("{key} is reserved; remove it"));
+                } else if !template::is_metadata_key(key) {
+                    problem(format!("{key:?} cannot be a key; give [prefix/]name of letters, digits, - _ and ."));
+                } else if field == "labels" && !is_label_value(value) {
+                    problem(format!(
+                        "{key}: {value:?} cannot be the value of a label; give at most 63 letters, digits, - _ and ., \
+                         a letter or digit first and last"
+                    ));
+                }
             }
         }
         problems
@@ -64,6 +79,15 @@ impl Blueprint {
     }
 }
 
+fn is_label_value(value: &str) -> bool {
+    let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+    let ends_well = |c: Option<char>| c.is_none_or(|c| c.is_ascii_alphanumeric());
+    value.len() <= 63
+        && value.chars().all(allowed)
+        && ends_well(value.chars().next())
+        && ends_well(value.chars().next_back())
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::json;
@@ -87,6 +111,25 @@ mod tests {
         assert!(blueprint.problems().is_empty());
         let problems = blueprint.items(&facts()).unwrap_err();
         assert!(problems[0].message.contains("twice"), "{problems:?}");
+    }
+
+    #[test]
+    fn metadata_the_api_server_would_refuse_is_a_problem_of_the_class() {
+        let with_label = |key: &str, value: &str| {
+            let labels = BTreeMap::from([(key.to_owned(), value.to_owned())]);
+            Blueprint { labels, ..Blueprint::default() }.problems().len()
+        };
+        for (key, value) in [("a", ""), ("croft.dev/tier", "gold-1"), ("pod-security.kubernetes.io/enforce", "x_y.z")] {
+            assert_eq!(with_label(key, value), 0, "{key}={value}");
+        }
+        let long = "x".repeat(64);
+        for (key, value) in
+            [("a", "-x"), ("a", "x."), ("a", "two words"), ("a", long.as_str()), ("a b", "x"), ("", "x")]
+        {
+            assert_eq!(with_label(key, value), 1, "{key}={value}");
+        }
+        let annotations = BTreeMap::from([("a".to_owned(), "any text at all".to_owned())]);
+        assert!(Blueprint { annotations, ..Blueprint::default() }.problems().is_empty());
     }
 
     #[test]

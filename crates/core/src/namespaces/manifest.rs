@@ -185,6 +185,19 @@ pub fn shape(value: &Value) -> String {
     digest(&without_values(value))
 }
 
+/// Whether a live object has every value of a manifest; what it has beyond them does not matter.
+pub fn shows(live: &Value, manifest: &Value) -> bool {
+    match (live, manifest) {
+        (Value::Object(live), Value::Object(manifest)) => {
+            manifest.iter().all(|(key, value)| live.get(key).is_some_and(|live| shows(live, value)))
+        }
+        (Value::Array(live), Value::Array(manifest)) => {
+            live.len() == manifest.len() && live.iter().zip(manifest).all(|(live, value)| shows(live, value))
+        }
+        _ => live == manifest,
+    }
+}
+
 fn without_values(value: &Value) -> Value {
     match value {
         Value::Object(map) => map.iter().map(|(key, value)| (key.clone(), without_values(value))).collect(),

@@ -22,8 +22,80 @@ fn a_foreign_edit_is_put_back_in_place() {
     let object = world.objects.get_mut(&identity("one")).unwrap();
     object.content = "edited".into();
     object.entry += 1;
+    object.version += 1;
     world.settle();
     assert_eq!((content_of(&world, "one"), world.objects[&identity("one")].uid.clone()), (content, uid));
+}
+
+#[test]
+fn an_edit_our_entry_cannot_tell_is_put_back_and_forgotten() {
+    let mut world = bound();
+    let content = content_of(&world, "one");
+    let object = world.objects.get_mut(&identity("one")).unwrap();
+    object.content = "edited".into();
+    object.suspect = true;
+    object.version += 1;
+    world.settle();
+    assert_eq!(content_of(&world, "one"), content);
+}
+
+/// Everything a backup keeps of a namespace: objects and their labels, but neither owners nor the binding.
+fn restored(mut world: World) -> World {
+    world.binding = None;
+    for object in world.objects.values_mut() {
+        object.owner = None;
+    }
+    world
+}
+
+#[test]
+fn what_a_backup_brought_back_is_taken_over_in_place_and_goes_with_the_class() {
+    for crash_after in 0..8 {
+        let mut world = restored(bound());
+        let uids: Vec<_> = world.objects.values().map(|object| object.uid.clone()).collect();
+        world.round(&mut crash_after.clone(), false, &crate::world::now());
+        world.settle();
+        assert_eq!(world.objects.values().map(|object| object.uid.clone()).collect::<Vec<_>>(), uids);
+        assert_eq!((world.ours(), world.ready_reason()), (vec!["one", "two"], "ReconcileSuccess"));
+        world.label = None;
+        world.settle();
+        assert!(world.objects.is_empty(), "crashed after {crash_after}");
+    }
+}
+
+#[test]
+fn what_a_backup_brought_back_and_the_class_does_not_want_is_left_alone() {
+    let mut world = restored(bound());
+    world.classes.get_mut("web").unwrap().items.remove(0);
+    let before = world.objects[&identity("one")].clone();
+    world.settle();
+    assert_eq!((world.ours(), &world.objects[&identity("one")]), (vec!["two"], &before));
+}
+
+#[test]
+fn what_a_backup_brought_back_from_another_class_is_not_taken() {
+    let mut world = restored(bound());
+    world.objects.get_mut(&identity("one")).unwrap().class = "db".into();
+    let before = world.objects[&identity("one")].clone();
+    world.settle();
+    assert_eq!((&world.objects[&identity("one")], world.ready_reason()), (&before, "Conflict"));
+}
+
+#[test]
+fn what_somebody_takes_from_us_in_the_moment_of_its_deletion_stays_theirs() {
+    use croft_core::namespaces::resources;
+    let mut world = bound();
+    world.label = None;
+    let plan = resources::plan(&world.see_resources().unwrap());
+    for object in world.objects.values_mut() {
+        object.owner = None;
+        object.labelled = false;
+        object.version += 1;
+    }
+    for step in plan.iter().filter(|step| step.identity().is_some()) {
+        assert!(!world.do_resource(step).is_done(), "{step}");
+    }
+    assert_eq!(world.objects.len(), 2);
 }
 
 #[test]

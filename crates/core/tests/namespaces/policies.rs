@@ -44,6 +44,28 @@ fn drift_is_reported_and_left_where_the_class_says_so() {
 }
 
 #[test]
+fn drift_that_is_only_reported_is_over_when_somebody_puts_the_values_back() {
+    for suspect in [false, true] {
+        let mut world = bound(with_policy(Policy { report_drift: true, ..Policy::default() }));
+        let content = world.objects[&identity("one")].content.clone();
+        let edit = |world: &mut World, content: &str| {
+            let object = world.objects.get_mut(&identity("one")).unwrap();
+            object.content = content.into();
+            // The field is theirs from the first edit on: the second one changes our entry no more.
+            object.entry += u32::from(!suspect && content == "edited");
+            object.suspect = suspect;
+            world.settle();
+        };
+        edit(&mut world, "edited");
+        assert_eq!(world.ready_reason(), "Drifted");
+        edit(&mut world, &content);
+        assert_eq!(world.ready_reason(), "ReconcileSuccess", "suspect: {suspect}");
+        edit(&mut world, "edited");
+        assert_eq!(world.ready_reason(), "Drifted", "and is seen again");
+    }
+}
+
+#[test]
 fn an_immutable_field_is_reported_by_default_and_recreated_on_demand() {
     for recreate_immutable in [false, true] {
         let mut world = bound(with_policy(Policy { recreate_immutable, ..Policy::default() }));

@@ -18,6 +18,7 @@ pub const NAMESPACE: &str = "team-a";
 
 /// An object in the namespace, as the API server has it.
 #[derive(Clone, Debug, PartialEq)]
+#[expect(clippy::struct_excessive_bools, reason = "independent facts, each with its own name")]
 pub struct Object {
     pub uid: String,
     pub owner: Option<String>,
@@ -25,8 +26,12 @@ pub struct Object {
     pub class: String,
     /// Digest of the content.
     pub content: String,
-    /// Changes with every change to a field of ours, by anybody.
+    /// Changes with every change, by anybody.
+    pub version: u32,
+    /// Changes with every change to a field of ours that our entry can tell.
     pub entry: u32,
+    /// It has changed since our last write without our entry telling.
+    pub suspect: bool,
     /// Made by create and not yet taken over by apply.
     pub created: bool,
     /// Some field of it cannot be changed.
@@ -103,7 +108,9 @@ impl World {
             labelled: false,
             class: String::new(),
             content: "foreign".into(),
+            version: 1,
             entry: 0,
+            suspect: false,
             created: false,
             immutable: false,
         };
@@ -162,6 +169,7 @@ impl World {
             },
             binding: resources::Binding {
                 uid: bound.uid.clone(),
+                version: bound.version.to_string(),
                 generation: 1,
                 class: bound.class.clone(),
                 deleting: false,
@@ -179,8 +187,11 @@ impl World {
                 Stamped {
                     api_version: "v1".into(),
                     uid: object.uid.clone(),
+                    version: object.version.to_string(),
                     owner: self.owner(object),
+                    class: object.class.clone(),
                     entry: object.entry.to_string(),
+                    suspect: object.suspect,
                     created: object.created,
                     orphan,
                     deleting: false,
@@ -191,9 +202,10 @@ impl World {
             let read = self.objects.get(&identity).map(|object| Read {
                 api_version: "v1".into(),
                 uid: object.uid.clone(),
-                version: "1".into(),
+                version: object.version.to_string(),
                 owner: self.owner(object),
                 deleting: false,
+                as_wanted: seen.shown_by(&identity).is_some_and(|manifest| digest(manifest) == object.content),
                 taken_fields: object.created.then(|| json!([])),
                 other_owners: json!([]),
             });
@@ -249,7 +261,9 @@ impl World {
                     labelled: true,
                     class: manifest["metadata"]["labels"]["namespaceclass.akuity.io/class"].as_str().unwrap().into(),
                     content: digest(manifest),
+                    version: 1,
                     entry: 1,
+                    suspect: false,
                     created: true,
                     immutable: false,
                 };
@@ -262,26 +276,31 @@ impl World {
                     Some(object) => {
                         object.created = false;
                         object.entry += 1;
+                        object.version += 1;
                         Outcome::done()
                     }
                 }
             }
             ResourceStep::Apply { identity, uid, manifest, .. } => self.apply(identity, uid, manifest),
-            ResourceStep::Prune { identity, uid, .. } => {
-                if self.objects.get(identity).is_some_and(|object| object.uid == *uid) {
+            ResourceStep::Prune { identity, uid, version, .. } => match self.objects.get(identity) {
+                None => Outcome::done(),
+                Some(object) if object.uid == *uid && object.version.to_string() == *version => {
                     self.objects.remove(identity);
+                    Outcome::done()
                 }
-                Outcome::done()
-            }
+                Some(_) => fail("Conflict"),
+            },
             ResourceStep::Release { identity, uid, .. } => {
                 if let Some(object) = self.objects.get_mut(identity).filter(|object| object.uid == *uid) {
                     object.owner = None;
                     object.labelled = false;
+                    object.version += 1;
                 }
                 Outcome::done()
             }
-            ResourceStep::DeleteBinding { uid, .. } => {
-                if self.binding.as_ref().is_some_and(|bound| bound.uid == *uid) {
+            ResourceStep::DeleteBinding { uid, version, .. } => {
+                let same = |bound: &Bound| bound.uid == *uid && bound.version.to_string() == *version;
+                if self.binding.as_ref().is_some_and(same) {
                     assert!(
                         self.objects.values().all(|object| object.owner.as_ref() != Some(uid)),
                         "left to the collector"
@@ -304,7 +323,9 @@ impl World {
         let owner = manifest["metadata"]["ownerReferences"][0]["uid"].as_str().map(str::to_owned);
         if object.content != content || object.owner != owner || !object.labelled {
             object.entry += 1;
+            object.version += 1;
         }
+        object.suspect = false;
         object.owner = owner;
         object.labelled = true;
         object.class = manifest["metadata"]["labels"]["namespaceclass.akuity.io/class"].as_str().unwrap().into();
@@ -354,6 +375,7 @@ impl World {
             && may_go_on(&mut ran)
         {
             bound.status = status;
+            bound.version += 1;
         }
         ran
     }

@@ -6,7 +6,10 @@ use croft_api::{
     storage::{self, S3Bucket, S3UserClaim},
 };
 
-use super::review::{Answer, Checked, review};
+use super::{
+    review::{Answer, Checked, review},
+    scopes::ClusterScoped,
+};
 
 /// One webhook: its place in the configuration and on the server.
 pub(super) struct Hook {
@@ -16,7 +19,7 @@ pub(super) struct Hook {
     pub(super) version: &'static str,
     pub(super) resource: &'static str,
     pub(super) scope: &'static str,
-    pub(super) review: fn(&[u8]) -> Answer,
+    pub(super) review: fn(&[u8], &ClusterScoped) -> Answer,
 }
 
 pub(super) const HOOKS: &[Hook] = &[
@@ -50,19 +53,25 @@ pub(super) const HOOKS: &[Hook] = &[
 ];
 
 impl Checked for S3UserClaim {
-    fn problems(&self) -> Vec<Problem> {
+    fn problems(&self, _: &ClusterScoped) -> Vec<Problem> {
         storage::validate::claim(self).err().unwrap_or_default()
     }
 }
 
 impl Checked for S3Bucket {
-    fn problems(&self) -> Vec<Problem> {
+    fn problems(&self, _: &ClusterScoped) -> Vec<Problem> {
         storage::validate::bucket(self).err().unwrap_or_default()
     }
 }
 
 impl Checked for NamespaceClass {
-    fn problems(&self) -> Vec<Problem> {
-        namespaces::validate::validate(self).err().unwrap_or_default()
+    fn problems(&self, cluster_scoped: &ClusterScoped) -> Vec<Problem> {
+        let mut problems = namespaces::validate::validate(self).err().unwrap_or_default();
+        problems.extend(namespaces::validate::not_namespaced(self, |group, kind| cluster_scoped.has(group, kind)));
+        problems
+    }
+
+    fn warnings(&self) -> Vec<String> {
+        namespaces::validate::readable_secrets(self)
     }
 }

@@ -15,6 +15,7 @@ mod follow;
 mod hooks;
 mod injection;
 mod review;
+mod scopes;
 mod server;
 
 use std::{net::SocketAddr, sync::Arc};
@@ -23,14 +24,14 @@ use kube::{Api, Client};
 use tokio::{net::TcpListener, sync::watch};
 use tokio_util::sync::CancellationToken;
 
-use self::certificates::Certificates;
 pub use self::server::ServingCertificate;
 pub use self::{
     certificates::CA_SECRET,
     configuration::{CONFIGURATION, WebhookTarget, webhook_configuration},
 };
+use self::{certificates::Certificates, scopes::ClusterScoped};
 use crate::{
-    engine::Writer,
+    engine::{ServedKinds, Writer},
     rbac::{Use, Within},
     settings::SharedSettings,
 };
@@ -77,8 +78,10 @@ pub async fn run(
     settings: SharedSettings,
     listener: TcpListener,
     serving: Arc<ServingCertificate>,
+    served: ServedKinds,
     stop: CancellationToken,
 ) {
+    let cluster_scoped = ClusterScoped::default();
     let (trust, trusted) = watch::channel(None);
     let certificates = Certificates {
         secrets: Api::namespaced(client.clone(), &options.operator_namespace),
@@ -90,7 +93,8 @@ pub async fn run(
         trust,
     };
     tokio::join!(
-        server::serve(listener, serving, stop.clone()),
+        server::serve(listener, serving, cluster_scoped.clone(), stop.clone()),
+        stop.run_until_cancelled(cluster_scoped.keep(client.clone(), served)),
         stop.run_until_cancelled(certificates.keep()),
         stop.run_until_cancelled(injection::keep(Api::all(client), trusted)),
     );

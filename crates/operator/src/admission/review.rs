@@ -11,41 +11,55 @@ use kube::{
 };
 use serde::de::DeserializeOwned;
 
+use super::scopes::ClusterScoped;
+
 /// A kind that is checked at the door.
 pub(super) trait Checked: Resource<DynamicType = ()> + DeserializeOwned {
     /// Everything that is wrong with the object.
-    fn problems(&self) -> Vec<Problem>;
+    fn problems(&self, cluster_scoped: &ClusterScoped) -> Vec<Problem>;
+
+    /// What its author should know although it is let in.
+    fn warnings(&self) -> Vec<String> {
+        Vec::new()
+    }
 }
 
 /// What comes back over HTTP; an error is a request that is not an admission review at all.
 pub(super) type Answer = Result<AdmissionReview<DynamicObject>, serde_json::Error>;
 
 /// Reads a review, checks the object, answers.
-pub(super) fn review<K: Checked>(body: &[u8]) -> Answer {
+pub(super) fn review<K: Checked>(body: &[u8], cluster_scoped: &ClusterScoped) -> Answer {
     let review: AdmissionReview<DynamicObject> = serde_json::from_slice(body)?;
     let request: AdmissionRequest<DynamicObject> = review.try_into().map_err(serde::de::Error::custom)?;
     let mut response = AdmissionResponse::from(&request);
-    if let Err(refusal) = check::<K>(request) {
-        response.allowed = false;
-        response.result = *refusal;
+    match check::<K>(request, cluster_scoped) {
+        Ok(warnings) => response.warnings = (!warnings.is_empty()).then_some(warnings),
+        Err(refusal) => {
+            response.allowed = false;
+            response.result = *refusal;
+        }
     }
     Ok(response.into_review())
 }
 
 /// A deletion passes. An update is refused only for problems the stored object did not have: whoever releases a finalizer,
-/// labels an object or mends one of two mistakes is let through.
-fn check<K: Checked>(request: AdmissionRequest<DynamicObject>) -> Result<(), Box<Status>> {
-    let Some(object) = request.object else { return Ok(()) };
+/// labels an object or mends one of two mistakes is let through. Gives what its author should know.
+fn check<K: Checked>(
+    request: AdmissionRequest<DynamicObject>,
+    cluster_scoped: &ClusterScoped,
+) -> Result<Vec<String>, Box<Status>> {
+    let Some(object) = request.object else { return Ok(Vec::new()) };
     let object: K = object.try_parse().map_err(|error| unreadable::<K>(&error.to_string()).boxed())?;
     let known = match request.operation {
         Operation::Create => Vec::new(),
         Operation::Update => {
-            request.old_object.and_then(|old| old.try_parse().ok()).map_or_else(Vec::new, |old: K| old.problems())
+            let old = request.old_object.and_then(|old| old.try_parse().ok());
+            old.map_or_else(Vec::new, |old: K| old.problems(cluster_scoped))
         }
-        Operation::Delete | Operation::Connect => return Ok(()),
+        Operation::Delete | Operation::Connect => return Ok(Vec::new()),
     };
-    let new: Vec<_> = object.problems().into_iter().filter(|problem| !known.contains(problem)).collect();
-    if new.is_empty() { Ok(()) } else { Err(invalid::<K>(&request.name, &new).boxed()) }
+    let new: Vec<_> = object.problems(cluster_scoped).into_iter().filter(|problem| !known.contains(problem)).collect();
+    if new.is_empty() { Ok(object.warnings()) } else { Err(invalid::<K>(&request.name, &new).boxed()) }
 }
 
 fn unreadable<K: Checked>(why: &str) -> Status {
@@ -131,7 +145,7 @@ mod tests {
     }
 
     fn answer<K: Checked>(request: &[u8]) -> AdmissionResponse {
-        let review = review::<K>(request).unwrap();
+        let review = review::<K>(request, &ClusterScoped::default()).unwrap();
         assert_eq!(review.types.api_version, "admission.k8s.io/v1");
         let response = review.response.unwrap();
         assert_eq!(response.uid, "42");

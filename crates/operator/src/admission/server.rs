@@ -27,7 +27,10 @@ use tokio_rustls::TlsAcceptor;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tracing::{debug, error, warn};
 
-use super::hooks::{HOOKS, Hook};
+use super::{
+    hooks::{HOOKS, Hook},
+    scopes::ClusterScoped,
+};
 
 /// A review carries the object twice, and the API server takes objects of up to 3 MiB.
 const BODY_LIMIT: usize = 8 << 20;
@@ -56,15 +59,16 @@ impl ResolvesServerCert for ServingCertificate {
     }
 }
 
-fn routes() -> Router {
+fn routes(cluster_scoped: &ClusterScoped) -> Router {
     let route = |routes: Router, hook: &'static Hook| {
-        routes.route(hook.path, post(move |body: Bytes| async move { answer(hook, &body) }))
+        let cluster_scoped = cluster_scoped.clone();
+        routes.route(hook.path, post(async move |body: Bytes| answer(hook, &body, &cluster_scoped)))
     };
     HOOKS.iter().fold(Router::new(), route).layer(DefaultBodyLimit::max(BODY_LIMIT))
 }
 
-fn answer(hook: &Hook, body: &[u8]) -> Response {
-    match (hook.review)(body) {
+fn answer(hook: &Hook, body: &[u8], cluster_scoped: &ClusterScoped) -> Response {
+    match (hook.review)(body, cluster_scoped) {
         Ok(review) => {
             if let Some(refused) = review.response.as_ref().filter(|response| !response.allowed) {
                 debug!(hook = hook.name, request = refused.uid, code = refused.result.code, "refused");
@@ -85,12 +89,17 @@ fn acceptor(serving: Arc<ServingCertificate>) -> Result<TlsAcceptor, rustls::Err
 }
 
 /// Serves until `stop`, then lets the requests under way finish.
-pub(super) async fn serve(listener: TcpListener, serving: Arc<ServingCertificate>, stop: CancellationToken) {
+pub(super) async fn serve(
+    listener: TcpListener,
+    serving: Arc<ServingCertificate>,
+    cluster_scoped: ClusterScoped,
+    stop: CancellationToken,
+) {
     let acceptor = match acceptor(serving) {
         Ok(acceptor) => acceptor,
         Err(error) => return error!(%error, "the admission server cannot start"),
     };
-    let routes = routes();
+    let routes = routes(&cluster_scoped);
     let connections = TaskTracker::new();
     while let Some(accepted) = stop.run_until_cancelled(listener.accept()).await {
         match accepted {
@@ -158,7 +167,7 @@ mod tests {
             let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
             let address = listener.local_addr().unwrap();
             let (serving, stop) = (Arc::<ServingCertificate>::default(), CancellationToken::new());
-            let ended = tokio::spawn(serve(listener, serving.clone(), stop.clone()));
+            let ended = tokio::spawn(serve(listener, serving.clone(), ClusterScoped::default(), stop.clone()));
             Self { address, serving, stop, ended }
         }
 

@@ -167,7 +167,7 @@ impl Reconciler for BackupReconciler {
                 self.writer.create(&Backup { metadata, spec: spec.clone().into(), status: None }).await
             }
             Step::DeleteSelf { .. } => {
-                self.writer.delete::<NonAdminBackup>(request::target(&seen.observed.object)).await
+                self.writer.delete::<NonAdminBackup>(request::target(&seen.observed.object), None).await
             }
             Step::DeleteRestore(victim) => {
                 request::delete::<NonAdminRestore>(&self.writer, &seen.observed.object.namespace, victim).await

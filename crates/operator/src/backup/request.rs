@@ -112,5 +112,5 @@ pub(super) fn target(object: &Object) -> Target<'_> {
 
 /// Deletes an object in a namespace, if it still is the one that was seen.
 pub(super) async fn delete<K: Kind>(writer: &Writer, namespace: &str, victim: &Victim) -> Result<Written, Failure> {
-    writer.delete::<K>(Target { namespace, name: &victim.name, uid: &victim.uid }).await
+    writer.delete::<K>(Target { namespace, name: &victim.name, uid: &victim.uid }, None).await
 }

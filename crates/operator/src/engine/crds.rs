@@ -1,6 +1,6 @@
 //! Which kinds are installed: a metadata watch on the CRDs of the cluster.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use futures::{StreamExt, pin_mut};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
@@ -14,6 +14,9 @@ use kube::{
 };
 use tokio::sync::watch;
 use tracing::{debug, warn};
+
+/// When to look after CRDs changed: a kind is served some moments after its CRD was made, and nothing announces it.
+pub const UNTIL_SERVED: [Duration; 3] = [Duration::ZERO, Duration::from_millis(300), Duration::from_secs(2)];
 
 /// The names of all CRDs, kept up to date.
 #[derive(Clone, Debug)]

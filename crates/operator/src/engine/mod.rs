@@ -36,7 +36,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 pub use self::{
     cache::{Cache, Change, Place},
     clock::{Clock, timestamp},
-    crds::ServedKinds,
+    crds::{ServedKinds, UNTIL_SERVED},
     dispatch::Pusher,
     echo::Echoes,
     key::{Key, Part, Work},

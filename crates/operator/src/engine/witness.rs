@@ -3,6 +3,8 @@
 //! A foreign change to a field of ours takes the field out of our entry; a foreign addition or a status update leaves the
 //! entry as it was; an edit under our own name moves its time.
 
+use std::hash::{DefaultHasher, Hash, Hasher};
+
 use croft_core::namespaces::manifest::digest;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ManagedFieldsEntry, ObjectMeta};
 use serde_json::{Value, json};
@@ -23,6 +25,17 @@ pub fn entry_digest(metadata: &ObjectMeta) -> String {
         .map(|entry| json!([entry.operation, entry.fields_v1.as_ref().map(|fields| &fields.0), entry.time]))
         .collect();
     digest(&Value::Array(entries))
+}
+
+/// All entries, if ours is the newest of them: a change that leaves all of them as they were happened within the second of
+/// that entry, perhaps under our own name. `None` if somebody wrote later than we did, which would have told on them.
+pub fn trail(metadata: &ObjectMeta) -> Option<u64> {
+    let all = || metadata.managed_fields.iter().flatten();
+    let newest = all().filter_map(|entry| entry.time.as_ref()).max();
+    let ours = ours(metadata).filter_map(|entry| entry.time.as_ref()).max();
+    let mut hasher = DefaultHasher::new();
+    json!(all().collect::<Vec<_>>()).hash(&mut hasher);
+    (ours.is_some() && ours == newest).then(|| hasher.finish())
 }
 
 /// Whether the object was made by a plain create whose fields no apply has taken over.
@@ -76,6 +89,21 @@ mod tests {
         let with_others = metadata(&json!([entry("kubectl", "Update", "f:b"), entry("croft", "Apply", "f:a")]));
         assert_eq!(entry_digest(&ours), entry_digest(&with_others));
         assert_ne!(entry_digest(&ours), entry_digest(&metadata(&json!([entry("croft", "Apply", "f:b")]))));
+    }
+
+    #[test]
+    fn who_wrote_after_us_would_have_told_on_themselves() {
+        let at = |manager: &str, second: u32| {
+            let mut entry = entry(manager, "Update", "f:a");
+            entry["time"] = format!("2026-01-01T00:00:0{second}Z").into();
+            entry
+        };
+        let trail = |entries: Value| trail(&metadata(&entries));
+        assert!(trail(json!([at("croft", 1)])).is_some());
+        assert!(trail(json!([at("croft", 1), at("kubectl", 1)])).is_some());
+        assert_ne!(trail(json!([at("croft", 1)])), trail(json!([at("croft", 1), at("kubectl", 1)])));
+        assert_eq!(trail(json!([at("croft", 1), at("kubectl", 2)])), None);
+        assert_eq!(trail(json!([])), None);
     }
 
     #[test]

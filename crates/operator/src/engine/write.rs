@@ -209,20 +209,33 @@ impl Writer {
         Ok(written(&made, &resource_name::<K>()))
     }
 
-    /// Deletes exactly `target`; done already if it is gone.
-    pub async fn delete<K: Object>(&self, target: Target<'_>) -> Result<Written, Failure> {
-        let api = self.api::<K>(target.namespace);
-        gone_is_done(
-            call("delete", api.delete(target.name, &self.deleting(target.uid))).await.map(|_| Written::default()),
-        )
+    /// Deletes exactly `target`, where it matters only as it is at `version`; done already if it is gone.
+    pub async fn delete<K: Object>(&self, target: Target<'_>, version: Option<&str>) -> Result<Written, Failure> {
+        self.delete_by(&self.api::<K>(target.namespace), target, version).await
     }
 
     /// As [`Writer::delete`], for a kind known only at run time.
-    pub async fn delete_dynamic(&self, resource: &ApiResource, target: Target<'_>) -> Result<Written, Failure> {
+    pub async fn delete_dynamic(
+        &self,
+        resource: &ApiResource,
+        target: Target<'_>,
+        version: &str,
+    ) -> Result<Written, Failure> {
         let api: Api<DynamicObject> = Api::namespaced_with(self.client.clone(), target.namespace, resource);
-        gone_is_done(
-            call("delete", api.delete(target.name, &self.deleting(target.uid))).await.map(|_| Written::default()),
-        )
+        self.delete_by(&api, target, Some(version)).await
+    }
+
+    async fn delete_by(
+        &self,
+        api: &Api<DynamicObject>,
+        target: Target<'_>,
+        version: Option<&str>,
+    ) -> Result<Written, Failure> {
+        let preconditions =
+            Preconditions { uid: Some(target.uid.to_owned()), resource_version: version.map(str::to_owned) };
+        let params =
+            DeleteParams { dry_run: self.rehearsing, preconditions: Some(preconditions), ..DeleteParams::background() };
+        gone_is_done(call("delete", api.delete(target.name, &params)).await.map(|_| Written::default()))
     }
 
     /// Replaces the whole status of exactly `target`; done already if the object is gone.
@@ -249,15 +262,6 @@ impl Writer {
 
     fn patching(&self, manager: &str) -> PatchParams {
         PatchParams { dry_run: self.rehearsing, field_manager: Some(manager.to_owned()), ..PatchParams::default() }
-    }
-
-    /// Exactly this object, or nothing.
-    fn deleting(&self, uid: &str) -> DeleteParams {
-        DeleteParams {
-            dry_run: self.rehearsing,
-            preconditions: Some(Preconditions { uid: Some(uid.to_owned()), resource_version: None }),
-            ..DeleteParams::background()
-        }
     }
 
     /// Access to a kind whatever its scope: an empty namespace means the cluster. Answers are read as metadata only.

@@ -3,7 +3,6 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::{Arc, Mutex, PoisonError},
-    time::Duration,
 };
 
 use croft_api::namespaces::NamespaceClassBinding;
@@ -19,12 +18,9 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::APIResource;
 use kube::{Client, api::ApiResource};
 
 use crate::engine::{
-    Cache, Pusher, ServedKinds,
+    Cache, Pusher, ServedKinds, UNTIL_SERVED,
     write::{call, crd_name},
 };
-
-/// When to look after a CRD changed.
-const MOMENTS: [Duration; 3] = [Duration::ZERO, Duration::from_millis(300), Duration::from_secs(2)];
 
 /// A kind as the API server serves it.
 #[derive(Clone, Debug)]
@@ -98,8 +94,7 @@ impl Kinds {
             while changes.changed().await.is_ok() {
                 let installed = changes.borrow_and_update().clone();
                 kinds.forget_all_but(&installed);
-                // Between a CRD's creation and its being served lies a moment that nothing announces.
-                for moment in MOMENTS {
+                for moment in UNTIL_SERVED {
                     tokio::time::sleep(moment).await;
                     super::wake_waiting(&bindings, &pusher);
                 }

@@ -188,6 +188,13 @@ fn wake_waiting(bindings: &Cache<NamespaceClassBinding>, pusher: &Pusher) {
     }
 }
 
+/// Whether drift is reported, not corrected: then any change may be the one that puts it right.
+fn is_drifted(bindings: &Cache<NamespaceClassBinding>, namespace: &str) -> bool {
+    let binding = bindings.get(namespace, namespace);
+    let mut conditions = binding.iter().flat_map(|binding| &binding.status).flat_map(|status| &status.conditions);
+    conditions.any(|condition| condition.type_ == "Ready" && condition.reason == "Drifted")
+}
+
 /// Every kind some class has recorded: what must be watched.
 pub(crate) fn kinds_in_use<'a>(classes: impl Iterator<Item = &'a NamespaceClass>) -> BTreeSet<Kind> {
     let kinds = classes.flat_map(|class| class.status.iter().flat_map(|status| &status.kinds));

@@ -9,7 +9,7 @@ use croft_api::namespaces::{CLASS_LABEL, NamespaceClass, NamespaceClassBinding, 
 use croft_core::{
     namespaces::{
         inventory::Status,
-        manifest::{Identity, Stamp},
+        manifest::{Identity, Stamp, shows},
         resources::{
             self, Binding, Class, ClassSeen, KindName, KindSeen, Namespace, NamespaceMetadata, Observed, Owner, Read,
             ResourceStep, Stamped,
@@ -169,7 +169,10 @@ pub(crate) fn stamped_entry(entry: stamped::Entry, orphan: bool, binding_uid: &s
         api_version: entry.api_version.to_string(),
         owner: owner(entry.controller.as_ref(), binding_uid),
         orphan,
+        suspect: entry.is_suspect(),
+        version: entry.version.to_string(),
         uid: entry.uid,
+        class: entry.class,
         entry: entry.entry,
         deleting: entry.deleting,
         created: entry.created,
@@ -189,8 +192,15 @@ pub(crate) async fn read_doubtful(
             continue;
         }
         let api: Api<DynamicObject> = Api::namespaced_with(client.clone(), &seen.namespace.name, &kind.resource);
-        let object = read(api.get_metadata_opt(&identity.name)).await?;
-        let object = object.map(|object| described(api_version, &object.metadata, &seen.binding.uid));
+        let object = match seen.shown_by(&identity) {
+            None => read(api.get_metadata_opt(&identity.name)).await?.map(|object| (object.metadata, false)),
+            Some(manifest) => read(api.get_opt(&identity.name)).await?.map(|object| {
+                let as_wanted = shows(&json!(object), manifest);
+                (object.metadata, as_wanted)
+            }),
+        };
+        let object = object
+            .map(|(metadata, as_wanted)| Read { as_wanted, ..described(api_version, &metadata, &seen.binding.uid) });
         found.insert(identity, object);
     }
     Ok(found)
@@ -226,13 +236,13 @@ pub(crate) async fn carry_out(
             let target = Target { namespace, name: &identity.name, uid };
             writer.merge_dynamic(resource, target, version, released(owners)).await
         }
-        ResourceStep::Prune { identity, api_version, uid } => {
+        ResourceStep::Prune { identity, api_version, uid, version } => {
             let resource = resource_of(kinds, api_version, identity)?;
-            writer.delete_dynamic(resource, Target { namespace, name: &identity.name, uid }).await
+            writer.delete_dynamic(resource, Target { namespace, name: &identity.name, uid }, version).await
         }
-        ResourceStep::DeleteBinding { uid, .. } => {
+        ResourceStep::DeleteBinding { uid, version, .. } => {
             let target = Target { namespace, name: namespace, uid };
-            writer.delete::<NamespaceClassBinding>(target).await
+            writer.delete::<NamespaceClassBinding>(target, Some(version)).await
         }
     }
 }
@@ -300,6 +310,7 @@ pub(crate) fn described(api_version: String, metadata: &ObjectMeta, binding_uid:
         version: metadata.resource_version.clone().unwrap_or_default(),
         owner: owner(controller_of(metadata).as_ref(), binding_uid),
         deleting: metadata.deletion_timestamp.is_some(),
+        as_wanted: false,
         taken_fields: witness::taken_over(metadata),
         other_owners: json!(others.collect::<Vec<_>>()),
     }
@@ -325,6 +336,7 @@ pub(crate) fn described_namespace(namespace: &v1::Namespace, relabelled: bool) -
 pub(crate) fn described_binding(binding: &NamespaceClassBinding) -> Binding {
     Binding {
         uid: binding.uid().unwrap_or_default(),
+        version: binding.resource_version().unwrap_or_default(),
         generation: binding.metadata.generation.unwrap_or_default(),
         class: binding.spec.class_name.clone(),
         deleting: is_deleting(binding.meta()),
@@ -393,6 +405,9 @@ impl Reconciler for ResourcesReconciler {
         let written = carry_out(&self.writer, namespace, &seen.kinds, step).await?;
         if let ResourceStep::DeleteBinding { uid, .. } = step {
             self.deleted().insert(namespace.to_owned(), uid.clone());
+        }
+        if let (Some(identity), Some((_, version))) = (step.identity(), &written.echo) {
+            self.stamps.vouch(namespace, identity, *version);
         }
         Ok(written)
     }

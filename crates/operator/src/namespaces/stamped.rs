@@ -35,15 +35,23 @@ use crate::engine::{
 };
 
 /// A stamped object, in the few words that matter.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub(crate) struct Entry {
     pub(super) api_version: Arc<str>,
     pub(super) uid: String,
+    /// Its resourceVersion.
+    pub(super) version: u64,
     pub(super) controller: Option<Controller>,
     pub(crate) class: String,
     pub(super) entry: String,
     pub(super) created: bool,
     pub(super) deleting: bool,
+    /// See [`witness::trail`].
+    trail: Option<u64>,
+    /// The last version that left the same trail as the one before it.
+    twin: u64,
+    /// The last version we wrote ourselves.
+    vouched: u64,
 }
 
 impl Entry {
@@ -51,12 +59,41 @@ impl Entry {
         Self {
             api_version,
             uid: metadata.uid.clone().unwrap_or_default(),
+            version: version_of(metadata),
             controller: controller_of(metadata),
             class: metadata.labels.as_ref().and_then(|labels| labels.get(STAMP_LABEL)).cloned().unwrap_or_default(),
             entry: witness::entry_digest(metadata),
             created: witness::was_created(metadata),
             deleting: metadata.deletion_timestamp.is_some(),
+            trail: witness::trail(metadata),
+            twin: 0,
+            vouched: 0,
         }
+    }
+
+    /// The same object, later.
+    fn after(mut self, before: &Self) -> Self {
+        if self.uid == before.uid {
+            let same_trail = self.trail.is_some() && self.trail == before.trail && self.version > before.version;
+            self.twin = if same_trail { self.version } else { before.twin };
+            self.vouched = before.vouched;
+        }
+        self
+    }
+
+    /// It changed in a way our entry cannot tell, and not by us.
+    pub(super) fn is_suspect(&self) -> bool {
+        self.twin > self.vouched
+    }
+
+    /// Whether the two tell the same: status churn and foreign additions make no difference.
+    fn tells_the_same_as(&self, other: &Self) -> bool {
+        let told = |entry: &Self| (entry.deleting, entry.created, entry.is_suspect());
+        told(self) == told(other)
+            && self.uid == other.uid
+            && self.controller == other.controller
+            && self.class == other.class
+            && self.entry == other.entry
     }
 }
 
@@ -158,6 +195,16 @@ impl Stamps {
         found
     }
 
+    /// We wrote this version of an object ourselves, or have just seen that it is as we want it.
+    pub(super) fn vouch(&self, namespace: &str, identity: &Identity, version: u64) {
+        let watched = self.watched();
+        let Some(watch) = watched.get(&(identity.group.clone(), identity.kind.clone())) else { return };
+        let mut objects = watch.objects.write().unwrap_or_else(PoisonError::into_inner);
+        if let Some(entry) = objects.get_mut(namespace).and_then(|names| names.get_mut(&identity.name)) {
+            entry.vouched = entry.vouched.max(version);
+        }
+    }
+
     /// Kinds of which objects stamped from `class` exist.
     pub(super) fn kinds_of(&self, class: &str) -> BTreeSet<Kind> {
         let watched = self.watched();
@@ -238,11 +285,20 @@ impl Follow {
         let entry = Entry::of(self.api_version.clone(), metadata);
         let changed = {
             let mut objects = self.objects.write().unwrap_or_else(PoisonError::into_inner);
-            objects.entry(namespace.clone()).or_default().insert(name, entry.clone()).as_ref() != Some(&entry)
+            let names = objects.entry(namespace.clone()).or_default();
+            let (entry, same) = match names.get(&name) {
+                Some(before) => {
+                    let entry = entry.after(before);
+                    let same = entry.tells_the_same_as(before);
+                    (entry, same)
+                }
+                None => (entry, false),
+            };
+            names.insert(name, entry);
+            !same
         };
         self.saw(metadata);
-        // Status churn and foreign additions change nothing we keep: nobody is woken.
-        if changed {
+        if changed || super::is_drifted(&self.bindings, &namespace) {
             self.pusher.push(Key::new(BINDING, &namespace, &namespace), priority);
         }
     }
@@ -288,14 +344,17 @@ impl Follow {
     }
 
     fn saw(&self, metadata: &ObjectMeta) {
-        let revision: u64 =
-            metadata.resource_version.as_deref().and_then(|version| version.parse().ok()).unwrap_or_default();
+        let revision = version_of(metadata);
         self.revision.send_if_modified(|seen| {
             let newer = revision > *seen;
             *seen = revision.max(*seen);
             newer
         });
     }
+}
+
+fn version_of(metadata: &ObjectMeta) -> u64 {
+    metadata.resource_version.as_deref().and_then(|version| version.parse().ok()).unwrap_or_default()
 }
 
 pub(crate) fn place_of(metadata: &ObjectMeta) -> (String, String) {

@@ -161,14 +161,14 @@ impl Reconciler for ClaimReconciler {
                 let status = user::record_status(seen.record.as_deref(), mark, &timestamp());
                 self.writer.status::<S3User>(cluster(name, uid), &status).await
             }
-            Step::DeleteRecord { name, uid } => self.writer.delete::<S3User>(cluster(name, uid)).await,
+            Step::DeleteRecord { name, uid } => self.writer.delete::<S3User>(cluster(name, uid), None).await,
             Step::CreateSecret { namespace, name, body } => self.writer.create(&secret(namespace, name, body)).await,
             Step::UpdateSecret { secret, body } => {
                 let data: BTreeMap<_, _> = body.data.iter().map(|(key, value)| (key, value.expose())).collect();
                 let patch = json!({ "metadata": { "labels": { MANAGED_BY.0: MANAGED_BY.1 } }, "stringData": data });
                 self.writer.merge::<Secret>(exactly(secret), Some(&secret.resource_version), patch).await
             }
-            Step::DeleteSecret { secret } => self.writer.delete::<Secret>(exactly(secret)).await,
+            Step::DeleteSecret { secret } => self.writer.delete::<Secret>(exactly(secret), None).await,
             Step::CreateUser { user, display_name, max_buckets, key } => {
                 seen.ceph()?.create_user(user, display_name, *max_buckets, key).await
             }

@@ -5,12 +5,14 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod errors;
 mod examples;
 mod fences;
 mod kill;
 mod outage;
 mod params;
 mod policies;
+mod removal;
 mod scene;
 mod status;
 mod stories;

@@ -2,13 +2,10 @@
 
 use anyhow::Result;
 use k8s_openapi::api::core::v1::Service;
-use kube::{ResourceExt, api::DeleteParams};
+use kube::ResourceExt;
 use serde_json::{Value, json};
 
-use crate::{
-    scene::{Class, Space, condition, config_map, world},
-    support::eventually,
-};
+use crate::scene::{Class, Space, condition, config_map, refusal, world};
 
 const SIZE: &str = "example.com/size";
 
@@ -109,35 +106,19 @@ async fn an_integer_arrives_as_a_number() -> Result<()> {
     Ok(())
 }
 
-/// What the API server says to a class like this.
-async fn refusal(name: &str, spec: Value) -> String {
-    let class = Class::named(world().await.client(), name);
-    // Without its certificate in place the webhook lets everything pass.
-    eventually(&format!("class {name} to be refused"), || async {
-        match class.set_spec(spec.clone()).await {
-            Err(kube::Error::Api(status)) if status.code == 422 => Ok(Some(status.message)),
-            Err(error) => Err(error.into()),
-            Ok(_) => {
-                class.api.delete(name, &DeleteParams::default()).await?;
-                anyhow::bail!("it was let in")
-            }
-        }
-    })
-    .await
-}
-
 #[tokio::test]
 async fn everything_wrong_with_a_class_is_told_at_once_when_it_is_applied() -> Result<()> {
     let message = refusal(
         "all-wrong",
         json!({
             "params": [{"name": "p", "pattern": "("}, {"name": "q", "default": "x", "type": "integer"}],
-            "namespaceMetadata": {"labels": {"namespaceclass.akuity.io/class": "x"}},
+            "namespaceMetadata": {"labels": {"namespaceclass.akuity.io/class": "x", "tier": "not a value"}},
             "resources": [
                 config_map("twice", "{{ params.unknown }}"),
                 config_map("twice", "{{ namespace.name"),
                 {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default"}},
                 {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "n"}},
+                {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": "all"}},
                 {"apiVersion": "v1", "kind": "ConfigMapList", "metadata": {"name": "l"}, "items": []},
             ],
         }),
@@ -153,6 +134,8 @@ async fn everything_wrong_with_a_class_is_told_at_once_when_it_is_applied() -> R
         "ConfigMap/twice is in the class twice",
         "ServiceAccount/default",
         "a class cannot make namespaces",
+        "spec.resources[4]: Forbidden: ClusterRole is not namespaced",
+        "\"not a value\" cannot be the value of a label",
         "a list is not an object",
     ] {
         assert!(message.contains(part), "{part} is not in: {message}");

@@ -125,6 +125,11 @@ async fn drift_is_only_reported_where_the_class_says_so() -> Result<()> {
     assert_eq!(applied(&binding, "made").unwrap().state, AppliedState::Drifted);
     assert_eq!(space.has("made").await.resource_version(), edited.resource_version(), "left as it is");
     space.event("Drifted").await;
+    // Put back by hand, it is as the class wants it, and seen when it drifts again.
+    space.edit("made", "somebody", json!({"data": {"key": "1"}})).await?;
+    space.says("ReconcileSuccess").await;
+    space.edit("made", "somebody", json!({"data": {"key": "edited again"}})).await?;
+    space.says("Drifted").await;
     // A change of the class is a new wish: it is carried out.
     class.set_spec(spec(&json!({"onDrift": "Report"}), "2")).await?;
     space.has_value("made", "2").await;
@@ -322,15 +327,12 @@ async fn a_switch_replaces_the_labels_of_the_namespace() -> Result<()> {
 #[tokio::test]
 async fn a_label_the_api_server_refuses_does_not_keep_the_objects_back() -> Result<()> {
     let world = world().await;
-    let mut spec = metadata(json!({"example.com/bad": "not a label value!"}), json!({}));
+    let mut spec = metadata(json!({"example.com/no/key": "1"}), json!({}));
     spec["resources"] = json!([config_map("made", "1")]);
     Class::with_spec(world.client(), "metadata-bad", spec).await?;
     let space = Space::of(world.bed, "metadata-bad", "metadata-bad").await?;
     let binding = space.says("ApplyFailed").await;
-    assert!(
-        condition(&binding, "Ready").unwrap().message.contains("example.com/bad")
-            || condition(&binding, "Ready").unwrap().message.contains("label")
-    );
+    assert!(condition(&binding, "Ready").unwrap().message.contains("example.com/no/key"));
     let made: ConfigMap = space.has("made").await;
     assert_eq!(made.name_any(), "made");
     Ok(())

@@ -18,6 +18,7 @@ use kube::{
 };
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Value, json};
+use tokio::sync::OnceCell;
 
 use crate::support::{PATIENCE, Shared, World, eventually, shared};
 
@@ -88,6 +89,23 @@ impl Class {
         })
         .await
     }
+}
+
+/// What the API server says to a class like this.
+pub(crate) async fn refusal(name: &str, spec: Value) -> String {
+    let class = Class::named(world().await.client(), name);
+    // Without its certificate in place the webhook lets everything pass.
+    eventually(&format!("class {name} to be refused"), || async {
+        match class.set_spec(spec.clone()).await {
+            Err(kube::Error::Api(status)) if status.code == 422 => Ok(Some(status.message)),
+            Err(error) => Err(error.into()),
+            Ok(_) => {
+                class.api.delete(name, &DeleteParams::default()).await?;
+                anyhow::bail!("it was let in")
+            }
+        }
+    })
+    .await
 }
 
 /// A namespace, as an administrator sees it.
@@ -229,6 +247,17 @@ impl Space {
         })
         .await
     }
+}
+
+/// One operator behind a proxy, for tests that look at, or disturb, their own namespace only.
+pub(crate) async fn proxied() -> &'static Proxied {
+    static PROXIED: OnceCell<(Proxied, Operator)> = OnceCell::const_new();
+    let start = Box::pin(async {
+        let proxied = Proxied::new().await?;
+        let operator = proxied.started().await?;
+        anyhow::Ok((proxied, operator))
+    });
+    &PROXIED.get_or_try_init(|| start).await.expect("the proxied operator starts").0
 }
 
 /// Waits until an object is gone.

@@ -6,7 +6,7 @@ use kube::{Api, ResourceExt, api::DeleteParams};
 use serde_json::{Value, json};
 
 use crate::{
-    scene::{Class, Space, config_map, gone, world},
+    scene::{Class, Space, config_map, gone, refusal, world},
     support::{apply, eventually},
 };
 
@@ -132,20 +132,46 @@ async fn an_object_that_was_there_before_is_never_overwritten_nor_deleted() -> R
 }
 
 #[tokio::test]
-async fn a_cluster_scoped_object_in_a_class_is_refused_and_never_made() -> Result<()> {
+async fn a_kind_that_turns_out_to_be_cluster_scoped_is_never_made() -> Result<()> {
     let world = world().await;
-    let space = Space::new(world.bed, "scope").await?;
-    let role = json!({
-        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": "croft-scope-test"}, "rules": [],
-    });
-    Class::with_spec(world.client(), "scope", json!({"resources": [role, config_map("fine", "1")]})).await?;
-    space.label(Some("scope")).await?;
-    space.has("fine").await;
+    let world_wide = json!({"apiVersion": "scope.croft.dev/v1", "kind": "Planet", "metadata": {"name": "p"}});
+    // Nobody can tell yet what a Planet is: the class is let in.
+    let spec = json!({"resources": [world_wide, config_map("fine", "1")]});
+    let class = Class::with_spec(world.client(), "scope", spec.clone()).await?;
+    let space = Space::of(world.bed, "scope", "scope").await?;
+    space.says("KindNotInstalled").await;
+    apply(world.bed.admin(), PLANETS).await?;
     space.says("InvalidClass").await;
-    let roles: Api<k8s_openapi::api::rbac::v1::ClusterRole> = Api::all(world.client());
-    assert!(roles.get_opt("croft-scope-test").await?.is_none());
+    space.has("fine").await;
+    let planets = world.bed.admin().kubectl(&["get", "planets.scope.croft.dev", "-o", "name"]).await?;
+    assert_eq!(planets.trim(), "");
+    // And from now on no class gets in with one.
+    let message = refusal(&format!("{}-again", class.name), spec).await;
+    assert!(message.contains("spec.resources[0]: Forbidden: Planet is not namespaced"), "{message}");
     Ok(())
 }
+
+const PLANETS: &str = "
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: planets.scope.croft.dev}
+spec:
+  group: scope.croft.dev
+  names: {kind: Planet, plural: planets}
+  scope: Cluster
+  versions:
+  - {name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata:
+  name: classes-would-contain-planets
+  labels: {croft.dev/aggregate-to-namespace-classes: 'true'}
+rules:
+- apiGroups: [scope.croft.dev]
+  resources: [planets]
+  verbs: [get, list, watch, create, patch, delete]
+";
 
 #[tokio::test]
 async fn the_text_of_a_secret_arrives_and_a_key_taken_out_of_the_class_goes() -> Result<()> {

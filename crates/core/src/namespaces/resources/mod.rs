@@ -13,6 +13,8 @@ mod step;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use serde_json::Value;
+
 pub use self::{
     observed::{
         Binding, Class, ClassSeen, KindName, KindSeen, Namespace, NamespaceMetadata, Owner, Policy, Read, Stamped,
@@ -129,6 +131,7 @@ impl Observed {
             identity: identity.clone(),
             api_version: object.api_version.clone(),
             uid: object.uid.clone(),
+            version: object.version.clone(),
             keep: self.is_kept(identity, object.orphan),
             deleting: object.deleting,
         });
@@ -140,6 +143,7 @@ impl Observed {
                 identity: identity.clone(),
                 api_version: object.api_version.clone(),
                 uid: object.uid.clone(),
+                version: object.version.clone(),
                 keep: self.is_kept(identity, self.orphan_unstamped),
                 deleting: object.deleting,
             })
@@ -195,8 +199,20 @@ impl Observed {
             None => self.recorded(&item.identity).is_some_and(|applied| {
                 applied.state == State::Conflict || (applied.adopted && applied.state != State::Applied)
             }),
-            Some(object) => object.created && !object.deleting && self.shape_changed(item),
+            Some(object) => {
+                !object.deleting
+                    && ((object.created && self.shape_changed(item)) || self.shown_by(&item.identity).is_some())
+            }
         }
+    }
+
+    /// What an object must show to count as unchanged, where only its values can tell: drift that is reported and not
+    /// corrected may have been put right by hand.
+    pub fn shown_by(&self, identity: &Identity) -> Option<&Value> {
+        let ClassSeen::Present(class) = &self.class else { return None };
+        let item = self.wanted().iter().find(|item| item.identity == *identity)?;
+        let object = self.stamped.get(identity)?;
+        (class.policy.report_drift && self.was_applied(item) && self.is_touched(item, object)).then_some(&item.manifest)
     }
 
     fn shape_changed(&self, item: &Rendered) -> bool {
@@ -221,26 +237,46 @@ impl Observed {
         if object.deleting {
             return Need::Blocked(Obstacle::BeingDeleted);
         }
-        if !self.is_ours(&item.identity, &object.uid, &object.owner) {
+        if !self.is_ours(&item.identity, &object.uid, &object.owner) && !self.is_restored(item, object, class) {
             return self.need_of_foreign(item, &object.uid, &object.owner, class);
         }
         let recorded = self.recorded(&item.identity);
-        if let Some(known) = recorded.and_then(Applied::fingerprint) {
-            let untouched = known.entry == object.entry;
-            if known.manifest == item.digest && untouched {
+        if self.was_applied(item) {
+            if !self.is_touched(item, object) {
                 return Need::Nothing;
             }
-            if known.manifest == item.digest && class.policy.report_drift {
+            // Values put back by hand are taken back as ours, which changes none of them.
+            if class.policy.report_drift && !read.is_some_and(|read| read.as_wanted) {
                 return Need::Blocked(Obstacle::Drifted);
             }
         }
         if class.policy.recreate_immutable
             && recorded.is_some_and(|known| !known.adopted && report::failed_on_immutable(known))
         {
-            return Need::Steps(vec![ResourceStep::prune(&item.identity, &item.api_version, &object.uid)]);
+            let prune = ResourceStep::prune(&item.identity, &item.api_version, &object.uid, &object.version);
+            return Need::Steps(vec![prune]);
         }
         let take = read.and_then(|read| ResourceStep::take_fields(item, read));
         Need::Steps(take.into_iter().chain([ResourceStep::apply(item, &object.uid)]).collect())
+    }
+
+    /// The item in its present form is on record as applied.
+    fn was_applied(&self, item: &Rendered) -> bool {
+        let known = self.recorded(&item.identity).and_then(Applied::fingerprint);
+        known.is_some_and(|known| known.manifest == item.digest)
+    }
+
+    /// Somebody changed, or may have changed, what we set.
+    fn is_touched(&self, item: &Rendered, object: &Stamped) -> bool {
+        let known = self.recorded(&item.identity).and_then(Applied::fingerprint);
+        object.suspect || known.is_none_or(|known| known.entry != object.entry)
+    }
+
+    /// What a backup brought back under a binding that has never been in force: stamped by this class, but without an
+    /// owner, since no owner of then exists any more.
+    fn is_restored(&self, item: &Rendered, object: &Stamped, class: &Class) -> bool {
+        let new = self.binding.status.observed_class_name.is_none() && self.recorded_uid(&item.identity).is_none();
+        new && object.owner == Owner::Nobody && object.class == class.name && !class.policy.adopt
     }
 
     /// An object without the stamp under a name we want.
@@ -297,6 +333,7 @@ struct Leftover {
     identity: Identity,
     api_version: String,
     uid: String,
+    version: String,
     /// Released instead of deleted.
     keep: bool,
     deleting: bool,
@@ -360,7 +397,8 @@ fn take_down(seen: &Observed, because: Unwanted) -> Plan<ResourceStep> {
     if seen.recorded_namespace().is_some() {
         groups.push(vec![ResourceStep::ApplyNamespaceMetadata { metadata: NamespaceMetadata::default() }]);
     }
-    groups.push(vec![ResourceStep::DeleteBinding { uid: seen.binding.uid.clone(), because }]);
+    let (uid, version) = (seen.binding.uid.clone(), seen.binding.version.clone());
+    groups.push(vec![ResourceStep::DeleteBinding { uid, version, because }]);
     groups.retain(|group| !group.is_empty());
     Plan { groups, ..Plan::settled() }
 }
@@ -370,7 +408,12 @@ fn removals(seen: &Observed) -> Vec<ResourceStep> {
     let leftovers = seen.leftovers().into_iter().filter(|leftover| !leftover.deleting);
     let steps = leftovers.filter_map(|leftover| {
         if !leftover.keep {
-            return Some(ResourceStep::prune(&leftover.identity, &leftover.api_version, &leftover.uid));
+            return Some(ResourceStep::prune(
+                &leftover.identity,
+                &leftover.api_version,
+                &leftover.uid,
+                &leftover.version,
+            ));
         }
         let read = seen.read.get(&leftover.identity)?.as_ref()?;
         Some(ResourceStep::release(&leftover.identity, read))

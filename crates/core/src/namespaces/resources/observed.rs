@@ -28,6 +28,8 @@ pub struct Namespace {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Binding {
     pub uid: String,
+    /// Its resourceVersion.
+    pub version: String,
     pub generation: i64,
     pub class: String,
     pub deleting: bool,
@@ -118,12 +120,19 @@ impl Owner {
 
 /// An object that carries the stamp label, as its watch tells.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "independent facts, each with its own name")]
 pub struct Stamped {
     pub api_version: String,
     pub uid: String,
+    /// Its resourceVersion.
+    pub version: String,
     pub owner: Owner,
+    /// The class its stamp names.
+    pub class: String,
     /// See [`super::inventory::Fingerprint::entry`].
     pub entry: String,
+    /// It changed in a way our entry cannot tell: within the second of our own write, perhaps under our own name.
+    pub suspect: bool,
     pub deleting: bool,
     /// It was made by a plain create, whose ownership of fields an apply does not take over by itself.
     pub created: bool,
@@ -139,6 +148,8 @@ pub struct Read {
     pub version: String,
     pub owner: Owner,
     pub deleting: bool,
+    /// Every value the class sets is there; looked at only where [`super::Observed::shown_by`] gives what to look for.
+    pub as_wanted: bool,
     /// Its managedFields with our create turned into an apply, if it was made by a plain create.
     pub taken_fields: Option<serde_json::Value>,
     /// Its owner references without ours.

@@ -148,6 +148,8 @@ fn first_failed(outcomes: Outcomes<'_>) -> Option<(&ResourceStep, &Failure)> {
 fn failing(step: &ResourceStep, failure: &Failure) -> Readiness {
     let reason = match (step, failure) {
         (_, Failure { reason: "AlreadyExists", .. }) => "Conflict",
+        // It has just changed: nothing is wrong yet.
+        (_, Failure { class: FailureClass::Stale, reason: "Conflict", .. }) => "RolloutPending",
         (_, Failure { class: FailureClass::Forbidden, .. }) => "Forbidden",
         (ResourceStep::Prune { .. } | ResourceStep::Release { .. }, _) => "PruneFailed",
         _ => "ApplyFailed",

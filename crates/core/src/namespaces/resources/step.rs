@@ -13,52 +13,19 @@ use crate::{
 #[derive(Clone, Debug, PartialEq)]
 pub enum ResourceStep {
     /// Labels and annotations of the Namespace itself; empty takes ours away.
-    ApplyNamespaceMetadata {
-        metadata: NamespaceMetadata,
-    },
+    ApplyNamespaceMetadata { metadata: NamespaceMetadata },
     /// Fails if the name is taken: nothing is ever overwritten by accident.
-    Create {
-        identity: Identity,
-        api_version: String,
-        manifest: Value,
-        digest: String,
-        shape: String,
-    },
+    Create { identity: Identity, api_version: String, manifest: Value, digest: String, shape: String },
     /// An object made by a plain create becomes one made by apply, so that fields the class drops go away.
-    TakeFields {
-        identity: Identity,
-        api_version: String,
-        uid: String,
-        version: String,
-        fields: Value,
-    },
+    TakeFields { identity: Identity, api_version: String, uid: String, version: String, fields: Value },
     /// Only on exactly the object that is ours, or adopted on purpose: fails if another one has its name by now.
-    Apply {
-        identity: Identity,
-        api_version: String,
-        uid: String,
-        manifest: Value,
-        digest: String,
-        shape: String,
-    },
-    Prune {
-        identity: Identity,
-        api_version: String,
-        uid: String,
-    },
+    Apply { identity: Identity, api_version: String, uid: String, manifest: Value, digest: String, shape: String },
+    /// Only exactly as it was seen: whoever has just taken it from us keeps it.
+    Prune { identity: Identity, api_version: String, uid: String, version: String },
     /// The object stays, but is no longer ours.
-    Release {
-        identity: Identity,
-        api_version: String,
-        uid: String,
-        version: String,
-        owners: Value,
-    },
+    Release { identity: Identity, api_version: String, uid: String, version: String, owners: Value },
     /// Nothing it owned is left.
-    DeleteBinding {
-        uid: String,
-        because: Unwanted,
-    },
+    DeleteBinding { uid: String, version: String, because: Unwanted },
 }
 
 /// Why a binding goes.
@@ -93,8 +60,13 @@ impl ResourceStep {
         ResourceStep::Apply { identity, api_version, uid: uid.to_owned(), manifest, digest, shape }
     }
 
-    pub(super) fn prune(identity: &Identity, api_version: &str, uid: &str) -> Self {
-        ResourceStep::Prune { identity: identity.clone(), api_version: api_version.to_owned(), uid: uid.to_owned() }
+    pub(super) fn prune(identity: &Identity, api_version: &str, uid: &str, version: &str) -> Self {
+        ResourceStep::Prune {
+            identity: identity.clone(),
+            api_version: api_version.to_owned(),
+            uid: uid.to_owned(),
+            version: version.to_owned(),
+        }
     }
 
     pub(super) fn take_fields(item: &Rendered, read: &Read) -> Option<Self> {

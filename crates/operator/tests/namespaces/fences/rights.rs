@@ -89,7 +89,7 @@ async fn the_operator_holds_neither_escalate_nor_bind_nor_impersonate() -> Resul
 }
 
 #[tokio::test]
-async fn who_views_or_edits_a_namespace_views_or_edits_our_kinds_in_it() -> Result<()> {
+async fn who_views_or_edits_a_namespace_views_or_edits_our_kinds_in_it_but_no_classes() -> Result<()> {
     let world = world().await;
     let namespace = world.bed.namespace("people").await?;
     let user_with = async |role: &str| -> Result<Identity> {
@@ -117,6 +117,10 @@ async fn who_views_or_edits_a_namespace_views_or_edits_our_kinds_in_it() -> Resu
         (&admin, "delete", buckets, true),
         (&admin, "delete", bindings, false),
         (&admin, "list", "s3.snappcloud.io/s3users", false),
+        // Who writes a class acts with the rights of the operator, and what stands in a class is for administrators.
+        (&admin, "create", "akuity.io/namespaceclasses", false),
+        (&admin, "patch", "akuity.io/namespaceclasses", false),
+        (&admin, "get", "akuity.io/namespaceclasses", false),
     ] {
         eventually(&format!("{} may {verb} {kind}: {expected}", user.name), || async {
             Ok((user.can(verb, kind, Some(&namespace)).await? == expected).then_some(()))
