@@ -7,6 +7,8 @@
 //!   another one by a single key per turn.
 //! - **Live changes first.** A resync backlog never delays a change somebody just made by more than [`PATIENCE`] keys, and
 //!   is itself never starved: after [`PATIENCE`] urgent keys in a row one less urgent key is taken.
+//! - **Room for live changes.** Less urgent keys take at most half of what may run at once: however many they are, a change
+//!   somebody just made finds a free place.
 //! - **Per-key backoff.** Failures in a row delay only their own key; a fresh change is tried at once, and only a real
 //!   attempt counts as a failure.
 
@@ -54,7 +56,7 @@ pub enum Verdict {
 enum Place {
     Ready { priority: Priority, since: Instant },
     Delayed { until: Instant },
-    Running { again: Option<Priority> },
+    Running { again: Option<Priority>, live: bool },
 }
 
 #[derive(Debug)]
@@ -124,6 +126,8 @@ pub struct Queue<K> {
     waiting: BTreeMap<Instant, usize>,
     running: usize,
     most_running: usize,
+    /// How many of the running ones are not live changes.
+    background: usize,
     /// How many keys were taken past a waiting, less urgent one.
     passed: u32,
     backoff: Backoff,
@@ -139,6 +143,7 @@ impl<K: Key> Queue<K> {
             waiting: BTreeMap::new(),
             running: 0,
             most_running,
+            background: 0,
             passed: 0,
             backoff,
         }
@@ -148,7 +153,7 @@ impl<K: Key> Queue<K> {
     pub fn push(&mut self, key: K, priority: Priority, now: Instant) {
         let failures = match self.entries.get_mut(&key) {
             None => 0,
-            Some(Entry { place: Place::Running { again }, .. }) => {
+            Some(Entry { place: Place::Running { again, .. }, .. }) => {
                 *again = Some(again.map_or(priority, |other| other.min(priority)));
                 return;
             }
@@ -178,19 +183,23 @@ impl<K: Key> Queue<K> {
         if self.running >= self.most_running {
             return None;
         }
-        let key = self.ready[self.turn()?].pop()?;
+        let level = self.turn()?;
+        let live = level == Priority::Live as usize;
+        let key = self.ready[level].pop()?;
         let entry = self.entries.get_mut(&key)?;
-        if let Place::Ready { since, .. } = std::mem::replace(&mut entry.place, Place::Running { again: None }) {
+        if let Place::Ready { since, .. } = std::mem::replace(&mut entry.place, Place::Running { again: None, live }) {
             self.stop_waiting(since);
         }
         self.running += 1;
+        self.background += usize::from(!live);
         Some(key)
     }
 
     /// The attempt on `key` ended.
     pub fn done(&mut self, key: &K, verdict: Verdict, now: Instant) {
-        let Some(Entry { place: Place::Running { again }, failures }) = self.entries.remove(key) else { return };
+        let Some(Entry { place: Place::Running { again, live }, failures }) = self.entries.remove(key) else { return };
         self.running -= 1;
+        self.background -= usize::from(!live);
         let failures = match verdict {
             Verdict::Settled(_) => 0,
             Verdict::Failed => failures.saturating_add(1),
@@ -235,7 +244,7 @@ impl<K: Key> Queue<K> {
     pub fn remembers(&self, key: &K) -> bool {
         match self.entries.get(key).map(|entry| &entry.place) {
             None => false,
-            Some(Place::Running { again }) => again.is_some(),
+            Some(Place::Running { again, .. }) => again.is_some(),
             Some(_) => true,
         }
     }
@@ -274,7 +283,8 @@ impl<K: Key> Queue<K> {
 
     /// The priority whose turn it is: the most urgent one, unless a less urgent one has been passed often enough.
     fn turn(&mut self) -> Option<usize> {
-        let mut waiting = (0..PRIORITIES).filter(|level| !self.ready[*level].is_empty());
+        let levels = if self.background < self.most_running.div_ceil(2) { PRIORITIES } else { 1 };
+        let mut waiting = (0..levels).filter(|level| !self.ready[*level].is_empty());
         let urgent = waiting.next()?;
         match waiting.next_back() {
             None => {

@@ -181,6 +181,27 @@ fn a_live_change_passes_a_resync_backlog_and_the_backlog_still_moves() {
 }
 
 #[test]
+fn however_many_keys_wait_a_live_change_finds_a_free_place() {
+    let mut queue = queue(4);
+    for number in 0..50 {
+        queue.push(Work("roll-out", number), Priority::Retry, Instant(0));
+        queue.push(Work("resync", number), Priority::Resync, Instant(0));
+    }
+    let background: Vec<_> = std::iter::from_fn(|| queue.pop(Instant(0))).collect();
+    assert_eq!(background.len(), 2, "half of the places");
+    for number in 0..2 {
+        queue.push(Work("live", number), Priority::Live, Instant(1));
+        assert_eq!(queue.pop(Instant(1)), Some(Work("live", number)));
+    }
+    queue.push(Work("live", 2), Priority::Live, Instant(1));
+    assert_eq!(queue.pop(Instant(1)), None, "all places are taken");
+    queue.done(&background[0], Verdict::Settled(Next::Settled), Instant(2));
+    assert_eq!(queue.pop(Instant(2)), Some(Work("live", 2)), "urgent keys come first");
+    queue.done(&background[1], Verdict::Failed, Instant(2));
+    assert!(queue.pop(Instant(2)).is_some_and(|key| key.0 != "live"), "and the others still move");
+}
+
+#[test]
 fn failures_delay_only_their_own_key_and_success_forgets_them() {
     let mut queue = queue(4);
     let (bad, good) = (Work("a", 1), Work("a", 2));

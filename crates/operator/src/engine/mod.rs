@@ -10,6 +10,7 @@ mod echo;
 pub mod events;
 pub mod failure;
 mod key;
+mod later;
 pub mod lease;
 mod readiness;
 mod reconcile;
@@ -40,6 +41,7 @@ pub use self::{
     dispatch::Pusher,
     echo::Echoes,
     key::{Key, Part, Work},
+    later::Later,
     readiness::Readiness,
     reconcile::{Context, Reconciler, Report},
     watch::Scope,

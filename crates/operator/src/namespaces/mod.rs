@@ -4,13 +4,13 @@ pub(crate) mod binding;
 mod class;
 pub mod fences;
 pub(crate) mod kinds;
-mod recount;
 pub(crate) mod resources;
 pub(crate) mod stamped;
 
 use std::{
     collections::BTreeSet,
     sync::{Arc, Mutex},
+    time::Duration,
 };
 
 use croft_api::namespaces::{CLASS_LABEL, NamespaceClass, NamespaceClassBinding, StampedKind};
@@ -22,11 +22,10 @@ use k8s_openapi::api::core::v1::Namespace;
 use kube::{Resource, ResourceExt};
 
 use self::{
-    binding::BindingReconciler, class::ClassReconciler, kinds::Kinds, recount::Recount, resources::ResourcesReconciler,
-    stamped::Stamps,
+    binding::BindingReconciler, class::ClassReconciler, kinds::Kinds, resources::ResourcesReconciler, stamped::Stamps,
 };
 use crate::{
-    engine::{Cache, Change, EngineBuilder, Key, Part, Pusher, Scope, Work, Writer, is_deleting},
+    engine::{Cache, Change, EngineBuilder, Key, Later, Part, Pusher, Scope, Work, Writer, is_deleting},
     rbac::{Use, Within},
     settings::SharedSettings,
 };
@@ -37,6 +36,9 @@ const NAMESPACE: Work = Part::Namespaces.work("namespace");
 const BINDING: Work = Part::Namespaces.work("namespaceclassbinding");
 /// Class -> its status.
 const CLASS: Work = Part::Namespaces.work("namespaceclass");
+
+/// While a class rolls out every namespace changes several times: it counts them once for all that change meanwhile.
+const RECOUNT: Duration = Duration::from_millis(100);
 
 const CLASS_INDEX: &str = "class";
 
@@ -111,9 +113,9 @@ pub fn install(engine: &mut EngineBuilder, writer: &Writer, settings: &SharedSet
         vec![Key::cluster(NAMESPACE, &name), Key::new(BINDING, &name, &name)]
     });
     caches.bindings.wakes({
-        let recount = Recount::new(engine.pusher());
+        let recount = Later::new(engine.pusher(), RECOUNT, RECOUNT);
         move |change: Change<'_, NamespaceClassBinding>| {
-            change.both().for_each(|binding| recount.soon(&binding.spec.class_name));
+            change.both().for_each(|binding| recount.push(Key::cluster(CLASS, &binding.spec.class_name)));
             woken_by_binding(change)
         }
     });

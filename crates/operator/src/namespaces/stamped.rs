@@ -4,6 +4,7 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock},
+    time::Duration,
 };
 
 use croft_api::namespaces::{NamespaceClassBinding, STAMP_LABEL};
@@ -30,9 +31,13 @@ use tracing::{debug, info, warn};
 
 use super::BINDING;
 use crate::engine::{
-    Cache, Echoes, Key, Pusher, witness,
+    Cache, Echoes, Key, Later, Pusher, witness,
     write::{crd_name, stamp_echo},
 };
+
+/// Objects deleted together are made again together: a moment after the last of them is gone, but soon.
+const CALM: Duration = Duration::from_millis(100);
+const SOON: Duration = Duration::from_millis(500);
 
 /// A stamped object, in the few words that matter.
 #[derive(Clone, Debug)]
@@ -123,6 +128,7 @@ type KindKey = (String, String);
 pub(super) struct Stamps {
     client: Client,
     pusher: Pusher,
+    later: Later,
     echoes: Echoes,
     bindings: Arc<Cache<NamespaceClassBinding>>,
     watched: Arc<Mutex<BTreeMap<KindKey, Watched>>>,
@@ -157,7 +163,8 @@ impl Stamps {
         echoes: Echoes,
         bindings: Arc<Cache<NamespaceClassBinding>>,
     ) -> Self {
-        Self { client, pusher, echoes, bindings, watched: Arc::default() }
+        let later = Later::new(pusher.clone(), CALM, SOON);
+        Self { client, pusher, later, echoes, bindings, watched: Arc::default() }
     }
 
     /// Watches exactly these kinds from now on.
@@ -230,6 +237,7 @@ impl Stamps {
             revision,
             state: state_sender,
             pusher: self.pusher.clone(),
+            later: self.later.clone(),
             bindings: self.bindings.clone(),
         };
         Watched { kind: kind.clone(), objects, state, _task: AbortOnDropHandle::new(tokio::spawn(follow.run())) }
@@ -249,6 +257,8 @@ struct Follow {
     revision: watch::Sender<u64>,
     state: watch::Sender<Watching>,
     pusher: Pusher,
+    /// For deletions.
+    later: Later,
     bindings: Arc<Cache<NamespaceClassBinding>>,
 }
 
@@ -307,7 +317,7 @@ impl Follow {
         let (namespace, name) = place_of(metadata);
         self.forget(&namespace, &name);
         self.saw(metadata);
-        self.pusher.push(Key::new(BINDING, &namespace, &namespace), Priority::Live);
+        self.later.push(Key::new(BINDING, &namespace, &namespace));
     }
 
     /// The list is complete: what it did not name is gone.

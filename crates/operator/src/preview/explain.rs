@@ -11,7 +11,7 @@ use croft_core::{
         inventory::Applied,
         manifest::Identity,
         params,
-        resources::{self, ClassSeen, Observed, ResourceStep},
+        resources::{self, Binding, ClassSeen, Observed, ResourceStep},
         template::{self, Variable},
     },
     plan::Plan,
@@ -38,6 +38,8 @@ use crate::{
         stamped::Entry,
     },
 };
+
+const GOES_WITH_IT: &str = "it goes with it";
 
 /// The answer for one object.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -117,6 +119,10 @@ pub(super) async fn explain(client: &Client, object: &str, namespace: &str) -> a
         }
         return Ok(answer(Verdict::NotOurs(vec![format!("namespace {namespace} has no class")])));
     };
+    if cluster.classes_are_hidden {
+        let Some(metadata) = metadata else { bail!("there is no {identity} in namespace {namespace}") };
+        return Ok(answer(by_binding_alone(&binding, &identity, &metadata)));
+    }
     let class = cluster.classes.get(&binding.class).cloned();
     cluster.list_stamped(scope, class.as_ref()).await?;
     let mut seen = cluster.observe(&cluster.namespaces[0], binding, class.as_ref()).await?;
@@ -142,6 +148,28 @@ pub(super) async fn explain(client: &Client, object: &str, namespace: &str) -> a
         condition: condition(client, seen, &identity, &metadata).await?,
     };
     Ok(answer(Verdict::Ours(Box::new(ours))))
+}
+
+/// What the binding tells somebody who may not read its class.
+fn by_binding_alone(binding: &Binding, identity: &Identity, metadata: &ObjectMeta) -> Verdict {
+    let class = &binding.class;
+    let recorded = binding.status.applied_resources.iter().find(|applied| applied.identity() == *identity);
+    let owned = metadata.owner_references.iter().flatten().any(|owner| owner.uid == binding.uid);
+    if !owned && recorded.is_none_or(|applied| applied.uid != metadata.uid) {
+        return Verdict::NotOurs(vec!["the binding of the namespace neither owns it nor recorded making it".into()]);
+    }
+    let depends = format!("that depends on the policy of class {class}, which you may not read");
+    Verdict::Ours(Box::new(Ours {
+        class: class.clone(),
+        origin: generation(binding),
+        params: Vec::new(),
+        state: state(recorded),
+        condition: format!("only who may read class {class} can compare it with the class"),
+        removals: vec![
+            ("removing the class label of the namespace", depends),
+            ("deleting the namespace", GOES_WITH_IT.into()),
+        ],
+    }))
 }
 
 /// The stamp of an object whose kind no class lists.
@@ -225,7 +253,7 @@ fn removals(world: &Observed, identity: &Identity) -> Vec<(&'static str, String)
         let stays = "it stays: the class is held until no namespace uses it (policy.onClassDelete: Block)";
         ways.push(("deleting the class", said(fate(&deleted, identity), stays)));
     }
-    ways.push(("deleting the namespace", "it goes with it".into()));
+    ways.push(("deleting the namespace", GOES_WITH_IT.into()));
     ways
 }
 
@@ -253,23 +281,25 @@ fn recorded<'s>(world: &'s Observed, identity: &Identity) -> Option<&'s Applied>
     world.binding.status.applied_resources.iter().find(|applied| applied.identity() == *identity)
 }
 
-fn origin(world: &Observed, identity: &Identity, class: Option<&NamespaceClass>) -> String {
-    let status = &world.binding.status;
-    let applied = match (&status.observed_class_name, status.observed_class_generation) {
-        (Some(name), Some(generation)) if *name == world.binding.class => {
-            format!("generation {generation} of the class")
-        }
+/// The form of the class that is in force.
+fn generation(binding: &Binding) -> String {
+    match (&binding.status.observed_class_name, binding.status.observed_class_generation) {
+        (Some(name), Some(generation)) if *name == binding.class => format!("generation {generation} of the class"),
         (Some(name), Some(generation)) => {
             format!("generation {generation} of class {name}, which the namespace had before")
         }
         _ => "the class, not applied in full yet".into(),
-    };
+    }
+}
+
+fn origin(world: &Observed, identity: &Identity, class: Option<&NamespaceClass>) -> String {
+    let applied = generation(&world.binding);
     let place = match place_in_class(world, identity) {
         Some(index) => format!("spec.resources[{index}] in {applied}"),
         None => format!("{applied}; the class does not have it any more"),
     };
     let now = class.and_then(|class| class.metadata.generation);
-    match (now, status.observed_class_generation) {
+    match (now, world.binding.status.observed_class_generation) {
         (Some(now), Some(applied)) if now != applied => format!("{place}; the class is at generation {now}"),
         _ => place,
     }

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use anyhow::Context as _;
+use anyhow::{Context as _, bail};
 use croft_api::namespaces::{NamespaceClass, NamespaceClassBinding, STAMP_LABEL};
 use croft_core::{
     namespaces::{
@@ -10,7 +10,7 @@ use croft_core::{
         manifest::{Identity, group_of},
         resources::{Binding, ClassSeen, KindName, Observed, Stamped},
     },
-    plan::Failure,
+    plan::{Failure, FailureClass},
 };
 use k8s_openapi::api::core::v1::Namespace;
 use kube::{
@@ -53,6 +53,8 @@ pub(super) struct Cluster {
     pub(super) client: Client,
     kinds: Kinds,
     pub(super) classes: BTreeMap<String, NamespaceClass>,
+    /// Whoever asks may not read classes, as most tenants may not.
+    pub(super) classes_are_hidden: bool,
     pub(super) namespaces: Vec<Namespace>,
     bindings: BTreeMap<String, NamespaceClassBinding>,
     /// By namespace.
@@ -69,13 +71,14 @@ pub(super) struct Seen {
 impl Cluster {
     /// Classes, namespaces and bindings; stamped objects come with [`Cluster::list_stamped`].
     pub(super) async fn read(client: &Client, scope: Scope<'_>) -> anyhow::Result<Self> {
-        let classes: Vec<NamespaceClass> =
-            list(&Api::all(client.clone())).await.map_err(|failure| match failure.reason {
-                "NotFound" => anyhow::anyhow!(
-                    "the cluster has no NamespaceClass kind: croft crds | kubectl apply --server-side -f -"
-                ),
-                _ => because("listing namespaceclasses")(failure),
-            })?;
+        let classes = match list(&Api::all(client.clone())).await {
+            Ok(classes) => Some(classes),
+            Err(failure) if failure.reason == "NotFound" => {
+                bail!("the cluster has no NamespaceClass kind: croft crds | kubectl apply --server-side -f -")
+            }
+            Err(failure) if failure.class == FailureClass::Forbidden && matches!(scope, Scope::Namespace(_)) => None,
+            Err(failure) => return Err(because("listing namespaceclasses")(failure)),
+        };
         let (namespaces, bindings) = match scope {
             Scope::Cluster => {
                 let namespaces = list(&Api::all(client.clone())).await.map_err(because("listing namespaces"))?;
@@ -99,7 +102,8 @@ impl Cluster {
         Ok(Self {
             client: client.clone(),
             kinds: Kinds::new(client.clone()),
-            classes: classes.into_iter().map(|class| (class.name_any(), class)).collect(),
+            classes_are_hidden: classes.is_none(),
+            classes: classes.into_iter().flatten().map(|class: NamespaceClass| (class.name_any(), class)).collect(),
             bindings: bindings.into_iter().filter(own).map(|binding| (binding.name_any(), binding)).collect(),
             namespaces,
             stamped: BTreeMap::new(),

@@ -8,7 +8,10 @@ use kube::{
 };
 use serde_json::json;
 
-use crate::desk::{class, config_map, define, explain, furnished, label, says, versions, with_policy, world};
+use crate::{
+    desk::{class, config_map, define, explain, furnished, label, run, says, versions, with_policy, world},
+    support::eventually,
+};
 
 #[tokio::test]
 async fn an_object_of_a_class_tells_where_it_is_from_and_what_would_remove_it() -> Result<()> {
@@ -114,5 +117,31 @@ async fn what_cannot_be_told_ends_with_code_2() -> Result<()> {
     explain(world, "nothing", &namespace).await?.ends_with_code(2).mentions(&["KIND/NAME"]);
     explain(world, "cm/x", "no-such-namespace").await?.ends_with_code(2).mentions(&["there is no namespace"]);
     explain(world, "clusterrole/view", &namespace).await?.ends_with_code(1).mentions(&["cluster-scoped"]);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_tenant_who_may_not_read_classes_is_told_what_the_binding_tells() -> Result<()> {
+    let world = world().await;
+    let class = class("explain-tenant", &json!([config_map("made", &json!({}))]));
+    let namespace = furnished(world, "tenant", &class).await?;
+    let name = format!("viewer-of-{namespace}");
+    let granted = ["create", "rolebinding", &name, "--clusterrole", "view", "--user", &name, "-n", &namespace];
+    world.bed.admin().kubectl(&granted).await?;
+    let tenant = world.bed.tenant(&name, &namespace, vec![]).await?;
+    let expected = format!(
+        "ConfigMap/made in namespace {namespace} is of class explain-tenant\n  from        generation 1 of the class\n  \
+         inventory   Applied\n  now         only who may read class explain-tenant can compare it with the class\n  \
+         what would remove it\n    removing the class label of the namespace: that depends on the policy of class \
+         explain-tenant, which you may not read\n    deleting the namespace: it goes with it\n"
+    );
+    eventually("the right to look", || async {
+        let said = run(&tenant.kubeconfig, &["explain", "cm/made", "-n", &namespace], "").await?;
+        if said.text == expected { Ok(Some(())) } else { anyhow::bail!("{said:#?}") }
+    })
+    .await;
+    run(&tenant.kubeconfig, &["explain", "cm/kube-root-ca.crt", "-n", &namespace], "")
+        .await?
+        .mentions(&["is of no class", "the binding of the namespace neither owns it nor recorded making it"]);
     Ok(())
 }

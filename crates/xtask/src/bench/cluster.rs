@@ -109,13 +109,28 @@ impl Cluster {
         .await
     }
 
+    pub(super) async fn delete_class(&self) -> Result<()> {
+        let api: Api<NamespaceClass> = Api::all(self.admin.clone());
+        api.delete(CLASS, &DeleteParams::default()).await?;
+        Ok(())
+    }
+
     /// Asks for the class.
     pub(super) async fn label(&self, names: &[String]) -> Result<()> {
+        self.set_label(names, Some(CLASS)).await
+    }
+
+    /// Asks for no class any more.
+    pub(super) async fn unlabel(&self, names: &[String]) -> Result<()> {
+        self.set_label(names, None).await
+    }
+
+    async fn set_label(&self, names: &[String], class: Option<&'static str>) -> Result<()> {
         let api: Api<Namespace> = Api::all(self.admin.clone());
         in_flight(names, move |name| {
             let api = api.clone();
             async move {
-                let patch = json!({ "metadata": { "labels": { CLASS_LABEL: CLASS } } });
+                let patch = json!({ "metadata": { "labels": { CLASS_LABEL: class } } });
                 api.patch_metadata(&name, &PatchParams::default(), &Patch::Merge(patch)).await?;
                 Ok(())
             }

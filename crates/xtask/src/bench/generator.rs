@@ -11,7 +11,7 @@ use croft_core::namespaces::{manifest::Stamp, template::Facts};
 use futures::future::try_join_all;
 use http::{Method, Request, header::CONTENT_TYPE};
 use kube::{Client, Config};
-use serde::Deserialize;
+use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
 
@@ -72,7 +72,7 @@ impl Generator {
     pub(super) async fn onboard(&self, namespace: &str, namespace_uid: &str) -> Result<Owned> {
         let binding = binding(namespace, namespace_uid).to_string();
         let path = format!("{}?fieldManager=croft-operator", bindings(namespace));
-        let made = self.send(Method::POST, path, JSON, binding).await?;
+        let made: Made = self.send(Method::POST, path, JSON, binding).await?;
         self.refill(namespace, &made.metadata.uid).await
     }
 
@@ -92,6 +92,24 @@ impl Generator {
         self.status(namespace, owned).await
     }
 
+    /// 11 requests: each object and the binding, and only exactly these.
+    pub(super) async fn remove(&self, namespace: &str, owned: &Owned) -> Result<()> {
+        let objects = owned.objects.iter().map(|(name, uid)| {
+            let path = format!("/api/v1/namespaces/{namespace}/configmaps/{name}");
+            self.delete(path, uid)
+        });
+        try_join_all(objects).await?;
+        self.delete(format!("{}/{namespace}", bindings(namespace)), &owned.binding).await
+    }
+
+    async fn delete(&self, path: String, uid: &str) -> Result<()> {
+        let options = json!({
+            "apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": "Background", "preconditions": { "uid": uid },
+        });
+        self.send::<Value>(Method::DELETE, path, JSON, options.to_string()).await?;
+        Ok(())
+    }
+
     async fn apply(&self, namespace: &str, owner: &str, item: &Item) -> Result<Made> {
         let path = format!("/api/v1/namespaces/{namespace}/configmaps/{}?fieldManager=croft&force=true", item.name);
         let manifest = item.manifest.replace(NAMESPACE, namespace).replace(OWNER, owner);
@@ -104,11 +122,17 @@ impl Generator {
             { "op": "add", "path": "/status", "value": status(self.generation, owned) },
         ]);
         let status = format!("{}/{namespace}/status?fieldManager=croft-operator", bindings(namespace));
-        self.send(Method::PATCH, status, JSON_PATCH, patch.to_string()).await?;
+        self.send::<Made>(Method::PATCH, status, JSON_PATCH, patch.to_string()).await?;
         Ok(())
     }
 
-    async fn send(&self, method: Method, path: String, content: &'static str, body: String) -> Result<Made> {
+    async fn send<Answer: DeserializeOwned>(
+        &self,
+        method: Method,
+        path: String,
+        content: &'static str,
+        body: String,
+    ) -> Result<Answer> {
         let _permit = self.permits.acquire().await?;
         let request = Request::builder().method(method).uri(&path).header(CONTENT_TYPE, content);
         self.client.request(request.body(body.into_bytes())?).await.with_context(|| format!("sending {path}"))

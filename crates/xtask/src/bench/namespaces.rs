@@ -53,8 +53,10 @@ enum Act {
     Onboard,
     /// One item of the class changes.
     Change,
-    /// All objects are deleted and made again.
+    /// Somebody deletes all objects; they are made again.
     Refill,
+    /// The class is deleted, and everything of it goes.
+    Remove,
 }
 
 /// One timing.
@@ -74,7 +76,12 @@ pub(super) async fn measure(program: &Path) -> Result<Vec<Figure>> {
         run_generator(program, &names, &mut floor).await?;
         figures = Box::pin(run_operator(program, &names, &mut ours, round == ROUNDS)).await?;
     }
-    let ratios = [(Act::Onboard, "onboard_ratio"), (Act::Change, "change_ratio"), (Act::Refill, "refill_ratio")];
+    let ratios = [
+        (Act::Onboard, "onboard_ratio"),
+        (Act::Change, "change_ratio"),
+        (Act::Refill, "refill_ratio"),
+        (Act::Remove, "remove_ratio"),
+    ];
     let mut all: Vec<_> = ratios.into_iter().map(|(act, name)| ratio(name, &floor[&act], &ours[&act])).collect();
     all.append(&mut figures);
     Ok(all)
@@ -159,13 +166,16 @@ async fn run_generator(program: &Path, names: &[String], laps: &mut Laps) -> Res
     witness.until(names, LIMIT, |space| space.is_furnished(2), Space::last_change).await?;
 
     let (load, clock) = (Load::start(), Instant::now());
+    let remade: Arc<Mutex<BTreeMap<String, Owned>>> = Arc::default();
     in_flight(names, {
-        let admin = cluster.admin.clone();
+        let (admin, remade) = (cluster.admin.clone(), remade.clone());
         move |name| {
-            let (generator, owned, admin) = (second.clone(), owned.clone(), admin.clone());
+            let (generator, owned) = (second.clone(), owned.clone());
+            let (admin, remade) = (admin.clone(), remade.clone());
             async move {
                 Cluster::delete_stamped(admin, &name).await?;
-                generator.refill(&name, owned[&name].binding()).await?;
+                let made = generator.refill(&name, owned[&name].binding()).await?;
+                remade.lock().unwrap_or_else(PoisonError::into_inner).insert(name, made);
                 Ok(())
             }
         }
@@ -173,6 +183,16 @@ async fn run_generator(program: &Path, names: &[String], laps: &mut Laps) -> Res
     .await?;
     note_lap(laps, Act::Refill, "generator", clock.elapsed(), &load);
     witness.until(names, LIMIT, |space| space.is_furnished(2), Space::last_change).await?;
+
+    let owned = Arc::new(std::mem::take(&mut *remade.lock().unwrap_or_else(PoisonError::into_inner)));
+    let (load, clock) = (Load::start(), Instant::now());
+    in_flight(names, move |name| {
+        let (generator, owned) = (generator.clone(), owned.clone());
+        async move { generator.remove(&name, &owned[&name]).await }
+    })
+    .await?;
+    note_lap(laps, Act::Remove, "generator", clock.elapsed(), &load);
+    witness.until(names, LIMIT, Space::is_bare, Space::last_change).await?;
     Ok(())
 }
 
@@ -191,6 +211,7 @@ async fn run_operator(program: &Path, names: &[String], laps: &mut Laps, last: b
     let generation = run.change(&operator, "second", laps).await?;
     run.refill(&operator, generation, laps).await?;
     if !last {
+        run.remove(&operator, laps).await?;
         return Ok(Vec::new());
     }
     let mut figures = vec![
@@ -204,6 +225,7 @@ async fn run_operator(program: &Path, names: &[String], laps: &mut Laps, last: b
     figures.push(rss("rss_after_restart", &operator).await?);
     run.idle_latency(generation, &mut figures).await?;
     run.busy_latency(&mut figures).await?;
+    run.remove(&operator, laps).await?;
     Ok(figures)
 }
 
@@ -220,27 +242,30 @@ struct Run<'a> {
 
 impl Run<'_> {
     async fn onboard(&self, operator: &Operator, generation: i64, laps: &mut Laps) -> Result<()> {
-        let (load, clock, cpu) = (Load::start(), Instant::now(), cpu_seconds(operator.process.pid()));
+        let before = Effort::of(operator).await?;
+        let (load, clock) = (Load::start(), Instant::now());
         let wanted = |space: &Space| space.is_furnished(generation);
         let ((), ended) =
             tokio::try_join!(self.cluster.label(self.names), self.until(self.names, wanted, Space::last_change))?;
         note_lap(laps, Act::Onboard, "operator", ended - clock, &load);
-        self.say_cpu(operator, cpu);
+        before.say(operator, self.names.len()).await?;
         Ok(())
     }
 
     async fn change(&self, operator: &Operator, value: &str, laps: &mut Laps) -> Result<i64> {
-        let (load, clock, cpu) = (Load::start(), Instant::now(), cpu_seconds(operator.process.pid()));
+        let before = Effort::of(operator).await?;
+        let (load, clock) = (Load::start(), Instant::now());
         let generation = self.cluster.apply_class(value).await?;
         let ended = self.until(self.names, |space| space.is_furnished(generation), Space::last_change).await?;
         note_lap(laps, Act::Change, "operator", ended - clock, &load);
-        self.say_cpu(operator, cpu);
+        before.say(operator, self.names.len()).await?;
         Ok(generation)
     }
 
     async fn refill(&self, operator: &Operator, generation: i64, laps: &mut Laps) -> Result<()> {
         let old = self.witness.uids();
-        let (load, clock, cpu) = (Load::start(), Instant::now(), cpu_seconds(operator.process.pid()));
+        let before = Effort::of(operator).await?;
+        let (load, clock) = (Load::start(), Instant::now());
         let admin = self.cluster.admin.clone();
         let deleting = in_flight(self.names, move |name| {
             let admin = admin.clone();
@@ -249,7 +274,23 @@ impl Run<'_> {
         let wanted = |space: &Space| space.is_furnished(generation) && space.uids().is_disjoint(&old);
         let ((), ended) = tokio::try_join!(deleting, self.until(self.names, wanted, Space::last_change))?;
         note_lap(laps, Act::Refill, "operator", ended - clock, &load);
-        self.say_cpu(operator, cpu);
+        before.say(operator, self.names.len()).await?;
+        Ok(())
+    }
+
+    async fn remove(&self, operator: &Operator, laps: &mut Laps) -> Result<()> {
+        let before = Effort::of(operator).await?;
+        let (load, clock) = (Load::start(), Instant::now());
+        self.cluster.delete_class().await?;
+        let ended = self.until(self.names, Space::is_bare, Space::last_change).await?;
+        note_lap(laps, Act::Remove, "operator", ended - clock, &load);
+        before.say(operator, self.names.len()).await
+    }
+
+    /// They were for one measurement only.
+    async fn let_go(&self, names: &[String]) -> Result<()> {
+        self.cluster.unlabel(names).await?;
+        self.until(names, Space::is_bare, Space::last_change).await?;
         Ok(())
     }
 
@@ -285,14 +326,15 @@ impl Run<'_> {
         self.cluster.make_namespaces(&names).await?;
         let load = Load::start();
         let mut took = Vec::with_capacity(names.len());
-        for name in names {
-            let name = [name];
+        for name in &names {
+            let name = std::slice::from_ref(name);
             let clock = Instant::now();
-            self.cluster.label(&name).await?;
-            let ended = self.until(&name, |space| space.is_furnished(generation), Space::last_object).await?;
+            self.cluster.label(name).await?;
+            let ended = self.until(name, |space| space.is_furnished(generation), Space::last_object).await?;
             took.push((ended - clock).as_secs_f64() * 1000.0);
             self.cluster.class_is_settled().await?;
         }
+        self.let_go(&names).await?;
         took.sort_by(f64::total_cmp);
         let note = format!("{} samples, {} % others", took.len(), load.others());
         figures.extend([
@@ -322,6 +364,7 @@ impl Run<'_> {
             took.push((ended - clock).as_secs_f64());
         }
         self.until(self.names, |space| space.is_furnished(generation), Space::last_change).await?;
+        self.let_go(&names).await?;
         took.sort_by(f64::total_cmp);
         let note = format!("slowest of {}; {} % others", took.len(), load.others());
         figures.push(
@@ -340,11 +383,27 @@ impl Run<'_> {
     ) -> Result<Instant> {
         self.witness.until(names, LIMIT, wanted, when).await
     }
+}
 
-    fn say_cpu(&self, operator: &Operator, before: f64) {
-        let used = cpu_seconds(operator.process.pid()) - before;
-        let each = used * 1000.0 / as_f64(self.names.len());
-        println!("{}", dim(&format!("   croft used {used:.2} s of processor time, {each:.2} ms a namespace")));
+/// What an act cost the operator.
+struct Effort {
+    cpu: f64,
+    calls: Calls,
+}
+
+impl Effort {
+    async fn of(operator: &Operator) -> Result<Self> {
+        Ok(Self { cpu: cpu_seconds(operator.process.pid()), calls: Calls::of(operator).await? })
+    }
+
+    /// Says what was used since.
+    async fn say(&self, operator: &Operator, namespaces: usize) -> Result<()> {
+        let now = Self::of(operator).await?;
+        let used = now.cpu - self.cpu;
+        let each = used * 1000.0 / as_f64(namespaces);
+        let calls = now.calls.since(&self.calls);
+        println!("{}", dim(&format!("   croft used {used:.2} s of processor time, {each:.2} ms a namespace; {calls}")));
+        Ok(())
     }
 }
 

@@ -36,6 +36,7 @@ pub(super) struct Space {
 /// What the binding says.
 #[derive(Default)]
 struct Inventory {
+    exists: bool,
     generation: i64,
     ready: bool,
     objects: BTreeMap<String, String>,
@@ -46,6 +47,11 @@ impl Space {
     pub(super) fn is_furnished(&self, generation: i64) -> bool {
         let binding = &self.binding;
         self.has_objects() && binding.ready && binding.generation == generation && binding.objects == self.objects
+    }
+
+    /// Nothing of the class is left.
+    pub(super) fn is_bare(&self) -> bool {
+        self.objects.is_empty() && !self.binding.exists
     }
 
     pub(super) fn has_objects(&self) -> bool {
@@ -189,6 +195,7 @@ fn namespace_of(metadata: &ObjectMeta) -> String {
 fn inventory(binding: NamespaceClassBinding) -> Inventory {
     let status = binding.status.unwrap_or_default();
     Inventory {
+        exists: true,
         generation: status.observed_class_generation.unwrap_or_default(),
         ready: status.conditions.iter().any(|one| one.type_ == "Ready" && one.status == "True"),
         objects: status.applied_resources.into_iter().map(|one| (one.name, one.uid.unwrap_or_default())).collect(),

@@ -15,6 +15,9 @@ use crate::{
 /// How each step ended, in the order of the plan.
 type Outcomes<'a> = &'a [(&'a ResourceStep, Outcome)];
 
+/// All a class needs of a kind.
+const STAMPING: &str = "create, delete, get, list, patch, watch";
+
 /// Marks a message about a change that cannot be made in place.
 const IMMUTABLE: &str = "cannot be changed in place";
 
@@ -155,7 +158,7 @@ fn failing(step: &ResourceStep, failure: &Failure) -> Readiness {
         _ => "ApplyFailed",
     };
     let what = step.identity().map_or_else(|| "the namespace".to_owned(), ToString::to_string);
-    let message = format!("{what}: {}", failure.message);
+    let message = format!("{what}: {}", with_fix(failure));
     match failure.class {
         FailureClass::Stale | FailureClass::Transient => progressing(reason, message),
         FailureClass::Forbidden | FailureClass::Rejected => stalled(reason, message),
@@ -275,8 +278,25 @@ fn failed(item: &Rendered, applied: Applied, failure: &Failure) -> Applied {
         _ if failure.class == FailureClass::Transient => {
             Applied { state: State::Pending, message: Some(failure.message.clone()), ..applied }
         }
-        _ => Applied { state: State::Failed, message: Some(failure.message.clone()), ..applied },
+        _ => Applied { state: State::Failed, message: Some(with_fix(failure)), ..applied },
     }
+}
+
+/// The API server's own words; where it says which right is missing, also what to add.
+fn with_fix(failure: &Failure) -> String {
+    match denied(&failure.message) {
+        Some((verb, resource, group)) if failure.class == FailureClass::Forbidden => {
+            format!("{}; {}", failure.message, missing_rule(group, resource, verb))
+        }
+        _ => failure.message.clone(),
+    }
+}
+
+/// Verb, resource and group in `... cannot create resource "roles" in API group "rbac.authorization.k8s.io" ...`.
+fn denied(message: &str) -> Option<(&str, &str, &str)> {
+    let (verb, rest) = message.split_once(" cannot ")?.1.split_once(" resource \"")?;
+    let (resource, rest) = rest.split_once("\" in API group \"")?;
+    Some((verb, resource, rest.split_once('"')?.0))
 }
 
 /// Whether the last attempt failed because a field cannot be changed.
@@ -309,7 +329,7 @@ fn explain(item: &Rendered, obstacle: &Obstacle) -> String {
         Obstacle::Forbidden { resource } => {
             return format!(
                 "the operator may not list and watch {resource}; {}",
-                missing_rule(&item.identity.group, resource)
+                missing_rule(&item.identity.group, resource, STAMPING)
             );
         }
         Obstacle::ClusterScoped => "the kind is cluster-scoped: a class holds namespaced objects only",
@@ -326,10 +346,10 @@ fn explain(item: &Rendered, obstacle: &Obstacle) -> String {
 }
 
 /// The rule an administrator adds so that a class may use a kind.
-fn missing_rule(group: &str, resource: &str) -> String {
+fn missing_rule(group: &str, resource: &str, verbs: &str) -> String {
     format!(
         "add to a ClusterRole labelled croft.dev/aggregate-to-namespace-classes: \"true\" the rule \
-         {{apiGroups: [\"{group}\"], resources: [{resource}], verbs: [create, delete, get, list, patch, watch]}}"
+         {{apiGroups: [\"{group}\"], resources: [{resource}], verbs: [{verbs}]}}"
     )
 }
 
@@ -351,4 +371,24 @@ fn stalled(reason: &'static str, message: String) -> Readiness {
 
 fn progressing(reason: &'static str, message: String) -> Readiness {
     Readiness::Progressing { reason, message }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_missing_right_is_told_with_the_rule_to_add_and_no_other_refusal_is() {
+        let told = |message: &str| with_fix(&Failure::new(FailureClass::Forbidden, "Forbidden", message));
+        let right = "deployments.apps \"web\" is forbidden: User \"system:serviceaccount:croft-system:croft\" cannot create \
+                     resource \"deployments\" in API group \"apps\" in the namespace \"team-a\"";
+        let rule = "{apiGroups: [\"apps\"], resources: [deployments], verbs: [create]}";
+        assert!(told(right).starts_with(right) && told(right).ends_with(rule), "{}", told(right));
+        for other in [
+            "exceeded quota: small, requested: pods=1, used: pods=5, limited: pods=5",
+            "user \"croft\" is attempting to grant RBAC permissions not currently held",
+        ] {
+            assert_eq!(told(other), other);
+        }
+    }
 }
