@@ -51,7 +51,9 @@ impl Echoes {
         let mut expected = self.expected.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(waiting) = expected.get_mut(key) else { return true };
         let caches = self.caches();
-        waiting.retain(|kind, version| caches.get(kind).is_some_and(|seen| *seen.borrow() < *version));
+        // From a watch that has ended nothing more is to be heard.
+        let goes_on = |seen: &watch::Receiver<u64>| seen.has_changed().is_ok();
+        waiting.retain(|kind, version| caches.get(kind).is_some_and(|seen| goes_on(seen) && *seen.borrow() < *version));
         let heard = waiting.is_empty();
         if heard {
             expected.remove(key);
@@ -103,6 +105,18 @@ mod tests {
         });
         seen.send_replace(7);
         waiting.await.unwrap();
+        assert!(echoes.heard(&key));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_watch_that_has_ended_is_not_waited_for() {
+        let (seen, cache) = watch::channel(5);
+        let echoes = Echoes::default();
+        echoes.listen("pods", cache);
+        let key = Key::cluster(Part::Backup.work("test"), "x");
+        echoes.expect(&key, &wrote("pods", 7));
+        drop(seen);
+        echoes.wait(&key).await;
         assert!(echoes.heard(&key));
     }
 

@@ -1,11 +1,13 @@
 //! Namespaces furnished from a class: what is watched, and which change wakes whom.
 
 pub(crate) mod binding;
+pub(crate) mod blueprints;
 mod class;
 pub mod fences;
 pub(crate) mod kinds;
 pub(crate) mod resources;
 pub(crate) mod stamped;
+mod unreported;
 
 use std::{
     collections::BTreeSet,
@@ -22,7 +24,8 @@ use k8s_openapi::api::core::v1::Namespace;
 use kube::{Resource, ResourceExt};
 
 use self::{
-    binding::BindingReconciler, class::ClassReconciler, kinds::Kinds, resources::ResourcesReconciler, stamped::Stamps,
+    binding::BindingReconciler, blueprints::Blueprints, class::ClassReconciler, kinds::Kinds,
+    resources::ResourcesReconciler, stamped::Stamps, unreported::Unreported,
 };
 use crate::{
     engine::{Cache, Change, EngineBuilder, Key, Later, Part, Pusher, Scope, Work, Writer, is_deleting},
@@ -36,6 +39,10 @@ const NAMESPACE: Work = Part::Namespaces.work("namespace");
 const BINDING: Work = Part::Namespaces.work("namespaceclassbinding");
 /// Class -> its status.
 const CLASS: Work = Part::Namespaces.work("namespaceclass");
+
+/// What happens to a binding's objects together is looked at together: a moment after the last change, but soon.
+const CALM: Duration = Duration::from_millis(100);
+const SOON: Duration = Duration::from_millis(500);
 
 /// While a class rolls out every namespace changes several times: it counts them once for all that change meanwhile.
 const RECOUNT: Duration = Duration::from_millis(100);
@@ -112,14 +119,21 @@ pub fn install(engine: &mut EngineBuilder, writer: &Writer, settings: &SharedSet
         let name = change.object().name_any();
         vec![Key::cluster(NAMESPACE, &name), Key::new(BINDING, &name, &name)]
     });
+    let later = Later::new(engine.pusher(), CALM, SOON);
     caches.bindings.wakes({
         let recount = Later::new(engine.pusher(), RECOUNT, RECOUNT);
+        let later = later.clone();
         move |change: Change<'_, NamespaceClassBinding>| {
             change.both().for_each(|binding| recount.push(Key::cluster(CLASS, &binding.spec.class_name)));
-            woken_by_binding(change)
+            let [binding, namespace] = woken_by_binding(change.object());
+            if is_only_report(change) {
+                later.push(binding);
+                return Vec::new();
+            }
+            vec![binding, namespace]
         }
     });
-    let stamps = Stamps::new(engine.client(), engine.pusher(), engine.echoes(), caches.bindings.clone());
+    let stamps = Stamps::new(engine.client(), engine.pusher(), later, engine.echoes(), caches.bindings.clone());
     caches.classes.wakes({
         let (caches, stamps, pusher) = (caches.clone(), stamps.clone(), engine.pusher());
         move |change: Change<'_, NamespaceClass>| {
@@ -145,18 +159,28 @@ pub fn install(engine: &mut EngineBuilder, writer: &Writer, settings: &SharedSet
         stamps: stamps.clone(),
         written: Mutex::default(),
     });
-    engine.reconciler(ResourcesReconciler { caches, writer: writer.clone(), kinds, stamps, deleted: Mutex::default() });
+    engine.reconciler(ResourcesReconciler {
+        caches,
+        writer: writer.clone(),
+        kinds,
+        stamps,
+        deleted: Mutex::default(),
+        unreported: Unreported::default(),
+        blueprints: Blueprints::default(),
+    });
 }
 
-/// The binding itself; and its namespace, unless only the report about the binding has changed.
-fn woken_by_binding(change: Change<'_, NamespaceClassBinding>) -> Vec<Key> {
-    let binding = change.object();
+/// The binding itself and its namespace.
+fn woken_by_binding(binding: &NamespaceClassBinding) -> [Key; 2] {
     let namespace = binding.namespace().unwrap_or_default();
+    [Key::new(BINDING, &namespace, binding.name_any()), Key::cluster(NAMESPACE, &namespace)]
+}
+
+/// Whether only what the binding reports has changed, which we do ourselves all the time.
+fn is_only_report(change: Change<'_, NamespaceClassBinding>) -> bool {
     let asks =
         |binding: &NamespaceClassBinding| (binding.uid(), binding.spec.class_name.clone(), is_deleting(binding.meta()));
-    let only_report = change.before.map(asks) == change.after.map(asks);
-    let namespace_key = (!only_report).then(|| Key::cluster(NAMESPACE, &namespace));
-    [Key::new(BINDING, &namespace, binding.name_any())].into_iter().chain(namespace_key).collect()
+    change.before.map(asks) == change.after.map(asks)
 }
 
 /// Whether more has changed than what the class reports about its namespaces.

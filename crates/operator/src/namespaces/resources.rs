@@ -16,7 +16,7 @@ use croft_core::{
         },
         template::Facts,
     },
-    plan::{Failure, FailureClass, Outcome, Plan},
+    plan::{Failure, FailureClass, Next, Outcome, Plan},
     time::Timestamp,
 };
 use k8s_openapi::{api::core::v1, apimachinery::pkg::apis::meta::v1::ObjectMeta};
@@ -28,8 +28,10 @@ use serde_json::{Value, json};
 
 use super::{
     BINDING, Caches,
+    blueprints::{Blueprints, Checked},
     kinds::{Kind, Kinds},
     stamped::{self, Controller, Stamps, Watching, controller_of},
+    unreported::Unreported,
 };
 use crate::engine::{
     Key, Reconciler, Report, Target, Work, Writer, Written,
@@ -46,11 +48,15 @@ pub(super) struct ResourcesReconciler {
     pub(super) stamps: Stamps,
     /// UIDs of bindings we deleted, by namespace, until the cache has seen it: nothing may be made in their name any more.
     pub(super) deleted: Mutex<BTreeMap<String, String>>,
+    pub(super) unreported: Unreported,
+    pub(super) blueprints: Blueprints,
 }
 
 #[derive(Debug)]
 pub(super) struct Seen {
     binding: Arc<NamespaceClassBinding>,
+    /// The status as it is written; the observed one may be ahead of it.
+    stored: Status,
     observed: Observed,
     kinds: BTreeMap<KindName, Kind>,
 }
@@ -66,7 +72,7 @@ impl ResourcesReconciler {
     /// The class, and only after a live look "gone": deleting on the word of a cache is how things get lost.
     async fn class(&self, name: &str, binding_uid: &str, namespace: &Facts) -> Result<ClassSeen, Failure> {
         if let Some(class) = self.caches.classes.get("", name) {
-            return Ok(present(&class, binding_uid, namespace));
+            return Ok(present(&class, &self.blueprints.of(&class), binding_uid, namespace));
         }
         if self.caches.classes.exists("", name) {
             return Ok(ClassSeen::Unreadable);
@@ -270,11 +276,10 @@ pub(crate) fn orphans(class: &NamespaceClass) -> bool {
 }
 
 /// The class as it is for one namespace; whether its kinds are recorded is for the caller to say.
-pub(crate) fn present(class: &NamespaceClass, binding_uid: &str, namespace: &Facts) -> ClassSeen {
+pub(crate) fn present(class: &NamespaceClass, checked: &Checked, binding_uid: &str, namespace: &Facts) -> ClassSeen {
     let name = class.name_any();
     let stamp = Stamp { namespace: &namespace.name, class: &name, binding_uid, protect: class.spec.protect };
-    let items = validate::validate(class).and_then(|blueprint| blueprint.items(namespace));
-    let (items, problems) = match items {
+    let (items, problems) = match checked.as_ref().map_err(Clone::clone).and_then(|class| class.items(namespace)) {
         Ok(items) => (items.iter().map(|item| item.stamped(&stamp)).collect(), Vec::new()),
         Err(problems) => (Vec::new(), problems),
     };
@@ -368,6 +373,7 @@ impl Reconciler for ResourcesReconciler {
         }
         let Some(binding) = self.caches.bindings.get(&key.namespace, &key.name) else {
             self.deleted().remove(&key.namespace);
+            self.unreported.forget(&key.namespace);
             return Ok(None);
         };
         let Some(namespace) = self.caches.namespaces.get("", &key.namespace) else { return Ok(None) };
@@ -377,7 +383,9 @@ impl Reconciler for ResourcesReconciler {
         }
         let class_name = binding.spec.class_name.clone();
         let mut class = self.class(&class_name, &uid, &facts(&namespace)).await?;
-        let bound = described_binding(&binding);
+        let mut bound = described_binding(&binding);
+        let stored = bound.status;
+        bound.status = self.unreported.status(&key.namespace, &uid, &stored);
         let kinds = look_up_kinds(&self.kinds, &class, &bound.status).await?;
         if let ClassSeen::Present(class) = &mut class {
             class.kinds_recorded = self.is_prepared(&class_name, &kinds)?;
@@ -393,7 +401,7 @@ impl Reconciler for ResourcesReconciler {
             read: BTreeMap::new(),
         };
         observed.read = read_doubtful(&self.writer.client(), &observed, &kinds).await?;
-        Ok(Some(Seen { binding, observed, kinds }))
+        Ok(Some(Seen { binding, stored, observed, kinds }))
     }
 
     fn plan(&self, seen: &Seen, _now: &Timestamp) -> Plan<ResourceStep> {
@@ -426,8 +434,12 @@ impl Reconciler for ResourcesReconciler {
         let status = resources::report(observed, outcomes, now);
         // Nobody announces when a foreign object goes away: look again, ever more rarely.
         let retry = status.conditions.reason("Ready") == Some("Conflict");
-        if status == observed.binding.status {
+        if status == seen.stored {
             return Report { retry, ..Report::default() };
+        }
+        let (namespace, binding) = (&observed.namespace.name, &observed.binding.uid);
+        if let Some(left) = self.unreported.wait(namespace, binding, &seen.stored, &status) {
+            return Report { next: Next::After(left), ..Report::default() };
         }
         let told = observed.binding.status.conditions.reason("Ready");
         let events = match status.conditions.get("Ready") {

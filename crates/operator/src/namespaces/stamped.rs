@@ -1,10 +1,9 @@
 //! What is really there: one metadata watch per stamped kind, selected by the stamp label, started when a class first uses
-//! the kind and stopped when none does. Of each object only a few words are kept.
+//! the kind and stopped when none does and nothing stamped is left. Of each object only a few words are kept.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock},
-    time::Duration,
 };
 
 use croft_api::namespaces::{NamespaceClassBinding, STAMP_LABEL};
@@ -34,10 +33,6 @@ use crate::engine::{
     Cache, Echoes, Key, Later, Pusher, witness,
     write::{crd_name, stamp_echo},
 };
-
-/// Objects deleted together are made again together: a moment after the last of them is gone, but soon.
-const CALM: Duration = Duration::from_millis(100);
-const SOON: Duration = Duration::from_millis(500);
 
 /// A stamped object, in the few words that matter.
 #[derive(Clone, Debug)]
@@ -109,7 +104,35 @@ struct Watched {
     kind: Kind,
     objects: Arc<RwLock<Objects>>,
     state: watch::Receiver<Watching>,
+    need: Arc<Mutex<Need>>,
     _task: AbortOnDropHandle<()>,
+}
+
+impl Watched {
+    /// Whether the watch goes on, given the version in which classes use the kind. A version nobody uses may soon be served
+    /// no more: the watch moves to the one in use. What a deleted class left is watched until it is gone.
+    fn goes_on(&self, used: Option<&Kind>) -> bool {
+        let mut need = lock(&self.need);
+        need.used = used.is_some();
+        !need.ended && used.is_none_or(|used| *used == self.kind) && (need.used || !is_empty(&self.objects))
+    }
+}
+
+/// Whether a watch is needed, by itself and by those who started it.
+#[derive(Debug)]
+struct Need {
+    /// Some class uses the kind.
+    used: bool,
+    /// Nobody used it and nothing was left.
+    ended: bool,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn is_empty(objects: &RwLock<Objects>) -> bool {
+    objects.read().unwrap_or_else(PoisonError::into_inner).is_empty()
 }
 
 /// How far the watch of a kind is.
@@ -160,10 +183,10 @@ impl Stamps {
     pub(super) fn new(
         client: Client,
         pusher: Pusher,
+        later: Later,
         echoes: Echoes,
         bindings: Arc<Cache<NamespaceClassBinding>>,
     ) -> Self {
-        let later = Later::new(pusher.clone(), CALM, SOON);
         Self { client, pusher, later, echoes, bindings, watched: Arc::default() }
     }
 
@@ -172,13 +195,12 @@ impl Stamps {
         let wanted: BTreeMap<KindKey, &Kind> = kinds.iter().map(|kind| (key_of(kind), kind)).collect();
         let mut watched = self.watched();
         watched.retain(|key, watch| {
-            // A version nobody uses may soon be served no more: the watch moves to the one in use.
-            let keep = wanted.get(key).is_some_and(|kind| **kind == watch.kind);
-            if !keep {
+            let goes_on = watch.goes_on(wanted.get(key).copied());
+            if !goes_on {
                 info!(kind = watch.kind.kind, version = watch.kind.api_version, "no class uses this kind any more");
                 self.echoes.stop_listening(&stamp_echo(&watch.kind.resource, &key.0));
             }
-            keep
+            goes_on
         });
         for (key, kind) in wanted {
             watched.entry(key).or_insert_with(|| self.start(kind));
@@ -228,23 +250,26 @@ impl Stamps {
         let objects: Arc<RwLock<Objects>> = Arc::default();
         let revision = watch::Sender::new(0);
         let (state_sender, state) = watch::channel(Watching::Starting);
+        let need = Arc::new(Mutex::new(Need { used: true, ended: false }));
         self.echoes.listen(&stamp_echo(&resource.plural, &resource.group), revision.subscribe());
         let follow = Follow {
             api: Api::all_with(self.client.clone(), &resource),
             api_version: kind.api_version.as_str().into(),
             resource: crd_name(&resource.plural, &resource.group),
             objects: objects.clone(),
+            need: need.clone(),
             revision,
             state: state_sender,
             pusher: self.pusher.clone(),
             later: self.later.clone(),
             bindings: self.bindings.clone(),
         };
-        Watched { kind: kind.clone(), objects, state, _task: AbortOnDropHandle::new(tokio::spawn(follow.run())) }
+        let task = AbortOnDropHandle::new(tokio::spawn(follow.run()));
+        Watched { kind: kind.clone(), objects, state, need, _task: task }
     }
 
     fn watched(&self) -> MutexGuard<'_, BTreeMap<KindKey, Watched>> {
-        self.watched.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.watched)
     }
 }
 
@@ -254,10 +279,10 @@ struct Follow {
     api_version: Arc<str>,
     resource: String,
     objects: Arc<RwLock<Objects>>,
+    need: Arc<Mutex<Need>>,
     revision: watch::Sender<u64>,
     state: watch::Sender<Watching>,
     pusher: Pusher,
-    /// For deletions.
     later: Later,
     bindings: Arc<Cache<NamespaceClassBinding>>,
 }
@@ -268,15 +293,23 @@ impl Follow {
         let stream = watcher(self.api.clone(), config).default_backoff();
         pin_mut!(stream);
         let mut listed = BTreeSet::new();
-        while let Some(event) = stream.next().await {
+        while !self.has_ended()
+            && let Some(event) = stream.next().await
+        {
             match event {
                 Ok(Event::Init) => listed.clear(),
                 Ok(Event::InitApply(object)) => {
                     listed.insert(place_of(&object.metadata));
-                    self.put(&object.metadata, Priority::Resync);
+                    if self.put(&object.metadata) {
+                        self.pusher.push(binding_of(&object.metadata), Priority::Resync);
+                    }
                 }
                 Ok(Event::InitDone) => self.listed(&listed),
-                Ok(Event::Apply(object)) => self.put(&object.metadata, Priority::Live),
+                Ok(Event::Apply(object)) => {
+                    if self.put(&object.metadata) {
+                        self.later.push(binding_of(&object.metadata));
+                    }
+                }
                 Ok(Event::Delete(object)) => self.remove(&object.metadata),
                 Err(watcher::Error::InitialListFailed(kube::Error::Api(status))) if status.code == 403 => {
                     warn!(
@@ -290,7 +323,15 @@ impl Follow {
         }
     }
 
-    fn put(&self, metadata: &ObjectMeta, priority: Priority) {
+    /// Nobody uses the kind, and the last of what was left of it is gone.
+    fn has_ended(&self) -> bool {
+        let mut need = lock(&self.need);
+        need.ended = !need.used && is_empty(&self.objects);
+        need.ended
+    }
+
+    /// Whether anybody needs to know: status churn and foreign additions change nothing we keep.
+    fn put(&self, metadata: &ObjectMeta) -> bool {
         let (namespace, name) = place_of(metadata);
         let entry = Entry::of(self.api_version.clone(), metadata);
         let changed = {
@@ -308,16 +349,14 @@ impl Follow {
             !same
         };
         self.saw(metadata);
-        if changed || super::is_drifted(&self.bindings, &namespace) {
-            self.pusher.push(Key::new(BINDING, &namespace, &namespace), priority);
-        }
+        changed || super::is_drifted(&self.bindings, &namespace)
     }
 
     fn remove(&self, metadata: &ObjectMeta) {
         let (namespace, name) = place_of(metadata);
         self.forget(&namespace, &name);
         self.saw(metadata);
-        self.later.push(Key::new(BINDING, &namespace, &namespace));
+        self.later.push(binding_of(metadata));
     }
 
     /// The list is complete: what it did not name is gone.
@@ -361,6 +400,12 @@ impl Follow {
             newer
         });
     }
+}
+
+/// Who is to look at an object.
+fn binding_of(metadata: &ObjectMeta) -> Key {
+    let namespace = metadata.namespace.clone().unwrap_or_default();
+    Key::new(BINDING, &namespace, &namespace)
 }
 
 fn version_of(metadata: &ObjectMeta) -> u64 {

@@ -153,7 +153,7 @@ pub(super) async fn explain(client: &Client, object: &str, namespace: &str) -> a
 /// What the binding tells somebody who may not read its class.
 fn by_binding_alone(binding: &Binding, identity: &Identity, metadata: &ObjectMeta) -> Verdict {
     let class = &binding.class;
-    let recorded = binding.status.applied_resources.iter().find(|applied| applied.identity() == *identity);
+    let recorded = binding.status.applied(identity);
     let owned = metadata.owner_references.iter().flatten().any(|owner| owner.uid == binding.uid);
     if !owned && recorded.is_none_or(|applied| applied.uid != metadata.uid) {
         return Verdict::NotOurs(vec!["the binding of the namespace neither owns it nor recorded making it".into()]);
@@ -278,7 +278,7 @@ fn place_in_class(world: &Observed, identity: &Identity) -> Option<usize> {
 }
 
 fn recorded<'s>(world: &'s Observed, identity: &Identity) -> Option<&'s Applied> {
-    world.binding.status.applied_resources.iter().find(|applied| applied.identity() == *identity)
+    world.binding.status.applied(identity)
 }
 
 /// The form of the class that is in force.

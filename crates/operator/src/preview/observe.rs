@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::{Context as _, bail};
-use croft_api::namespaces::{NamespaceClass, NamespaceClassBinding, STAMP_LABEL};
+use croft_api::namespaces::{NamespaceClass, NamespaceClassBinding, STAMP_LABEL, validate::validate};
 use croft_core::{
     namespaces::{
         class::Kind as Recorded,
@@ -148,7 +148,8 @@ impl Cluster {
         binding: Binding,
         class: Option<&NamespaceClass>,
     ) -> anyhow::Result<Seen> {
-        let mut seen = class.map_or(ClassSeen::Gone, |class| present(class, &binding.uid, &facts(namespace)));
+        let mut seen =
+            class.map_or(ClassSeen::Gone, |class| present(class, &validate(class), &binding.uid, &facts(namespace)));
         if let ClassSeen::Present(class) = &mut seen {
             // The operator records the kinds of a class before it makes anything of them.
             class.kinds_recorded = true;

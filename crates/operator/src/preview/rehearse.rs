@@ -216,7 +216,7 @@ fn effect_of(seen: &Observed, recorded: &[Applied], trial: &Trial) -> Option<Eff
 }
 
 fn is_adopted(inventory: &[Applied], identity: &Identity) -> bool {
-    inventory.iter().any(|entry| entry.adopted && entry.identity() == *identity)
+    inventory.iter().any(|entry| entry.adopted && entry.is(identity))
 }
 
 fn is_wanted(seen: &Observed, identity: &Identity) -> bool {

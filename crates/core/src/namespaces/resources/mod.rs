@@ -79,7 +79,7 @@ enum Need {
 
 impl Observed {
     fn recorded(&self, identity: &Identity) -> Option<&Applied> {
-        self.binding.status.applied_resources.iter().find(|applied| applied.identity() == *identity)
+        self.binding.status.applied(identity)
     }
 
     fn recorded_uid(&self, identity: &Identity) -> Option<&str> {
