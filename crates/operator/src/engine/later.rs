@@ -5,6 +5,7 @@
 
 use std::{
     collections::BTreeMap,
+    fmt,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
@@ -16,18 +17,32 @@ use super::{Key, Pusher};
 
 /// Pushes keys when their changes have stopped for a moment, and in any case after some time. No change is missed: one that
 /// comes after the push makes its key due again.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Later {
     pusher: Pusher,
+    /// Asked when a key is due: whether it still matters.
+    matters: Arc<dyn Fn(&Key) -> bool + Send + Sync>,
     calm: Duration,
     most: Duration,
     /// When the last change of a key that is due came.
     due: Arc<Mutex<BTreeMap<Key, Instant>>>,
 }
 
+impl fmt::Debug for Later {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_struct("Later").field("calm", &self.calm).field("most", &self.most).finish_non_exhaustive()
+    }
+}
+
 impl Later {
     pub fn new(pusher: Pusher, calm: Duration, most: Duration) -> Self {
-        Self { pusher, calm, most, due: Arc::default() }
+        Self { pusher, matters: Arc::new(|_| true), calm, most, due: Arc::default() }
+    }
+
+    /// Pushes only what, by then, still matters.
+    #[must_use]
+    pub fn if_it_matters(self, matters: impl Fn(&Key) -> bool + Send + Sync + 'static) -> Self {
+        Self { matters: Arc::new(matters), ..self }
     }
 
     pub fn push(&self, key: Key) {
@@ -38,7 +53,9 @@ impl Later {
         let later = self.clone();
         tokio::spawn(async move {
             later.calmed(&key, now + later.most).await;
-            later.pusher.push(key, Priority::Live);
+            if (later.matters)(&key) {
+                later.pusher.push(key, Priority::Live);
+            }
         });
     }
 
@@ -86,6 +103,17 @@ mod tests {
         }
         assert_eq!(queue.recv().await.unwrap().0, key("a"));
         assert_eq!(start.elapsed(), CALM * 2);
+        assert!(queue.try_recv().is_err());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_does_not_matter_when_it_is_due_is_not_pushed() {
+        let (pusher, mut queue) = dispatch::channel();
+        let later = Later::new(pusher, CALM, MOST).if_it_matters(|due| *due != key("a"));
+        later.push(key("a"));
+        later.push(key("b"));
+        assert_eq!(queue.recv().await.unwrap().0, key("b"));
+        tokio::time::sleep(MOST).await;
         assert!(queue.try_recv().is_err());
     }
 

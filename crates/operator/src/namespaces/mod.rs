@@ -5,6 +5,7 @@ pub(crate) mod blueprints;
 mod class;
 pub mod fences;
 pub(crate) mod kinds;
+mod news;
 pub(crate) mod resources;
 pub(crate) mod stamped;
 mod unreported;
@@ -24,8 +25,14 @@ use k8s_openapi::api::core::v1::Namespace;
 use kube::{Resource, ResourceExt};
 
 use self::{
-    binding::BindingReconciler, blueprints::Blueprints, class::ClassReconciler, kinds::Kinds,
-    resources::ResourcesReconciler, stamped::Stamps, unreported::Unreported,
+    binding::BindingReconciler,
+    blueprints::Blueprints,
+    class::ClassReconciler,
+    kinds::Kinds,
+    news::News,
+    resources::ResourcesReconciler,
+    stamped::{Stamps, version_of},
+    unreported::Unreported,
 };
 use crate::{
     engine::{Cache, Change, EngineBuilder, Key, Later, Part, Pusher, Scope, Work, Writer, is_deleting},
@@ -119,21 +126,26 @@ pub fn install(engine: &mut EngineBuilder, writer: &Writer, settings: &SharedSet
         let name = change.object().name_any();
         vec![Key::cluster(NAMESPACE, &name), Key::new(BINDING, &name, &name)]
     });
-    let later = Later::new(engine.pusher(), CALM, SOON);
+    let news = Arc::<News>::default();
+    let later = Later::new(engine.pusher(), CALM, SOON).if_it_matters({
+        let news = news.clone();
+        move |binding| news.take(&binding.namespace)
+    });
     caches.bindings.wakes({
         let recount = Later::new(engine.pusher(), RECOUNT, RECOUNT);
-        let later = later.clone();
+        let (later, news) = (later.clone(), news.clone());
         move |change: Change<'_, NamespaceClassBinding>| {
             change.both().for_each(|binding| recount.push(Key::cluster(CLASS, &binding.spec.class_name)));
             let [binding, namespace] = woken_by_binding(change.object());
             if is_only_report(change) {
+                news.changed(&binding.namespace, None, version_of(change.object().meta()));
                 later.push(binding);
                 return Vec::new();
             }
             vec![binding, namespace]
         }
     });
-    let stamps = Stamps::new(engine.client(), engine.pusher(), later, engine.echoes(), caches.bindings.clone());
+    let stamps = Stamps::new(engine.client(), engine.pusher(), later, news, engine.echoes(), caches.bindings.clone());
     caches.classes.wakes({
         let (caches, stamps, pusher) = (caches.clone(), stamps.clone(), engine.pusher());
         move |change: Change<'_, NamespaceClass>| {

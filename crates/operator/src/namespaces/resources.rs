@@ -374,6 +374,7 @@ impl Reconciler for ResourcesReconciler {
         let Some(binding) = self.caches.bindings.get(&key.namespace, &key.name) else {
             self.deleted().remove(&key.namespace);
             self.unreported.forget(&key.namespace);
+            self.stamps.forget(&key.namespace);
             return Ok(None);
         };
         let Some(namespace) = self.caches.namespaces.get("", &key.namespace) else { return Ok(None) };
@@ -457,7 +458,13 @@ impl Reconciler for ResourcesReconciler {
     async fn write_status(&self, seen: &Seen, status: Value) -> Result<Written, Failure> {
         let namespace = seen.observed.namespace.name.as_str();
         let target = Target { namespace, name: namespace, uid: &seen.observed.binding.uid };
-        self.writer.status::<NamespaceClassBinding>(target, &status).await
+        let written = self.writer.status::<NamespaceClassBinding>(target, &status).await?;
+        let status: Status = serde_json::from_value(status).unwrap_or_default();
+        // Where it is not all well, the next look goes on from what has just been recorded.
+        if let (Some("ReconcileSuccess"), Some((_, version))) = (status.conditions.reason("Ready"), &written.echo) {
+            self.stamps.vouch_for_binding(namespace, *version);
+        }
+        Ok(written)
     }
 }
 

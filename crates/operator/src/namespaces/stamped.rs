@@ -28,7 +28,7 @@ use tokio::sync::watch;
 use tokio_util::task::AbortOnDropHandle;
 use tracing::{debug, info, warn};
 
-use super::BINDING;
+use super::{BINDING, news::News};
 use crate::engine::{
     Cache, Echoes, Key, Later, Pusher, witness,
     write::{crd_name, stamp_echo},
@@ -152,6 +152,7 @@ pub(super) struct Stamps {
     client: Client,
     pusher: Pusher,
     later: Later,
+    news: Arc<News>,
     echoes: Echoes,
     bindings: Arc<Cache<NamespaceClassBinding>>,
     watched: Arc<Mutex<BTreeMap<KindKey, Watched>>>,
@@ -184,10 +185,11 @@ impl Stamps {
         client: Client,
         pusher: Pusher,
         later: Later,
+        news: Arc<News>,
         echoes: Echoes,
         bindings: Arc<Cache<NamespaceClassBinding>>,
     ) -> Self {
-        Self { client, pusher, later, echoes, bindings, watched: Arc::default() }
+        Self { client, pusher, later, news, echoes, bindings, watched: Arc::default() }
     }
 
     /// Watches exactly these kinds from now on.
@@ -226,12 +228,23 @@ impl Stamps {
 
     /// We wrote this version of an object ourselves, or have just seen that it is as we want it.
     pub(super) fn vouch(&self, namespace: &str, identity: &Identity, version: u64) {
+        self.news.wrote(namespace, Some(identity.clone()), version);
         let watched = self.watched();
         let Some(watch) = watched.get(&(identity.group.clone(), identity.kind.clone())) else { return };
         let mut objects = watch.objects.write().unwrap_or_else(PoisonError::into_inner);
         if let Some(entry) = objects.get_mut(namespace).and_then(|names| names.get_mut(&identity.name)) {
             entry.vouched = entry.vouched.max(version);
         }
+    }
+
+    /// We wrote this version of a binding, and it says that all is well.
+    pub(super) fn vouch_for_binding(&self, namespace: &str, version: u64) {
+        self.news.wrote(namespace, None, version);
+    }
+
+    /// The binding of a namespace is gone.
+    pub(super) fn forget(&self, namespace: &str) {
+        self.news.forget(namespace);
     }
 
     /// Kinds of which objects stamped from `class` exist.
@@ -262,6 +275,9 @@ impl Stamps {
             state: state_sender,
             pusher: self.pusher.clone(),
             later: self.later.clone(),
+            news: self.news.clone(),
+            group: resource.group.clone(),
+            kind: kind.kind.clone(),
             bindings: self.bindings.clone(),
         };
         let task = AbortOnDropHandle::new(tokio::spawn(follow.run()));
@@ -284,6 +300,9 @@ struct Follow {
     state: watch::Sender<Watching>,
     pusher: Pusher,
     later: Later,
+    news: Arc<News>,
+    group: String,
+    kind: String,
     bindings: Arc<Cache<NamespaceClassBinding>>,
 }
 
@@ -307,6 +326,8 @@ impl Follow {
                 Ok(Event::InitDone) => self.listed(&listed),
                 Ok(Event::Apply(object)) => {
                     if self.put(&object.metadata) {
+                        let (namespace, identity) = self.identity_of(&object.metadata);
+                        self.news.changed(&namespace, Some(identity), version_of(&object.metadata));
                         self.later.push(binding_of(&object.metadata));
                     }
                 }
@@ -321,6 +342,11 @@ impl Follow {
                 Err(error) => debug!(resource = self.resource, %error, "watch interrupted"),
             }
         }
+    }
+
+    fn identity_of(&self, metadata: &ObjectMeta) -> (String, Identity) {
+        let (namespace, name) = place_of(metadata);
+        (namespace, Identity { group: self.group.clone(), kind: self.kind.clone(), name })
     }
 
     /// Nobody uses the kind, and the last of what was left of it is gone.
@@ -356,6 +382,8 @@ impl Follow {
         let (namespace, name) = place_of(metadata);
         self.forget(&namespace, &name);
         self.saw(metadata);
+        let (namespace, identity) = self.identity_of(metadata);
+        self.news.gone(&namespace, Some(identity));
         self.later.push(binding_of(metadata));
     }
 
@@ -408,7 +436,7 @@ fn binding_of(metadata: &ObjectMeta) -> Key {
     Key::new(BINDING, &namespace, &namespace)
 }
 
-fn version_of(metadata: &ObjectMeta) -> u64 {
+pub(super) fn version_of(metadata: &ObjectMeta) -> u64 {
     metadata.resource_version.as_deref().and_then(|version| version.parse().ok()).unwrap_or_default()
 }
 
