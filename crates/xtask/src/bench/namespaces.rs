@@ -30,7 +30,7 @@ use crate::terminal::dim;
 
 const NAMESPACES: usize = 1000;
 /// Pairs of runs; the ratio is that of the medians.
-const ROUNDS: usize = 2;
+const ROUNDS: usize = 3;
 const LATENCY_SAMPLES: usize = 50;
 /// Namespaces labelled one after the other while a change rolls out.
 const BUSY_SAMPLES: usize = 5;
