@@ -14,7 +14,7 @@ use croft_core::namespaces::manifest::Identity;
 /// What has changed: an object, or the binding itself.
 pub(super) type Source = Option<Identity>;
 
-/// Older than everything, newer than everything: deletions have no version that could be ours.
+/// Newer than every version: a deletion has none that could be ours.
 const GONE: u64 = u64::MAX;
 
 #[derive(Debug, Default)]

@@ -35,6 +35,41 @@ pub(crate) fn config_maps(items: &[(&str, &str)]) -> Value {
     json!({"resources": items.iter().map(|(name, value)| config_map(name, value)).collect::<Vec<_>>()})
 }
 
+/// A kind of somebody else's, `Namespaced` or `Cluster`, of any content.
+pub(crate) fn crd(group: &str, kind: &str, plural: &str, scope: &str) -> String {
+    let schema = json!({"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}});
+    let crd = json!({
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": format!("{plural}.{group}")},
+        "spec": {
+            "group": group,
+            "names": {"kind": kind, "plural": plural},
+            "scope": scope,
+            "versions": [{"name": "v1", "served": true, "storage": true, "schema": schema}],
+        },
+    });
+    crd.to_string()
+}
+
+/// What an administrator grants so that classes may contain a kind.
+pub(crate) fn may_be_in_classes(group: &str, plural: &str) -> String {
+    let role = json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "ClusterRole",
+        "metadata": {
+            "name": format!("classes-contain-{plural}"),
+            "labels": {"croft.dev/aggregate-to-namespace-classes": "true"},
+        },
+        "rules": [{
+            "apiGroups": [group],
+            "resources": [plural],
+            "verbs": ["get", "list", "watch", "create", "patch", "delete"],
+        }],
+    });
+    role.to_string()
+}
+
 /// A class, in the hands of an administrator.
 pub(crate) struct Class {
     pub(crate) api: Api<NamespaceClass>,

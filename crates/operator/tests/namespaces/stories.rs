@@ -6,7 +6,7 @@ use kube::{Api, ResourceExt, api::DeleteParams};
 use serde_json::{Value, json};
 
 use crate::{
-    scene::{Class, Space, config_map, gone, refusal, world},
+    scene::{Class, Space, config_map, crd, gone, may_be_in_classes, refusal, world},
     support::{apply, eventually},
 };
 
@@ -140,7 +140,8 @@ async fn a_kind_that_turns_out_to_be_cluster_scoped_is_never_made() -> Result<()
     let class = Class::with_spec(world.client(), "scope", spec.clone()).await?;
     let space = Space::of(world.bed, "scope", "scope").await?;
     space.says("KindNotInstalled").await;
-    apply(world.bed.admin(), PLANETS).await?;
+    apply(world.bed.admin(), &may_be_in_classes("scope.croft.dev", "planets")).await?;
+    apply(world.bed.admin(), &crd("scope.croft.dev", "Planet", "planets", "Cluster")).await?;
     space.says("InvalidClass").await;
     space.has("fine").await;
     let planets = world.bed.admin().kubectl(&["get", "planets.scope.croft.dev", "-o", "name"]).await?;
@@ -150,28 +151,6 @@ async fn a_kind_that_turns_out_to_be_cluster_scoped_is_never_made() -> Result<()
     assert!(message.contains("spec.resources[0]: Forbidden: Planet is not namespaced"), "{message}");
     Ok(())
 }
-
-const PLANETS: &str = "
-apiVersion: apiextensions.k8s.io/v1
-kind: CustomResourceDefinition
-metadata: {name: planets.scope.croft.dev}
-spec:
-  group: scope.croft.dev
-  names: {kind: Planet, plural: planets}
-  scope: Cluster
-  versions:
-  - {name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}}
----
-apiVersion: rbac.authorization.k8s.io/v1
-kind: ClusterRole
-metadata:
-  name: classes-would-contain-planets
-  labels: {croft.dev/aggregate-to-namespace-classes: 'true'}
-rules:
-- apiGroups: [scope.croft.dev]
-  resources: [planets]
-  verbs: [get, list, watch, create, patch, delete]
-";
 
 #[tokio::test]
 async fn the_text_of_a_secret_arrives_and_a_key_taken_out_of_the_class_goes() -> Result<()> {
@@ -210,25 +189,13 @@ async fn a_kind_that_is_installed_later_is_applied_when_it_appears() -> Result<(
     space.label(Some("late-kind")).await?;
     space.has("now").await;
     space.says("KindNotInstalled").await;
-    apply(world.bed.admin(), GADGETS).await?;
+    apply(world.bed.admin(), &crd("late.croft.dev", "Gadget", "gadgets", "Namespaced")).await?;
     // The operator was given no right to gadgets: it says exactly that.
     space.says("Forbidden").await;
     apply(world.bed.admin(), GADGET_RIGHTS).await?;
     space.says("ReconcileSuccess").await;
     Ok(())
 }
-
-const GADGETS: &str = "
-apiVersion: apiextensions.k8s.io/v1
-kind: CustomResourceDefinition
-metadata: {name: gadgets.late.croft.dev}
-spec:
-  group: late.croft.dev
-  names: {kind: Gadget, plural: gadgets}
-  scope: Namespaced
-  versions:
-  - {name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}}
-";
 
 const GADGET_RIGHTS: &str = "
 apiVersion: rbac.authorization.k8s.io/v1

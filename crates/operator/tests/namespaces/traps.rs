@@ -13,7 +13,7 @@ use kube::{
 use serde_json::{Value, json};
 
 use crate::{
-    scene::{Class, Space, applied, condition, config_map, gone, make, world},
+    scene::{Class, Space, applied, condition, config_map, crd, gone, make, may_be_in_classes, world},
     support::{apply, eventually},
 };
 
@@ -322,7 +322,9 @@ async fn a_class_of_a_hundred_items_is_applied_whole_and_taken_away_whole() -> R
 #[tokio::test]
 async fn a_kind_that_is_uninstalled_is_told_and_the_rest_keeps_working() -> Result<()> {
     let world = world().await;
-    apply(world.bed.admin(), WIDGETS).await?;
+    let widgets = crd("traps.croft.dev", "Widget", "widgets", "Namespaced");
+    apply(world.bed.admin(), &may_be_in_classes("traps.croft.dev", "widgets")).await?;
+    apply(world.bed.admin(), &widgets).await?;
     let widget = |value: &str| {
         let widget = json!({"apiVersion": "traps.croft.dev/v1", "kind": "Widget", "metadata": {"name": "w"}, "spec": {"v": value}});
         json!({"resources": [widget, config_map("made", value)]})
@@ -336,7 +338,7 @@ async fn a_kind_that_is_uninstalled_is_told_and_the_rest_keeps_working() -> Resu
     space.has_value("made", "2").await;
     let binding = space.says("KindNotInstalled").await;
     assert_eq!(applied(&binding, "w").unwrap().state, AppliedState::Pending);
-    apply(world.bed.admin(), WIDGETS).await?;
+    apply(world.bed.admin(), &widgets).await?;
     space.follows(&class).await;
     // And a class whose kind is gone can be left.
     world.bed.admin().kubectl(&["delete", "crd", "widgets.traps.croft.dev"]).await?;
@@ -346,28 +348,6 @@ async fn a_kind_that_is_uninstalled_is_told_and_the_rest_keeps_working() -> Resu
     space.lacks("made").await;
     Ok(())
 }
-
-const WIDGETS: &str = "
-apiVersion: apiextensions.k8s.io/v1
-kind: CustomResourceDefinition
-metadata: {name: widgets.traps.croft.dev}
-spec:
-  group: traps.croft.dev
-  names: {kind: Widget, plural: widgets}
-  scope: Namespaced
-  versions:
-  - {name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}}
----
-apiVersion: rbac.authorization.k8s.io/v1
-kind: ClusterRole
-metadata:
-  name: classes-contain-widgets
-  labels: {croft.dev/aggregate-to-namespace-classes: 'true'}
-rules:
-- apiGroups: [traps.croft.dev]
-  resources: [widgets]
-  verbs: [get, list, watch, create, patch, delete]
-";
 
 #[tokio::test]
 async fn on_a_switch_the_old_objects_stay_until_all_new_ones_stand() -> Result<()> {
