@@ -35,6 +35,11 @@ impl Status {
         self.applied_resources.iter().find(|applied| applied.is(identity))
     }
 
+    /// Everything the class wants stands, and nothing is left to do.
+    pub fn is_ready(&self) -> bool {
+        self.conditions.reason("Ready") == Some("ReconcileSuccess")
+    }
+
     /// Whether `other` tells people the same: the same objects stand, only which ones exactly is on record has changed. Such
     /// news can wait a moment for more of its kind; forgetting it costs one apply that changes nothing.
     pub fn tells_the_same_as(&self, other: &Self) -> bool {

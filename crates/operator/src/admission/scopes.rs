@@ -3,11 +3,10 @@
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use arc_swap::ArcSwap;
-use croft_core::plan::Failure;
 use kube::{Client, core::discovery::v2::APIGroupDiscovery};
 use tracing::warn;
 
-use crate::engine::{ServedKinds, UNTIL_SERVED, write::call};
+use crate::engine::{ServedKinds, UNTIL_SERVED, discover};
 
 const RETRY: Duration = Duration::from_secs(5);
 
@@ -39,19 +38,13 @@ impl ClusterScoped {
 
     async fn refresh(&self, client: &Client) {
         loop {
-            match ask(client).await {
-                Ok(kinds) => return self.0.store(Arc::new(kinds)),
+            match discover(client).await {
+                Ok(groups) => return self.0.store(Arc::new(groups.iter().flat_map(cluster_scoped).collect())),
                 Err(failure) => warn!(%failure, "cannot ask which kinds are namespaced, will try again"),
             }
             tokio::time::sleep(RETRY).await;
         }
     }
-}
-
-async fn ask(client: &Client) -> Result<BTreeSet<(String, String)>, Failure> {
-    let core = call("discover", client.list_core_api_versions_aggregated()).await?;
-    let others = call("discover", client.list_api_groups_aggregated()).await?;
-    Ok(core.items.iter().chain(&others.items).flat_map(cluster_scoped).collect())
 }
 
 fn cluster_scoped(group: &APIGroupDiscovery) -> impl Iterator<Item = (String, String)> {

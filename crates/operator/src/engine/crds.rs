@@ -2,11 +2,12 @@
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
+use croft_core::plan::Failure;
 use futures::{StreamExt, pin_mut};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::{
     Api, Client, ResourceExt,
-    core::PartialObjectMeta,
+    core::{PartialObjectMeta, discovery::v2::APIGroupDiscovery},
     runtime::{
         WatchStreamExt,
         watcher::{self, Event, watcher},
@@ -15,8 +16,17 @@ use kube::{
 use tokio::sync::watch;
 use tracing::{debug, warn};
 
+use super::write::call;
+
 /// When to look after CRDs changed: a kind is served some moments after its CRD was made, and nothing announces it.
 pub const UNTIL_SERVED: [Duration; 3] = [Duration::ZERO, Duration::from_millis(300), Duration::from_secs(2)];
+
+/// Everything the API server serves, built in or not, in its own order.
+pub async fn discover(client: &Client) -> Result<Vec<APIGroupDiscovery>, Failure> {
+    let core = call("discover", client.list_core_api_versions_aggregated()).await?;
+    let others = call("discover", client.list_api_groups_aggregated()).await?;
+    Ok(core.items.into_iter().chain(others.items).collect())
+}
 
 /// The names of all CRDs, kept up to date.
 #[derive(Clone, Debug)]

@@ -37,7 +37,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 pub use self::{
     cache::{Cache, Change, Place},
     clock::{Clock, timestamp},
-    crds::{ServedKinds, UNTIL_SERVED},
+    crds::{ServedKinds, UNTIL_SERVED, discover},
     dispatch::Pusher,
     echo::Echoes,
     key::{Key, Part, Work},

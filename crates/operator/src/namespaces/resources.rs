@@ -461,7 +461,7 @@ impl Reconciler for ResourcesReconciler {
         let written = self.writer.status::<NamespaceClassBinding>(target, &status).await?;
         let status: Status = serde_json::from_value(status).unwrap_or_default();
         // Where it is not all well, the next look goes on from what has just been recorded.
-        if let (Some("ReconcileSuccess"), Some((_, version))) = (status.conditions.reason("Ready"), &written.echo) {
+        if let (true, Some((_, version))) = (status.is_ready(), &written.echo) {
             self.stamps.vouch_for_binding(namespace, *version);
         }
         Ok(written)

@@ -9,7 +9,7 @@ use kube::{
 };
 
 use super::because;
-use crate::engine::write::{call, crd_name};
+use crate::engine::{discover, write::crd_name};
 
 /// A kind, found by name.
 #[derive(Clone, Debug, PartialEq)]
@@ -34,10 +34,7 @@ pub(super) fn split(object: &str) -> anyhow::Result<(&str, &str)> {
 
 /// Asks the API server for a kind: `ConfigMap`, `configmaps`, `cm`, `deployments.apps`.
 pub(super) async fn find(client: &Client, kind: &str) -> anyhow::Result<Found> {
-    let core =
-        call("discover", client.list_core_api_versions_aggregated()).await.map_err(because("discovering kinds"))?;
-    let others = call("discover", client.list_api_groups_aggregated()).await.map_err(because("discovering kinds"))?;
-    let groups: Vec<_> = core.items.into_iter().chain(others.items).collect();
+    let groups = discover(client).await.map_err(because("discovering kinds"))?;
     find_in(&groups, kind).with_context(|| format!("the cluster knows no kind {kind}"))
 }
 
