@@ -4,7 +4,8 @@
 //! - every write of the lease carries the `resourceVersion` it was based on, so of two takers one fails;
 //! - a lease is expired when *we* have not seen its record change for a full lease duration on *our* monotonic clock;
 //! - a holder counts its term from the moment it *sent* the renewal that succeeded, and ends it after `term`, which is
-//!   shorter than the lease duration. A reply that is lost renews nothing.
+//!   shorter than the lease duration. A reply that is lost renews nothing;
+//! - old news changes nothing: a watch may lag behind our own writes.
 //!
 //! Hence the holder has stopped writing before anybody else may take over, whatever the network and the scheduler do:
 //! `tests/lease.rs` explores every interleaving of a small world.
@@ -51,6 +52,24 @@ pub enum Decision {
     Wait { until: Instant },
 }
 
+/// The time in which a candidate may write; none at all while it does not lead.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Term {
+    pub ends: Option<Instant>,
+}
+
+impl Term {
+    /// Whether a write that ends by `deadline` is within the term.
+    pub fn allows_until(self, deadline: Instant) -> bool {
+        self.ends.is_some_and(|ends| deadline < ends)
+    }
+}
+
+/// Versions of one object are decimal numbers of any length.
+fn is_newer(one: &str, other: &str) -> bool {
+    (one.len(), one) > (other.len(), other)
+}
+
 /// One candidate's view of the lease.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Candidate {
@@ -86,7 +105,26 @@ impl Candidate {
         &self.me
     }
 
-    /// The lease was read or a watch told of it; `None` if it does not exist.
+    /// A watch told that the lease is gone, deleted at `version`.
+    pub fn gone(&mut self, version: &str, now: Instant) {
+        if !self.has_seen_newer_than(version) {
+            self.observed(None, now);
+        }
+    }
+
+    /// A watch told of the lease.
+    pub fn told(&mut self, record: Record, now: Instant) {
+        if !self.has_seen_newer_than(&record.version) {
+            self.observed(Some(record), now);
+        }
+    }
+
+    fn has_seen_newer_than(&self, version: &str) -> bool {
+        let seen = self.seen.as_ref().and_then(|seen| seen.record.as_ref());
+        seen.is_some_and(|seen| is_newer(&seen.version, version))
+    }
+
+    /// The lease was just read; `None` if it does not exist.
     pub fn observed(&mut self, record: Option<Record>, now: Instant) {
         let foreign = record.as_ref().is_none_or(|record| record.holder.as_deref() != Some(&self.me));
         if foreign {
@@ -103,14 +141,14 @@ impl Candidate {
         self.seen = Some(Seen { record: Some(record), at: now });
     }
 
-    /// Whether a write that ends by `deadline` is within our term.
-    pub fn may_write_until(&self, deadline: Instant) -> bool {
-        self.renewed_at.is_some_and(|renewed| deadline < renewed + self.timing.term)
+    /// Until when we may write.
+    pub fn term(&self) -> Term {
+        Term { ends: self.renewed_at.map(|renewed| renewed + self.timing.term) }
     }
 
-    /// When our term ends, if we have one.
-    pub fn term_ends(&self) -> Option<Instant> {
-        self.renewed_at.map(|renewed| renewed + self.timing.term)
+    /// Whether the lease has been looked at: before that there is nothing to decide on.
+    pub fn has_looked(&self) -> bool {
+        self.seen.is_some()
     }
 
     /// What to do at `now`. `Wait { until: now }` never occurs: there is always something to do or a time to wait for.

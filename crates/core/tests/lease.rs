@@ -54,7 +54,7 @@ impl World {
 
     fn leaders(&self) -> usize {
         (0..self.processes.len())
-            .filter(|index| self.processes[*index].candidate.may_write_until(self.clock(*index)))
+            .filter(|index| self.processes[*index].candidate.term().allows_until(self.clock(*index)))
             .count()
     }
 
@@ -138,7 +138,7 @@ fn at_most_one_leader_under_lost_replies_pauses_and_clock_offsets() {
         }
         assert!(world.leaders() <= 1, "two leaders: {world:#?}");
         for (index, process) in world.processes.iter().enumerate() {
-            if process.candidate.may_write_until(world.clock(index)) {
+            if process.candidate.term().allows_until(world.clock(index)) {
                 led.insert(index);
             }
         }
@@ -167,16 +167,30 @@ fn a_leader_that_sees_another_holder_stops_at_once() {
     let mut leader = Candidate::new("a", TIMING);
     let mine = Record { holder: Some("a".into()), transitions: 0, version: "1".into() };
     leader.won(mine, Instant(0), Instant(0));
-    assert!(leader.may_write_until(Instant(1)));
+    assert!(leader.term().allows_until(Instant(1)));
     leader.observed(Some(Record { holder: Some("b".into()), transitions: 1, version: "2".into() }), Instant(1));
-    assert!(!leader.may_write_until(Instant(1)));
+    assert!(!leader.term().allows_until(Instant(1)));
 }
 
 #[test]
 fn a_clock_that_jumps_ahead_ends_the_term_and_never_extends_it() {
     let mut leader = Candidate::new("a", TIMING);
     leader.won(Record { holder: Some("a".into()), transitions: 0, version: "1".into() }, Instant(10), Instant(10));
-    assert!(leader.may_write_until(Instant(11)));
-    assert!(!leader.may_write_until(Instant(10_000)), "as after a suspended process wakes");
-    assert_eq!(leader.term_ends(), Some(Instant(12)));
+    assert!(leader.term().allows_until(Instant(11)));
+    assert!(!leader.term().allows_until(Instant(10_000)), "as after a suspended process wakes");
+    assert_eq!(leader.term().ends, Some(Instant(12)));
+}
+
+#[test]
+fn old_news_of_a_lagging_watch_ends_no_term() {
+    let mut leader = Candidate::new("a", TIMING);
+    let record =
+        |holder: &str, version: &str| Record { holder: Some(holder.into()), transitions: 0, version: version.into() };
+    leader.won(record("a", "100"), Instant(0), Instant(0));
+    leader.told(record("b", "99"), Instant(1));
+    leader.gone("98", Instant(1));
+    assert!(leader.term().allows_until(Instant(1)), "both happened before our write");
+    leader.gone("101", Instant(1));
+    assert!(!leader.term().allows_until(Instant(1)));
+    assert_eq!(leader.decide(Instant(1)), Decision::Create);
 }

@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, time::Duration};
 use croft_core::{
     backoff::Backoff,
     plan::Next,
-    queue::{Key, PATIENCE, Priority, Queue, Verdict},
+    queue::{Backoffs, Key, PATIENCE, Priority, Queue, Verdict},
     time::Instant,
 };
 
@@ -25,7 +25,8 @@ impl Key for Work {
 const KEYS: [Work; 3] = [Work("a", 1), Work("a", 2), Work("b", 1)];
 
 fn queue(most_running: usize) -> Queue<Work> {
-    Queue::new(most_running, Backoff { first: Duration::from_millis(10), most: Duration::from_millis(40) })
+    let backoff = |first, most| Backoff { first: Duration::from_millis(first), most: Duration::from_millis(most) };
+    Queue::new(most_running, Backoffs { failed: backoff(10, 40), stale: backoff(2, 64) })
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -39,12 +40,16 @@ enum Event {
 fn events() -> Vec<Event> {
     let mut events = vec![Event::Pop, Event::Wait(15)];
     for key in KEYS {
-        for priority in [Priority::Live, Priority::Resync] {
+        for priority in [Priority::Live, Priority::Retry, Priority::Resync] {
             events.push(Event::Push(key, priority));
         }
-        for verdict in
-            [Verdict::Settled(Next::Settled), Verdict::Failed, Verdict::Settled(Next::After(Duration::from_millis(5)))]
-        {
+        for verdict in [
+            Verdict::Settled(Next::Settled),
+            Verdict::Failed,
+            Verdict::Stale,
+            Verdict::Parked,
+            Verdict::Settled(Next::After(Duration::from_millis(5))),
+        ] {
             events.push(Event::Done(key, verdict));
         }
     }
@@ -62,7 +67,6 @@ fn check(story: &[Event], most_running: usize) {
         match *event {
             Event::Push(key, priority) => {
                 queue.push(key, priority, now);
-                // A resync adds nothing to a key that already waits for its retry; it stays remembered either way.
                 owed.insert(key);
             }
             Event::Pop => {
@@ -75,7 +79,7 @@ fn check(story: &[Event], most_running: usize) {
             Event::Done(key, verdict) => {
                 if running.remove(&key) {
                     queue.done(&key, verdict, now);
-                    if verdict == Verdict::Failed {
+                    if matches!(verdict, Verdict::Failed | Verdict::Stale) {
                         assert!(queue.remembers(&key), "a failed key was forgotten: {story:?}");
                     }
                 }
@@ -130,6 +134,7 @@ fn explore(events: &[Event], depth: usize, story: &mut Vec<Event>, stories: &mut
 #[test]
 fn no_story_of_five_events_loses_a_wake_up_or_runs_a_key_twice() {
     let events = events();
+    assert_eq!(events.len(), 2 + KEYS.len() * 8);
     let mut stories = 0_u64;
     let mut story = Vec::new();
     // The first event is a push without loss of generality: everything before it leaves an empty queue empty.
@@ -184,7 +189,7 @@ fn a_live_change_passes_a_resync_backlog_and_the_backlog_still_moves() {
 fn however_many_keys_wait_a_live_change_finds_a_free_place() {
     let mut queue = queue(4);
     for number in 0..50 {
-        queue.push(Work("roll-out", number), Priority::Retry, Instant(0));
+        queue.push(Work("roll-out", number), Priority::RollOut, Instant(0));
         queue.push(Work("resync", number), Priority::Resync, Instant(0));
     }
     let background: Vec<_> = std::iter::from_fn(|| queue.pop(Instant(0))).collect();
@@ -234,8 +239,106 @@ fn a_fresh_change_does_not_wait_for_the_backoff() {
     queue.push(key, Priority::Live, Instant(0));
     queue.pop(Instant(0));
     queue.done(&key, Verdict::Failed, Instant(0));
+    queue.push(key, Priority::Live, Instant(1));
+    assert_eq!(queue.pop(Instant(1)), Some(key));
+}
+
+/// After an outage a relist pushes everything: what failed during the outage must not sit out its delay.
+#[test]
+fn a_resync_tries_what_waits_for_its_retry() {
+    let mut queue = queue(1);
+    let key = KEYS[0];
+    queue.push(key, Priority::Live, Instant(0));
+    queue.pop(Instant(0));
+    queue.done(&key, Verdict::Failed, Instant(0));
     queue.push(key, Priority::Resync, Instant(1));
-    assert_eq!(queue.pop(Instant(1)), None, "a resync is no news");
-    queue.push(key, Priority::Live, Instant(2));
-    assert_eq!(queue.pop(Instant(2)), Some(key));
+    assert_eq!(queue.pop(Instant(1)), Some(key));
+    queue.done(&key, Verdict::Failed, Instant(1));
+    assert_eq!(queue.next_wakeup(), Some(Instant(21)), "and its failures still count");
+}
+
+#[test]
+fn a_parked_key_waits_for_nothing_but_its_push_and_keeps_its_failures() {
+    let mut queue = queue(1);
+    let key = KEYS[0];
+    queue.push(key, Priority::Live, Instant(0));
+    queue.pop(Instant(0));
+    queue.done(&key, Verdict::Failed, Instant(0));
+    assert_eq!(queue.pop(Instant(10)), Some(key));
+    queue.done(&key, Verdict::Parked, Instant(10));
+    assert_eq!((queue.next_wakeup(), queue.remembers(&key)), (None, false));
+    queue.push(key, Priority::Resync, Instant(11));
+    assert_eq!(queue.pop(Instant(11)), Some(key), "any push brings it back at once");
+    queue.done(&key, Verdict::Failed, Instant(11));
+    assert_eq!(queue.next_wakeup(), Some(Instant(31)), "the second failure in a row");
+}
+
+#[test]
+fn a_stale_look_comes_back_soon_and_ever_more_rarely() {
+    let mut queue = queue(1);
+    let key = KEYS[0];
+    let mut now = Instant(0);
+    queue.push(key, Priority::Live, now);
+    let mut delays = Vec::new();
+    for _ in 0..7 {
+        assert_eq!(queue.pop(now), Some(key));
+        queue.done(&key, Verdict::Stale, now);
+        let wakeup = queue.next_wakeup().expect("it comes back");
+        delays.push(wakeup.since(now).as_millis());
+        now = wakeup;
+    }
+    assert_eq!(delays, [2, 4, 8, 16, 32, 64, 64]);
+}
+
+#[test]
+fn no_priority_is_starved_by_the_ones_around_it() {
+    let mut queue = queue(1);
+    let priorities = [("live", Priority::Live), ("retry", Priority::Retry), ("roll-out", Priority::RollOut)];
+    let mut served = std::collections::BTreeMap::new();
+    for round in 0..200_u8 {
+        for (name, priority) in priorities.into_iter().chain([("resync", Priority::Resync)]) {
+            queue.push(Work(name, round), priority, Instant(0));
+        }
+        let key = queue.pop(Instant(0)).expect("something is ready");
+        *served.entry(key.0).or_insert(0) += 1;
+        queue.done(&key, Verdict::Settled(Next::Settled), Instant(0));
+    }
+    let share = 200 / (i32::try_from(PATIENCE).unwrap() + 3);
+    for name in ["retry", "roll-out", "resync"] {
+        assert!(served.get(name).is_some_and(|times| *times >= share), "{name}: {served:?}");
+    }
+    assert!(served["live"] > 100, "{served:?}");
+}
+
+#[test]
+fn a_key_that_becomes_urgent_moves_up_and_leaves_no_trace() {
+    let mut queue = queue(1);
+    for number in 0..3 {
+        queue.push(Work("a", number), Priority::Resync, Instant(0));
+    }
+    queue.push(Work("a", 2), Priority::Live, Instant(5));
+    assert_eq!(queue.oldest_wait(Instant(10)), Duration::from_millis(10), "it does not lose the time it has waited");
+    let order: Vec<_> = std::iter::from_fn(|| {
+        let key = queue.pop(Instant(10))?;
+        queue.done(&key, Verdict::Settled(Next::Settled), Instant(10));
+        Some(key.1)
+    })
+    .collect();
+    assert_eq!(order, [2, 0, 1]);
+}
+
+#[test]
+fn a_cleared_queue_knows_only_what_runs() {
+    let mut queue = queue(2);
+    for number in 0..3 {
+        queue.push(Work("a", number), Priority::Live, Instant(0));
+    }
+    let running = queue.pop(Instant(0)).expect("ready");
+    queue.push(running, Priority::Live, Instant(0));
+    queue.clear();
+    assert_eq!((queue.depth(), queue.running(), queue.pop(Instant(1)), queue.next_wakeup()), (0, 1, None, None));
+    queue.done(&running, Verdict::Settled(Next::Settled), Instant(1));
+    assert_eq!(queue.pop(Instant(1)), None);
+    queue.push(running, Priority::Live, Instant(2));
+    assert_eq!(queue.pop(Instant(2)), Some(running));
 }

@@ -12,6 +12,11 @@ pub fn to_api(conditions: &Conditions) -> Vec<Condition> {
     serde_json::to_value(conditions).and_then(serde_json::from_value).unwrap_or_default()
 }
 
+/// Whether `Ready` is true.
+pub fn is_ready<'a>(conditions: impl IntoIterator<Item = &'a Condition>) -> bool {
+    conditions.into_iter().any(|condition| condition.type_ == "Ready" && condition.status == "True")
+}
+
 #[cfg(test)]
 mod tests {
     use croft_core::{conditions::Truth, time::Timestamp};

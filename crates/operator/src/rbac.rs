@@ -33,6 +33,12 @@ pub const ENGINE_USES: &[Use] = &[
         verbs: &["list", "watch"],
         within: Within::Cluster,
     },
+    Use {
+        group: "apiregistration.k8s.io",
+        resource: "apiservices",
+        verbs: &["list", "watch"],
+        within: Within::Cluster,
+    },
     Use { group: "events.k8s.io", resource: "events", verbs: &["create"], within: Within::Cluster },
     Use {
         group: "coordination.k8s.io",

@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use anyhow::Context as _;
 use arc_swap::ArcSwap;
 use croft_core::lease::Timing;
-use kube::{Api, Client};
+use kube::Client;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tracing::{info, warn};
@@ -62,59 +62,67 @@ async fn operate(options: RunOptions, settings: Settings) -> anyhow::Result<()> 
     let clock = Clock::start();
     let identity = options.identity.clone().unwrap_or_else(default_identity);
     let settings: SharedSettings = Arc::new(ArcSwap::from_pointee(settings));
-    if let Some(path) = options.config.clone() {
-        tasks.spawn(settings::follow(path, settings.clone(), stop.clone()));
-    }
-
     let leadership = Leadership::new(clock);
-    let engine = assemble(&options, &client, &metrics, &settings);
-    let served = engine.served();
+    let engine = assemble(&options, &client, &metrics, &settings, clock);
+    let surroundings = engine.surroundings();
+    if let Some(path) = options.config.clone() {
+        let pusher = engine.pusher();
+        let reloaded = move || pusher.push_everything();
+        tasks.spawn(settings::follow(path, settings.clone(), reloaded, stop.clone()));
+    }
     let events = Events::new(client.clone(), &identity, clock);
     let concurrency = settings.load().concurrency;
-    let readiness = engine.start(events, leadership.clone(), clock, concurrency, &tasks, stop.clone());
+    let running = engine.start(&events, &leadership, concurrency, &tasks, &stop);
     let certificate = Arc::new(ServingCertificate::default());
-    tasks.spawn(server::serve(health, metrics, readiness.clone(), certificate.clone(), stop.clone()));
+    tasks.spawn(server::serve(health, metrics, running.readiness.clone(), certificate.clone(), stop.clone()));
     tasks.spawn(admission::run(
         admission_options(&options),
         client.clone(),
         settings,
         webhook,
         certificate,
-        served,
+        surroundings.clone(),
         stop.clone(),
     ));
-    tasks.spawn(announce(readiness, clock));
+    tasks.spawn(announce(running.readiness.clone(), clock));
 
-    let ended = CancellationToken::new();
     let election = Election {
-        api: Api::namespaced(client, &options.namespace),
+        client,
+        namespace: options.namespace,
         name: LEASE.into(),
         identity,
         timing: Timing::default(),
         clock,
         leadership,
     };
-    // The lease is handed over last, when nothing of ours writes any more.
-    let campaign = tokio::spawn(election.run(ended.clone()));
+    let handed_over = CancellationToken::new();
+    let campaign = tokio::spawn(election.run(surroundings, handed_over.clone()));
     asked_to_stop().await?;
-    info!("stopping: finishing the steps under way");
+    info!("stopping: finishing what is under way");
     stop.cancel();
-    tokio::time::sleep(HANDOVER).await;
-    ended.cancel();
-    let _ = tokio::time::timeout(Duration::from_secs(1), campaign).await;
+    // The lease is kept until nothing of ours writes any more, and only then handed over.
+    running.drained().await;
+    handed_over.cancel();
+    let _ = tokio::time::timeout(HANDOVER, campaign).await;
     info!("stopped");
     Ok(())
 }
 
-/// The dispatcher resigns at once on stop; this lets the call under way end before another replica starts.
-const HANDOVER: Duration = Duration::from_millis(100);
+/// Two calls to the API server; without an answer the lease simply runs out.
+const HANDOVER: Duration = Duration::from_secs(3);
 
-fn assemble(options: &RunOptions, client: &Client, metrics: &Arc<Metrics>, settings: &SharedSettings) -> EngineBuilder {
-    let mut engine = EngineBuilder::new(client.clone(), metrics.clone());
+fn assemble(
+    options: &RunOptions,
+    client: &Client,
+    metrics: &Arc<Metrics>,
+    settings: &SharedSettings,
+    clock: Clock,
+) -> EngineBuilder {
+    let mut engine = EngineBuilder::new(client.clone(), metrics.clone(), clock);
     let writer = Writer::new(client.clone());
     for part in &options.enable {
         match part {
-            Part::Namespaces => namespaces::install(&mut engine, &writer, settings),
+            Part::Namespaces => namespaces::install(&mut engine, &writer, settings, &options.namespace),
             Part::Storage => storage::install(&mut engine, &writer, &options.namespace),
             Part::Backup => backup::install(&mut engine, &writer, settings),
         }

@@ -175,8 +175,8 @@ fn resolve<'a>(schema: &'a serde_json::Value, root: &'a serde_json::Value) -> &'
 /// How often the file is looked at: mounted ConfigMaps change by swapping links, which no portable notification covers.
 const RELOAD: Duration = Duration::from_secs(1);
 
-/// Re-reads the file when its content changes. A bad file changes nothing and is said once.
-pub async fn follow(path: PathBuf, settings: SharedSettings, stop: CancellationToken) {
+/// Re-reads the file when its content changes, then calls `reloaded`. A bad file changes nothing and is said once.
+pub async fn follow(path: PathBuf, settings: SharedSettings, reloaded: impl Fn(), stop: CancellationToken) {
     let mut last = tokio::fs::read(&path).await.ok();
     while stop.run_until_cancelled(tokio::time::sleep(RELOAD)).await.is_some() {
         let now = tokio::fs::read(&path).await.ok();
@@ -188,6 +188,7 @@ pub async fn follow(path: PathBuf, settings: SharedSettings, stop: CancellationT
             Ok(new) => {
                 info!(path = %path.display(), "settings reloaded");
                 settings.store(Arc::new(new));
+                reloaded();
             }
             Err(error) => warn!(%error, "settings not reloaded; the old ones stay in force"),
         }

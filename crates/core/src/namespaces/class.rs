@@ -1,6 +1,6 @@
 //! What a class says about itself: which kinds it needs watched, and how its namespaces are doing.
 
-use std::{collections::BTreeSet, fmt, time::Duration};
+use std::{collections::BTreeSet, fmt};
 
 use serde::{Deserialize, Serialize};
 
@@ -11,9 +11,6 @@ use crate::{
     problem::Problem,
     time::Timestamp,
 };
-
-/// While a roll-out runs, counts are written at most this often.
-pub const COUNT_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Most failing namespaces named in the status.
 const MOST_FAILING: usize = 10;
@@ -34,8 +31,6 @@ pub struct Observed {
     pub live: BTreeSet<Kind>,
     pub namespaces: Vec<Bound>,
     pub status: Status,
-    /// Time since the counts were last written by us, if they were.
-    pub since_written: Option<Duration>,
 }
 
 /// One bound namespace.
@@ -133,28 +128,10 @@ pub fn plan(seen: &Observed) -> Plan<ClassStep> {
     }
 }
 
-/// What to write, and when to look again.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Report {
-    pub status: Option<Status>,
-    pub again: Option<Duration>,
-}
-
-/// Kinds are recorded at once: objects wait for it. Counts are written at most once per [`COUNT_INTERVAL`].
-pub fn report(seen: &Observed, now: &Timestamp) -> Report {
+/// The new status, if it is new.
+pub fn report(seen: &Observed, now: &Timestamp) -> Option<Status> {
     let status = status(seen, now);
-    if status == seen.status {
-        return Report { status: None, again: None };
-    }
-    let urgent = status.kinds != seen.status.kinds
-        || status.observed_generation != seen.status.observed_generation
-        || status.conditions.reason("Accepted") != seen.status.conditions.reason("Accepted");
-    match seen.since_written {
-        Some(since) if !urgent && since < COUNT_INTERVAL => {
-            Report { status: None, again: Some(COUNT_INTERVAL.saturating_sub(since)) }
-        }
-        _ => Report { status: Some(status), again: None },
-    }
+    (status != seen.status).then_some(status)
 }
 
 fn status(seen: &Observed, now: &Timestamp) -> Status {

@@ -4,7 +4,10 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use super::manifest::{Identity, group_of};
+use super::{
+    manifest::{Identity, group_of},
+    witness::Witness,
+};
 use crate::conditions::Conditions;
 
 /// The binding's status, in the shape the API has.
@@ -40,18 +43,32 @@ impl Status {
         self.conditions.reason("Ready") == Some("ReconcileSuccess")
     }
 
-    /// Whether `other` tells people the same: the same objects stand, only which ones exactly is on record has changed. Such
-    /// news can wait a moment for more of its kind; forgetting it costs one apply that changes nothing.
-    pub fn tells_the_same_as(&self, other: &Self) -> bool {
+    /// What is new in `other`.
+    pub fn difference(&self, other: &Self) -> Difference {
+        if self == other {
+            return Difference::None;
+        }
         let without_objects = |status: &Self| Self { applied_resources: Vec::new(), ..status.clone() };
-        let stands = |applied: &Applied| applied.state == State::Applied && applied.message.is_none();
-        let same = |(one, other): (&Applied, &Applied)| {
-            stands(one) && stands(other) && one.identity() == other.identity() && one.adopted == other.adopted
-        };
-        without_objects(self) == without_objects(other)
-            && self.applied_resources.len() == other.applied_resources.len()
-            && self.applied_resources.iter().zip(&other.applied_resources).all(same)
+        if without_objects(self) != without_objects(other)
+            || self.applied_resources.len() != other.applied_resources.len()
+        {
+            return Difference::News;
+        }
+        let objects = self.applied_resources.iter().zip(&other.applied_resources);
+        objects.map(|(before, after)| before.difference(after)).max().unwrap_or(Difference::None)
     }
+}
+
+/// How much a new status differs from the one that is written, for those who read it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Difference {
+    None,
+    /// Others changed objects, but nothing of ours: forgetting it costs one read.
+    Vouched,
+    /// The same objects stand, but which ones exactly has changed: forgetting it costs one apply that changes nothing.
+    Routine,
+    /// Somebody may want to act on it.
+    News,
 }
 
 /// One object in the binding's inventory.
@@ -82,6 +99,22 @@ impl Applied {
         self.name == identity.name && self.kind == identity.kind && group_of(&self.api_version) == identity.group
     }
 
+    fn difference(&self, other: &Self) -> Difference {
+        let stands = |applied: &Self| applied.state == State::Applied && applied.message.is_none();
+        let identity = |applied: &Self| (applied.identity(), applied.adopted);
+        let vouched = |applied: &Self| {
+            let fingerprint =
+                applied.fingerprint().map(|fingerprint| Fingerprint { content: String::new(), ..fingerprint });
+            (applied.api_version.clone(), applied.uid.clone(), fingerprint)
+        };
+        match (self == other, stands(self) && stands(other) && identity(self) == identity(other)) {
+            (true, _) => Difference::None,
+            (false, true) if self.fingerprint().is_some() && vouched(self) == vouched(other) => Difference::Vouched,
+            (false, true) => Difference::Routine,
+            (false, false) => Difference::News,
+        }
+    }
+
     pub fn fingerprint(&self) -> Option<Fingerprint> {
         Fingerprint::parse(self.digest.as_deref()?)
     }
@@ -98,29 +131,34 @@ pub enum State {
     Pruning,
 }
 
-/// What was applied, and what our part of the live object looked like right after it.
+/// What was applied, and what the live object looked like right after it, or when we last saw that nothing of ours had changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fingerprint {
     /// Digest of the rendered manifest.
     pub manifest: String,
     /// Digest of the paths the manifest sets, without their values: a change means that fields came or went.
     pub shape: String,
-    /// Digest of our entries in the object's managedFields, fields and time: it changes when anybody, under whatever
-    /// name, changes a field we set, and with nothing else.
-    pub entry: String,
+    /// See [`Witness::fields`].
+    pub fields: String,
+    /// See [`Witness::content`].
+    pub content: String,
 }
 
 impl Fingerprint {
+    pub fn new(manifest: &str, shape: &str, Witness { fields, content }: Witness) -> Self {
+        Self { manifest: manifest.to_owned(), shape: shape.to_owned(), fields, content }
+    }
+
     fn parse(text: &str) -> Option<Self> {
-        let mut parts = text.split('.').map(str::to_owned);
-        let (manifest, shape, entry) = (parts.next()?, parts.next()?, parts.next()?);
-        parts.next().is_none().then_some(Self { manifest, shape, entry })
+        let mut parts = text.splitn(3, '.');
+        let (manifest, shape, witness) = (parts.next()?, parts.next()?, Witness::parse(parts.next()?)?);
+        Some(Self::new(manifest, shape, witness))
     }
 }
 
 impl fmt::Display for Fingerprint {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "{}.{}.{}", self.manifest, self.shape, self.entry)
+        write!(out, "{}.{}.{}.{}", self.manifest, self.shape, self.fields, self.content)
     }
 }
 
@@ -129,15 +167,28 @@ mod tests {
     use super::*;
 
     fn status(uid: &str, state: State) -> Status {
-        let applied =
-            Applied { kind: "ConfigMap".into(), name: "a".into(), uid: Some(uid.into()), state, ..Applied::default() };
+        let applied = Applied {
+            kind: "ConfigMap".into(),
+            name: "a".into(),
+            uid: Some(uid.into()),
+            digest: Some("m.s.f.c".into()),
+            state,
+            ..Applied::default()
+        };
         Status { observed_class_generation: Some(1), applied_resources: vec![applied], ..Status::default() }
+    }
+
+    fn with_digest(digest: &str) -> Status {
+        let mut status = status("1", State::Applied);
+        status.applied_resources[0].digest = Some(digest.into());
+        status
     }
 
     #[test]
     fn only_which_objects_exactly_stand_can_wait_to_be_told() {
         let before = status("1", State::Applied);
-        assert!(before.tells_the_same_as(&status("2", State::Applied)));
+        assert_eq!(before.difference(&before), Difference::None);
+        assert_eq!(before.difference(&status("2", State::Applied)), Difference::Routine);
         let mut generation = status("2", State::Applied);
         generation.observed_class_generation = Some(2);
         let mut adopted = status("2", State::Applied);
@@ -145,8 +196,24 @@ mod tests {
         let mut more = status("2", State::Applied);
         more.applied_resources.push(Applied::default());
         for news in [status("1", State::Pending), status("1", State::Drifted), generation, adopted, more] {
-            assert!(!before.tells_the_same_as(&news), "{news:?}");
+            assert_eq!(before.difference(&news), Difference::News, "{news:?}");
         }
-        assert!(!status("1", State::Failed).tells_the_same_as(&before), "a failure that is over is news");
+        let failed = status("1", State::Failed);
+        assert_eq!(failed.difference(&before), Difference::News, "a failure that is over is news");
+    }
+
+    #[test]
+    fn what_others_added_is_only_vouched_for() {
+        let before = with_digest("m.s.f.c");
+        assert_eq!(before.difference(&with_digest("m.s.f.x")), Difference::Vouched);
+        for ours in ["x.s.f.c", "m.x.f.c", "m.s.x.c", "m.s.x.x"] {
+            assert_eq!(before.difference(&with_digest(ours)), Difference::Routine, "{ours}");
+        }
+    }
+
+    #[test]
+    fn a_fingerprint_survives_being_written_and_read() {
+        assert_eq!(Fingerprint::parse("m.s.f.c").unwrap().to_string(), "m.s.f.c");
+        assert_eq!(Fingerprint::parse("m.s.f"), None, "of an earlier form: applied once more");
     }
 }

@@ -170,9 +170,18 @@ pub fn rank(kind: &str) -> u8 {
 
 /// A short, stable fingerprint of a manifest, whatever the order of its keys.
 pub fn digest(value: &Value) -> String {
-    let mut canonical = String::new();
-    write_canonical(value, &mut canonical);
-    let hash = Sha256::digest(canonical.as_bytes());
+    short(&Sha256::digest(canonical(value).as_bytes()))
+}
+
+/// The same text for the same value, whatever the order of its keys.
+pub(super) fn canonical(value: &Value) -> String {
+    let mut text = String::new();
+    write_canonical(value, &mut text);
+    text
+}
+
+/// The first half of a hash is enough to tell things apart.
+pub(super) fn short(hash: &[u8]) -> String {
     hash.iter().take(8).fold(String::new(), |mut hex, byte| {
         // Writing to a String cannot fail.
         let _ = write!(hex, "{byte:02x}");
@@ -183,19 +192,6 @@ pub fn digest(value: &Value) -> String {
 /// As [`digest`], of the paths only: the same fields with other values have the same shape.
 pub fn shape(value: &Value) -> String {
     digest(&without_values(value))
-}
-
-/// Whether a live object has every value of a manifest; what it has beyond them does not matter.
-pub fn shows(live: &Value, manifest: &Value) -> bool {
-    match (live, manifest) {
-        (Value::Object(live), Value::Object(manifest)) => {
-            manifest.iter().all(|(key, value)| live.get(key).is_some_and(|live| shows(live, value)))
-        }
-        (Value::Array(live), Value::Array(manifest)) => {
-            live.len() == manifest.len() && live.iter().zip(manifest).all(|(live, value)| shows(live, value))
-        }
-        _ => live == manifest,
-    }
 }
 
 fn without_values(value: &Value) -> Value {

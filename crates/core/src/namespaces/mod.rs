@@ -7,6 +7,7 @@
 //! - [`inventory`]: what a binding records about the objects it made.
 //! - [`manifest`]: what a manifest in a class must look like and what is made of it.
 //! - [`template`]: how a manifest is filled in for one namespace.
+//! - [`witness`]: by what an object tells that somebody changed it.
 //! - [`params`]: the inputs of a class and where a namespace gives them.
 
 pub mod binding;
@@ -17,3 +18,4 @@ pub mod manifest;
 pub mod params;
 pub mod resources;
 pub mod template;
+pub mod witness;

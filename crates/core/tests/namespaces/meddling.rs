@@ -21,22 +21,9 @@ fn a_foreign_edit_is_put_back_in_place() {
     let (content, uid) = (content_of(&world, "one"), world.objects[&identity("one")].uid.clone());
     let object = world.objects.get_mut(&identity("one")).unwrap();
     object.content = "edited".into();
-    object.entry += 1;
     object.version += 1;
     world.settle();
     assert_eq!((content_of(&world, "one"), world.objects[&identity("one")].uid.clone()), (content, uid));
-}
-
-#[test]
-fn an_edit_our_entry_cannot_tell_is_put_back_and_forgotten() {
-    let mut world = bound();
-    let content = content_of(&world, "one");
-    let object = world.objects.get_mut(&identity("one")).unwrap();
-    object.content = "edited".into();
-    object.suspect = true;
-    object.version += 1;
-    world.settle();
-    assert_eq!(content_of(&world, "one"), content);
 }
 
 /// Everything a backup keeps of a namespace: objects and their labels, but neither owners nor the binding.
@@ -99,12 +86,15 @@ fn what_somebody_takes_from_us_in_the_moment_of_its_deletion_stays_theirs() {
 }
 
 #[test]
-fn a_foreign_addition_leaves_our_entry_alone_and_is_left_alone() {
+fn a_foreign_addition_is_vouched_for_and_left_alone() {
     let mut world = bound();
+    world.objects.get_mut(&identity("one")).unwrap().additions += 1;
     let before = world.clone();
-    // Our entry does not change: the watch tells nothing, and nothing is done.
+    let seen = world.see_resources().unwrap();
+    assert!(seen.read.contains_key(&identity("one")), "its values are looked at");
     world.settle();
-    assert_eq!(world, before);
+    assert_eq!(world.objects, before.objects);
+    assert!(world.see_resources().unwrap().read.is_empty(), "and only once");
 }
 
 #[test]
@@ -130,7 +120,6 @@ fn a_stripped_owner_is_put_back_because_label_and_record_prove_it() {
     let mut world = bound();
     let object = world.objects.get_mut(&identity("one")).unwrap();
     object.owner = None;
-    object.entry += 1;
     let uid = object.uid.clone();
     world.settle();
     let object = &world.objects[&identity("one")];

@@ -1,9 +1,7 @@
-//! What a class says about itself, and how often.
-
-use std::time::Duration;
+//! What a class says about itself.
 
 use croft_core::{
-    namespaces::class::{Bound, COUNT_INTERVAL, ClassStep, Kind, Observed, plan, report},
+    namespaces::class::{Bound, ClassStep, Kind, Observed, plan, report},
     problem::Problem,
 };
 
@@ -18,25 +16,11 @@ fn bound(name: &str, updated: bool, stalled: Option<&str>) -> Bound {
 }
 
 #[test]
-fn kinds_are_recorded_at_once_and_counts_at_most_once_a_second() {
-    let mut seen = Observed { generation: 1, uses: [kind("ConfigMap")].into(), ..Observed::default() };
-    let first = report(&seen, &now()).status.expect("kinds are recorded at once");
-    seen.status = first;
-    seen.since_written = Some(Duration::from_millis(100));
-    seen.namespaces = vec![bound("a", true, None)];
-    let wait = report(&seen, &now());
-    assert_eq!((wait.status, wait.again), (None, Some(COUNT_INTERVAL.saturating_sub(Duration::from_millis(100)))));
-    seen.uses.insert(kind("Secret"));
-    let urgent = report(&seen, &now()).status.expect("a new kind does not wait");
-    assert_eq!(urgent.kinds.len(), 2);
-}
-
-#[test]
 fn counts_name_the_failing_namespaces_up_to_ten() {
     let mut namespaces = vec![bound("fine", true, None), bound("old", false, None)];
     namespaces.extend((0..15).map(|number| bound(&format!("bad-{number:02}"), true, Some("Conflict"))));
     let seen = Observed { generation: 3, namespaces, ..Observed::default() };
-    let status = report(&seen, &now()).status.unwrap();
+    let status = report(&seen, &now()).unwrap();
     let counts =
         (status.bound_namespaces, status.updated_namespaces, status.ready_namespaces, status.failing_namespaces);
     assert_eq!(counts, (Some(17), Some(16), Some(1), Some(15)));
@@ -47,25 +31,25 @@ fn counts_name_the_failing_namespaces_up_to_ten() {
 #[test]
 fn a_kind_stays_recorded_while_objects_of_it_exist() {
     let mut seen = Observed { live: [kind("Secret")].into(), uses: [kind("ConfigMap")].into(), ..Observed::default() };
-    let status = report(&seen, &now()).status.unwrap();
+    let status = report(&seen, &now()).unwrap();
     assert_eq!(status.kinds.len(), 2);
     seen.status = status;
     seen.live.clear();
-    assert_eq!(report(&seen, &now()).status.unwrap().kinds.len(), 1);
+    assert_eq!(report(&seen, &now()).unwrap().kinds.len(), 1);
 }
 
 #[test]
 fn a_class_at_rest_writes_nothing() {
     let mut seen = Observed { generation: 1, namespaces: vec![bound("a", true, None)], ..Observed::default() };
-    seen.status = report(&seen, &now()).status.unwrap();
+    seen.status = report(&seen, &now()).unwrap();
     let later = croft_core::time::Timestamp("2027-01-01T00:00:00Z".into());
-    assert_eq!(report(&seen, &later).status, None);
+    assert_eq!(report(&seen, &later), None);
 }
 
 #[test]
 fn problems_are_told_on_the_class() {
     let seen = Observed { problems: vec![Problem::new("spec.resources[0]", "kind is missing")], ..Observed::default() };
-    let status = report(&seen, &now()).status.unwrap();
+    let status = report(&seen, &now()).unwrap();
     assert_eq!(status.conditions.reason("Accepted"), Some("InvalidClass"));
     assert!(status.conditions.get("Accepted").unwrap().message.contains("spec.resources[0]: kind is missing"));
 }

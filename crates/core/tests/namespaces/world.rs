@@ -8,6 +8,7 @@ use croft_core::{
         inventory::Status,
         manifest::{Identity, Item, Rendered, Stamp, digest},
         resources::{self, Class, ClassSeen, KindSeen, NamespaceMetadata, Owner, Policy, Read, ResourceStep, Stamped},
+        witness::Witness,
     },
     plan::{Failure, FailureClass, Outcome},
     time::Timestamp,
@@ -18,7 +19,6 @@ pub const NAMESPACE: &str = "team-a";
 
 /// An object in the namespace, as the API server has it.
 #[derive(Clone, Debug, PartialEq)]
-#[expect(clippy::struct_excessive_bools, reason = "independent facts, each with its own name")]
 pub struct Object {
     pub uid: String,
     pub owner: Option<String>,
@@ -28,14 +28,20 @@ pub struct Object {
     pub content: String,
     /// Changes with every change, by anybody.
     pub version: u32,
-    /// Changes with every change to a field of ours that our entry can tell.
-    pub entry: u32,
-    /// It has changed since our last write without our entry telling.
-    pub suspect: bool,
+    /// What somebody else added: it changes none of our values.
+    pub additions: u32,
     /// Made by create and not yet taken over by apply.
     pub created: bool,
     /// Some field of it cannot be changed.
     pub immutable: bool,
+}
+
+impl Object {
+    /// What a watch or a read shows of it.
+    fn witness(&self) -> Witness {
+        let fields = format!("{}-{}-{}", self.content, self.owner.as_deref().unwrap_or_default(), self.labelled);
+        Witness { content: format!("{fields}-{}", self.additions), fields }
+    }
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -109,8 +115,7 @@ impl World {
             class: String::new(),
             content: "foreign".into(),
             version: 1,
-            entry: 0,
-            suspect: false,
+            additions: 0,
             created: false,
             immutable: false,
         };
@@ -152,7 +157,7 @@ impl World {
             policy: spec.policy,
             namespace_metadata: NamespaceMetadata { labels: spec.labels.clone(), annotations: BTreeMap::new() },
             deleting: spec.deleting,
-            kinds_recorded: true,
+            recorded_kinds: [("v1".to_owned(), "ConfigMap".to_owned())].into(),
             problems: Vec::new(),
         })
     }
@@ -190,8 +195,7 @@ impl World {
                     version: object.version.to_string(),
                     owner: self.owner(object),
                     class: object.class.clone(),
-                    entry: object.entry.to_string(),
-                    suspect: object.suspect,
+                    content: object.witness().content,
                     created: object.created,
                     orphan,
                     deleting: false,
@@ -205,7 +209,7 @@ impl World {
                 version: object.version.to_string(),
                 owner: self.owner(object),
                 deleting: false,
-                as_wanted: seen.shown_by(&identity).is_some_and(|manifest| digest(manifest) == object.content),
+                witness: seen.shown_by(&identity).map(|_| object.witness()),
                 taken_fields: object.created.then(|| json!([])),
                 other_owners: json!([]),
             });
@@ -262,20 +266,19 @@ impl World {
                     class: manifest["metadata"]["labels"]["namespaceclass.akuity.io/class"].as_str().unwrap().into(),
                     content: digest(manifest),
                     version: 1,
-                    entry: 1,
-                    suspect: false,
+                    additions: 0,
                     created: true,
                     immutable: false,
                 };
+                let witness = Some(object.witness().to_string());
                 self.objects.insert(identity.clone(), object);
-                Outcome::Done { uid: Some(uid), witness: Some("1".into()) }
+                Outcome::Done { uid: Some(uid), witness }
             }
             ResourceStep::TakeFields { identity, uid, .. } => {
                 match self.objects.get_mut(identity).filter(|o| o.uid == *uid) {
                     None => fail("Conflict"),
                     Some(object) => {
                         object.created = false;
-                        object.entry += 1;
                         object.version += 1;
                         Outcome::done()
                     }
@@ -322,15 +325,13 @@ impl World {
         }
         let owner = manifest["metadata"]["ownerReferences"][0]["uid"].as_str().map(str::to_owned);
         if object.content != content || object.owner != owner || !object.labelled {
-            object.entry += 1;
             object.version += 1;
         }
-        object.suspect = false;
         object.owner = owner;
         object.labelled = true;
         object.class = manifest["metadata"]["labels"]["namespaceclass.akuity.io/class"].as_str().unwrap().into();
         object.content = content;
-        Outcome::Done { uid: Some(object.uid.clone()), witness: Some(object.entry.to_string()) }
+        Outcome::Done { uid: Some(object.uid.clone()), witness: Some(object.witness().to_string()) }
     }
 
     /// Runs both reconcilers once; stops for good when `steps_left` is used up, as a crash would. With `lose_replies` steps

@@ -12,7 +12,7 @@ use std::{
 
 use croft_core::plan::{Failure, FailureClass};
 use k8s_openapi::{ByteString, api::core::v1::Secret, apimachinery::pkg::apis::meta::v1::ObjectMeta};
-use kube::{Api, ResourceExt};
+use kube::{Api, ResourceExt, core::DeserializeGuard};
 use rustls::{pki_types::CertificateDer, sign::CertifiedKey};
 use serde_json::json;
 use tokio::{sync::watch, time::Instant};
@@ -20,12 +20,14 @@ use tracing::{info, warn};
 
 use super::{
     authority::{Authority, CertificateError, Leaf, Validity, supplied},
-    follow::Follow,
     injection::Trust,
     server::ServingCertificate,
 };
 use crate::{
-    engine::{Target, Writer},
+    engine::{
+        Target, Writer,
+        watch::{Surroundings, follow},
+    },
     settings::SharedSettings,
 };
 
@@ -39,7 +41,8 @@ const LOOK: Duration = Duration::from_secs(5);
 const SPREAD: Duration = Duration::from_secs(15);
 
 pub(super) struct Certificates {
-    pub(super) secrets: Api<Secret>,
+    pub(super) secrets: Api<DeserializeGuard<Secret>>,
+    pub(super) surroundings: Surroundings,
     pub(super) writer: Writer,
     pub(super) namespace: String,
     /// The names our leafs are good for.
@@ -109,7 +112,7 @@ impl Certificates {
     }
 
     async fn serve_supplied(&self, name: &str) {
-        let mut secret = Follow::new(self.secrets.clone(), name);
+        let mut secret = follow(self.secrets.clone(), name, self.surroundings.clone());
         loop {
             match secret.next().await {
                 None => {
@@ -128,11 +131,11 @@ impl Certificates {
     }
 
     async fn serve_own(&self) {
-        let mut secret = Follow::new(self.secrets.clone(), CA_SECRET);
+        let mut secret = follow(self.secrets.clone(), CA_SECRET, self.surroundings.clone());
         let mut own = Own::new();
         loop {
             tokio::select! {
-                seen = secret.next() => self.accept(&mut own, seen.as_ref()),
+                seen = secret.next() => self.accept(&mut own, seen.as_deref()),
                 () = tokio::time::sleep(LOOK) => {}
             }
             let now = SystemTime::now();

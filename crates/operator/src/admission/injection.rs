@@ -5,15 +5,18 @@ use std::{sync::Arc, time::Duration};
 use croft_core::plan::FailureClass;
 use k8s_openapi::api::admissionregistration::v1::ValidatingWebhookConfiguration;
 use kube::{
-    Api, ResourceExt,
+    Api, Client, ResourceExt,
     api::{Patch, PatchParams},
 };
 use serde_json::{Value, json};
 use tokio::sync::watch;
 use tracing::{info, warn};
 
-use super::{configuration::CONFIGURATION, follow::Follow};
-use crate::engine::write::{FIELD_MANAGER, call};
+use super::configuration::CONFIGURATION;
+use crate::engine::{
+    watch::{Surroundings, follow},
+    write::{FIELD_MANAGER, call},
+};
 
 /// Replicas that are configured differently, as during an upgrade, must not correct each other at full speed.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -40,21 +43,22 @@ impl Trust {
 }
 
 /// Never returns. Waits quietly while the configuration does not exist or nothing is known to trust.
-pub(super) async fn keep(api: Api<ValidatingWebhookConfiguration>, mut trusted: watch::Receiver<Option<Trust>>) {
-    let mut configurations = Follow::new(api.clone(), CONFIGURATION);
+pub(super) async fn keep(client: Client, surroundings: Surroundings, mut trusted: watch::Receiver<Option<Trust>>) {
+    let mut configurations = follow(Api::all(client.clone()), CONFIGURATION, surroundings);
+    let api: Api<ValidatingWebhookConfiguration> = Api::all(client);
     let mut seen = None;
     let mut failed = false;
     loop {
         tokio::select! {
             configuration = configurations.next() => {
-                warn_of_foreign_injection(configuration.as_ref(), trusted.borrow().as_ref());
+                warn_of_foreign_injection(configuration.as_deref(), trusted.borrow().as_ref());
                 seen = configuration;
             }
             Ok(()) = trusted.changed() => {}
             () = tokio::time::sleep(RETRY), if failed => {}
         }
         let trust = trusted.borrow().clone();
-        let Some(patch) = seen.as_ref().zip(trust).and_then(|(seen, trust)| correction(seen, trust.bundle())) else {
+        let Some(patch) = seen.as_deref().zip(trust).and_then(|(seen, trust)| correction(seen, trust.bundle())) else {
             failed = false;
             continue;
         };

@@ -11,7 +11,6 @@
 mod authority;
 mod certificates;
 mod configuration;
-mod follow;
 mod hooks;
 mod injection;
 mod review;
@@ -31,7 +30,7 @@ pub use self::{
 };
 use self::{certificates::Certificates, scopes::ClusterScoped};
 use crate::{
-    engine::{ServedKinds, Writer},
+    engine::{Writer, watch::Surroundings},
     rbac::{Use, Within},
     settings::SharedSettings,
 };
@@ -78,13 +77,14 @@ pub async fn run(
     settings: SharedSettings,
     listener: TcpListener,
     serving: Arc<ServingCertificate>,
-    served: ServedKinds,
+    surroundings: Surroundings,
     stop: CancellationToken,
 ) {
     let cluster_scoped = ClusterScoped::default();
     let (trust, trusted) = watch::channel(None);
     let certificates = Certificates {
         secrets: Api::namespaced(client.clone(), &options.operator_namespace),
+        surroundings: surroundings.clone(),
         writer: Writer::new(client.clone()),
         hosts: options.hosts(),
         namespace: options.operator_namespace,
@@ -94,8 +94,8 @@ pub async fn run(
     };
     tokio::join!(
         server::serve(listener, serving, cluster_scoped.clone(), stop.clone()),
-        stop.run_until_cancelled(cluster_scoped.keep(client.clone(), served)),
+        stop.run_until_cancelled(cluster_scoped.keep(client.clone(), surroundings.kinds.changes())),
         stop.run_until_cancelled(certificates.keep()),
-        stop.run_until_cancelled(injection::keep(Api::all(client), trusted)),
+        stop.run_until_cancelled(injection::keep(client, surroundings, trusted)),
     );
 }

@@ -1,4 +1,4 @@
-//! Which kinds are not namespaced, in memory: asked for at start and whenever CRDs come or go.
+//! Which kinds are not namespaced, in memory: asked for at start and whenever kinds may have come or gone.
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
@@ -6,7 +6,7 @@ use arc_swap::ArcSwap;
 use kube::{Client, core::discovery::v2::APIGroupDiscovery};
 use tracing::warn;
 
-use crate::engine::{ServedKinds, UNTIL_SERVED, discover};
+use crate::engine::{Changes, discover};
 
 const RETRY: Duration = Duration::from_secs(5);
 
@@ -20,19 +20,10 @@ impl ClusterScoped {
     }
 
     /// Keeps the picture fresh; runs for ever.
-    pub(super) async fn keep(self, client: Client, served: ServedKinds) {
-        let mut changes = served.changes();
-        if !changes.borrow().is_empty() {
-            changes.mark_changed();
-        }
-        // The first change is the list of what is there already, and served already.
-        let mut moments = &UNTIL_SERVED[..1];
-        while changes.changed().await.is_ok() {
-            for moment in moments {
-                tokio::time::sleep(*moment).await;
-                self.refresh(&client).await;
-            }
-            moments = &UNTIL_SERVED;
+    pub(super) async fn keep(self, client: Client, mut changes: Changes) {
+        loop {
+            self.refresh(&client).await;
+            changes.until_served().await;
         }
     }
 

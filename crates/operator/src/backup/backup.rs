@@ -134,6 +134,10 @@ impl Reconciler for BackupReconciler {
         BACKUP
     }
 
+    fn all(&self) -> Vec<Key> {
+        self.caches.backups.all().iter().map(|object| super::key(BACKUP, &**object)).collect()
+    }
+
     async fn observe(&self, key: &Key) -> Result<Option<Seen>, Failure> {
         let Some(cached) = self.caches.backups.get(&key.namespace, &key.name) else { return Ok(None) };
         let Some(backup) = self.newest(cached).await? else { return Ok(None) };

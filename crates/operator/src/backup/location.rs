@@ -166,6 +166,10 @@ impl Reconciler for LocationReconciler {
         LOCATION
     }
 
+    fn all(&self) -> Vec<Key> {
+        self.caches.locations.all().iter().map(|object| super::key(LOCATION, &**object)).collect()
+    }
+
     async fn observe(&self, key: &Key) -> Result<Option<Seen>, Failure> {
         let Some(location) = self.caches.locations.get(&key.namespace, &key.name) else { return Ok(None) };
         let mut observed = Observed {

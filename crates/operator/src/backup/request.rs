@@ -20,7 +20,7 @@ use crate::{
         Report, Target, Writer, Written,
         events::{Note, about},
         is_deleting,
-        write::{FIELD_MANAGER, Object as Kind, call, resource_name},
+        write::{FIELD_MANAGER, Object as Kind, call, resource_name, written},
     },
     settings::{self, SharedSettings},
 };
@@ -101,8 +101,7 @@ pub(super) async fn replace<K: Kind>(
         .map_err(|error| Failure::new(FailureClass::Rejected, "InvalidObject", error.to_string()))?;
     let params = PatchParams { field_manager: Some(FIELD_MANAGER.into()), ..PatchParams::default() };
     let made = call("patch", api.patch(target.name, &params, &Patch::<Value>::Json(patch))).await?;
-    let version = made.resource_version().and_then(|version| version.parse().ok());
-    Ok(Written { uid: made.uid(), echo: version.map(|version| (resource_name::<K>(), version)), ..Written::default() })
+    Ok(written(&made, &resource_name::<K>()))
 }
 
 /// Where a request is, for a write that may touch only it.

@@ -96,6 +96,10 @@ impl Reconciler for RestoreReconciler {
         RESTORE
     }
 
+    fn all(&self) -> Vec<Key> {
+        self.caches.restores.all().iter().map(|object| super::key(RESTORE, &**object)).collect()
+    }
+
     async fn observe(&self, key: &Key) -> Result<Option<Seen>, Failure> {
         let Some(cached) = self.caches.restores.get(&key.namespace, &key.name) else { return Ok(None) };
         let Some(restore) = self.newest(cached).await? else { return Ok(None) };

@@ -1,12 +1,10 @@
-//! What the watches have told: objects by name, indexes over them, and how far the watch has come.
+//! What the watches have told: objects by name, and indexes over them.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
     fmt,
     sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard},
 };
-
-use tokio::sync::watch;
 
 use super::Key;
 
@@ -28,6 +26,8 @@ impl Place {
 pub struct Change<'a, K> {
     pub before: Option<&'a K>,
     pub after: Option<&'a K>,
+    /// It has just happened; otherwise it was found when everything was listed.
+    pub live: bool,
 }
 
 // By hand: a derive would ask for `K: Copy`, but only references are copied.
@@ -73,7 +73,6 @@ struct State<K> {
 pub struct Cache<K> {
     state: RwLock<State<K>>,
     wakes: Mutex<Vec<Wakes<K>>>,
-    revision: watch::Sender<u64>,
 }
 
 impl<K> fmt::Debug for Cache<K> {
@@ -87,7 +86,6 @@ impl<K> Default for Cache<K> {
         Self {
             state: RwLock::new(State { objects: BTreeMap::new(), unreadable: BTreeSet::new(), indexes: Vec::new() }),
             wakes: Mutex::new(Vec::new()),
-            revision: watch::Sender::new(0),
         }
     }
 }
@@ -140,21 +138,8 @@ impl<K> Cache<K> {
         places.filter_map(|place| state.objects.get(place).cloned()).collect()
     }
 
-    /// How far the watch has come: the highest `resourceVersion` seen.
-    pub fn revision(&self) -> watch::Receiver<u64> {
-        self.revision.subscribe()
-    }
-
-    pub(super) fn saw(&self, revision: u64) {
-        self.revision.send_if_modified(|seen| {
-            let newer = revision > *seen;
-            *seen = (*seen).max(revision);
-            newer
-        });
-    }
-
     /// Stores an object and returns the keys to wake.
-    pub(super) fn put(&self, place: &Place, object: K) -> Vec<Key> {
+    pub(super) fn put(&self, place: &Place, object: K, live: bool) -> Vec<Key> {
         let object = Arc::new(object);
         let before = {
             let mut state = self.write();
@@ -163,7 +148,7 @@ impl<K> Cache<K> {
             state.reindex(place, before.as_deref(), Some(&object));
             before
         };
-        self.woken(Change { before: before.as_deref(), after: Some(&object) })
+        self.woken(Change { before: before.as_deref(), after: Some(&object), live })
     }
 
     /// Notes that an object exists but cannot be read.
@@ -171,7 +156,8 @@ impl<K> Cache<K> {
         self.write().unreadable.insert(place);
     }
 
-    pub(super) fn remove(&self, place: &Place) -> Vec<Key> {
+    /// Removes an object and returns the keys to wake; `None` if it could never be read, so that nobody knows whom it concerned.
+    pub(super) fn remove(&self, place: &Place) -> Option<Vec<Key>> {
         let before = {
             let mut state = self.write();
             state.unreadable.remove(place);
@@ -179,7 +165,7 @@ impl<K> Cache<K> {
             state.reindex(place, before.as_deref(), None);
             before
         };
-        before.map_or_else(Vec::new, |before| self.woken(Change { before: Some(&before), after: None }))
+        before.map(|before| self.woken(Change { before: Some(&before), after: None, live: true }))
     }
 
     /// Places known before a relist that it did not name.
@@ -235,10 +221,10 @@ mod tests {
     #[test]
     fn an_index_follows_its_objects() {
         let cache = cache();
-        cache.put(&Place::new("a", "x"), "apple");
-        cache.put(&Place::new("b", "x"), "avocado");
+        cache.put(&Place::new("a", "x"), "apple", true);
+        cache.put(&Place::new("b", "x"), "avocado", true);
         assert_eq!(cache.by("letter", "a").len(), 2);
-        cache.put(&Place::new("a", "x"), "banana");
+        cache.put(&Place::new("a", "x"), "banana", true);
         assert_eq!(cache.by("letter", "a").len(), 1);
         cache.remove(&Place::new("b", "x"));
         assert!(cache.by("letter", "a").is_empty());
@@ -247,20 +233,20 @@ mod tests {
     #[test]
     fn a_change_wakes_what_the_object_was_and_what_it_is() {
         let cache = cache();
-        cache.put(&Place::new("a", "x"), "apple");
-        let woken = cache.put(&Place::new("a", "x"), "banana");
+        cache.put(&Place::new("a", "x"), "apple", true);
+        let woken = cache.put(&Place::new("a", "x"), "banana", true);
         assert_eq!(woken.iter().map(|key| key.name.as_str()).collect::<Vec<_>>(), ["apple", "banana"]);
     }
 
     #[test]
     fn an_unreadable_object_is_not_taken_for_a_deleted_one() {
         let cache = cache();
-        cache.put(&Place::new("", "x"), "apple");
+        cache.put(&Place::new("", "x"), "apple", true);
         cache.put_unreadable(Place::new("", "x"));
         cache.put_unreadable(Place::new("", "y"));
         assert!(cache.get("", "x").is_some() && cache.exists("", "y"));
         assert!(cache.get("", "y").is_none());
-        cache.remove(&Place::new("", "y"));
+        assert!(cache.remove(&Place::new("", "y")).is_none(), "nobody knows whom it concerned");
         assert!(!cache.exists("", "y"));
     }
 
@@ -268,7 +254,7 @@ mod tests {
     fn namespaces_do_not_mix() {
         let cache = cache();
         for place in [Place::new("a", "x"), Place::new("a-b", "x"), Place::new("b", "x")] {
-            cache.put(&place, "apple");
+            cache.put(&place, "apple", true);
         }
         assert_eq!(cache.in_namespace("a").len(), 1);
     }

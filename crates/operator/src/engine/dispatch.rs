@@ -1,37 +1,50 @@
-//! The one task that owns the queue: takes pushes, hands out keys while we lead, collects verdicts.
+//! The task that owns one part's queue: takes pushes, hands out keys while we lead, collects verdicts.
+//!
+//! Each part has its own queue, places and slots: one that waits for a slow outside takes nothing from the others.
 
 use std::{
-    collections::{BTreeSet, HashMap},
+    collections::{BTreeMap, HashMap},
     fmt,
     sync::Arc,
     time::Duration,
 };
 
-use croft_core::{
-    backoff::Backoff,
-    queue::{Priority, Queue, Verdict},
-};
+use croft_core::queue::{Backoffs, Key as _, Priority, Queue, Verdict};
 use tokio::{
-    sync::mpsc,
+    sync::{mpsc, watch},
     task::{Id, JoinSet},
+    time::MissedTickBehavior,
 };
 use tokio_util::sync::CancellationToken;
-use tracing::error;
+use tracing::{debug, error, warn};
 
 use super::{
-    Key, Work,
+    Key, Part, Work,
     clock::Clock,
     readiness::Readiness,
     reconcile::{Context, Worker},
+    sleep_until,
 };
 
-/// How long running reconciles may finish their current step at shutdown.
-const GRACE: Duration = Duration::from_millis(500);
+/// How long running reconciles may take to finish at the end: longer than any call may.
+const GRACE: Duration = Duration::from_secs(12);
 
-/// Puts keys into the queue from anywhere.
+/// Everything is looked at again in this time, should a wake-up have been lost; spread, so that it is never felt.
+const RESYNC: Duration = Duration::from_secs(600);
+const RESYNC_TURNS: u32 = 60;
+
+/// What is asked of a dispatcher.
+#[derive(Debug)]
+enum Push {
+    Key(Key, Priority),
+    /// Look at everything once.
+    Everything,
+}
+
+/// Puts keys into the queues from anywhere.
 #[derive(Clone)]
 pub struct Pusher {
-    sender: mpsc::UnboundedSender<(Key, Priority)>,
+    senders: Arc<BTreeMap<Part, mpsc::UnboundedSender<Push>>>,
 }
 
 impl fmt::Debug for Pusher {
@@ -42,23 +55,43 @@ impl fmt::Debug for Pusher {
 
 impl Pusher {
     pub fn push(&self, key: Key, priority: Priority) {
-        // After shutdown nobody listens, and nobody needs to.
-        let _ = self.sender.send((key, priority));
+        if let Some(sender) = self.senders.get(&key.work.part) {
+            // After shutdown nobody listens, and nobody needs to.
+            let _ = sender.send(Push::Key(key, priority));
+        }
+    }
+
+    /// Something has changed that may concern anybody: looks at everything once, from the caches.
+    pub fn push_everything(&self) {
+        for sender in self.senders.values() {
+            let _ = sender.send(Push::Everything);
+        }
     }
 }
 
-pub(super) fn channel() -> (Pusher, mpsc::UnboundedReceiver<(Key, Priority)>) {
-    let (sender, receiver) = mpsc::unbounded_channel();
-    (Pusher { sender }, receiver)
+/// The pushes one dispatcher takes.
+pub(super) struct Inbox(mpsc::UnboundedReceiver<Push>);
+
+pub(super) fn channels() -> (Pusher, BTreeMap<Part, Inbox>) {
+    let mut senders = BTreeMap::new();
+    let mut inboxes = BTreeMap::new();
+    for part in Part::ALL {
+        let (sender, receiver) = mpsc::unbounded_channel();
+        senders.insert(part, sender);
+        inboxes.insert(part, Inbox(receiver));
+    }
+    (Pusher { senders: Arc::new(senders) }, inboxes)
 }
 
 /// The reconcilers by the work they do.
-pub(super) type Workers = HashMap<Work, Arc<dyn Worker>>;
+pub(super) type Workers = BTreeMap<Work, Arc<dyn Worker>>;
 
 pub(super) struct Dispatcher {
+    pub(super) part: Part,
     pub(super) workers: Workers,
-    pub(super) pushes: mpsc::UnboundedReceiver<(Key, Priority)>,
-    pub(super) pusher: Pusher,
+    pub(super) inbox: Inbox,
+    /// Told when a term begins and when it has ended, after the journal was.
+    pub(super) leads: watch::Receiver<bool>,
     pub(super) context: Context,
     pub(super) readiness: Readiness,
     pub(super) clock: Clock,
@@ -72,65 +105,96 @@ struct Running {
 }
 
 impl Dispatcher {
+    /// Runs until `stop`, then finishes what runs.
     pub(super) async fn run(mut self, stop: CancellationToken) {
-        let mut queue = Queue::new(self.concurrency, Backoff::default());
+        let mut queue = Queue::new(self.concurrency, Backoffs::default());
         let mut running = Running { tasks: JoinSet::new(), keys: HashMap::new() };
-        let mut leading = self.context.leadership.changes();
+        let mut leading = self.leads.clone();
+        leading.mark_changed();
         let mut ready = self.readiness.changes();
-        // Keys of parts whose watches are not synced: deciding on half a picture is how things get deleted.
-        let mut held: BTreeSet<Key> = BTreeSet::new();
+        let mut resync = tokio::time::interval(RESYNC / RESYNC_TURNS);
+        resync.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut turn = 0;
         loop {
-            if *leading.borrow() {
-                self.fill(&mut queue, &mut running, &mut held);
+            let leads = *leading.borrow();
+            if leads {
+                self.fill(&mut queue, &mut running);
             }
-            self.context.metrics.queue(queue.depth(), queue.running(), queue.oldest_wait(self.clock.now()));
-            let wakeup = queue.next_wakeup().map(|instant| self.clock.at(instant));
+            let depth = (queue.depth(), queue.running(), queue.oldest_wait(self.clock.now()));
+            self.context.metrics.queue(self.part, depth.0, depth.1, depth.2);
+            // While nothing may be handed out, nothing is due either.
+            let wakeup = queue.next_wakeup().filter(|_| self.works(leads)).map(|instant| self.clock.at(instant));
             tokio::select! {
                 () = stop.cancelled() => break,
-                Some((key, priority)) = self.pushes.recv() => {
-                    queue.push(key, priority, self.clock.now());
-                    while let Ok((key, priority)) = self.pushes.try_recv() {
-                        queue.push(key, priority, self.clock.now());
+                Some(push) = self.inbox.0.recv() => {
+                    self.take(&mut queue, push, leads);
+                    while let Ok(push) = self.inbox.0.try_recv() {
+                        self.take(&mut queue, push, leads);
                     }
                 }
                 Some(done) = running.tasks.join_next_with_id() => self.finish(&mut queue, &mut running, done),
                 Ok(()) = leading.changed() => {
-                    let leads = *leading.borrow();
-                    self.context.metrics.leading(leads);
-                    if !leads {
-                        self.end_term(&mut queue, &mut running).await;
+                    if *leading.borrow_and_update() {
+                        self.take(&mut queue, Push::Everything, true);
+                    } else {
+                        end_term(&mut queue, &mut running).await;
                     }
                 }
-                Ok(()) = ready.changed() => {
-                    for key in std::mem::take(&mut held) {
-                        queue.push(key, Priority::Resync, self.clock.now());
-                    }
+                Ok(()) = ready.changed() => {}
+                _ = resync.tick() => {
+                    self.resync(&mut queue, turn, leads);
+                    turn = (turn + 1) % u64::from(RESYNC_TURNS);
                 }
                 () = sleep_until(wakeup) => {}
             }
         }
-        self.context.leadership.resign();
-        let drained = async { while running.tasks.join_next().await.is_some() {} };
-        let _ = tokio::time::timeout(GRACE, drained).await;
+        self.drain(&mut queue, &mut running).await;
+    }
+
+    /// A standby looks at everything when it takes over: until then there is nothing to remember.
+    fn take(&self, queue: &mut Queue<Key>, push: Push, leads: bool) {
+        match push {
+            _ if !leads => {}
+            Push::Key(key, priority) => queue.push(key, priority, self.clock.now()),
+            Push::Everything => {
+                let all = self.workers.values().flat_map(|worker| worker.all());
+                all.for_each(|key| queue.push(key, Priority::Resync, self.clock.now()));
+            }
+        }
+    }
+
+    /// Pushes the share of the keys whose turn it is.
+    fn resync(&self, queue: &mut Queue<Key>, turn: u64, leads: bool) {
+        if self.works(leads) {
+            let all = self.workers.values().flat_map(|worker| worker.resync());
+            let due = all.filter(|key| key.spread() % u64::from(RESYNC_TURNS) == turn);
+            due.for_each(|key| queue.push(key, Priority::Resync, self.clock.now()));
+        }
+    }
+
+    /// Whether keys are handed out. Not before every watch of the part is synced: deciding on half a picture is how things
+    /// get deleted.
+    fn works(&self, leads: bool) -> bool {
+        leads && self.readiness.is_synced(self.part)
     }
 
     /// Starts as many keys as may run.
-    fn fill(&self, queue: &mut Queue<Key>, running: &mut Running, held: &mut BTreeSet<Key>) {
+    fn fill(&self, queue: &mut Queue<Key>, running: &mut Running) {
+        if !self.works(true) {
+            return;
+        }
         while let Some(key) = queue.pop(self.clock.now()) {
             let Some(worker) = self.workers.get(&key.work) else {
                 queue.done(&key, Verdict::Parked, self.clock.now());
                 continue;
             };
-            if !self.readiness.is_synced(key.work.part) {
+            if !self.context.journal.may_look(&key) {
+                debug!(%key, "waits until the caches have seen its last write");
+                self.context.metrics.stale_skip(key.work);
                 queue.done(&key, Verdict::Parked, self.clock.now());
-                held.insert(key);
                 continue;
             }
-            if !self.context.echoes.heard(&key) {
-                queue.done(&key, Verdict::Parked, self.clock.now());
-                self.push_when_heard(key);
-                continue;
-            }
+            self.context.journal.looks(&key);
             let (worker, context) = (worker.clone(), self.context.clone());
             let task = running.tasks.spawn({
                 let key = key.clone();
@@ -138,16 +202,6 @@ impl Dispatcher {
             });
             running.keys.insert(task.id(), key);
         }
-    }
-
-    /// The caches have not seen this key's last write: it comes back by itself when they have.
-    fn push_when_heard(&self, key: Key) {
-        self.context.metrics.stale_skip(key.work);
-        let (echoes, pusher) = (self.context.echoes.clone(), self.pusher.clone());
-        tokio::spawn(async move {
-            echoes.wait(&key).await;
-            pusher.push(key, Priority::Live);
-        });
     }
 
     fn finish(
@@ -159,31 +213,41 @@ impl Dispatcher {
         let (id, verdict) = match done {
             Ok((id, verdict)) => (id, verdict),
             Err(failed) => {
-                if failed.is_panic() {
-                    error!("a reconcile panicked; its key is tried again");
+                let key = running.keys.get(&failed.id());
+                if let Some(key) = key.filter(|_| failed.is_panic()) {
+                    self.context.metrics.panicked("reconcile");
+                    error!(%key, "a reconcile panicked; its key is tried again");
                 }
                 (failed.id(), Verdict::Failed)
             }
         };
         if let Some(key) = running.keys.remove(&id) {
             queue.done(&key, verdict, self.clock.now());
+            if self.context.journal.looked(&key) {
+                queue.push(key, Priority::Live, self.clock.now());
+            }
         }
     }
 
-    /// The term is over: nothing of it may go on. What was interrupted is looked at again in the next term.
-    async fn end_term(&self, queue: &mut Queue<Key>, running: &mut Running) {
-        running.tasks.abort_all();
-        while running.tasks.join_next().await.is_some() {}
-        for (_, key) in running.keys.drain() {
-            queue.done(&key, Verdict::Parked, self.clock.now());
-            queue.push(key, Priority::Resync, self.clock.now());
+    /// Lets what runs come to its end; nothing new is begun.
+    async fn drain(&self, queue: &mut Queue<Key>, running: &mut Running) {
+        let drained = async {
+            while let Some(done) = running.tasks.join_next_with_id().await {
+                self.finish(queue, running, done);
+            }
+        };
+        if tokio::time::timeout(GRACE, drained).await.is_err() {
+            warn!(part = %self.part, "still at work; cut off");
         }
     }
 }
 
-async fn sleep_until(wakeup: Option<tokio::time::Instant>) {
-    match wakeup {
-        Some(instant) => tokio::time::sleep_until(instant).await,
-        None => std::future::pending().await,
+/// The term is over: nothing of it may go on, and whoever leads next looks at everything.
+async fn end_term(queue: &mut Queue<Key>, running: &mut Running) {
+    running.tasks.abort_all();
+    while running.tasks.join_next().await.is_some() {}
+    for (_, key) in running.keys.drain() {
+        queue.done(&key, Verdict::Parked, croft_core::time::Instant::default());
     }
+    queue.clear();
 }

@@ -56,3 +56,12 @@ fn is_terminating(status: &Status) -> bool {
 pub fn timed_out(what: &str) -> Failure {
     Failure::new(FailureClass::Transient, "TimedOut", format!("{what} did not answer in time"))
 }
+
+/// The innermost error: `Connection refused` says more than the layers around it.
+pub fn root_cause(error: &dyn std::error::Error) -> String {
+    let mut cause = error;
+    while let Some(inner) = cause.source() {
+        cause = inner;
+    }
+    cause.to_string()
+}

@@ -1,47 +1,37 @@
-//! The election loop around [`croft_core::lease`]: reads and watches the Lease, writes when the core says so.
+//! The election loop around [`croft_core::lease`]: watches the Lease, writes it when the core says so.
 
-use std::{
-    fmt,
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
-    time::Duration,
-};
+use std::{fmt, sync::Arc, time::Duration};
 
 use croft_core::{
-    lease::{Candidate, Decision, Record, Timing},
-    plan::Failure,
-    time::Instant,
+    lease::{Candidate, Decision, Record, Term, Timing},
+    plan::{Failure, FailureClass},
 };
-use futures::{StreamExt, pin_mut};
 use k8s_openapi::{
     api::coordination::v1::{Lease, LeaseSpec},
     apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta},
 };
-use kube::{
-    Api, ResourceExt,
-    api::PostParams,
-    runtime::{WatchStreamExt, watcher},
-};
+use kube::{Api, Client, ResourceExt, api::PostParams, core::DeserializeGuard};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
 
-use super::{clock::Clock, write::call};
+use super::{
+    clock::Clock,
+    watch::{Known, Surroundings, follow},
+    write::call,
+};
 
-/// A step is not started in the last moments of a term.
+/// A call ends this long before the term does.
 const MARGIN: Duration = Duration::from_millis(300);
 
-/// Whether this process may write, checked before each step.
+/// Whether this process may write, checked before and during each call.
 ///
 /// The answer is computed from the clock at the time of asking, so a process that was stopped and woken knows at once that
 /// its term is over.
 #[derive(Clone)]
 pub struct Leadership {
     clock: Clock,
-    /// End of the term in the clock's milliseconds; zero while there is none.
-    term_ends: Arc<AtomicU64>,
+    term: Arc<watch::Sender<Term>>,
     leading: Arc<watch::Sender<bool>>,
 }
 
@@ -53,11 +43,15 @@ impl fmt::Debug for Leadership {
 
 impl Leadership {
     pub fn new(clock: Clock) -> Self {
-        Self { clock, term_ends: Arc::default(), leading: Arc::new(watch::Sender::new(false)) }
+        Self {
+            clock,
+            term: Arc::new(watch::Sender::new(Term::default())),
+            leading: Arc::new(watch::Sender::new(false)),
+        }
     }
 
     pub fn holds(&self) -> bool {
-        self.clock.now() + MARGIN < Instant(self.term_ends.load(Ordering::SeqCst))
+        self.term.borrow().allows_until(self.clock.now() + MARGIN)
     }
 
     /// Told when a term begins and when it has ended.
@@ -65,22 +59,46 @@ impl Leadership {
         self.leading.subscribe()
     }
 
-    /// Ends the term here and now: no further step starts.
-    pub fn resign(&self) {
-        self.set(None);
+    /// Makes a call within the term: not at all if there is none, and cut off before it ends. Renewals extend it meanwhile.
+    pub async fn within_term<T>(&self, call: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
+        if !self.holds() {
+            return Err(not_leading());
+        }
+        tokio::select! {
+            result = call => result,
+            () = self.over() => Err(not_leading()),
+        }
     }
 
-    fn set(&self, term_ends: Option<Instant>) {
-        self.term_ends.store(term_ends.map_or(0, |end| end.0), Ordering::SeqCst);
+    /// Ends [`MARGIN`] before the term does.
+    async fn over(&self) {
+        let mut changes = self.term.subscribe();
+        loop {
+            let term = *changes.borrow_and_update();
+            let Some(ends) = term.ends.filter(|_| term.allows_until(self.clock.now() + MARGIN)) else { return };
+            tokio::select! {
+                () = tokio::time::sleep_until(self.clock.at(ends) - MARGIN) => {}
+                Ok(()) = changes.changed() => {}
+            }
+        }
+    }
+
+    fn set(&self, term: Term) {
+        self.term.send_if_modified(|current| std::mem::replace(current, term) != term);
         let leads = self.holds();
         self.leading.send_if_modified(|leading| std::mem::replace(leading, leads) != leads);
     }
 }
 
+fn not_leading() -> Failure {
+    Failure::new(FailureClass::Stale, "NotLeading", "another replica leads now")
+}
+
 /// The Lease object and who we are.
 #[derive(Clone)]
 pub struct Election {
-    pub api: Api<Lease>,
+    pub client: Client,
+    pub namespace: String,
     pub name: String,
     pub identity: String,
     pub timing: Timing,
@@ -98,96 +116,83 @@ impl Election {
     /// Campaigns until cancelled; then hands the lease over.
     ///
     /// A holder that cannot renew stops writing when its term ends and goes back to being a candidate with warm caches.
-    pub async fn run(self, stop: CancellationToken) {
+    pub async fn run(self, surroundings: Surroundings, stop: CancellationToken) {
         let mut candidate = Candidate::new(&self.identity, self.timing);
-        let config = watcher::Config::default().fields(&format!("metadata.name={}", self.name));
-        let changes = watcher(self.api.clone(), config).default_backoff();
-        pin_mut!(changes);
-        let mut known = false;
-        let mut newest = 0;
+        let api: Api<DeserializeGuard<Lease>> = Api::namespaced(self.client.clone(), &self.namespace);
+        let mut lease = follow(api, &self.name, surroundings);
         loop {
-            self.leadership.set(candidate.term_ends());
-            let wait = match candidate.decide(self.clock.now()) {
-                _ if !known => self.clock.now() + self.timing.renew,
+            self.leadership.set(candidate.term());
+            let now = self.clock.now();
+            let wait = match candidate.decide(now) {
+                _ if !candidate.has_looked() => now + self.timing.renew,
                 Decision::Wait { until } => until,
                 decision => match self.write(&mut candidate, decision).await {
-                    Ok(revision) => {
-                        newest = newest.max(revision);
-                        continue;
-                    }
+                    Ok(()) => continue,
                     Err(_) => self.clock.now() + self.timing.renew / 2,
                 },
             };
-            let wait = candidate.term_ends().filter(|end| *end > self.clock.now()).map_or(wait, |end| wait.min(end));
+            let wait = candidate.term().ends.filter(|end| *end > self.clock.now()).map_or(wait, |end| wait.min(end));
             tokio::select! {
                 () = stop.cancelled() => break,
                 () = tokio::time::sleep_until(self.clock.at(wait)) => {
-                    if !known { known = self.look(&mut candidate).await; }
-                }
-                event = changes.next() => match event {
-                    Some(Ok(watcher::Event::Apply(lease) | watcher::Event::InitApply(lease))) => {
-                        // A watch may lag behind our own writes: old news must not end a term.
-                        let revision = revision(&lease);
-                        if revision >= newest {
-                            newest = revision;
-                            candidate.observed(Some(record(&lease)), self.clock.now());
-                        }
-                        known = true;
+                    if !candidate.has_looked() {
+                        self.look(&mut candidate).await;
                     }
-                    Some(Ok(watcher::Event::Delete(_))) => candidate.observed(None, self.clock.now()),
-                    Some(Ok(watcher::Event::InitDone)) if !known => known = self.look(&mut candidate).await,
-                    Some(Err(error)) => debug!(%error, "watch on the lease interrupted"),
-                    _ => {}
+                }
+                known = lease.changed() => match known {
+                    Known::Nothing => {}
+                    Known::Present(lease) => candidate.told(record(&lease), self.clock.now()),
+                    Known::Absent { deleted_at: Some(version) } => candidate.gone(&version, self.clock.now()),
+                    // A list may be older than our own last write: only a look tells.
+                    Known::Absent { deleted_at: None } => self.look(&mut candidate).await,
                 }
             }
         }
         self.hand_over(candidate).await;
     }
 
-    async fn look(&self, candidate: &mut Candidate) -> bool {
+    async fn look(&self, candidate: &mut Candidate) {
         // Shorter than the common timeout: the end of a term must not be slept through.
-        let answer = tokio::time::timeout(self.timing.renew, call("get lease", self.api.get_opt(&self.name))).await;
+        let answer = tokio::time::timeout(self.timing.renew, call("get lease", self.api().get_opt(&self.name))).await;
         match answer.unwrap_or_else(|_| Err(super::failure::timed_out("the lease"))) {
-            Ok(lease) => {
-                candidate.observed(lease.as_ref().map(record), self.clock.now());
-                true
-            }
-            Err(failure) => {
-                warn!(%failure, lease = self.name, "cannot read the lease; will try again");
-                false
-            }
+            Ok(lease) => candidate.observed(lease.as_ref().map(record), self.clock.now()),
+            Err(failure) => warn!(%failure, lease = self.name, "cannot read the lease; will try again"),
         }
     }
 
-    async fn write(&self, candidate: &mut Candidate, decision: Decision) -> Result<u64, Failure> {
+    fn api(&self) -> Api<Lease> {
+        Api::namespaced(self.client.clone(), &self.namespace)
+    }
+
+    async fn write(&self, candidate: &mut Candidate, decision: Decision) -> Result<(), Failure> {
         let was_leading = self.leadership.holds();
         let sent = self.clock.now();
-        // A renewal that takes longer than a term is worth nothing.
-        let attempt = tokio::time::timeout(self.timing.term, async {
+        let api = self.api();
+        let attempt = async {
             match decision {
-                Decision::Create => self.api.create(&PostParams::default(), &self.lease(None, 0)).await,
+                Decision::Create => call("lease", api.create(&PostParams::default(), &self.lease(None, 0))).await,
                 Decision::Write { version, transitions } => {
-                    self.api.replace(&self.name, &PostParams::default(), &self.lease(Some(version), transitions)).await
+                    let lease = self.lease(Some(version), transitions);
+                    call("lease", api.replace(&self.name, &PostParams::default(), &lease)).await
                 }
-                Decision::Wait { .. } => unreachable!("waiting writes nothing"),
+                Decision::Wait { .. } => Err(super::failure::timed_out("a lease that is not to be written")),
             }
-        });
-        let result = match attempt.await {
-            Ok(result) => call("lease", async { result }).await,
-            Err(_) => Err(super::failure::timed_out("the lease")),
         };
+        // A renewal that takes longer than a term is worth nothing.
+        let result = tokio::time::timeout(self.timing.term, attempt).await;
+        let result = result.unwrap_or_else(|_| Err(super::failure::timed_out("the lease")));
         match result {
             Ok(lease) => {
                 candidate.won(record(&lease), sent, self.clock.now());
-                self.leadership.set(candidate.term_ends());
+                self.leadership.set(candidate.term());
                 if !was_leading {
                     info!(identity = self.identity, "leading");
                 }
-                Ok(revision(&lease))
+                Ok(())
             }
             Err(failure) => {
                 debug!(%failure, "lease not written");
-                self.leadership.set(candidate.term_ends());
+                self.leadership.set(candidate.term());
                 // Somebody else wrote, or our own write got through without us hearing: look before trying again.
                 self.look(candidate).await;
                 Err(failure)
@@ -197,17 +202,17 @@ impl Election {
 
     /// Clears the holder so that a standby takes over at once.
     async fn hand_over(&self, candidate: Candidate) {
-        let held = candidate.term_ends().is_some_and(|end| end > self.clock.now());
-        self.leadership.resign();
+        let held = candidate.term().allows_until(self.clock.now());
+        self.leadership.set(Term::default());
         if !held {
             return;
         }
-        let Ok(Some(mut lease)) = call("get lease", self.api.get_opt(&self.name)).await else { return };
+        let Ok(Some(mut lease)) = call("get lease", self.api().get_opt(&self.name)).await else { return };
         let ours = lease.spec.as_ref().and_then(|spec| spec.holder_identity.as_deref()) == Some(&self.identity);
         if ours && let Some(spec) = &mut lease.spec {
             spec.holder_identity = None;
             spec.lease_duration_seconds = Some(1);
-            let released = call("release lease", self.api.replace(&self.name, &PostParams::default(), &lease)).await;
+            let released = call("release lease", self.api().replace(&self.name, &PostParams::default(), &lease)).await;
             info!(released = released.is_ok(), "lease handed over");
         }
     }
@@ -234,8 +239,4 @@ fn record(lease: &Lease) -> Record {
         transitions: spec.lease_transitions.unwrap_or_default(),
         version: lease.resource_version().unwrap_or_default(),
     }
-}
-
-fn revision(lease: &Lease) -> u64 {
-    lease.resource_version().and_then(|version| version.parse().ok()).unwrap_or_default()
 }

@@ -4,27 +4,26 @@
 
 mod cache;
 mod clock;
-mod crds;
 mod dispatch;
-mod echo;
 pub mod events;
 pub mod failure;
+mod journal;
 mod key;
-mod later;
+mod kinds;
 pub mod lease;
 mod readiness;
 mod reconcile;
-mod watch;
-pub mod witness;
+pub mod watch;
 pub mod write;
 
 use std::{
     any::{Any, TypeId},
-    collections::HashMap,
+    collections::{BTreeMap, HashMap},
     fmt,
     sync::Arc,
 };
 
+use croft_core::watching::Standing;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::{
     Api, Client, Resource,
@@ -37,50 +36,58 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 pub use self::{
     cache::{Cache, Change, Place},
     clock::{Clock, timestamp},
-    crds::{ServedKinds, UNTIL_SERVED, discover},
     dispatch::Pusher,
-    echo::Echoes,
+    journal::Journal,
     key::{Key, Part, Work},
-    later::Later,
+    kinds::{Changes, KindChanges, discover},
     readiness::Readiness,
     reconcile::{Context, Reconciler, Report},
-    watch::Scope,
     write::{Target, Writer, Written},
 };
 use self::{
-    dispatch::{Dispatcher, Workers},
+    dispatch::{Dispatcher, Inbox, Workers},
     readiness::ReadinessBuilder,
-    watch::{Watch, WatchState, open_metadata, open_objects, scoped},
+    watch::{CacheSink, Source, Supervisor, Surroundings, Wire},
 };
 use crate::telemetry::metrics::Metrics;
 
-/// A cached object that carries metadata: what every watched kind is.
-type Spawn = Box<dyn FnOnce(&TaskTracker, ServedKinds) + Send>;
+type Spawn = Box<dyn FnOnce(&TaskTracker) + Send>;
+
+/// Which objects of a kind are watched.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Scope {
+    Cluster,
+    Namespace(String),
+}
+
+/// A kind that is watched already.
+struct Watched {
+    cache: Box<dyn Any + Send + Sync>,
+    resource: String,
+    scope: Scope,
+    standing: Sender<Standing>,
+    foreign: bool,
+}
 
 /// Collects what the parts need, then starts it.
 pub struct EngineBuilder {
     client: Client,
     metrics: Arc<Metrics>,
-    caches: HashMap<TypeId, Box<dyn Any + Send + Sync>>,
-    echoes: Echoes,
-    states: HashMap<TypeId, (String, Sender<WatchState>, bool)>,
+    clock: Clock,
+    watched: HashMap<TypeId, Watched>,
     spawns: Vec<Spawn>,
-    workers: Workers,
+    workers: BTreeMap<Part, Workers>,
     readiness: ReadinessBuilder,
     pusher: Pusher,
-    keys: tokio::sync::mpsc::UnboundedReceiver<(Key, croft_core::queue::Priority)>,
-    served: ServedKinds,
+    inboxes: BTreeMap<Part, Inbox>,
+    journal: Journal,
+    kinds: KindChanges,
 }
 
 impl fmt::Debug for EngineBuilder {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.debug_struct("EngineBuilder").field("workers", &self.workers.keys()).finish_non_exhaustive()
+        out.debug_struct("EngineBuilder").field("parts", &self.workers.keys()).finish_non_exhaustive()
     }
-}
-
-/// Groups of kinds that come with Kubernetes itself and need no CRD.
-fn is_built_in(group: &str) -> bool {
-    group.is_empty() || group.ends_with(".k8s.io") || matches!(group, "apps" | "batch" | "autoscaling" | "policy")
 }
 
 /// Groups whose CRDs `croft crds` installs.
@@ -89,20 +96,20 @@ fn is_ours(group: &str) -> bool {
 }
 
 impl EngineBuilder {
-    pub fn new(client: Client, metrics: Arc<Metrics>) -> Self {
-        let (pusher, keys) = dispatch::channel();
+    pub fn new(client: Client, metrics: Arc<Metrics>, clock: Clock) -> Self {
+        let (pusher, inboxes) = dispatch::channels();
         Self {
             client,
             metrics,
-            caches: HashMap::new(),
-            echoes: Echoes::default(),
-            states: HashMap::new(),
+            clock,
+            watched: HashMap::new(),
             spawns: Vec::new(),
-            workers: HashMap::new(),
+            workers: BTreeMap::new(),
             readiness: ReadinessBuilder::default(),
+            journal: Journal::new(clock, pusher.clone()),
             pusher,
-            keys,
-            served: ServedKinds::default(),
+            inboxes,
+            kinds: KindChanges::default(),
         }
     }
 
@@ -110,23 +117,30 @@ impl EngineBuilder {
         self.client.clone()
     }
 
-    /// Writes keys into the queue from outside the watches (timers, configuration changes).
+    /// Writes keys into the queues from outside the watches (timers, configuration changes).
     pub fn pusher(&self) -> Pusher {
         self.pusher.clone()
     }
 
-    /// The kinds whose watches must have seen a key's last write before it is observed again; kinds watched only at times
-    /// register themselves.
-    pub fn echoes(&self) -> Echoes {
-        self.echoes.clone()
+    /// What we wrote and what is news; kinds watched only at times register themselves.
+    pub fn journal(&self) -> Journal {
+        self.journal.clone()
     }
 
-    /// Which CRDs are installed, kept up to date.
-    pub fn served(&self) -> ServedKinds {
-        self.served.clone()
+    /// Told when the kinds that are served may have changed.
+    pub fn kinds(&self) -> KindChanges {
+        self.kinds.clone()
     }
 
-    /// The cache of a namespaced kind, watched whole. The first caller decides the scope.
+    /// What a watch of one's own needs.
+    pub fn surroundings(&self) -> Surroundings {
+        Surroundings { metrics: self.metrics.clone(), kinds: self.kinds.clone() }
+    }
+
+    /// The cache of a namespaced kind, watched whole.
+    ///
+    /// # Panics
+    /// If the kind is watched already in another scope: one of the two would see too little.
     pub fn objects<K>(&mut self, part: Part, scope: &Scope) -> Arc<Cache<K>>
     where
         K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
@@ -137,8 +151,12 @@ impl EngineBuilder {
             + Sync
             + 'static,
     {
-        let api = scoped::<DeserializeGuard<K>>(self.client.clone(), scope);
-        self.cache(part, || open_objects(api))
+        let client = self.client.clone();
+        let api: Api<DeserializeGuard<K>> = match scope {
+            Scope::Cluster => Api::all(client),
+            Scope::Namespace(namespace) => Api::namespaced(client, namespace),
+        };
+        self.cache(part, scope, Wire::objects(api))
     }
 
     /// The cache of a cluster-scoped kind, watched whole.
@@ -153,7 +171,7 @@ impl EngineBuilder {
             + 'static,
     {
         let api: Api<DeserializeGuard<K>> = Api::all(self.client.clone());
-        self.cache(part, || open_objects(api))
+        self.cache(part, &Scope::Cluster, Wire::objects(api))
     }
 
     /// The cache of a namespaced kind's metadata, cluster-wide.
@@ -162,84 +180,139 @@ impl EngineBuilder {
         K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + fmt::Debug + Send + Sync + 'static,
     {
         let api: Api<PartialObjectMeta<K>> = Api::all(self.client.clone());
-        self.cache(part, || open_metadata(api))
+        self.cache(part, &Scope::Cluster, Wire::metadata(api))
     }
 
     /// Registers one kind of work.
     pub fn reconciler(&mut self, reconciler: impl Reconciler) {
-        self.workers.insert(reconciler.work(), Arc::new(reconciler));
+        let work = reconciler.work();
+        self.workers.entry(work.part).or_default().insert(work, Arc::new(reconciler));
     }
 
-    fn cache<K>(&mut self, part: Part, open: impl FnOnce() -> watch::Open<K>) -> Arc<Cache<K>>
+    fn cache<K>(&mut self, part: Part, scope: &Scope, source: impl Source<K> + 'static) -> Arc<Cache<K>>
     where
         K: Resource<DynamicType = ()> + Send + Sync + 'static,
     {
-        let kind = TypeId::of::<K>();
-        if let Some(cache) = self.caches.get(&kind).and_then(|cache| cache.downcast_ref::<Arc<Cache<K>>>()) {
-            let cache = cache.clone();
-            if let Some((resource, state, foreign)) = self.states.get(&kind) {
-                self.readiness.add(resource, part, state.subscribe(), *foreign);
-            }
-            return cache;
+        if let Some(watched) = self.watched.get(&TypeId::of::<K>())
+            && let Some(cache) = watched.cache.downcast_ref::<Arc<Cache<K>>>()
+        {
+            assert_eq!(watched.scope, *scope, "{} is watched in another scope already", watched.resource);
+            self.readiness.add(&watched.resource, part, watched.standing.subscribe(), watched.foreign);
+            return cache.clone();
         }
         let cache = Arc::new(Cache::default());
         let resource = write::resource_name::<K>();
-        let group = K::group(&());
-        let crd = (!is_built_in(&group)).then(|| resource.clone());
-        let foreign = !is_built_in(&group) && !is_ours(&group);
-        let state = Sender::new(WatchState::Syncing);
-        self.readiness.add(&resource, part, state.subscribe(), foreign);
-        self.states.insert(kind, (resource.clone(), state.clone(), foreign));
-        self.echoes.listen(&resource, cache.revision());
-        self.caches.insert(kind, Box::new(cache.clone()));
-        let watch = Watch {
-            resource,
-            crd,
-            cache: cache.clone(),
-            open: open(),
-            state,
-            pusher: self.pusher.clone(),
-            metrics: self.metrics.clone(),
+        let foreign = !is_ours(&K::group(&()));
+        let standing = Sender::new(Standing::default());
+        self.readiness.add(&resource, part, standing.subscribe(), foreign);
+        self.journal.opened(&resource);
+        let supervisor = Supervisor {
+            resource: resource.clone(),
+            source,
+            sink: CacheSink {
+                resource: resource.clone(),
+                cache: cache.clone(),
+                journal: self.journal.clone(),
+                pusher: self.pusher.clone(),
+                metrics: self.metrics.clone(),
+            },
+            standing: standing.clone(),
+            surroundings: self.surroundings(),
         };
-        self.spawns.push(Box::new(move |tasks, served| {
-            tasks.spawn(watch.run(served));
+        self.spawns.push(Box::new(move |tasks| {
+            tasks.spawn(supervisor.run::<K>());
         }));
+        let watched = Watched { cache: Box::new(cache.clone()), resource, scope: scope.clone(), standing, foreign };
+        self.watched.insert(TypeId::of::<K>(), watched);
         cache
     }
 
-    /// Starts the watches and the dispatcher. They run until `stop`; the returned readiness tells how far they are.
+    /// Starts the watches and the dispatchers; the watches run for ever, the dispatchers until `stop`.
     pub fn start(
         self,
-        events: events::Events,
-        leadership: lease::Leadership,
-        clock: Clock,
+        events: &events::Events,
+        leadership: &lease::Leadership,
         concurrency: usize,
         tasks: &TaskTracker,
-        stop: CancellationToken,
-    ) -> Readiness {
+        stop: &CancellationToken,
+    ) -> Running {
         let readiness = self.readiness.build();
-        tasks.spawn(self.served.clone().follow(self.client.clone()));
+        self.kinds.watch(&self.client, &self.metrics, tasks);
         for spawn in self.spawns {
-            spawn(tasks, self.served.clone());
+            spawn(tasks);
         }
         tasks.spawn(readiness.clone().follow());
-        let dispatcher = Dispatcher {
-            workers: self.workers,
-            pushes: self.keys,
-            pusher: self.pusher,
-            context: Context {
-                leadership,
-                metrics: self.metrics,
-                events,
-                echoes: self.echoes,
-                slots: Arc::new(Semaphore::new(concurrency)),
-            },
-            readiness: readiness.clone(),
-            clock,
-            concurrency,
-        };
-        tasks.spawn(dispatcher.run(stop));
-        readiness
+        tasks.spawn(self.journal.clone().keep());
+        let leads = Arc::new(Sender::new(false));
+        tasks.spawn(follow_leadership(leadership.clone(), self.journal.clone(), self.metrics.clone(), leads.clone()));
+        let dispatchers = TaskTracker::new();
+        let mut workers = self.workers;
+        for (part, inbox) in self.inboxes {
+            let Some(workers) = workers.remove(&part) else { continue };
+            let dispatcher = Dispatcher {
+                part,
+                workers,
+                inbox,
+                leads: leads.subscribe(),
+                context: Context {
+                    leadership: leadership.clone(),
+                    metrics: self.metrics.clone(),
+                    events: events.clone(),
+                    journal: self.journal.clone(),
+                    slots: Arc::new(Semaphore::new(concurrency)),
+                },
+                readiness: readiness.clone(),
+                clock: self.clock,
+                concurrency,
+            };
+            dispatchers.spawn(dispatcher.run(stop.clone()));
+        }
+        dispatchers.close();
+        Running { readiness, dispatchers }
+    }
+}
+
+/// A started engine.
+#[derive(Debug)]
+pub struct Running {
+    pub readiness: Readiness,
+    dispatchers: TaskTracker,
+}
+
+impl Running {
+    /// After the stop: ends when nothing of ours writes any more.
+    pub async fn drained(&self) {
+        self.dispatchers.wait().await;
+    }
+}
+
+/// The journal is kept exactly while we lead, and from before the first look.
+async fn follow_leadership(
+    leadership: lease::Leadership,
+    journal: Journal,
+    metrics: Arc<Metrics>,
+    leads: Arc<Sender<bool>>,
+) {
+    let mut changes = leadership.changes();
+    loop {
+        let leading = *changes.borrow_and_update();
+        metrics.leading(leading);
+        if leading {
+            journal.start();
+        } else {
+            journal.stop();
+        }
+        leads.send_replace(leading);
+        if changes.changed().await.is_err() {
+            return;
+        }
+    }
+}
+
+async fn sleep_until(wakeup: Option<tokio::time::Instant>) {
+    match wakeup {
+        Some(instant) => tokio::time::sleep_until(instant).await,
+        None => std::future::pending().await,
     }
 }
 

@@ -2,16 +2,17 @@
 
 use std::{collections::BTreeMap, fmt, fmt::Write, sync::Arc};
 
+use croft_core::watching::Standing;
 use tokio::sync::watch;
 
-use super::{Part, watch::WatchState};
+use super::Part;
 
 /// One watch as readiness sees it.
 #[derive(Clone, Debug)]
 struct Watched {
     resource: String,
     parts: Vec<Part>,
-    state: watch::Receiver<WatchState>,
+    standing: watch::Receiver<Standing>,
     /// A kind of somebody else: its absence makes its part wait, not the operator unready.
     foreign: bool,
 }
@@ -29,11 +30,11 @@ pub(super) struct ReadinessBuilder {
 }
 
 impl ReadinessBuilder {
-    pub(super) fn add(&mut self, resource: &str, part: Part, state: watch::Receiver<WatchState>, foreign: bool) {
+    pub(super) fn add(&mut self, resource: &str, part: Part, standing: watch::Receiver<Standing>, foreign: bool) {
         let watched = self.watches.entry(resource.to_owned()).or_insert_with(|| Watched {
             resource: resource.to_owned(),
             parts: Vec::new(),
-            state,
+            standing,
             foreign,
         });
         if !watched.parts.contains(&part) {
@@ -54,25 +55,22 @@ impl Readiness {
 
     /// Whether every watch of the part has a full picture.
     pub fn is_synced(&self, part: Part) -> bool {
-        self.of(part).all(|watched| *watched.state.borrow() == WatchState::Synced)
+        self.of(part).all(|watched| watched.standing.borrow().is_synced())
     }
 
     /// Why a part waits, if it does.
     pub fn waits_for(&self, part: Part) -> Option<String> {
-        let waiting = self.of(part).filter_map(|watched| match &*watched.state.borrow() {
-            WatchState::WaitingForKind { crd } => Some(crd.clone()),
-            _ => None,
-        });
-        let waiting: Vec<_> = waiting.collect();
+        let waiting = self.of(part).filter(|watched| *watched.standing.borrow() == Standing::NotServed);
+        let waiting: Vec<_> = waiting.map(|watched| watched.resource.as_str()).collect();
         (!waiting.is_empty()).then(|| waiting.join(", "))
     }
 
     /// Ready when every watch is synced, or waits for a kind that somebody else installs.
     pub fn is_ready(&self) -> bool {
-        self.watches.iter().all(|watched| match &*watched.state.borrow() {
-            WatchState::Synced => true,
-            WatchState::WaitingForKind { .. } => watched.foreign,
-            WatchState::Syncing | WatchState::Forbidden => false,
+        self.watches.iter().all(|watched| match &*watched.standing.borrow() {
+            Standing::Synced => true,
+            Standing::NotServed => watched.foreign,
+            Standing::Starting | Standing::Forbidden | Standing::Failing(_) => false,
         })
     }
 
@@ -84,9 +82,9 @@ impl Readiness {
     /// Passes on the changes of every watch; runs for ever.
     pub(super) async fn follow(self) {
         let each = self.watches.iter().map(|watched| {
-            let (mut state, changed) = (watched.state.clone(), self.changed.clone());
+            let (mut standing, changed) = (watched.standing.clone(), self.changed.clone());
             async move {
-                while state.changed().await.is_ok() {
+                while standing.changed().await.is_ok() {
                     changed.send_modify(|count| *count += 1);
                 }
             }
@@ -102,13 +100,17 @@ impl Readiness {
 impl fmt::Display for Readiness {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         for watched in self.watches.iter() {
-            let state = watched.state.borrow();
-            let mark = if *state == WatchState::Synced { '+' } else { '-' };
+            let standing = watched.standing.borrow();
+            let mark = if standing.is_synced() { '+' } else { '-' };
+            let standing = match &*standing {
+                Standing::NotServed => format!("waiting for the CRD {}", watched.resource),
+                other => other.to_string(),
+            };
             let mut parts = String::new();
             for part in &watched.parts {
                 write!(parts, " {part}")?;
             }
-            writeln!(out, "[{mark}] {}: {} (for{parts})", watched.resource, *state)?;
+            writeln!(out, "[{mark}] {}: {standing} (for{parts})", watched.resource)?;
         }
         Ok(())
     }

@@ -15,8 +15,8 @@ use tracing::{debug, info, warn};
 use super::{
     Key, Work,
     clock::timestamp,
-    echo::Echoes,
     events::{Events, Note},
+    journal::Journal,
     lease::Leadership,
     write::Written,
 };
@@ -25,15 +25,20 @@ use crate::telemetry::metrics::Metrics;
 /// Steps of one group in flight at once.
 const WIDTH: usize = 10;
 
-/// A stale observation is looked at again after this, should its watch event be slow.
-const STALE_RETRY: std::time::Duration = std::time::Duration::from_millis(250);
-
 /// One kind of work. `plan` and `report` forward to pure functions of the core; the rest is IO without decisions.
 pub trait Reconciler: Send + Sync + 'static {
     type Seen: Send + Sync;
     type Step: Step;
 
     fn work(&self) -> Work;
+
+    /// Every key there is, from the caches: looked at after a change of leader or of the settings.
+    fn all(&self) -> Vec<Key>;
+
+    /// What is looked at now and then, as the net under wake-ups. Where a look asks somebody, only what is not settled.
+    fn resync(&self) -> Vec<Key> {
+        self.all()
+    }
 
     /// Everything the plan needs to know; `None` if there is nothing to look after.
     fn observe(&self, key: &Key) -> impl Future<Output = Result<Option<Self::Seen>, Failure>> + Send;
@@ -75,7 +80,7 @@ pub struct Context {
     pub leadership: Leadership,
     pub metrics: Arc<Metrics>,
     pub events: Events,
-    pub echoes: Echoes,
+    pub journal: Journal,
     /// One for each call that may be under way. Keys with many steps share them with all others: a hundred calls at once
     /// end no sooner, and whoever comes next would wait behind them.
     pub slots: Arc<Semaphore>,
@@ -83,10 +88,22 @@ pub struct Context {
 
 /// [`Reconciler`] without its types, for the dispatcher's table.
 pub(super) trait Worker: Send + Sync {
+    fn all(&self) -> Vec<Key>;
+
+    fn resync(&self) -> Vec<Key>;
+
     fn run(&self, key: Key, context: Context) -> BoxFuture<'_, Verdict>;
 }
 
 impl<R: Reconciler> Worker for R {
+    fn all(&self) -> Vec<Key> {
+        Reconciler::all(self)
+    }
+
+    fn resync(&self) -> Vec<Key> {
+        Reconciler::resync(self)
+    }
+
     fn run(&self, key: Key, context: Context) -> BoxFuture<'_, Verdict> {
         Box::pin(async move {
             let verdict = reconcile(self, &key, &context).await;
@@ -147,15 +164,12 @@ async fn execute<'p, R: Reconciler>(
 
 async fn run_step<R: Reconciler>(worker: &R, key: &Key, seen: &R::Seen, step: &R::Step, context: &Context) -> Outcome {
     let _slot = context.slots.acquire().await;
-    if !context.leadership.holds() {
-        return Outcome::Failed(not_leading());
-    }
-    let result = worker.execute(seen, step).await;
+    let result = context.leadership.within_term(worker.execute(seen, step)).await;
     context.metrics.step(key.work, step.kind(), result.as_ref().err());
     match result {
         Ok(written) => {
             debug!(%key, %step, "done");
-            context.echoes.expect(key, &written);
+            context.journal.wrote(key, &written);
             Outcome::Done { uid: written.uid, witness: written.witness }
         }
         Err(failure) => {
@@ -175,12 +189,9 @@ async fn tell<R: Reconciler>(
 ) -> Result<(), Failure> {
     if let Some(status) = &report.status {
         let _slot = context.slots.acquire().await;
-        if !context.leadership.holds() {
-            return Err(not_leading());
-        }
-        let written = worker.write_status(seen, status.clone()).await;
+        let written = context.leadership.within_term(worker.write_status(seen, status.clone())).await;
         context.metrics.step(key.work, "WriteStatus", written.as_ref().err());
-        context.echoes.expect(key, &written?);
+        context.journal.wrote(key, &written?);
     }
     if let Some(about) = &report.about {
         for note in &report.events {
@@ -195,14 +206,10 @@ fn failed(key: &Key, failure: &Failure, context: &Context) -> Verdict {
     match failure.class {
         FailureClass::Stale => {
             debug!(%key, %failure, "the world has moved on; looking again");
-            return Verdict::Settled(Next::After(STALE_RETRY));
+            return Verdict::Stale;
         }
         FailureClass::Transient | FailureClass::Forbidden => warn!(%key, %failure, "will try again"),
         FailureClass::Rejected => info!(%key, %failure, "refused"),
     }
     Verdict::Failed
-}
-
-fn not_leading() -> Failure {
-    Failure::new(FailureClass::Stale, "NotLeading", "another replica leads now")
 }

@@ -3,7 +3,6 @@
 use std::{fmt, future::Future, time::Duration};
 
 use croft_core::plan::{Failure, FailureClass};
-use k8s_openapi::api::core::v1::Namespace;
 use kube::{
     Api, Client, Resource, ResourceExt,
     api::{ApiResource, DeleteParams, DynamicObject, Patch, PatchParams, PostParams, Preconditions},
@@ -12,27 +11,33 @@ use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Value, json};
 
 use super::{
+    Place,
     failure::{classify, timed_out},
-    witness,
 };
 
 /// Our name in managedFields for everything but stamped objects.
 pub const FIELD_MANAGER: &str = "croft-operator";
 
-/// Our name in the managedFields of stamped objects. Nothing else is written under it: its entries are the witness of what
-/// a class set.
-pub const STAMP_MANAGER: &str = "croft";
-
 /// No call waits longer than this.
 pub const CALL_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// What a watch will show of a call.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Echo {
+    /// The watch that shows it: `plural.group` for cached kinds.
+    pub stream: String,
+    pub place: Place,
+    /// The version the call made; none if the object is gone.
+    pub version: Option<u64>,
+}
 
 /// What a successful call left behind.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Written {
     pub uid: Option<String>,
-    /// The kind (`plural.group`) and version to wait for before observing again.
-    pub echo: Option<(String, u64)>,
-    /// Digest of our own entries in the object's managedFields, for stamped objects.
+    /// What to wait for before observing again.
+    pub echo: Option<Echo>,
+    /// What the object shows of what was written, where that is kept as a witness.
     pub witness: Option<String>,
 }
 
@@ -138,69 +143,6 @@ impl Writer {
         gone_is_done(self.finalizers(observed, &finalizers).await)
     }
 
-    /// Creates a stamped object; fails as stale if the name is taken, so nothing is ever overwritten.
-    pub async fn stamp(&self, resource: &ApiResource, namespace: &str, manifest: &Value) -> Result<Written, Failure> {
-        let api: Api<DynamicObject> = Api::namespaced_with(self.client.clone(), namespace, resource);
-        let params = self.posting(STAMP_MANAGER);
-        let made = call("create", api.create(&params, &dynamic(manifest)?)).await?;
-        Ok(stamped(&made, resource))
-    }
-
-    /// Server-side apply of a stamped object, taking the fields `manifest` sets.
-    pub async fn apply(
-        &self,
-        resource: &ApiResource,
-        namespace: &str,
-        name: &str,
-        manifest: &Value,
-    ) -> Result<Written, Failure> {
-        let made = self.applied(resource, namespace, name, manifest).await?;
-        Ok(stamped(&made, resource))
-    }
-
-    /// As [`Writer::apply`]; gives the whole object as it is then.
-    pub async fn applied(
-        &self,
-        resource: &ApiResource,
-        namespace: &str,
-        name: &str,
-        manifest: &Value,
-    ) -> Result<DynamicObject, Failure> {
-        let api: Api<DynamicObject> = Api::namespaced_with(self.client.clone(), namespace, resource);
-        let params = self.patching(STAMP_MANAGER).force();
-        call("apply", api.patch(name, &params, &Patch::Apply(manifest))).await
-    }
-
-    /// As [`Writer::merge`], for a kind known only at run time.
-    pub async fn merge_dynamic(
-        &self,
-        resource: &ApiResource,
-        target: Target<'_>,
-        version: &str,
-        mut patch: Value,
-    ) -> Result<Written, Failure> {
-        patch["metadata"]["uid"] = target.uid.into();
-        patch["metadata"]["resourceVersion"] = version.into();
-        let api: Api<DynamicObject> = Api::namespaced_with(self.client.clone(), target.namespace, resource);
-        let params = self.patching(FIELD_MANAGER);
-        let made = call("patch", api.patch(target.name, &params, &Patch::Merge(patch))).await?;
-        Ok(stamped(&made, resource))
-    }
-
-    /// Labels and annotations of a Namespace under our stamp; what an earlier call set and this one does not is removed.
-    pub async fn namespace_metadata(&self, name: &str, metadata: &Value) -> Result<Written, Failure> {
-        let made = self.furnished_namespace(name, metadata).await?;
-        Ok(written(&made, &resource_name::<Namespace>()))
-    }
-
-    /// As [`Writer::namespace_metadata`]; gives the whole Namespace as it is then.
-    pub async fn furnished_namespace(&self, name: &str, metadata: &Value) -> Result<DynamicObject, Failure> {
-        let api: Api<DynamicObject> = self.api::<Namespace>("");
-        let manifest = json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": metadata });
-        let params = self.patching(STAMP_MANAGER).force();
-        call("apply", api.patch(name, &params, &Patch::Apply(&manifest))).await
-    }
-
     /// Server-side apply of a typed object where its metadata says.
     pub async fn apply_object<K: Object>(&self, object: &K) -> Result<Written, Failure> {
         let api = self.api::<K>(&object.namespace().unwrap_or_default());
@@ -211,31 +153,28 @@ impl Writer {
 
     /// Deletes exactly `target`, where it matters only as it is at `version`; done already if it is gone.
     pub async fn delete<K: Object>(&self, target: Target<'_>, version: Option<&str>) -> Result<Written, Failure> {
-        self.delete_by(&self.api::<K>(target.namespace), target, version).await
+        gone_is_done(self.delete_by(&self.api::<K>(target.namespace), target, version, &resource_name::<K>()).await)
     }
 
-    /// As [`Writer::delete`], for a kind known only at run time.
-    pub async fn delete_dynamic(
-        &self,
-        resource: &ApiResource,
-        target: Target<'_>,
-        version: &str,
-    ) -> Result<Written, Failure> {
-        let api: Api<DynamicObject> = Api::namespaced_with(self.client.clone(), target.namespace, resource);
-        self.delete_by(&api, target, Some(version)).await
-    }
-
-    async fn delete_by(
+    /// As [`Writer::delete`], for a kind known only at run time; `stream` is the watch that shows it.
+    pub async fn delete_by(
         &self,
         api: &Api<DynamicObject>,
         target: Target<'_>,
         version: Option<&str>,
+        stream: &str,
     ) -> Result<Written, Failure> {
         let preconditions =
             Preconditions { uid: Some(target.uid.to_owned()), resource_version: version.map(str::to_owned) };
         let params =
             DeleteParams { dry_run: self.rehearsing, preconditions: Some(preconditions), ..DeleteParams::background() };
-        gone_is_done(call("delete", api.delete(target.name, &params)).await.map(|_| Written::default()))
+        let gone = || {
+            let place = Place::new(target.namespace, target.name);
+            Written { echo: Some(Echo { stream: stream.to_owned(), place, version: None }), ..Written::default() }
+        };
+        // Where finalizers hold it the answer is the object, and the watch shows that it is on its way.
+        let answer = call("delete", api.delete(target.name, &params)).await?;
+        Ok(answer.either(|object| written(&object, stream), |_| gone()))
     }
 
     /// Replaces the whole status of exactly `target`; done already if the object is gone.
@@ -256,16 +195,18 @@ impl Writer {
         gone_is_done(made)
     }
 
-    fn posting(&self, manager: &str) -> PostParams {
+    /// How objects are created under a name.
+    pub fn posting(&self, manager: &str) -> PostParams {
         PostParams { dry_run: self.rehearsing, field_manager: Some(manager.to_owned()) }
     }
 
-    fn patching(&self, manager: &str) -> PatchParams {
+    /// How objects are changed under a name.
+    pub fn patching(&self, manager: &str) -> PatchParams {
         PatchParams { dry_run: self.rehearsing, field_manager: Some(manager.to_owned()), ..PatchParams::default() }
     }
 
     /// Access to a kind whatever its scope: an empty namespace means the cluster. Answers are read as metadata only.
-    fn api<K: Object>(&self, namespace: &str) -> Api<DynamicObject> {
+    pub fn api<K: Object>(&self, namespace: &str) -> Api<DynamicObject> {
         let resource = ApiResource::erase::<K>(&());
         if namespace.is_empty() {
             Api::all_with(self.client.clone(), &resource)
@@ -275,7 +216,8 @@ impl Writer {
     }
 }
 
-fn dynamic<K: Serialize>(object: &K) -> Result<DynamicObject, Failure> {
+/// An object in the form that has no type.
+pub fn dynamic<K: Serialize>(object: &K) -> Result<DynamicObject, Failure> {
     let value = serde_json::to_value(object).and_then(serde_json::from_value);
     value.map_err(|error| Failure::new(FailureClass::Rejected, "InvalidObject", error.to_string()))
 }
@@ -294,26 +236,20 @@ pub async fn read<T>(request: impl Future<Output = kube::Result<Option<T>>>) -> 
     call("get", request).await
 }
 
-fn gone_is_done(result: Result<Written, Failure>) -> Result<Written, Failure> {
+/// An object that is gone needs no deleting.
+pub fn gone_is_done(result: Result<Written, Failure>) -> Result<Written, Failure> {
     match result {
         Err(failure) if failure.reason == "NotFound" => Ok(Written::default()),
         other => other,
     }
 }
 
-fn written<K: ResourceExt>(object: &K, resource: &str) -> Written {
+/// What the API server answered about an object of `resource`.
+pub fn written<K: ResourceExt>(object: &K, resource: &str) -> Written {
+    let place = Place::new(object.namespace().unwrap_or_default(), object.name_any());
     let version = object.resource_version().and_then(|version| version.parse().ok());
-    Written { uid: object.uid(), echo: version.map(|version| (resource.to_owned(), version)), witness: None }
-}
-
-fn stamped(object: &DynamicObject, resource: &ApiResource) -> Written {
-    let witness = Some(witness::entry_digest(&object.metadata));
-    Written { witness, ..written(object, &stamp_echo(&resource.plural, &resource.group)) }
-}
-
-/// The name under which the watch of a stamped kind is waited for: the same kind may be cached whole as well.
-pub fn stamp_echo(plural: &str, group: &str) -> String {
-    format!("stamped/{}", crd_name(plural, group))
+    let echo = version.map(|version| Echo { stream: resource.to_owned(), place, version: Some(version) });
+    Written { uid: object.uid(), echo, witness: None }
 }
 
 /// `plural.group`, or the plural alone for the core group: how CRDs are named and how caches are registered.

@@ -103,6 +103,10 @@ impl Reconciler for BindingReconciler {
         NAMESPACE
     }
 
+    fn all(&self) -> Vec<Key> {
+        self.caches.namespaces.all().iter().map(|namespace| Key::cluster(NAMESPACE, namespace.name_any())).collect()
+    }
+
     async fn observe(&self, key: &Key) -> Result<Option<Seen>, Failure> {
         let Some(namespace) = self.caches.namespaces.get("", &key.name) else { return Ok(None) };
         let binding = self.caches.bindings.get(&key.name, &key.name);

@@ -1,21 +1,21 @@
 //! Class -> its status: observes for [`croft_core::namespaces::class`].
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    sync::{Arc, Mutex, PoisonError},
-    time::Instant,
-};
+use std::{collections::BTreeSet, sync::Arc};
 
 use croft_api::namespaces::{NamespaceClass, NamespaceClassBinding, OnClassDelete, validate::validate};
 use croft_core::{
     namespaces::class::{self, Bound, ClassStep, Kind, Observed, Status},
-    plan::{Failure, Next, Outcome, Plan},
+    plan::{Failure, Outcome, Plan},
     time::Timestamp,
 };
 use kube::{Resource, ResourceExt};
 use serde_json::Value;
 
-use super::{CLASS, CLASS_INDEX, Caches, kinds::Kinds, stamped::Stamps};
+use super::{
+    CLASS, CLASS_INDEX, Caches,
+    kinds::{Kinds, UNABLE},
+    stamped::Stamps,
+};
 use crate::engine::{
     Key, Reconciler, Report, Target, Work, Writer, Written,
     events::{Note, about},
@@ -31,8 +31,6 @@ pub(super) struct ClassReconciler {
     pub(super) writer: Writer,
     pub(super) kinds: Kinds,
     pub(super) stamps: Stamps,
-    /// When each class's status was last written.
-    pub(super) written: Mutex<BTreeMap<String, Instant>>,
 }
 
 #[derive(Debug)]
@@ -46,12 +44,21 @@ impl ClassReconciler {
     async fn uses(&self, class: &NamespaceClass) -> Result<BTreeSet<Kind>, Failure> {
         let mut uses = BTreeSet::new();
         for (api_version, kind) in super::kinds_named_by(class) {
-            if let Some(kind) = self.kinds.look_up(&api_version, &kind).await?.stampable() {
-                uses.insert(kind);
+            match self.kinds.look_up(&api_version, &kind).await {
+                Ok(kind) => uses.extend(kind.stampable()),
+                // One kind that cannot be asked about is no reason to forget that it is used.
+                Err(failure) if failure.reason == UNABLE => uses.extend(recorded(class, &api_version, &kind)),
+                Err(failure) => return Err(failure),
             }
         }
         Ok(uses)
     }
+}
+
+/// A kind as the class has recorded it.
+fn recorded(class: &NamespaceClass, api_version: &str, kind: &str) -> Option<Kind> {
+    let recorded = super::kinds_in_use(std::iter::once(class));
+    recorded.into_iter().find(|recorded| recorded.api_version == api_version && recorded.kind == kind)
 }
 
 /// One namespace as the class sees it.
@@ -85,12 +92,12 @@ impl Reconciler for ClassReconciler {
         CLASS
     }
 
+    fn all(&self) -> Vec<Key> {
+        self.caches.classes.all().iter().map(|class| Key::cluster(CLASS, class.name_any())).collect()
+    }
+
     async fn observe(&self, key: &Key) -> Result<Option<Seen>, Failure> {
-        let Some(class) = self.caches.classes.get("", &key.name) else {
-            self.written.lock().unwrap_or_else(PoisonError::into_inner).remove(&key.name);
-            return Ok(None);
-        };
-        let written = self.written.lock().unwrap_or_else(PoisonError::into_inner).get(&key.name).copied();
+        let Some(class) = self.caches.classes.get("", &key.name) else { return Ok(None) };
         let namespaces = self.caches.bindings.by(CLASS_INDEX, &key.name);
         let observed = Observed {
             generation: class.metadata.generation.unwrap_or_default(),
@@ -108,7 +115,6 @@ impl Reconciler for ClassReconciler {
                 .map(|binding| bound(binding, &class))
                 .collect(),
             status: status_of(&class),
-            since_written: written.map(|at| at.elapsed()),
         };
         Ok(Some(Seen { class, observed }))
     }
@@ -128,24 +134,20 @@ impl Reconciler for ClassReconciler {
         if outcomes.iter().any(|(step, outcome)| **step == ClassStep::LetGo && outcome.is_done()) {
             return Report::default();
         }
-        let report = class::report(&seen.observed, now);
+        let status = class::report(&seen.observed, now);
         let told = seen.observed.status.conditions.reason("Accepted");
-        let events = report.status.iter().filter_map(|status| status.conditions.get("Accepted"));
+        let events = status.iter().filter_map(|status| status.conditions.get("Accepted"));
         let events = events.filter(|accepted| accepted.reason == "InvalidClass" && told != Some(&accepted.reason));
         Report {
             events: events.map(|accepted| Note::warning("InvalidClass", &accepted.message)).collect(),
-            status: report.status.and_then(|status| serde_json::to_value(status).ok()),
+            status: status.as_ref().and_then(|status| serde_json::to_value(status).ok()),
             about: Some(about(&*seen.class)),
-            next: report.again.map_or(Next::Settled, Next::After),
-            retry: false,
+            ..Report::default()
         }
     }
 
     async fn write_status(&self, seen: &Seen, status: Value) -> Result<Written, Failure> {
         let (name, uid) = (seen.class.name_any(), seen.class.uid().unwrap_or_default());
-        let written =
-            self.writer.status::<NamespaceClass>(Target { namespace: "", name: &name, uid: &uid }, &status).await?;
-        self.written.lock().unwrap_or_else(PoisonError::into_inner).insert(name, Instant::now());
-        Ok(written)
+        self.writer.status::<NamespaceClass>(Target { namespace: "", name: &name, uid: &uid }, &status).await
     }
 }

@@ -1,7 +1,8 @@
-//! What the API server knows about the kinds classes use: asked once per kind, forgotten when CRDs come or go.
+//! What the API server knows about the kinds classes use: asked once per kind, forgotten whenever what is served may have
+//! changed.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::BTreeMap,
     sync::{Arc, Mutex, PoisonError},
 };
 
@@ -17,10 +18,10 @@ use croft_core::{
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::APIResource;
 use kube::{Client, api::ApiResource};
 
-use crate::engine::{
-    Cache, Pusher, ServedKinds, UNTIL_SERVED,
-    write::{call, crd_name},
-};
+use crate::engine::{Cache, KindChanges, Pusher, write::call};
+
+/// The reason when a single kind cannot be asked about.
+pub(super) const UNABLE: &str = "KindUnavailable";
 
 /// A kind as the API server serves it.
 #[derive(Clone, Debug)]
@@ -80,40 +81,37 @@ impl Kinds {
         let served = match served {
             Ok(list) => list.resources,
             Err(failure) if failure.reason == "NotFound" => Vec::new(),
+            // The server that is asked answers, but not for this group: an aggregated API that is down.
+            Err(failure) if failure.reason == "ApiServerError" => {
+                return Err(Failure { reason: UNABLE, ..failure });
+            }
             Err(failure) => return Err(failure),
         };
         let found = served.into_iter().find(|resource| resource.kind == kind && !resource.name.contains('/'));
         Ok(described(api_version, kind, found))
     }
 
-    /// When a CRD comes or goes, everything known about its kind is asked again, and bindings that wait for it are woken.
-    pub(super) fn follow(&self, served: ServedKinds, bindings: Arc<Cache<NamespaceClassBinding>>, pusher: Pusher) {
-        let kinds = self.clone();
-        tokio::spawn(async move {
-            let mut changes = served.changes();
-            while changes.changed().await.is_ok() {
-                let installed = changes.borrow_and_update().clone();
-                kinds.forget_all_but(&installed);
-                for moment in UNTIL_SERVED {
-                    tokio::time::sleep(moment).await;
-                    super::wake_waiting(&bindings, &pusher);
-                }
-            }
-        });
+    /// Forgets what is known about a kind: it turned out not to be true any more.
+    pub(super) fn forget(&self, api_version: &str, kind: &str) {
+        self.known().remove(&(api_version.to_owned(), kind.to_owned()));
     }
 
-    fn forget_all_but(&self, installed: &BTreeSet<String>) {
-        let is_served = |kind: &Kind| installed.contains(&crd_name(&kind.resource.plural, &kind.resource.group));
-        self.known().retain(|_, kind| is_built_in(kind) || is_served(kind));
+    /// When kinds come, go or change, everything is asked again as it is needed, and bindings are woken.
+    pub(super) fn follow(&self, changes: KindChanges, bindings: Arc<Cache<NamespaceClassBinding>>, pusher: Pusher) {
+        let kinds = self.clone();
+        let mut changes = changes.changes();
+        tokio::spawn(async move {
+            loop {
+                changes.until_served().await;
+                kinds.known().clear();
+                super::wake_all(&bindings, &pusher);
+            }
+        });
     }
 
     fn known(&self) -> std::sync::MutexGuard<'_, BTreeMap<KindName, Kind>> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-fn is_built_in(kind: &Kind) -> bool {
-    !kind.resource.group.contains('.') || kind.resource.group.ends_with(".k8s.io")
 }
 
 fn described(api_version: &str, kind: &str, found: Option<APIResource>) -> Kind {

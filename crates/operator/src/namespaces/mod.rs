@@ -4,20 +4,18 @@ pub(crate) mod binding;
 pub(crate) mod blueprints;
 mod class;
 pub mod fences;
+pub(crate) mod fields;
 pub(crate) mod kinds;
-mod news;
 pub(crate) mod resources;
+pub(crate) mod seal;
 pub(crate) mod stamped;
-mod unreported;
+pub(crate) mod stamping;
 
-use std::{
-    collections::BTreeSet,
-    sync::{Arc, Mutex},
-    time::Duration,
-};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use croft_api::namespaces::{CLASS_LABEL, NamespaceClass, NamespaceClassBinding, StampedKind};
 use croft_core::{
+    journal::Pace,
     namespaces::{class::Kind, resources::KindName},
     queue::Priority,
 };
@@ -25,17 +23,15 @@ use k8s_openapi::api::core::v1::Namespace;
 use kube::{Resource, ResourceExt};
 
 use self::{
-    binding::BindingReconciler,
-    blueprints::Blueprints,
-    class::ClassReconciler,
-    kinds::Kinds,
-    news::News,
-    resources::ResourcesReconciler,
-    stamped::{Stamps, version_of},
-    unreported::Unreported,
+    binding::BindingReconciler, class::ClassReconciler, kinds::Kinds, resources::ResourcesReconciler, seal::SharedSeal,
+    stamped::Stamps,
 };
 use crate::{
-    engine::{Cache, Change, EngineBuilder, Key, Later, Part, Pusher, Scope, Work, Writer, is_deleting},
+    engine::{
+        Cache, Change, EngineBuilder, Journal, Key, Part, Pusher, Scope, Work, Writer, is_deleting,
+        watch::{place_of, revision_of},
+        write::resource_name,
+    },
     rbac::{Use, Within},
     settings::SharedSettings,
 };
@@ -48,11 +44,10 @@ const BINDING: Work = Part::Namespaces.work("namespaceclassbinding");
 const CLASS: Work = Part::Namespaces.work("namespaceclass");
 
 /// What happens to a binding's objects together is looked at together: a moment after the last change, but soon.
-const CALM: Duration = Duration::from_millis(100);
-const SOON: Duration = Duration::from_millis(500);
+const CALM: Pace = Pace { calm: Duration::from_millis(100), most: Duration::from_millis(500) };
 
 /// While a class rolls out every namespace changes several times: it counts them once for all that change meanwhile.
-const RECOUNT: Duration = Duration::from_millis(100);
+const RECOUNT: Pace = Pace { calm: Duration::from_millis(100), most: Duration::from_secs(1) };
 
 const CLASS_INDEX: &str = "class";
 
@@ -111,7 +106,7 @@ impl Caches {
     }
 }
 
-pub fn install(engine: &mut EngineBuilder, writer: &Writer, settings: &SharedSettings) {
+pub fn install(engine: &mut EngineBuilder, writer: &Writer, settings: &SharedSettings, operator_namespace: &str) {
     let caches = Caches {
         namespaces: engine.cluster_objects(Part::Namespaces),
         classes: engine.cluster_objects(Part::Namespaces),
@@ -126,35 +121,21 @@ pub fn install(engine: &mut EngineBuilder, writer: &Writer, settings: &SharedSet
         let name = change.object().name_any();
         vec![Key::cluster(NAMESPACE, &name), Key::new(BINDING, &name, &name)]
     });
-    let news = Arc::<News>::default();
-    let later = Later::new(engine.pusher(), CALM, SOON).if_it_matters({
-        let news = news.clone();
-        move |binding| news.take(&binding.namespace)
-    });
     caches.bindings.wakes({
-        let recount = Later::new(engine.pusher(), RECOUNT, RECOUNT);
-        let (later, news) = (later.clone(), news.clone());
-        move |change: Change<'_, NamespaceClassBinding>| {
-            change.both().for_each(|binding| recount.push(Key::cluster(CLASS, &binding.spec.class_name)));
-            let [binding, namespace] = woken_by_binding(change.object());
-            if is_only_report(change) {
-                news.changed(&binding.namespace, None, version_of(change.object().meta()));
-                later.push(binding);
-                return Vec::new();
-            }
-            vec![binding, namespace]
-        }
+        let journal = engine.journal();
+        move |change| woken_by_binding(change, &journal)
     });
-    let stamps = Stamps::new(engine.client(), engine.pusher(), later, news, engine.echoes(), caches.bindings.clone());
+    let seal = SharedSeal::default();
+    tokio::spawn(seal.clone().find(writer.clone(), operator_namespace.to_owned()));
+    let stamps = Stamps::new(engine, seal.clone(), caches.bindings.clone());
     caches.classes.wakes({
         let (caches, stamps, pusher) = (caches.clone(), stamps.clone(), engine.pusher());
         move |change: Change<'_, NamespaceClass>| {
             stamps.watch_only(&kinds_in_use(caches.classes.all().iter().map(AsRef::as_ref)));
             let name = change.object().name_any();
             if concerns_namespaces(change) {
-                // However many they are: whoever asks for something now comes before them.
                 for key in namespaces_of(&caches, &name) {
-                    pusher.push(key, Priority::Retry);
+                    pusher.push(key, Priority::RollOut);
                 }
             }
             vec![Key::cluster(CLASS, name)]
@@ -162,30 +143,34 @@ pub fn install(engine: &mut EngineBuilder, writer: &Writer, settings: &SharedSet
     });
 
     let kinds = Kinds::new(engine.client());
-    kinds.follow(engine.served(), caches.bindings.clone(), engine.pusher());
+    kinds.follow(engine.kinds(), caches.bindings.clone(), engine.pusher());
     engine.reconciler(BindingReconciler::new(caches.clone(), writer.clone(), settings.clone()));
     engine.reconciler(ClassReconciler {
         caches: caches.clone(),
         writer: writer.clone(),
         kinds: kinds.clone(),
         stamps: stamps.clone(),
-        written: Mutex::default(),
     });
-    engine.reconciler(ResourcesReconciler {
-        caches,
-        writer: writer.clone(),
-        kinds,
-        stamps,
-        deleted: Mutex::default(),
-        unreported: Unreported::default(),
-        blueprints: Blueprints::default(),
-    });
+    engine.reconciler(ResourcesReconciler::new(caches, writer.clone(), kinds, stamps, seal));
 }
 
-/// The binding itself and its namespace.
-fn woken_by_binding(binding: &NamespaceClassBinding) -> [Key; 2] {
-    let namespace = binding.namespace().unwrap_or_default();
-    [Key::new(BINDING, &namespace, binding.name_any()), Key::cluster(NAMESPACE, &namespace)]
+/// The binding itself and its namespace; its class, when the changes are over, to count it.
+fn woken_by_binding(change: Change<'_, NamespaceClassBinding>, journal: &Journal) -> Vec<Key> {
+    let binding = change.object();
+    let stream = resource_name::<NamespaceClassBinding>();
+    let (place, version) = (place_of(binding.meta()), revision_of(binding.meta()));
+    for class in change.both().map(|binding| Key::cluster(CLASS, &binding.spec.class_name)) {
+        journal.saw(&class, &stream, &place, version, RECOUNT);
+    }
+    let [own, namespace] =
+        [Key::new(BINDING, &place.namespace, &place.name), Key::cluster(NAMESPACE, &place.namespace)];
+    if change.after.is_none() {
+        journal.gone(&own, &stream, &place, CALM);
+    } else if change.live && is_only_report(change) {
+        journal.saw(&own, &stream, &place, version, CALM);
+        return Vec::new();
+    }
+    vec![own, namespace]
 }
 
 /// Whether only what the binding reports has changed, which we do ourselves all the time.
@@ -207,30 +192,26 @@ fn concerns_namespaces(change: Change<'_, NamespaceClass>) -> bool {
 /// What is bound to the class and what asks for it.
 fn namespaces_of(caches: &Caches, name: &str) -> Vec<Key> {
     let bound = caches.bindings.by(CLASS_INDEX, name);
-    let bound =
-        bound.iter().map(|binding| Key::new(BINDING, binding.namespace().unwrap_or_default(), binding.name_any()));
+    let bound = bound.iter().map(|binding| binding_key(binding));
     let labelled = caches.namespaces.by(CLASS_INDEX, name);
     let labelled = labelled.iter().map(|namespace| Key::cluster(NAMESPACE, namespace.name_any()));
     bound.chain(labelled).collect()
 }
 
-/// Something many may have waited for has happened: looks again at every binding that is not ready, and at its class.
-fn wake_waiting(bindings: &Cache<NamespaceClassBinding>, pusher: &Pusher) {
-    let is_ready = |binding: &NamespaceClassBinding| {
-        let mut conditions = binding.status.iter().flat_map(|status| &status.conditions);
-        conditions.any(|condition| condition.type_ == "Ready" && condition.status == "True")
-    };
-    for binding in bindings.all().iter().filter(|binding| !is_ready(binding)) {
-        pusher.push(Key::cluster(CLASS, &binding.spec.class_name), Priority::Live);
-        pusher.push(Key::new(BINDING, binding.namespace().unwrap_or_default(), binding.name_any()), Priority::Live);
+/// Something any binding may have waited for has happened: looks again at all of them, and at their classes.
+fn wake_all(bindings: &Cache<NamespaceClassBinding>, pusher: &Pusher) {
+    let bindings = bindings.all();
+    let classes: BTreeSet<_> = bindings.iter().map(|binding| binding.spec.class_name.as_str()).collect();
+    for class in classes {
+        pusher.push(Key::cluster(CLASS, class), Priority::RollOut);
+    }
+    for binding in &bindings {
+        pusher.push(binding_key(binding), Priority::RollOut);
     }
 }
 
-/// Whether drift is reported, not corrected: then any change may be the one that puts it right.
-fn is_drifted(bindings: &Cache<NamespaceClassBinding>, namespace: &str) -> bool {
-    let binding = bindings.get(namespace, namespace);
-    let mut conditions = binding.iter().flat_map(|binding| &binding.status).flat_map(|status| &status.conditions);
-    conditions.any(|condition| condition.type_ == "Ready" && condition.reason == "Drifted")
+fn binding_key(binding: &NamespaceClassBinding) -> Key {
+    Key::new(BINDING, binding.namespace().unwrap_or_default(), binding.name_any())
 }
 
 /// Every kind some class has recorded: what must be watched.

@@ -1,23 +1,27 @@
 //! Binding -> resources: observes for [`croft_core::namespaces::resources`] and carries out its steps.
 
 use std::{
-    collections::{BTreeMap, btree_map::Entry},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    collections::{BTreeMap, BTreeSet},
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
 };
 
 use croft_api::namespaces::{CLASS_LABEL, NamespaceClass, NamespaceClassBinding, OnUnbind, validate};
 use croft_core::{
+    budget::Budget,
     namespaces::{
         inventory::Status,
-        manifest::{Identity, Stamp, shows},
+        manifest::{Identity, Stamp},
         resources::{
-            self, Binding, Class, ClassSeen, KindName, KindSeen, Namespace, NamespaceMetadata, Observed, Owner, Read,
-            ResourceStep, Stamped,
+            self, Binding, Class, ClassSeen, Held, KindName, KindSeen, Namespace, NamespaceMetadata, Observed, Owner,
+            Read, ResourceStep, Stamped,
         },
         template::Facts,
+        witness::{Seal, Witness},
     },
-    plan::{Failure, FailureClass, Next, Outcome, Plan},
+    plan::{Failure, FailureClass, Outcome, Plan},
     time::Timestamp,
+    watching::Standing,
 };
 use k8s_openapi::{api::core::v1, apimachinery::pkg::apis::meta::v1::ObjectMeta};
 use kube::{
@@ -29,27 +33,35 @@ use serde_json::{Value, json};
 use super::{
     BINDING, Caches,
     blueprints::{Blueprints, Checked},
-    kinds::{Kind, Kinds},
-    stamped::{self, Controller, Stamps, Watching, controller_of},
-    unreported::Unreported,
+    fields,
+    kinds::{Kind, Kinds, UNABLE},
+    seal::SharedSeal,
+    stamped::{self, Controller, Stamps, controller_of},
+    stamping::Stamper,
 };
 use crate::engine::{
-    Key, Reconciler, Report, Target, Work, Writer, Written,
+    Clock, Key, Reconciler, Report, Target, Work, Writer, Written,
     events::{Note, about},
-    is_deleting, witness,
+    is_deleting,
     write::read,
 };
 
+/// However many objects others change at once, they are read at this pace: a burst, then one every while.
+const READS: u32 = 200;
+const READ_EVERY: Duration = Duration::from_millis(10);
+
 #[derive(Debug)]
 pub(super) struct ResourcesReconciler {
-    pub(super) caches: Caches,
-    pub(super) writer: Writer,
-    pub(super) kinds: Kinds,
-    pub(super) stamps: Stamps,
-    /// UIDs of bindings we deleted, by namespace, until the cache has seen it: nothing may be made in their name any more.
-    pub(super) deleted: Mutex<BTreeMap<String, String>>,
-    pub(super) unreported: Unreported,
-    pub(super) blueprints: Blueprints,
+    caches: Caches,
+    writer: Writer,
+    kinds: Kinds,
+    stamps: Stamps,
+    seal: SharedSeal,
+    /// Status that is not written yet, by namespace.
+    held: Mutex<BTreeMap<String, Held>>,
+    reads: Mutex<Budget>,
+    clock: Clock,
+    blueprints: Blueprints,
 }
 
 #[derive(Debug)]
@@ -59,20 +71,45 @@ pub(super) struct Seen {
     stored: Status,
     observed: Observed,
     kinds: BTreeMap<KindName, Kind>,
+    stamper: Stamper,
 }
 
 impl ResourcesReconciler {
-    fn deleted(&self) -> MutexGuard<'_, BTreeMap<String, String>> {
-        self.deleted.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(super) fn new(caches: Caches, writer: Writer, kinds: Kinds, stamps: Stamps, seal: SharedSeal) -> Self {
+        Self {
+            caches,
+            writer,
+            kinds,
+            stamps,
+            seal,
+            held: Mutex::default(),
+            reads: Mutex::new(Budget::new(READS, READ_EVERY)),
+            clock: Clock::start(),
+            blueprints: Blueprints::default(),
+        }
     }
 
-    fn is_deleted(&self, namespace: &str, uid: &str) -> bool {
-        self.deleted().get(namespace).is_some_and(|deleted| deleted == uid)
+    /// Works on what is held back of a namespace's status.
+    fn with_held<T>(&self, namespace: &str, work: impl FnOnce(&mut Option<Held>) -> T) -> T {
+        let mut all = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut held = all.remove(namespace);
+        let result = work(&mut held);
+        if let Some(held) = held {
+            all.insert(namespace.to_owned(), held);
+        }
+        result
     }
+
     /// The class, and only after a live look "gone": deleting on the word of a cache is how things get lost.
-    async fn class(&self, name: &str, binding_uid: &str, namespace: &Facts) -> Result<ClassSeen, Failure> {
+    async fn class(
+        &self,
+        name: &str,
+        stamper: &Stamper,
+        binding_uid: &str,
+        namespace: &Facts,
+    ) -> Result<ClassSeen, Failure> {
         if let Some(class) = self.caches.classes.get("", name) {
-            return Ok(present(&class, &self.blueprints.of(&class), binding_uid, namespace));
+            return Ok(present(&class, &self.blueprints.of(&class), &stamper.seal, binding_uid, namespace));
         }
         if self.caches.classes.exists("", name) {
             return Ok(ClassSeen::Unreadable);
@@ -97,42 +134,20 @@ impl ResourcesReconciler {
         self.caches.classes.get("", class).is_some_and(|class| orphans(&class))
     }
 
-    /// Whether the class has recorded every kind it is about to make objects of.
-    fn has_recorded(class: &NamespaceClass, kinds: &BTreeMap<KindName, Kind>) -> bool {
-        let recorded = class.status.iter().flat_map(|status| &status.kinds);
-        let recorded: Vec<_> = recorded.map(|kind| (kind.api_version.as_str(), kind.kind.as_str())).collect();
-        let stampable = |name: &&KindName| kinds.get(*name).is_some_and(|kind| kind.stampable().is_some());
-        let names = super::kinds_named_by(class);
-        names.iter().filter(stampable).all(|name| recorded.contains(&(name.0.as_str(), name.1.as_str())))
-    }
-
-    /// A watch of the class's kinds that has not told yet what is there: whoever decides now decides on half a picture.
-    fn starting_watch(&self, class: &NamespaceClass, kinds: &BTreeMap<KindName, Kind>) -> Option<String> {
-        let names = super::kinds_named_by(class);
-        let kinds = names.iter().filter_map(|name| kinds.get(name)?.stampable());
-        kinds.into_iter().find(|kind| self.stamps.state(kind) == Watching::Starting).map(|kind| kind.kind)
-    }
-
-    /// Whether objects of the class can be made; fails while it cannot be told.
-    fn is_prepared(&self, class: &str, kinds: &BTreeMap<KindName, Kind>) -> Result<bool, Failure> {
-        let Some(class) = self.caches.classes.get("", class) else { return Ok(true) };
-        if !Self::has_recorded(&class, kinds) {
-            return Ok(false);
-        }
-        match self.starting_watch(&class, kinds) {
-            None => Ok(true),
-            Some(kind) => {
-                Err(Failure::new(FailureClass::Stale, "NotSynced", format!("the watch of {kind} is starting")))
+    /// A kind as its watch lets it be seen; fails while the watch starts: whoever decides now decides on half a picture.
+    fn kind_seen(&self, class: &ClassSeen, name: &KindName, kind: &Kind) -> Result<KindSeen, Failure> {
+        let Some(stampable) = kind.stampable() else { return Ok(kind.seen.clone()) };
+        let is_watched = match class {
+            ClassSeen::Present(class) => class.recorded_kinds.contains(name),
+            ClassSeen::Gone | ClassSeen::Unreadable => false,
+        };
+        match self.stamps.standing(&stampable) {
+            Standing::Forbidden => Ok(KindSeen::Forbidden { resource: kind.resource.plural.clone() }),
+            Standing::Failing(why) => Ok(KindSeen::Unobservable { why }),
+            Standing::Starting if is_watched => {
+                Err(Failure::new(FailureClass::Stale, "NotSynced", format!("the watch of {} is starting", name.1)))
             }
-        }
-    }
-
-    fn kind_seen(&self, kind: &Kind) -> KindSeen {
-        match kind.stampable() {
-            Some(stampable) if self.stamps.state(&stampable) == Watching::Forbidden => {
-                KindSeen::Forbidden { resource: kind.resource.plural.clone() }
-            }
-            _ => kind.seen.clone(),
+            Standing::Starting | Standing::Synced | Standing::NotServed => Ok(kind.seen.clone()),
         }
     }
 
@@ -144,29 +159,57 @@ impl ResourcesReconciler {
         };
         objects.map(|(identity, entry)| (identity, described(entry))).collect()
     }
+
+    /// Reads what the watches cannot tell, at a pace.
+    async fn read_doubtful(&self, observed: &mut Observed, seen: &KindsFound, seal: &Seal) -> Result<(), Failure> {
+        let wanted = observed.to_read().len();
+        if wanted == 0 {
+            return Ok(());
+        }
+        let affordable = {
+            let mut reads = self.reads.lock().unwrap_or_else(PoisonError::into_inner);
+            (0..wanted).all(|_| reads.spend(self.clock.now()))
+        };
+        if !affordable {
+            return Err(Failure::new(
+                FailureClass::Stale,
+                "Paced",
+                "many objects were changed at once; read one by one",
+            ));
+        }
+        read_doubtful(&self.writer.client(), observed, &seen.kinds, seal).await
+    }
+}
+
+/// What discovery says about the kinds of a binding.
+#[derive(Debug, Default)]
+pub(crate) struct KindsFound {
+    pub(crate) kinds: BTreeMap<KindName, Kind>,
+    /// Kinds that cannot be asked about, and why.
+    pub(crate) unable: BTreeMap<KindName, String>,
 }
 
 /// The kinds of wanted and of recorded objects.
-pub(crate) async fn look_up_kinds(
-    known: &Kinds,
-    seen: &ClassSeen,
-    status: &Status,
-) -> Result<BTreeMap<KindName, Kind>, Failure> {
-    let mut kinds = BTreeMap::new();
+pub(crate) async fn look_up_kinds(known: &Kinds, seen: &ClassSeen, status: &Status) -> Result<KindsFound, Failure> {
+    let mut found = KindsFound::default();
     let items = match seen {
         ClassSeen::Present(class) => class.items.as_slice(),
         ClassSeen::Gone | ClassSeen::Unreadable => &[],
     };
     let wanted = items.iter().map(|item| (item.api_version.clone(), item.identity.kind.clone()));
     let recorded = status.applied_resources.iter().map(|applied| (applied.api_version.clone(), applied.kind.clone()));
-    for name in wanted.chain(recorded) {
-        if let Entry::Vacant(place) = kinds.entry(name) {
-            let (api_version, kind) = place.key();
-            let found = known.look_up(api_version, kind).await?;
-            place.insert(found);
+    for name in wanted.chain(recorded).collect::<BTreeSet<_>>() {
+        match known.look_up(&name.0, &name.1).await {
+            Ok(kind) => {
+                found.kinds.insert(name, kind);
+            }
+            Err(failure) if failure.reason == UNABLE => {
+                found.unable.insert(name, failure.message);
+            }
+            Err(failure) => return Err(failure),
         }
     }
-    Ok(kinds)
+    Ok(found)
 }
 
 /// A stamped object, and whether its class leaves it behind.
@@ -175,23 +218,22 @@ pub(crate) fn stamped_entry(entry: stamped::Entry, orphan: bool, binding_uid: &s
         api_version: entry.api_version.to_string(),
         owner: owner(entry.controller.as_ref(), binding_uid),
         orphan,
-        suspect: entry.is_suspect(),
         version: entry.version.to_string(),
         uid: entry.uid,
         class: entry.class,
-        entry: entry.entry,
+        content: entry.content,
         deleting: entry.deleting,
         created: entry.created,
     }
 }
 
-/// Reads what the watches cannot tell.
+/// Reads what the watches cannot tell. What cannot be read blocks itself only.
 pub(crate) async fn read_doubtful(
     client: &Client,
-    seen: &Observed,
+    seen: &mut Observed,
     kinds: &BTreeMap<KindName, Kind>,
-) -> Result<BTreeMap<Identity, Option<Read>>, Failure> {
-    let mut found = BTreeMap::new();
+    seal: &Seal,
+) -> Result<(), Failure> {
     for (api_version, identity) in seen.to_read() {
         let Some(kind) = kinds.get(&(api_version.clone(), identity.kind.clone())) else { continue };
         if kind.stampable().is_none() {
@@ -199,22 +241,36 @@ pub(crate) async fn read_doubtful(
         }
         let api: Api<DynamicObject> = Api::namespaced_with(client.clone(), &seen.namespace.name, &kind.resource);
         let object = match seen.shown_by(&identity) {
-            None => read(api.get_metadata_opt(&identity.name)).await?.map(|object| (object.metadata, false)),
-            Some(manifest) => read(api.get_opt(&identity.name)).await?.map(|object| {
-                let as_wanted = shows(&json!(object), manifest);
-                (object.metadata, as_wanted)
+            None => read(api.get_metadata_opt(&identity.name))
+                .await
+                .map(|found| found.map(|object| (object.metadata, None))),
+            Some(manifest) => read(api.get_opt(&identity.name)).await.map(|found| {
+                found.map(|object| {
+                    let witness = Witness::of(&json!(object), manifest, seal);
+                    (object.metadata, Some(witness))
+                })
             }),
         };
-        let object = object
-            .map(|(metadata, as_wanted)| Read { as_wanted, ..described(api_version, &metadata, &seen.binding.uid) });
-        found.insert(identity, object);
+        match object {
+            Ok(object) => {
+                let object = object.map(|(metadata, witness)| Read {
+                    witness,
+                    ..described(api_version, &metadata, &seen.binding.uid)
+                });
+                seen.read.insert(identity, object);
+            }
+            Err(failure) if failure.reason == "ApiServerError" => {
+                seen.unreadable.insert(identity, failure.message);
+            }
+            Err(failure) => return Err(failure),
+        }
     }
-    Ok(found)
+    Ok(())
 }
 
 /// One step of the plan is one call.
 pub(crate) async fn carry_out(
-    writer: &Writer,
+    stamper: &Stamper,
     namespace: &str,
     kinds: &BTreeMap<KindName, Kind>,
     step: &ResourceStep,
@@ -222,33 +278,33 @@ pub(crate) async fn carry_out(
     match step {
         ResourceStep::ApplyNamespaceMetadata { metadata } => {
             let metadata = json!({ "labels": metadata.labels, "annotations": metadata.annotations });
-            writer.namespace_metadata(namespace, &metadata).await
+            stamper.furnish_namespace(namespace, &metadata).await
         }
         ResourceStep::Create { identity, api_version, manifest, .. } => {
-            writer.stamp(resource_of(kinds, api_version, identity)?, namespace, manifest).await
+            stamper.create(resource_of(kinds, api_version, identity)?, namespace, manifest).await
         }
         ResourceStep::Apply { identity, api_version, uid, manifest, .. } => {
             let resource = resource_of(kinds, api_version, identity)?;
-            writer.apply(resource, namespace, &identity.name, &only_if(manifest, uid)).await
+            stamper.apply(resource, namespace, &identity.name, &only_if(manifest, uid)).await
         }
         ResourceStep::TakeFields { identity, api_version, uid, version, fields } => {
             let resource = resource_of(kinds, api_version, identity)?;
             let target = Target { namespace, name: &identity.name, uid };
             let patch = json!({ "metadata": { "managedFields": fields } });
-            writer.merge_dynamic(resource, target, version, patch).await
+            stamper.merge(resource, target, version, patch).await
         }
         ResourceStep::Release { identity, api_version, uid, version, owners } => {
             let resource = resource_of(kinds, api_version, identity)?;
             let target = Target { namespace, name: &identity.name, uid };
-            writer.merge_dynamic(resource, target, version, released(owners)).await
+            stamper.merge(resource, target, version, released(owners)).await
         }
         ResourceStep::Prune { identity, api_version, uid, version } => {
             let resource = resource_of(kinds, api_version, identity)?;
-            writer.delete_dynamic(resource, Target { namespace, name: &identity.name, uid }, version).await
+            stamper.delete(resource, Target { namespace, name: &identity.name, uid }, version).await
         }
         ResourceStep::DeleteBinding { uid, version, .. } => {
             let target = Target { namespace, name: namespace, uid };
-            writer.delete::<NamespaceClassBinding>(target, Some(version)).await
+            stamper.writer.delete::<NamespaceClassBinding>(target, Some(version)).await
         }
     }
 }
@@ -275,12 +331,18 @@ pub(crate) fn orphans(class: &NamespaceClass) -> bool {
     class.spec.policy.on_unbind == OnUnbind::Orphan
 }
 
-/// The class as it is for one namespace; whether its kinds are recorded is for the caller to say.
-pub(crate) fn present(class: &NamespaceClass, checked: &Checked, binding_uid: &str, namespace: &Facts) -> ClassSeen {
+/// The class as it is for one namespace.
+pub(crate) fn present(
+    class: &NamespaceClass,
+    checked: &Checked,
+    seal: &Seal,
+    binding_uid: &str,
+    namespace: &Facts,
+) -> ClassSeen {
     let name = class.name_any();
     let stamp = Stamp { namespace: &namespace.name, class: &name, binding_uid, protect: class.spec.protect };
     let (items, problems) = match checked.as_ref().map_err(Clone::clone).and_then(|class| class.items(namespace)) {
-        Ok(items) => (items.iter().map(|item| item.stamped(&stamp)).collect(), Vec::new()),
+        Ok(items) => (items.iter().map(|item| seal.sealed(item.stamped(&stamp))).collect(), Vec::new()),
         Err(problems) => (Vec::new(), problems),
     };
     let metadata = class.spec.namespace_metadata.clone().unwrap_or_default();
@@ -292,9 +354,15 @@ pub(crate) fn present(class: &NamespaceClass, checked: &Checked, binding_uid: &s
         policy: validate::policy(class),
         namespace_metadata: NamespaceMetadata { labels: metadata.labels, annotations: metadata.annotations },
         deleting: is_deleting(class.meta()),
-        kinds_recorded: false,
+        recorded_kinds: recorded_kinds(class),
         name,
     })
+}
+
+/// The kinds the class has recorded, and whose watches therefore run.
+fn recorded_kinds(class: &NamespaceClass) -> BTreeSet<KindName> {
+    let recorded = class.status.iter().flat_map(|status| &status.kinds);
+    recorded.map(|kind| (kind.api_version.clone(), kind.kind.clone())).collect()
 }
 
 fn owner(controller: Option<&Controller>, binding_uid: &str) -> Owner {
@@ -315,8 +383,8 @@ pub(crate) fn described(api_version: String, metadata: &ObjectMeta, binding_uid:
         version: metadata.resource_version.clone().unwrap_or_default(),
         owner: owner(controller_of(metadata).as_ref(), binding_uid),
         deleting: metadata.deletion_timestamp.is_some(),
-        as_wanted: false,
-        taken_fields: witness::taken_over(metadata),
+        witness: None,
+        taken_fields: fields::taken_over(metadata),
         other_owners: json!(others.collect::<Vec<_>>()),
     }
 }
@@ -366,31 +434,39 @@ impl Reconciler for ResourcesReconciler {
         BINDING
     }
 
+    fn all(&self) -> Vec<Key> {
+        self.caches.bindings.all().iter().map(|binding| super::binding_key(binding)).collect()
+    }
+
     async fn observe(&self, key: &Key) -> Result<Option<Seen>, Failure> {
         // Only the binding named like its namespace counts: another one is nobody's wish.
         if key.name != key.namespace {
             return Ok(None);
         }
         let Some(binding) = self.caches.bindings.get(&key.namespace, &key.name) else {
-            self.deleted().remove(&key.namespace);
-            self.unreported.forget(&key.namespace);
-            self.stamps.forget(&key.namespace);
+            self.with_held(&key.namespace, |held| *held = None);
             return Ok(None);
         };
         let Some(namespace) = self.caches.namespaces.get("", &key.namespace) else { return Ok(None) };
+        let Some(seal) = self.seal.get().cloned() else {
+            return Err(Failure::new(FailureClass::Stale, "NoKey", "the key of digests is not known yet"));
+        };
+        let stamper = Stamper { writer: self.writer.clone(), seal };
         let uid = binding.uid().unwrap_or_default();
-        if self.is_deleted(&key.namespace, &uid) {
-            return Ok(None);
-        }
         let class_name = binding.spec.class_name.clone();
-        let mut class = self.class(&class_name, &uid, &facts(&namespace)).await?;
+        let class = self.class(&class_name, &stamper, &uid, &facts(&namespace)).await?;
         let mut bound = described_binding(&binding);
         let stored = bound.status;
-        bound.status = self.unreported.status(&key.namespace, &uid, &stored);
-        let kinds = look_up_kinds(&self.kinds, &class, &bound.status).await?;
-        if let ClassSeen::Present(class) = &mut class {
-            class.kinds_recorded = self.is_prepared(&class_name, &kinds)?;
+        bound.status = self.with_held(&key.namespace, |held| resources::current(held, &uid, &stored));
+        let found = look_up_kinds(&self.kinds, &class, &bound.status).await?;
+        let mut kinds = BTreeMap::new();
+        for (name, kind) in &found.kinds {
+            kinds.insert(name.clone(), self.kind_seen(&class, name, kind)?);
         }
+        kinds.extend(found.unable.iter().map(|(name, why)| {
+            let why = why.clone();
+            (name.clone(), KindSeen::Unobservable { why })
+        }));
         let mut observed = Observed {
             namespace: described_namespace(&namespace, self.is_relabelled(&namespace, &class_name)),
             unknown_class: self.unknown_class(&namespace, &class_name),
@@ -398,11 +474,11 @@ impl Reconciler for ResourcesReconciler {
             orphan_unstamped: self.orphans(bound.status.observed_class_name.as_deref().unwrap_or(&class_name)),
             binding: bound,
             class,
-            kinds: kinds.iter().map(|(name, kind)| (name.clone(), self.kind_seen(kind))).collect(),
-            read: BTreeMap::new(),
+            kinds,
+            ..Observed::default()
         };
-        observed.read = read_doubtful(&self.writer.client(), &observed, &kinds).await?;
-        Ok(Some(Seen { binding, stored, observed, kinds }))
+        self.read_doubtful(&mut observed, &found, &stamper.seal).await?;
+        Ok(Some(Seen { binding, stored, observed, kinds: found.kinds, stamper }))
     }
 
     fn plan(&self, seen: &Seen, _now: &Timestamp) -> Plan<ResourceStep> {
@@ -411,60 +487,35 @@ impl Reconciler for ResourcesReconciler {
 
     async fn execute(&self, seen: &Seen, step: &ResourceStep) -> Result<Written, Failure> {
         let namespace = seen.observed.namespace.name.as_str();
-        let written = carry_out(&self.writer, namespace, &seen.kinds, step).await?;
-        if let ResourceStep::DeleteBinding { uid, .. } = step {
-            self.deleted().insert(namespace.to_owned(), uid.clone());
+        let written = carry_out(&seen.stamper, namespace, &seen.kinds, step).await;
+        if let (Err(failure), Some((api_version, kind))) = (&written, step.kind_name())
+            && failure.reason == "NotFound"
+        {
+            // What is known about the kind may be old: it is asked about again.
+            self.kinds.forget(api_version, kind);
         }
-        if let (Some(identity), Some((_, version))) = (step.identity(), &written.echo) {
-            self.stamps.vouch(namespace, identity, *version);
-        }
-        Ok(written)
+        written
     }
 
     fn report(&self, seen: &Seen, outcomes: &[(&ResourceStep, Outcome)], now: &Timestamp) -> Report {
         let observed = &seen.observed;
-        if observed.namespace.terminating || observed.binding.deleting {
-            return Report::default();
+        let told = self.with_held(&observed.namespace.name, |held| {
+            resources::tell(observed, &seen.stored, outcomes, held, now, self.clock.now())
+        });
+        let events = told.event.map(|(warning, reason, message)| Note { warning, reason, message });
+        Report {
+            status: told.status.and_then(|status| serde_json::to_value(status).ok()),
+            events: events.into_iter().collect(),
+            about: Some(about(&*seen.binding)),
+            next: told.next,
+            retry: told.retry,
         }
-        let gone = |(step, outcome): &(&ResourceStep, Outcome)| {
-            matches!(step, ResourceStep::DeleteBinding { .. }) && outcome.is_done()
-        };
-        if outcomes.iter().any(gone) {
-            return Report::default();
-        }
-        let status = resources::report(observed, outcomes, now);
-        // Nobody announces when a foreign object goes away: look again, ever more rarely.
-        let retry = status.conditions.reason("Ready") == Some("Conflict");
-        if status == seen.stored {
-            return Report { retry, ..Report::default() };
-        }
-        let (namespace, binding) = (&observed.namespace.name, &observed.binding.uid);
-        if let Some(left) = self.unreported.wait(namespace, binding, &seen.stored, &status) {
-            return Report { next: Next::After(left), ..Report::default() };
-        }
-        let told = observed.binding.status.conditions.reason("Ready");
-        let events = match status.conditions.get("Ready") {
-            Some(ready) if told == Some(&ready.reason) => Vec::new(),
-            Some(ready) if ready.reason == "ReconcileSuccess" => {
-                vec![Note::normal("ReconcileSucceeded", &ready.message)]
-            }
-            Some(ready) if ready.reason != "RolloutPending" => vec![Note::warning(&ready.reason, &ready.message)],
-            _ => Vec::new(),
-        };
-        let status = serde_json::to_value(status).ok();
-        Report { status, events, about: Some(about(&*seen.binding)), retry, ..Report::default() }
     }
 
     async fn write_status(&self, seen: &Seen, status: Value) -> Result<Written, Failure> {
         let namespace = seen.observed.namespace.name.as_str();
         let target = Target { namespace, name: namespace, uid: &seen.observed.binding.uid };
-        let written = self.writer.status::<NamespaceClassBinding>(target, &status).await?;
-        let status: Status = serde_json::from_value(status).unwrap_or_default();
-        // Where it is not all well, the next look goes on from what has just been recorded.
-        if let (true, Some((_, version))) = (status.is_ready(), &written.echo) {
-            self.stamps.vouch_for_binding(namespace, *version);
-        }
-        Ok(written)
+        self.writer.status::<NamespaceClassBinding>(target, &status).await
     }
 }
 

@@ -1,9 +1,11 @@
-//! What is really there: one metadata watch per stamped kind, selected by the stamp label, started when a class first uses
-//! the kind and stopped when none does and nothing stamped is left. Of each object only a few words are kept.
+//! What is really there: one watch per stamped kind, selected by the stamp label, started when a class first uses the kind and
+//! stopped when none does and nothing stamped is left. Objects are seen whole, digested and dropped: of each only a few words
+//! are kept.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock},
+    sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard},
+    time::Duration,
 };
 
 use croft_api::namespaces::{NamespaceClassBinding, STAMP_LABEL};
@@ -11,31 +13,33 @@ use croft_core::{
     namespaces::{
         class::Kind,
         manifest::{Identity, group_of},
+        witness::{self, Seal},
     },
     queue::Priority,
+    watching::Standing,
 };
-use futures::{StreamExt, pin_mut};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::{
     Api, Client, Resource,
-    api::{ApiResource, DynamicObject, PartialObjectMeta},
-    runtime::{
-        WatchStreamExt,
-        watcher::{self, Event, watcher},
-    },
+    api::{ApiResource, DynamicObject},
 };
-use tokio::sync::watch;
+use serde_json::json;
+use tokio::{sync::watch, time::Instant};
 use tokio_util::task::AbortOnDropHandle;
-use tracing::{debug, info, warn};
+use tracing::info;
 
-use super::{BINDING, news::News};
+use super::{BINDING, CALM, fields, seal::SharedSeal, stamping::stream_of};
 use crate::engine::{
-    Cache, Echoes, Key, Later, Pusher, witness,
-    write::{crd_name, stamp_echo},
+    Cache, EngineBuilder, Journal, Key, Place, Pusher,
+    watch::{Arrived, How, Sink, Supervisor, Surroundings, Wire, place_of, revision_of},
+    write::crd_name,
 };
+
+/// A watch that has not told after this long what is there does not count as starting any more.
+const STARTING: Duration = Duration::from_secs(5);
 
 /// A stamped object, in the few words that matter.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Entry {
     pub(super) api_version: Arc<str>,
     pub(super) uid: String,
@@ -43,67 +47,88 @@ pub(crate) struct Entry {
     pub(super) version: u64,
     pub(super) controller: Option<Controller>,
     pub(crate) class: String,
-    pub(super) entry: String,
+    pub(super) content: String,
     pub(super) created: bool,
     pub(super) deleting: bool,
-    /// See [`witness::trail`].
-    trail: Option<u64>,
-    /// The last version that left the same trail as the one before it.
-    twin: u64,
-    /// The last version we wrote ourselves.
-    vouched: u64,
 }
 
 impl Entry {
-    pub(crate) fn of(api_version: Arc<str>, metadata: &ObjectMeta) -> Self {
+    pub(crate) fn of(api_version: Arc<str>, object: &DynamicObject, seal: &Seal) -> Self {
+        let metadata = &object.metadata;
         Self {
             api_version,
             uid: metadata.uid.clone().unwrap_or_default(),
-            version: version_of(metadata),
+            version: revision_of(metadata),
             controller: controller_of(metadata),
             class: metadata.labels.as_ref().and_then(|labels| labels.get(STAMP_LABEL)).cloned().unwrap_or_default(),
-            entry: witness::entry_digest(metadata),
-            created: witness::was_created(metadata),
+            content: witness::content(&json!(object), seal),
+            created: fields::was_created(metadata),
             deleting: metadata.deletion_timestamp.is_some(),
-            trail: witness::trail(metadata),
-            twin: 0,
-            vouched: 0,
         }
     }
 
-    /// The same object, later.
-    fn after(mut self, before: &Self) -> Self {
-        if self.uid == before.uid {
-            let same_trail = self.trail.is_some() && self.trail == before.trail && self.version > before.version;
-            self.twin = if same_trail { self.version } else { before.twin };
-            self.vouched = before.vouched;
-        }
-        self
-    }
-
-    /// It changed in a way our entry cannot tell, and not by us.
-    pub(super) fn is_suspect(&self) -> bool {
-        self.twin > self.vouched
-    }
-
-    /// Whether the two tell the same: status churn and foreign additions make no difference.
+    /// Whether the two tell the same: changes of status and of bookkeeping make no difference.
     fn tells_the_same_as(&self, other: &Self) -> bool {
-        let told = |entry: &Self| (entry.deleting, entry.created, entry.is_suspect());
+        let told = |entry: &Self| Self { version: 0, ..entry.clone() };
         told(self) == told(other)
-            && self.uid == other.uid
-            && self.controller == other.controller
-            && self.class == other.class
-            && self.entry == other.entry
     }
 }
 
-/// Objects of one kind: namespace -> name -> object.
-type Objects = BTreeMap<String, BTreeMap<String, Entry>>;
+/// Objects of one kind.
+#[derive(Debug, Default)]
+struct Objects {
+    /// Namespace -> name -> object.
+    by_namespace: BTreeMap<String, BTreeMap<String, Entry>>,
+    /// How many were stamped from each class.
+    by_class: BTreeMap<String, usize>,
+}
+
+impl Objects {
+    /// Whether anybody needs to know.
+    fn put(&mut self, place: &Place, entry: Entry) -> bool {
+        *self.by_class.entry(entry.class.clone()).or_default() += 1;
+        let names = self.by_namespace.entry(place.namespace.clone()).or_default();
+        match names.insert(place.name.clone(), entry.clone()) {
+            None => true,
+            Some(before) => {
+                self.uncount(&before.class);
+                !entry.tells_the_same_as(&before)
+            }
+        }
+    }
+
+    fn remove(&mut self, place: &Place) {
+        let Some(names) = self.by_namespace.get_mut(&place.namespace) else { return };
+        let before = names.remove(&place.name);
+        if names.is_empty() {
+            self.by_namespace.remove(&place.namespace);
+        }
+        if let Some(before) = before {
+            self.uncount(&before.class);
+        }
+    }
+
+    fn uncount(&mut self, class: &str) {
+        if let Some(count) = self.by_class.get_mut(class) {
+            *count -= 1;
+            if *count == 0 {
+                self.by_class.remove(class);
+            }
+        }
+    }
+
+    fn places(&self) -> impl Iterator<Item = Place> {
+        self.by_namespace
+            .iter()
+            .flat_map(|(namespace, names)| names.keys().map(|name| Place::new(namespace.clone(), name.clone())))
+    }
+}
 
 struct Watched {
     kind: Kind,
     objects: Arc<RwLock<Objects>>,
-    state: watch::Receiver<Watching>,
+    standing: watch::Receiver<Standing>,
+    since: Instant,
     need: Arc<Mutex<Need>>,
     _task: AbortOnDropHandle<()>,
 }
@@ -131,16 +156,12 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn is_empty(objects: &RwLock<Objects>) -> bool {
-    objects.read().unwrap_or_else(PoisonError::into_inner).is_empty()
+fn read(objects: &RwLock<Objects>) -> RwLockReadGuard<'_, Objects> {
+    objects.read().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// How far the watch of a kind is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Watching {
-    Starting,
-    Synced,
-    Forbidden,
+fn is_empty(objects: &RwLock<Objects>) -> bool {
+    read(objects).by_namespace.is_empty()
 }
 
 /// Group and kind: versions are transport.
@@ -150,10 +171,10 @@ type KindKey = (String, String);
 #[derive(Clone)]
 pub(super) struct Stamps {
     client: Client,
+    seal: SharedSeal,
     pusher: Pusher,
-    later: Later,
-    news: Arc<News>,
-    echoes: Echoes,
+    journal: Journal,
+    surroundings: Surroundings,
     bindings: Arc<Cache<NamespaceClassBinding>>,
     watched: Arc<Mutex<BTreeMap<KindKey, Watched>>>,
 }
@@ -181,15 +202,16 @@ pub(crate) fn api_resource(kind: &Kind) -> ApiResource {
 }
 
 impl Stamps {
-    pub(super) fn new(
-        client: Client,
-        pusher: Pusher,
-        later: Later,
-        news: Arc<News>,
-        echoes: Echoes,
-        bindings: Arc<Cache<NamespaceClassBinding>>,
-    ) -> Self {
-        Self { client, pusher, later, news, echoes, bindings, watched: Arc::default() }
+    pub(super) fn new(engine: &EngineBuilder, seal: SharedSeal, bindings: Arc<Cache<NamespaceClassBinding>>) -> Self {
+        Self {
+            client: engine.client(),
+            seal,
+            pusher: engine.pusher(),
+            journal: engine.journal(),
+            surroundings: engine.surroundings(),
+            bindings,
+            watched: Arc::default(),
+        }
     }
 
     /// Watches exactly these kinds from now on.
@@ -200,7 +222,7 @@ impl Stamps {
             let goes_on = watch.goes_on(wanted.get(key).copied());
             if !goes_on {
                 info!(kind = watch.kind.kind, version = watch.kind.api_version, "no class uses this kind any more");
-                self.echoes.stop_listening(&stamp_echo(&watch.kind.resource, &key.0));
+                self.journal.closed(&stream_of(&watch.kind.resource, &key.0));
             }
             goes_on
         });
@@ -209,16 +231,23 @@ impl Stamps {
         }
     }
 
-    pub(super) fn state(&self, kind: &Kind) -> Watching {
-        self.watched().get(&key_of(kind)).map_or(Watching::Starting, |watch| *watch.state.borrow())
+    /// Where the watch of a kind stands; one that starts for too long fails.
+    pub(super) fn standing(&self, kind: &Kind) -> Standing {
+        let watched = self.watched();
+        let Some(watch) = watched.get(&key_of(kind)) else { return Standing::Starting };
+        match &*watch.standing.borrow() {
+            Standing::Starting if watch.since.elapsed() >= STARTING => {
+                Standing::Failing(format!("the API server has not listed {} yet", kind.resource))
+            }
+            standing => standing.clone(),
+        }
     }
 
     /// All stamped objects of a namespace.
     pub(super) fn in_namespace(&self, namespace: &str) -> Vec<(Identity, Entry)> {
         let mut found = Vec::new();
         for ((group, kind), watch) in self.watched().iter() {
-            let objects = watch.objects.read().unwrap_or_else(PoisonError::into_inner);
-            for (name, entry) in objects.get(namespace).into_iter().flatten() {
+            for (name, entry) in read(&watch.objects).by_namespace.get(namespace).into_iter().flatten() {
                 let identity = Identity { group: group.clone(), kind: kind.clone(), name: name.clone() };
                 found.push((identity, entry.clone()));
             }
@@ -226,34 +255,10 @@ impl Stamps {
         found
     }
 
-    /// We wrote this version of an object ourselves, or have just seen that it is as we want it.
-    pub(super) fn vouch(&self, namespace: &str, identity: &Identity, version: u64) {
-        self.news.wrote(namespace, Some(identity.clone()), version);
-        let watched = self.watched();
-        let Some(watch) = watched.get(&(identity.group.clone(), identity.kind.clone())) else { return };
-        let mut objects = watch.objects.write().unwrap_or_else(PoisonError::into_inner);
-        if let Some(entry) = objects.get_mut(namespace).and_then(|names| names.get_mut(&identity.name)) {
-            entry.vouched = entry.vouched.max(version);
-        }
-    }
-
-    /// We wrote this version of a binding, and it says that all is well.
-    pub(super) fn vouch_for_binding(&self, namespace: &str, version: u64) {
-        self.news.wrote(namespace, None, version);
-    }
-
-    /// The binding of a namespace is gone.
-    pub(super) fn forget(&self, namespace: &str) {
-        self.news.forget(namespace);
-    }
-
     /// Kinds of which objects stamped from `class` exist.
     pub(super) fn kinds_of(&self, class: &str) -> BTreeSet<Kind> {
         let watched = self.watched();
-        let live = watched.values().filter(|watch| {
-            let objects = watch.objects.read().unwrap_or_else(PoisonError::into_inner);
-            objects.values().flat_map(BTreeMap::values).any(|entry| entry.class == class)
-        });
+        let live = watched.values().filter(|watch| read(&watch.objects).by_class.contains_key(class));
         live.map(|watch| watch.kind.clone()).collect()
     }
 
@@ -261,27 +266,34 @@ impl Stamps {
         info!(kind = kind.kind, "watching what classes make of this kind");
         let resource = api_resource(kind);
         let objects: Arc<RwLock<Objects>> = Arc::default();
-        let revision = watch::Sender::new(0);
-        let (state_sender, state) = watch::channel(Watching::Starting);
+        let standing = watch::Sender::new(Standing::default());
         let need = Arc::new(Mutex::new(Need { used: true, ended: false }));
-        self.echoes.listen(&stamp_echo(&resource.plural, &resource.group), revision.subscribe());
-        let follow = Follow {
-            api: Api::all_with(self.client.clone(), &resource),
-            api_version: kind.api_version.as_str().into(),
+        let stream = stream_of(&resource.plural, &resource.group);
+        self.journal.opened(&stream);
+        let receiver = standing.subscribe();
+        let supervisor = Supervisor {
             resource: crd_name(&resource.plural, &resource.group),
-            objects: objects.clone(),
-            need: need.clone(),
-            revision,
-            state: state_sender,
-            pusher: self.pusher.clone(),
-            later: self.later.clone(),
-            news: self.news.clone(),
-            group: resource.group.clone(),
-            kind: kind.kind.clone(),
-            bindings: self.bindings.clone(),
+            source: Wire::labelled(Api::all_with(self.client.clone(), &resource), STAMP_LABEL),
+            sink: StampSink {
+                seal: self.seal.clone(),
+                stream,
+                api_version: kind.api_version.as_str().into(),
+                objects: objects.clone(),
+                need: need.clone(),
+                pusher: self.pusher.clone(),
+                journal: self.journal.clone(),
+                bindings: self.bindings.clone(),
+            },
+            standing,
+            surroundings: self.surroundings.clone(),
         };
-        let task = AbortOnDropHandle::new(tokio::spawn(follow.run()));
-        Watched { kind: kind.clone(), objects, state, need, _task: task }
+        let seal = self.seal.clone();
+        let task = tokio::spawn(async move {
+            seal.known().await;
+            supervisor.run::<DynamicObject>().await;
+        });
+        let task = AbortOnDropHandle::new(task);
+        Watched { kind: kind.clone(), objects, standing: receiver, since: Instant::now(), need, _task: task }
     }
 
     fn watched(&self) -> MutexGuard<'_, BTreeMap<KindKey, Watched>> {
@@ -289,159 +301,72 @@ impl Stamps {
     }
 }
 
-/// One running watch.
-struct Follow {
-    api: Api<PartialObjectMeta<DynamicObject>>,
+/// What one watch of stamped objects fills.
+struct StampSink {
+    seal: SharedSeal,
+    /// The watch's name in the journal.
+    stream: String,
     api_version: Arc<str>,
-    resource: String,
     objects: Arc<RwLock<Objects>>,
     need: Arc<Mutex<Need>>,
-    revision: watch::Sender<u64>,
-    state: watch::Sender<Watching>,
     pusher: Pusher,
-    later: Later,
-    news: Arc<News>,
-    group: String,
-    kind: String,
+    journal: Journal,
     bindings: Arc<Cache<NamespaceClassBinding>>,
 }
 
-impl Follow {
-    async fn run(self) {
-        let config = watcher::Config::default().labels(STAMP_LABEL).page_size(500);
-        let stream = watcher(self.api.clone(), config).default_backoff();
-        pin_mut!(stream);
-        let mut listed = BTreeSet::new();
-        while !self.has_ended()
-            && let Some(event) = stream.next().await
-        {
-            match event {
-                Ok(Event::Init) => listed.clear(),
-                Ok(Event::InitApply(object)) => {
-                    listed.insert(place_of(&object.metadata));
-                    if self.put(&object.metadata) {
-                        self.pusher.push(binding_of(&object.metadata), Priority::Resync);
-                    }
-                }
-                Ok(Event::InitDone) => self.listed(&listed),
-                Ok(Event::Apply(object)) => {
-                    if self.put(&object.metadata) {
-                        let (namespace, identity) = self.identity_of(&object.metadata);
-                        self.news.changed(&namespace, Some(identity), version_of(&object.metadata));
-                        self.later.push(binding_of(&object.metadata));
-                    }
-                }
-                Ok(Event::Delete(object)) => self.remove(&object.metadata),
-                Err(watcher::Error::InitialListFailed(kube::Error::Api(status))) if status.code == 403 => {
-                    warn!(
-                        resource = self.resource,
-                        "may not list what classes make; grant list and watch on it to the operator"
-                    );
-                    self.turn(Watching::Forbidden);
-                }
-                Err(error) => debug!(resource = self.resource, %error, "watch interrupted"),
-            }
+impl Sink<DynamicObject> for StampSink {
+    fn put(&mut self, object: Arrived<DynamicObject>, how: How) {
+        let (Arrived::Readable(object), Some(seal)) = (object, self.seal.get()) else { return };
+        let place = place_of(&object.metadata);
+        let entry = Entry::of(self.api_version.clone(), &object, seal);
+        let version = entry.version;
+        let binding = binding_of(&place);
+        match (self.write().put(&place, entry), how) {
+            (false, _) => {}
+            (true, How::Listed) => self.pusher.push(binding, Priority::Resync),
+            (true, How::Live) => self.journal.saw(&binding, &self.stream, &place, version, CALM),
         }
     }
 
-    fn identity_of(&self, metadata: &ObjectMeta) -> (String, Identity) {
-        let (namespace, name) = place_of(metadata);
-        (namespace, Identity { group: self.group.clone(), kind: self.kind.clone(), name })
+    fn gone(&mut self, object: Arrived<DynamicObject>) {
+        let place = place_of(object.metadata());
+        self.write().remove(&place);
+        self.journal.gone(&binding_of(&place), &self.stream, &place, CALM);
     }
 
-    /// Nobody uses the kind, and the last of what was left of it is gone.
-    fn has_ended(&self) -> bool {
+    fn listed(&mut self, places: &BTreeSet<Place>) {
+        let missing: Vec<Place> = read(&self.objects).places().filter(|place| !places.contains(place)).collect();
+        for place in missing {
+            self.write().remove(&place);
+            self.journal.gone(&binding_of(&place), &self.stream, &place, CALM);
+        }
+    }
+
+    fn progressed(&mut self, revision: u64) {
+        self.journal.progressed(&self.stream, revision);
+    }
+
+    /// What can or cannot be seen has changed for whoever uses the kind.
+    fn turned(&mut self, _standing: &Standing) {
+        super::wake_all(&self.bindings, &self.pusher);
+    }
+
+    fn has_ended(&mut self) -> bool {
         let mut need = lock(&self.need);
         need.ended = !need.used && is_empty(&self.objects);
         need.ended
     }
+}
 
-    /// Whether anybody needs to know: status churn and foreign additions change nothing we keep.
-    fn put(&self, metadata: &ObjectMeta) -> bool {
-        let (namespace, name) = place_of(metadata);
-        let entry = Entry::of(self.api_version.clone(), metadata);
-        let changed = {
-            let mut objects = self.objects.write().unwrap_or_else(PoisonError::into_inner);
-            let names = objects.entry(namespace.clone()).or_default();
-            let (entry, same) = match names.get(&name) {
-                Some(before) => {
-                    let entry = entry.after(before);
-                    let same = entry.tells_the_same_as(before);
-                    (entry, same)
-                }
-                None => (entry, false),
-            };
-            names.insert(name, entry);
-            !same
-        };
-        self.saw(metadata);
-        changed || super::is_drifted(&self.bindings, &namespace)
-    }
-
-    fn remove(&self, metadata: &ObjectMeta) {
-        let (namespace, name) = place_of(metadata);
-        self.forget(&namespace, &name);
-        self.saw(metadata);
-        let (namespace, identity) = self.identity_of(metadata);
-        self.news.gone(&namespace, Some(identity));
-        self.later.push(binding_of(metadata));
-    }
-
-    /// The list is complete: what it did not name is gone.
-    fn listed(&self, listed: &BTreeSet<(String, String)>) {
-        let missing: Vec<_> = {
-            let objects = self.objects.read().unwrap_or_else(PoisonError::into_inner);
-            let known = objects
-                .iter()
-                .flat_map(|(namespace, names)| names.keys().map(|name| (namespace.clone(), name.clone())));
-            known.filter(|place| !listed.contains(place)).collect()
-        };
-        for (namespace, name) in missing {
-            self.forget(&namespace, &name);
-            self.pusher.push(Key::new(BINDING, &namespace, &namespace), Priority::Live);
-        }
-        self.turn(Watching::Synced);
-    }
-
-    /// Bindings that wait are told when the watch has turned.
-    fn turn(&self, state: Watching) {
-        if self.state.send_replace(state) != state {
-            super::wake_waiting(&self.bindings, &self.pusher);
-        }
-    }
-
-    fn forget(&self, namespace: &str, name: &str) {
-        let mut objects = self.objects.write().unwrap_or_else(PoisonError::into_inner);
-        if let Some(names) = objects.get_mut(namespace) {
-            names.remove(name);
-            if names.is_empty() {
-                objects.remove(namespace);
-            }
-        }
-    }
-
-    fn saw(&self, metadata: &ObjectMeta) {
-        let revision = version_of(metadata);
-        self.revision.send_if_modified(|seen| {
-            let newer = revision > *seen;
-            *seen = revision.max(*seen);
-            newer
-        });
+impl StampSink {
+    fn write(&self) -> RwLockWriteGuard<'_, Objects> {
+        self.objects.write().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// Who is to look at an object.
-fn binding_of(metadata: &ObjectMeta) -> Key {
-    let namespace = metadata.namespace.clone().unwrap_or_default();
-    Key::new(BINDING, &namespace, &namespace)
-}
-
-pub(super) fn version_of(metadata: &ObjectMeta) -> u64 {
-    metadata.resource_version.as_deref().and_then(|version| version.parse().ok()).unwrap_or_default()
-}
-
-pub(crate) fn place_of(metadata: &ObjectMeta) -> (String, String) {
-    (metadata.namespace.clone().unwrap_or_default(), metadata.name.clone().unwrap_or_default())
+fn binding_of(place: &Place) -> Key {
+    Key::new(BINDING, &place.namespace, &place.namespace)
 }
 
 /// Who controls an object.
@@ -458,4 +383,34 @@ pub(super) fn controller_of(metadata: &ObjectMeta) -> Option<Controller> {
         && group_of(&owner.api_version) == NamespaceClassBinding::group(&())
         && Some(&owner.name) == metadata.namespace.as_ref();
     Some(Controller { uid: owner.uid.clone(), is_binding })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entry(class: &str, version: u64) -> Entry {
+        Entry {
+            api_version: "v1".into(),
+            uid: "u".into(),
+            version,
+            controller: None,
+            class: class.into(),
+            content: "c".into(),
+            created: false,
+            deleting: false,
+        }
+    }
+
+    #[test]
+    fn a_change_of_status_tells_nothing_and_a_change_of_class_is_counted() {
+        let mut objects = Objects::default();
+        let place = Place::new("team-a", "one");
+        assert!(objects.put(&place, entry("web", 1)));
+        assert!(!objects.put(&place, entry("web", 2)), "the same but for its version");
+        assert!(objects.put(&place, entry("db", 3)));
+        assert_eq!(objects.by_class, BTreeMap::from([("db".to_owned(), 1)]));
+        objects.remove(&place);
+        assert!(objects.by_class.is_empty() && objects.by_namespace.is_empty());
+    }
 }

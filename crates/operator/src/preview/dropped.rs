@@ -5,7 +5,7 @@
 
 use serde_json::{Map, Value};
 
-use crate::engine::write::STAMP_MANAGER;
+use crate::namespaces::stamping::STAMP_MANAGER;
 
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct Dropped {

@@ -32,10 +32,11 @@ use super::{
     rehearse::rehearse,
 };
 use crate::{
-    engine::{Writer, write::read},
+    engine::write::read,
     namespaces::{
         resources::{described, described_binding, facts, read_doubtful},
         stamped::Entry,
+        stamping::Stamper,
     },
 };
 
@@ -109,10 +110,8 @@ pub(super) async fn explain(client: &Client, object: &str, namespace: &str) -> a
     let scope = Scope::Namespace(namespace);
     let mut cluster = Cluster::read(client, scope).await?;
     let api: Api<DynamicObject> = Api::namespaced_with(client.clone(), namespace, &kind.resource);
-    let metadata = read(api.get_metadata_opt(name))
-        .await
-        .map_err(because(format!("reading {identity}")))?
-        .map(|object| object.metadata);
+    let object = read(api.get_opt(name)).await.map_err(because(format!("reading {identity}")))?;
+    let metadata = object.as_ref().map(|object| object.metadata.clone());
     let Some(binding) = cluster.binding(namespace).map(described_binding) else {
         if metadata.is_none() {
             bail!("there is no {identity} in namespace {namespace}");
@@ -126,12 +125,13 @@ pub(super) async fn explain(client: &Client, object: &str, namespace: &str) -> a
     let class = cluster.classes.get(&binding.class).cloned();
     cluster.list_stamped(scope, class.as_ref()).await?;
     let mut seen = cluster.observe(&cluster.namespaces[0], binding, class.as_ref()).await?;
-    let Some(metadata) = metadata else {
+    let (Some(object), Some(metadata)) = (object, metadata) else {
         return absent(&seen, &identity, namespace).map(|why| answer(Verdict::NotOurs(why)));
     };
-    put_stamp(&cluster, &mut seen.observed, &identity, &kind.resource, &metadata, class.as_ref());
-    seen.observed.read =
-        read_doubtful(client, &seen.observed, &seen.kinds).await.map_err(because(format!("reading {identity}")))?;
+    put_stamp(&cluster, &mut seen.observed, &identity, &kind.resource, &object, class.as_ref());
+    read_doubtful(client, &mut seen.observed, &seen.kinds, &cluster.seal)
+        .await
+        .map_err(because(format!("reading {identity}")))?;
     let asked = with_read(&seen.observed, &identity, &kind.resource, &metadata);
     if fate(&unlabelled(&asked), &identity) == Fate::Stays {
         return Ok(answer(Verdict::NotOurs(why_not(&asked, &identity, &metadata))));
@@ -145,7 +145,7 @@ pub(super) async fn explain(client: &Client, object: &str, namespace: &str) -> a
             .unwrap_or_default(),
         state: state(recorded(&seen.observed, &identity)),
         removals: removals(&asked, &identity),
-        condition: condition(client, seen, &identity, &metadata).await?,
+        condition: condition(&cluster.rehearsal(), seen, &identity, &metadata).await?,
     };
     Ok(answer(Verdict::Ours(Box::new(ours))))
 }
@@ -178,13 +178,13 @@ fn put_stamp(
     observed: &mut Observed,
     identity: &Identity,
     resource: &ApiResource,
-    metadata: &ObjectMeta,
+    object: &DynamicObject,
     class: Option<&NamespaceClass>,
 ) {
-    if metadata.labels.as_ref().is_some_and(|labels| labels.contains_key(STAMP_LABEL))
+    if object.metadata.labels.as_ref().is_some_and(|labels| labels.contains_key(STAMP_LABEL))
         && !observed.stamped.contains_key(identity)
     {
-        let entry = Entry::of(resource.api_version.as_str().into(), metadata);
+        let entry = Entry::of(resource.api_version.as_str().into(), object, &cluster.seal);
         observed.stamped.insert(identity.clone(), cluster.describe(entry, &observed.binding.uid, class));
     }
 }
@@ -328,7 +328,7 @@ fn state(recorded: Option<&Applied>) -> String {
 
 /// Whether it is as the class wants it, tried out by a dry run where the inventory does not vouch for it.
 async fn condition(
-    client: &Client,
+    rehearsal: &Stamper,
     mut seen: Seen,
     identity: &Identity,
     metadata: &ObjectMeta,
@@ -336,8 +336,8 @@ async fn condition(
     if metadata.deletion_timestamp.is_some() {
         return Ok("it is being deleted".into());
     }
-    let writer = Writer::rehearsing(client.clone());
-    let effects = rehearse(&writer, &mut seen, Some(identity)).await.map_err(because(format!("trying {identity}")))?;
+    let effects =
+        rehearse(rehearsal, &mut seen, Some(identity)).await.map_err(because(format!("trying {identity}")))?;
     let about = effects.into_iter().find(|effect| effect.object == identity.to_string());
     Ok(match about {
         None if !is_wanted(&seen.observed, identity) => {

@@ -8,25 +8,31 @@ use croft_core::{
     namespaces::{
         class::Kind as Recorded,
         manifest::{Identity, group_of},
-        resources::{Binding, ClassSeen, KindName, Observed, Stamped},
+        resources::{Binding, ClassSeen, KindName, KindSeen, Observed, Stamped},
+        witness::Seal,
     },
     plan::{Failure, FailureClass},
 };
 use k8s_openapi::api::core::v1::Namespace;
 use kube::{
     Api, Client, Resource, ResourceExt,
-    api::{DynamicObject, ListParams, ObjectMeta},
+    api::{DynamicObject, ListParams},
 };
 use serde::de::DeserializeOwned;
 
 use super::because;
 use crate::{
-    engine::write::{call, read},
+    engine::{
+        Place, Writer,
+        watch::place_of,
+        write::{call, read},
+    },
     namespaces::{
         kinds::{Kind, Kinds},
         kinds_in_use, kinds_named_by,
-        resources::{described_namespace, facts, look_up_kinds, orphans, present, stamped_entry},
-        stamped::{Entry, api_resource, place_of},
+        resources::{KindsFound, described_namespace, facts, look_up_kinds, orphans, present, stamped_entry},
+        stamped::{Entry, api_resource},
+        stamping::Stamper,
     },
 };
 
@@ -59,6 +65,7 @@ pub(super) struct Cluster {
     bindings: BTreeMap<String, NamespaceClassBinding>,
     /// By namespace.
     stamped: BTreeMap<String, Vec<(Identity, Entry)>>,
+    pub(super) seal: Seal,
 }
 
 /// One namespace as the plan sees it, and how its kinds are reached.
@@ -107,7 +114,14 @@ impl Cluster {
             bindings: bindings.into_iter().filter(own).map(|binding| (binding.name_any(), binding)).collect(),
             namespaces,
             stamped: BTreeMap::new(),
+            // Only the operator has the key: here Secrets are told apart by their values alone.
+            seal: Seal::new(rand::random()),
         })
+    }
+
+    /// Tries things out: nothing is stored.
+    pub(super) fn rehearsal(&self) -> Stamper {
+        Stamper { writer: Writer::rehearsing(self.client.clone()), seal: self.seal.clone() }
     }
 
     pub(super) fn binding(&self, namespace: &str) -> Option<&NamespaceClassBinding> {
@@ -127,8 +141,9 @@ impl Cluster {
         }
         for kind in kinds {
             let listed = list_kind(&self.client, &kind, scope.name()).await;
-            for (metadata, entry) in listed.map_err(because(format!("listing {}", kind.resource)))? {
-                let (namespace, name) = place_of(&metadata);
+            for object in listed.map_err(because(format!("listing {}", kind.resource)))? {
+                let Place { namespace, name } = place_of(&object.metadata);
+                let entry = Entry::of(kind.api_version.as_str().into(), &object, &self.seal);
                 let identity =
                     Identity { group: group_of(&kind.api_version).to_owned(), kind: kind.kind.clone(), name };
                 let known = self.stamped.entry(namespace).or_default();
@@ -148,13 +163,15 @@ impl Cluster {
         binding: Binding,
         class: Option<&NamespaceClass>,
     ) -> anyhow::Result<Seen> {
-        let mut seen =
-            class.map_or(ClassSeen::Gone, |class| present(class, &validate(class), &binding.uid, &facts(namespace)));
+        let mut seen = class.map_or(ClassSeen::Gone, |class| {
+            present(class, &validate(class), &self.seal, &binding.uid, &facts(namespace))
+        });
         if let ClassSeen::Present(class) = &mut seen {
             // The operator records the kinds of a class before it makes anything of them.
-            class.kinds_recorded = true;
+            let kinds = class.items.iter().map(|item| (item.api_version.clone(), item.identity.kind.clone()));
+            class.recorded_kinds = kinds.collect();
         }
-        let kinds = look_up_kinds(&self.kinds, &seen, &binding.status)
+        let KindsFound { kinds, unable } = look_up_kinds(&self.kinds, &seen, &binding.status)
             .await
             .map_err(because("discovering the kinds of the class"))?;
         let observed = Observed {
@@ -164,7 +181,11 @@ impl Cluster {
             stamped: self.stamped_in(&namespace.name_any(), &binding.uid, class),
             binding,
             class: seen,
-            kinds: kinds.iter().map(|(name, kind)| (name.clone(), kind.seen.clone())).collect(),
+            kinds: kinds
+                .iter()
+                .map(|(name, kind)| (name.clone(), kind.seen.clone()))
+                .chain(unable.into_iter().map(|(name, why)| (name, KindSeen::Unobservable { why })))
+                .collect(),
             ..Observed::default()
         };
         Ok(Seen { observed, kinds })
@@ -194,11 +215,7 @@ impl Cluster {
 }
 
 /// All stamped objects of one kind; none if the kind is not served any more.
-async fn list_kind(
-    client: &Client,
-    kind: &Recorded,
-    namespace: Option<String>,
-) -> Result<Vec<(ObjectMeta, Entry)>, Failure> {
+async fn list_kind(client: &Client, kind: &Recorded, namespace: Option<String>) -> Result<Vec<DynamicObject>, Failure> {
     let resource = api_resource(kind);
     let api: Api<DynamicObject> = match namespace {
         None => Api::all_with(client.clone(), &resource),
@@ -207,15 +224,11 @@ async fn list_kind(
     let mut found = Vec::new();
     let mut params = ListParams::default().labels(STAMP_LABEL).limit(PAGE);
     loop {
-        let page = match call("list", api.list_metadata(&params)).await {
+        let page = match call("list", api.list(&params)).await {
             Err(failure) if failure.reason == "NotFound" => return Ok(Vec::new()),
             other => other?,
         };
-        let objects = page.items.into_iter().map(|object| object.metadata);
-        found.extend(objects.map(|metadata| {
-            let entry = Entry::of(kind.api_version.as_str().into(), &metadata);
-            (metadata, entry)
-        }));
+        found.extend(page.items);
         match page.metadata.continue_.filter(|token| !token.is_empty()) {
             Some(token) => params = params.continue_token(&token),
             None => return Ok(found),

@@ -19,7 +19,7 @@ use super::{
     rehearse::rehearse,
 };
 use crate::{
-    engine::{Writer, is_deleting},
+    engine::is_deleting,
     namespaces::{binding::observed, resources::described_binding},
     settings::Settings,
 };
@@ -111,7 +111,7 @@ async fn outlook(cluster: &Cluster, class: &NamespaceClass, namespace: Namespace
     };
     let mut seen = cluster.observe(&namespace, *binding, Some(class)).await?;
     seen.observed.unknown_class = unknown;
-    let effects = rehearse(&Writer::rehearsing(cluster.client.clone()), &mut seen, None).await;
+    let effects = rehearse(&cluster.rehearsal(), &mut seen, None).await;
     let effects = effects.map_err(because(format!("planning namespace {name}")))?;
     Ok(Outlook { namespace: name, bond, effects })
 }

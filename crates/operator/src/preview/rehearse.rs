@@ -9,6 +9,7 @@ use croft_core::{
         inventory::Applied,
         manifest::Identity,
         resources::{self, ClassSeen, Observed, ResourceStep},
+        witness::Witness,
     },
     plan::{Failure, Outcome, Plan},
     problem::Problem,
@@ -28,10 +29,13 @@ use super::{
 };
 use crate::{
     engine::{
-        Writer, timestamp, witness,
-        write::{STAMP_MANAGER, call, read},
+        timestamp,
+        write::{call, read},
     },
-    namespaces::resources::{carry_out, only_if, read_doubtful, resource_of},
+    namespaces::{
+        resources::{carry_out, only_if, read_doubtful, resource_of},
+        stamping::{STAMP_MANAGER, Stamper},
+    },
 };
 
 /// A name is taken, its owner is looked up, it is announced for adoption, and a field turns out immutable: each is one look.
@@ -47,7 +51,7 @@ struct Trial {
 
 /// Everything that would happen in the namespace, or to one object in it.
 pub(super) async fn rehearse(
-    writer: &Writer,
+    stamper: &Stamper,
     seen: &mut Seen,
     only: Option<&Identity>,
 ) -> Result<Vec<Effect>, Failure> {
@@ -55,12 +59,13 @@ pub(super) async fn rehearse(
     let mut trials = Vec::new();
     let mut plan = Plan::settled();
     for _ in 0..LOOKS {
-        seen.observed.read = read_doubtful(&writer.client(), &seen.observed, &seen.kinds).await?;
+        seen.observed.read.clear();
+        read_doubtful(&stamper.writer.client(), &mut seen.observed, &seen.kinds, &stamper.seal).await?;
         plan = resources::plan(&seen.observed);
         if only.is_some() {
             plan.groups.iter_mut().for_each(|group| group.retain(|step| step.identity() == only));
         }
-        try_new(writer, seen, &plan, &mut trials).await;
+        try_new(stamper, seen, &plan, &mut trials).await;
         let learned = learned(&seen.observed, &plan, &trials);
         if learned == seen.observed.binding.status.applied_resources {
             break;
@@ -71,7 +76,7 @@ pub(super) async fn rehearse(
 }
 
 /// Tries the steps that were not tried yet.
-async fn try_new(writer: &Writer, seen: &Seen, plan: &Plan<ResourceStep>, trials: &mut Vec<Trial>) {
+async fn try_new(stamper: &Stamper, seen: &Seen, plan: &Plan<ResourceStep>, trials: &mut Vec<Trial>) {
     for step in plan.iter() {
         if trials.iter().any(|trial| trial.step == *step) {
             continue;
@@ -80,7 +85,7 @@ async fn try_new(writer: &Writer, seen: &Seen, plan: &Plan<ResourceStep>, trials
             ResourceStep::TakeFields { fields, .. } if other.identity() == step.identity() => Some(fields),
             _ => None,
         });
-        let (outcome, fields) = match try_step(writer, seen, step, taken).await {
+        let (outcome, fields) = match try_step(stamper, seen, step, taken).await {
             Ok((outcome, fields)) => (outcome, fields),
             Err(failure) => (Outcome::Failed(failure), Vec::new()),
         };
@@ -93,7 +98,7 @@ fn trial<'t>(trials: &'t [Trial], step: &ResourceStep) -> Option<&'t Trial> {
 }
 
 async fn try_step(
-    writer: &Writer,
+    stamper: &Stamper,
     seen: &Seen,
     step: &ResourceStep,
     taken: Option<&Value>,
@@ -102,19 +107,19 @@ async fn try_step(
     match step {
         ResourceStep::Apply { identity, api_version, uid, manifest, .. } => {
             let resource = resource_of(&seen.kinds, api_version, identity)?;
-            try_apply(writer, resource, namespace, &identity.name, &only_if(manifest, uid), taken).await
+            try_apply(stamper, resource, namespace, &identity.name, &only_if(manifest, uid), taken).await
         }
         ResourceStep::ApplyNamespaceMetadata { metadata } => {
             let metadata = json!({ "labels": metadata.labels, "annotations": metadata.annotations });
-            let namespaces: Api<Namespace> = Api::all(writer.client());
+            let namespaces: Api<Namespace> = Api::all(stamper.writer.client());
             let before = as_json(&read(namespaces.get_opt(namespace)).await?);
-            let after = as_json(&writer.furnished_namespace(namespace, &metadata).await?);
+            let after = as_json(&stamper.furnished_namespace(namespace, &metadata).await?);
             Ok((Outcome::done(), changed_fields(&before, &after)))
         }
         // Only the operator may touch bindings, and nothing can be in the way of their deletion.
         ResourceStep::DeleteBinding { .. } => Ok((Outcome::done(), Vec::new())),
         _ => {
-            let written = carry_out(writer, namespace, &seen.kinds, step).await?;
+            let written = carry_out(stamper, namespace, &seen.kinds, step).await?;
             Ok((Outcome::Done { uid: written.uid, witness: written.witness }, Vec::new()))
         }
     }
@@ -122,16 +127,16 @@ async fn try_step(
 
 /// An apply, and the fields in which the object would differ.
 async fn try_apply(
-    writer: &Writer,
+    stamper: &Stamper,
     resource: &ApiResource,
     namespace: &str,
     name: &str,
     manifest: &Value,
     taken: Option<&Value>,
 ) -> Result<(Outcome, Vec<String>), Failure> {
-    let api: Api<DynamicObject> = Api::namespaced_with(writer.client(), namespace, resource);
+    let api: Api<DynamicObject> = Api::namespaced_with(stamper.writer.client(), namespace, resource);
     let before = as_json(&read(api.get_opt(name)).await?);
-    let made = writer.applied(resource, namespace, name, manifest).await?;
+    let made = stamper.applied(resource, namespace, name, manifest).await?;
     let mut fields = changed_fields(&before, &as_json(&made));
     if let Some(managed) = taken {
         let dropped = dropped(managed, manifest);
@@ -145,7 +150,8 @@ async fn try_apply(
         fields.sort();
         fields.dedup();
     }
-    Ok((Outcome::Done { uid: made.metadata.uid.clone(), witness: Some(witness::entry_digest(&made.metadata)) }, fields))
+    let witness = Witness::of(&as_json(&made), manifest, &stamper.seal).to_string();
+    Ok((Outcome::Done { uid: made.metadata.uid.clone(), witness: Some(witness) }, fields))
 }
 
 fn as_json(object: &impl serde::Serialize) -> Value {

@@ -83,6 +83,19 @@ impl Reconciler for BucketReconciler {
         BUCKET
     }
 
+    fn all(&self) -> Vec<Key> {
+        self.caches.buckets.all().iter().map(|bucket| super::bucket_key(bucket)).collect()
+    }
+
+    fn resync(&self) -> Vec<Key> {
+        let buckets = self.caches.buckets.all();
+        let unsettled = buckets.iter().filter(|bucket| {
+            let conditions = bucket.status.iter().flat_map(|status| &status.conditions);
+            !conditions::is_ready(conditions)
+        });
+        unsettled.map(|bucket| super::bucket_key(bucket)).collect()
+    }
+
     async fn observe(&self, key: &Key) -> Result<Option<Seen>, Failure> {
         let Some(raw) = self.caches.buckets.get(&key.namespace, &key.name) else { return Ok(None) };
         let bucket = bucket_seen(&raw);

@@ -114,6 +114,22 @@ impl Reconciler for ClaimReconciler {
         CLAIM
     }
 
+    fn all(&self) -> Vec<Key> {
+        let (claims, users) = (self.caches.claims.all(), self.caches.users.all());
+        let recorded = users.iter().filter_map(|user| super::claim_of(user));
+        let recorded = recorded.map(|(namespace, name)| Key::new(CLAIM, namespace, name));
+        claims.iter().map(|claim| super::claim_key(claim)).chain(recorded).collect()
+    }
+
+    fn resync(&self) -> Vec<Key> {
+        let claims = self.caches.claims.all();
+        let unsettled = claims.iter().filter(|claim| {
+            let conditions = claim.status.iter().flat_map(|status| &status.conditions);
+            !conditions::is_ready(conditions)
+        });
+        unsettled.map(|claim| super::claim_key(claim)).collect()
+    }
+
     async fn observe(&self, key: &Key) -> Result<Option<Seen>, Failure> {
         let record = self.caches.users.get("", &record_name(&key.namespace, &key.name));
         if record.is_none() && !self.caches.claims.exists(&key.namespace, &key.name) {

@@ -232,6 +232,10 @@ fn claim_key(claim: &S3UserClaim) -> Key {
     Key::new(CLAIM, claim.namespace().unwrap_or_default(), claim.name_any())
 }
 
+fn bucket_key(bucket: &S3Bucket) -> Key {
+    Key::new(BUCKET, bucket.namespace().unwrap_or_default(), bucket.name_any())
+}
+
 /// The claim an S3User stands for; one whose name does not follow from its claim is not ours.
 fn claim_of(user: &S3User) -> Option<(String, String)> {
     let claim = user.spec.claim_ref.as_ref()?;

@@ -53,12 +53,17 @@ struct ByPart {
     part: &'static str,
 }
 
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ByPlace {
+    place: &'static str,
+}
+
 /// All metrics of the process; no global registry.
 pub struct Metrics {
     registry: Registry,
-    queue_depth: Gauge,
-    queue_running: Gauge,
-    queue_oldest: Gauge<f64, AtomicU64>,
+    queue_depth: Family<ByPart, Gauge>,
+    queue_running: Family<ByPart, Gauge>,
+    queue_oldest: Family<ByPart, Gauge<f64, AtomicU64>>,
     reconciles: Family<ByWork, Counter>,
     failures: Family<ByReason, Counter>,
     steps: Family<ByStep, Counter>,
@@ -66,6 +71,7 @@ pub struct Metrics {
     watch_failures: Family<ByResource, Counter>,
     watch_events_age: Family<ByResource, Gauge<f64, AtomicU64>>,
     undecodable: Family<ByResource, Counter>,
+    panics: Family<ByPlace, Counter>,
     stale_skips: Family<ByWork, Counter>,
     leading: Gauge<i64, AtomicI64>,
     waiting: Family<ByPart, Gauge>,
@@ -81,9 +87,9 @@ impl Default for Metrics {
     fn default() -> Self {
         let mut metrics = Self {
             registry: Registry::with_prefix("croft"),
-            queue_depth: Gauge::default(),
-            queue_running: Gauge::default(),
-            queue_oldest: Gauge::default(),
+            queue_depth: Family::default(),
+            queue_running: Family::default(),
+            queue_oldest: Family::default(),
             reconciles: Family::default(),
             failures: Family::default(),
             steps: Family::default(),
@@ -91,6 +97,7 @@ impl Default for Metrics {
             watch_failures: Family::default(),
             watch_events_age: Family::default(),
             undecodable: Family::default(),
+            panics: Family::default(),
             stale_skips: Family::default(),
             leading: Gauge::default(),
             waiting: Family::default(),
@@ -103,11 +110,11 @@ impl Default for Metrics {
 impl Metrics {
     fn register(&mut self) {
         let registry = &mut self.registry;
-        registry.register("queue_depth", "Keys ready and waiting for a worker", self.queue_depth.clone());
-        registry.register("queue_running", "Keys being worked on", self.queue_running.clone());
+        registry.register("queue_depth", "Keys ready and waiting for a place, by part", self.queue_depth.clone());
+        registry.register("queue_running", "Keys being worked on, by part", self.queue_running.clone());
         registry.register(
             "queue_oldest_seconds",
-            "How long the oldest ready key has waited",
+            "How long the oldest ready key has waited, by part",
             self.queue_oldest.clone(),
         );
         registry.register("reconciles", "Reconciles by part, kind of work and outcome", self.reconciles.clone());
@@ -133,6 +140,7 @@ impl Metrics {
             "Objects that could not be read, by resource",
             self.undecodable.clone(),
         );
+        registry.register("panics", "Panics that were contained, by place", self.panics.clone());
         registry.register(
             "stale_skips",
             "Reconciles put off until the cache had seen the last write",
@@ -154,16 +162,18 @@ impl Metrics {
         text
     }
 
-    pub fn queue(&self, depth: usize, running: usize, oldest: Duration) {
-        self.queue_depth.set(i64::try_from(depth).unwrap_or(i64::MAX));
-        self.queue_running.set(i64::try_from(running).unwrap_or(i64::MAX));
-        self.queue_oldest.set(oldest.as_secs_f64());
+    pub fn queue(&self, part: Part, depth: usize, running: usize, oldest: Duration) {
+        let part = ByPart { part: part.name() };
+        self.queue_depth.get_or_create(&part).set(i64::try_from(depth).unwrap_or(i64::MAX));
+        self.queue_running.get_or_create(&part).set(i64::try_from(running).unwrap_or(i64::MAX));
+        self.queue_oldest.get_or_create(&part).set(oldest.as_secs_f64());
     }
 
     pub fn reconciled(&self, work: Work, verdict: Verdict) {
         let outcome = match verdict {
             Verdict::Settled(_) => "settled",
             Verdict::Failed => "failed",
+            Verdict::Stale => "stale",
             Verdict::Parked => "parked",
         };
         self.reconciles.get_or_create(&ByWork { part: work.part.name(), work: work.name, outcome }).inc();
@@ -192,6 +202,11 @@ impl Metrics {
 
     pub fn undecodable(&self, resource: &str) {
         self.undecodable.get_or_create(&ByResource { resource: resource.to_owned() }).inc();
+    }
+
+    /// A panic that did not get further than `place`.
+    pub fn panicked(&self, place: &'static str) {
+        self.panics.get_or_create(&ByPlace { place }).inc();
     }
 
     pub fn stale_skip(&self, work: Work) {

@@ -5,11 +5,14 @@
 //! before break). A binding that is not wanted any more goes last, when everything it owned is gone; the owner references
 //! are the safety net for the day the operator is not there.
 //!
-//! Nothing is read to find drift: the watch tells a digest of our own entries in managedFields, the inventory remembers it.
+//! Nothing is read to find drift: the watch tells a digest of the content, the inventory remembers it. See [`super::witness`].
+//!
+//! One bad thing blocks itself only: an item, or a kind that cannot be observed.
 
 mod observed;
 mod report;
 mod step;
+mod telling;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -21,9 +24,10 @@ pub use self::{
     },
     report::{Blocked, blocked_items, report},
     step::{ResourceStep, Unwanted},
+    telling::{Held, Telling, current, tell},
 };
 use super::{
-    inventory::{Applied, State},
+    inventory::{Applied, Fingerprint, State},
     manifest::{Identity, Rendered, rank},
 };
 use crate::plan::Plan;
@@ -47,6 +51,8 @@ pub struct Observed {
     pub orphan_unstamped: bool,
     /// Objects read just now, because [`Observed::to_read`] asked for them; `None` where there is none.
     pub read: BTreeMap<Identity, Option<Read>>,
+    /// Objects that could not be read, and why.
+    pub unreadable: BTreeMap<Identity, String>,
 }
 
 /// What stands between a wanted object and its being applied.
@@ -62,6 +68,10 @@ enum Obstacle {
     BeingDeleted,
     /// Reported, not corrected.
     Drifted,
+    /// What there is under its name cannot be told.
+    Unobservable {
+        why: String,
+    },
     /// Nobody's, and to be taken over: recorded first, so that it is released later even if we die in between.
     ToAdopt {
         uid: String,
@@ -73,6 +83,8 @@ enum Obstacle {
 enum Need {
     /// The inventory vouches for it.
     Nothing,
+    /// Somebody changed it, but nothing of ours: this is what it looks like now.
+    Vouch(Fingerprint),
     Blocked(Obstacle),
     Steps(Vec<ResourceStep>),
 }
@@ -161,6 +173,18 @@ impl Observed {
         orphan || self.recorded(identity).is_some_and(|applied| applied.adopted)
     }
 
+    /// Something this binding made that cannot be observed now, and why.
+    fn out_of_sight(&self) -> Option<(Identity, String)> {
+        let made = self.binding.status.applied_resources.iter().filter(|applied| applied.uid.is_some());
+        let hidden =
+            made.filter_map(|applied| match self.kinds.get(&(applied.api_version.clone(), applied.kind.clone())) {
+                Some(KindSeen::Unobservable { why }) => Some((applied.identity(), why.clone())),
+                _ => None,
+            });
+        let unread = self.unreadable.iter().map(|(identity, why)| (identity.clone(), why.clone()));
+        hidden.chain(unread).next()
+    }
+
     /// The namespace or the binding is on its way out, or the binding on its way to another class.
     fn is_not_ours_to_touch(&self) -> bool {
         self.namespace.terminating || self.namespace.relabelled || self.binding.deleting
@@ -169,8 +193,8 @@ impl Observed {
     /// Objects the shell must read before planning. Empty in steady state.
     pub fn to_read(&self) -> BTreeSet<(String, Identity)> {
         let class_is_fit = match &self.class {
-            ClassSeen::Present(class) if self.unwanted_because().is_some() => class.kinds_recorded,
-            ClassSeen::Present(class) => class.problems.is_empty() && class.kinds_recorded,
+            ClassSeen::Present(_) if self.unwanted_because().is_some() => true,
+            ClassSeen::Present(class) => class.problems.is_empty() && self.is_recorded(class),
             ClassSeen::Gone => true,
             ClassSeen::Unreadable => self.unwanted_because().is_some(),
         };
@@ -206,13 +230,21 @@ impl Observed {
         }
     }
 
-    /// What an object must show to count as unchanged, where only its values can tell: drift that is reported and not
-    /// corrected may have been put right by hand.
+    /// What an object is to be compared with, where only its values can tell whether a change of it concerns us.
     pub fn shown_by(&self, identity: &Identity) -> Option<&Value> {
-        let ClassSeen::Present(class) = &self.class else { return None };
         let item = self.wanted().iter().find(|item| item.identity == *identity)?;
         let object = self.stamped.get(identity)?;
-        (class.policy.report_drift && self.was_applied(item) && self.is_touched(item, object)).then_some(&item.manifest)
+        let known = self.applied_as(item)?;
+        (known.content != object.content).then_some(&item.manifest)
+    }
+
+    /// The class has recorded every kind it is about to make objects of: the watches cover what is about to be made.
+    fn is_recorded(&self, class: &Class) -> bool {
+        let stampable =
+            |item: &&Rendered| matches!(self.kind_of(item), KindSeen::Namespaced | KindSeen::Forbidden { .. });
+        let recorded =
+            |item: &Rendered| class.recorded_kinds.contains(&(item.api_version.clone(), item.identity.kind.clone()));
+        class.items.iter().filter(stampable).all(recorded)
     }
 
     fn shape_changed(&self, item: &Rendered) -> bool {
@@ -225,6 +257,11 @@ impl Observed {
             KindSeen::ClusterScoped => Need::Blocked(Obstacle::ClusterScoped),
             KindSeen::NotInstalled => Need::Blocked(Obstacle::NotInstalled),
             KindSeen::Forbidden { resource } => Need::Blocked(Obstacle::Forbidden { resource }),
+            KindSeen::Unobservable { why } => Need::Blocked(Obstacle::Unobservable { why }),
+            KindSeen::Namespaced if self.unreadable.contains_key(&item.identity) => {
+                let why = self.unreadable.get(&item.identity).cloned().unwrap_or_default();
+                Need::Blocked(Obstacle::Unobservable { why })
+            }
             KindSeen::Namespaced => match (self.stamped.get(&item.identity), self.read.get(&item.identity)) {
                 (Some(object), read) => self.need_of_stamped(item, object, read.and_then(Option::as_ref), class),
                 (None, Some(Some(object))) => self.need_of_unstamped(item, object, class),
@@ -241,12 +278,15 @@ impl Observed {
             return self.need_of_foreign(item, &object.uid, &object.owner, class);
         }
         let recorded = self.recorded(&item.identity);
-        if self.was_applied(item) {
-            if !self.is_touched(item, object) {
+        if let Some(known) = self.applied_as(item) {
+            if known.content == object.content {
                 return Need::Nothing;
             }
-            // Values put back by hand are taken back as ours, which changes none of them.
-            if class.policy.report_drift && !read.is_some_and(|read| read.as_wanted) {
+            let shown = read.and_then(|read| read.witness.clone()).filter(|shown| shown.fields == known.fields);
+            if let Some(shown) = shown {
+                return Need::Vouch(Fingerprint { content: shown.content, ..known });
+            }
+            if class.policy.report_drift {
                 return Need::Blocked(Obstacle::Drifted);
             }
         }
@@ -260,16 +300,10 @@ impl Observed {
         Need::Steps(take.into_iter().chain([ResourceStep::apply(item, &object.uid)]).collect())
     }
 
-    /// The item in its present form is on record as applied.
-    fn was_applied(&self, item: &Rendered) -> bool {
+    /// What is on record about the item, if it is its present form that was applied.
+    fn applied_as(&self, item: &Rendered) -> Option<Fingerprint> {
         let known = self.recorded(&item.identity).and_then(Applied::fingerprint);
-        known.is_some_and(|known| known.manifest == item.digest)
-    }
-
-    /// Somebody changed, or may have changed, what we set.
-    fn is_touched(&self, item: &Rendered, object: &Stamped) -> bool {
-        let known = self.recorded(&item.identity).and_then(Applied::fingerprint);
-        object.suspect || known.is_none_or(|known| known.entry != object.entry)
+        known.filter(|known| known.manifest == item.digest)
     }
 
     /// What a backup brought back under a binding that has never been in force: stamped by this class, but without an
@@ -348,7 +382,7 @@ pub fn plan(seen: &Observed) -> Plan<ResourceStep> {
     }
     match &seen.class {
         ClassSeen::Gone | ClassSeen::Unreadable => Plan::settled(),
-        ClassSeen::Present(class) if !class.problems.is_empty() || !class.kinds_recorded => Plan::settled(),
+        ClassSeen::Present(class) if !class.problems.is_empty() || !seen.is_recorded(class) => Plan::settled(),
         ClassSeen::Present(class) if seen.must_announce(class) => Plan::settled(),
         ClassSeen::Present(class) => furnish(seen, class),
     }
@@ -359,7 +393,7 @@ fn furnish(seen: &Observed, class: &Class) -> Plan<ResourceStep> {
     let mut blocked = false;
     for item in &class.items {
         match seen.need(item, class) {
-            Need::Nothing => {}
+            Need::Nothing | Need::Vouch(_) => {}
             Need::Blocked(_) => blocked = true,
             // What one object needs is done in order; objects of one rank side by side.
             Need::Steps(steps) => {
@@ -389,16 +423,15 @@ fn namespace_step(seen: &Observed, class: &Class) -> Option<ResourceStep> {
 
 /// Removes everything the binding owns, then the binding.
 fn take_down(seen: &Observed, because: Unwanted) -> Plan<ResourceStep> {
-    // Before the watches have told what is there, nothing can be released.
-    if matches!(&seen.class, ClassSeen::Present(class) if !class.kinds_recorded) {
-        return Plan::settled();
-    }
     let mut groups = vec![removals(seen)];
     if seen.recorded_namespace().is_some() {
         groups.push(vec![ResourceStep::ApplyNamespaceMetadata { metadata: NamespaceMetadata::default() }]);
     }
-    let (uid, version) = (seen.binding.uid.clone(), seen.binding.version.clone());
-    groups.push(vec![ResourceStep::DeleteBinding { uid, version, because }]);
+    // What cannot be seen cannot be released, and would go with the binding.
+    if seen.out_of_sight().is_none() {
+        let (uid, version) = (seen.binding.uid.clone(), seen.binding.version.clone());
+        groups.push(vec![ResourceStep::DeleteBinding { uid, version, because }]);
+    }
     groups.retain(|group| !group.is_empty());
     Plan { groups, ..Plan::settled() }
 }

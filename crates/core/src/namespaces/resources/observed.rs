@@ -1,6 +1,6 @@
 //! What is observed about a binding, its class and the objects in its namespace.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::json;
 
@@ -8,6 +8,7 @@ use crate::{
     namespaces::{
         inventory::Status,
         manifest::{Rendered, digest},
+        witness::Witness,
     },
     problem::Problem,
 };
@@ -60,8 +61,8 @@ pub struct Class {
     pub namespace_metadata: NamespaceMetadata,
     /// Being deleted, but held by our finalizer.
     pub deleting: bool,
-    /// Its status lists every kind of its items: the watches cover what is about to be made.
-    pub kinds_recorded: bool,
+    /// The kinds its status lists: the watches cover what is made of them.
+    pub recorded_kinds: BTreeSet<KindName>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -99,6 +100,10 @@ pub enum KindSeen {
     Forbidden {
         resource: String,
     },
+    /// What there is of it cannot be told.
+    Unobservable {
+        why: String,
+    },
 }
 
 /// Who controls an object.
@@ -120,7 +125,6 @@ impl Owner {
 
 /// An object that carries the stamp label, as its watch tells.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-#[expect(clippy::struct_excessive_bools, reason = "independent facts, each with its own name")]
 pub struct Stamped {
     pub api_version: String,
     pub uid: String,
@@ -129,10 +133,8 @@ pub struct Stamped {
     pub owner: Owner,
     /// The class its stamp names.
     pub class: String,
-    /// See [`super::inventory::Fingerprint::entry`].
-    pub entry: String,
-    /// It changed in a way our entry cannot tell: within the second of our own write, perhaps under our own name.
-    pub suspect: bool,
+    /// See [`Witness::content`].
+    pub content: String,
     pub deleting: bool,
     /// It was made by a plain create, whose ownership of fields an apply does not take over by itself.
     pub created: bool,
@@ -148,8 +150,8 @@ pub struct Read {
     pub version: String,
     pub owner: Owner,
     pub deleting: bool,
-    /// Every value the class sets is there; looked at only where [`super::Observed::shown_by`] gives what to look for.
-    pub as_wanted: bool,
+    /// What it shows of the manifest, where [`super::Observed::shown_by`] gives one.
+    pub witness: Option<Witness>,
     /// Its managedFields with our create turned into an apply, if it was made by a plain create.
     pub taken_fields: Option<serde_json::Value>,
     /// Its owner references without ours.

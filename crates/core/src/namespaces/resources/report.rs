@@ -6,6 +6,7 @@ use crate::{
     namespaces::{
         inventory::{Applied, Fingerprint, State, Status},
         manifest::{Identity, Rendered},
+        witness::Witness,
     },
     plan::{Failure, FailureClass, Outcome},
     problem::Problem,
@@ -21,6 +22,9 @@ const STAMPING: &str = "create, delete, get, list, patch, watch";
 /// Marks a message about a change that cannot be made in place.
 const IMMUTABLE: &str = "cannot be changed in place";
 
+/// The reason while something cannot be observed.
+pub(super) const UNOBSERVABLE: &str = "Unobservable";
+
 /// The binding's new status.
 pub fn report(seen: &Observed, outcomes: Outcomes<'_>, now: &Timestamp) -> Status {
     let mut status = seen.binding.status.clone();
@@ -30,6 +34,9 @@ pub fn report(seen: &Observed, outcomes: Outcomes<'_>, now: &Timestamp) -> Statu
     if seen.unwanted_because().is_some() {
         if let Some((step, failure)) = first_failed(outcomes) {
             failing(step, failure).write(&mut status.conditions, seen.binding.generation, now);
+        } else if let Some((identity, why)) = seen.out_of_sight() {
+            let waits = stalled(UNOBSERVABLE, format!("{identity} cannot be observed, so the binding waits: {why}"));
+            waits.write(&mut status.conditions, seen.binding.generation, now);
         }
         return status;
     }
@@ -41,7 +48,7 @@ pub fn report(seen: &Observed, outcomes: Outcomes<'_>, now: &Timestamp) -> Statu
         ClassSeen::Present(class) if !class.problems.is_empty() => {
             stalled("InvalidClass", Problem::list(&class.problems))
         }
-        ClassSeen::Present(class) if !class.kinds_recorded => {
+        ClassSeen::Present(class) if !seen.is_recorded(class) => {
             progressing("RolloutPending", format!("class {} is being prepared", class.name))
         }
         ClassSeen::Present(class) if seen.must_announce(class) => {
@@ -238,6 +245,9 @@ fn entry(seen: &Observed, class: &Class, item: &Rendered, outcomes: Outcomes<'_>
         (Some((step, Outcome::Done { uid, witness })), _) => done(applied, step, uid.clone(), witness.as_deref()),
         (Some((_, Outcome::Failed(failure))), _) => failed(item, applied, failure),
         (_, Need::Blocked(obstacle)) => blocked(item, applied, &obstacle),
+        (_, Need::Vouch(fingerprint)) => {
+            Applied { state: State::Applied, message: None, digest: Some(fingerprint.to_string()), ..applied }
+        }
         // Whatever went wrong before is over.
         (_, Need::Nothing) => Applied { state: State::Applied, message: None, ..applied },
         (_, Need::Steps(_)) => applied,
@@ -247,8 +257,8 @@ fn entry(seen: &Observed, class: &Class, item: &Rendered, outcomes: Outcomes<'_>
 fn done(applied: Applied, step: &ResourceStep, uid: Option<String>, witness: Option<&str>) -> Applied {
     match step {
         ResourceStep::Create { digest, shape, .. } | ResourceStep::Apply { digest, shape, .. } => {
-            let entry = witness.unwrap_or_default().to_owned();
-            let fingerprint = Fingerprint { manifest: digest.clone(), shape: shape.clone(), entry };
+            let witness = witness.and_then(Witness::parse).unwrap_or_default();
+            let fingerprint = Fingerprint::new(digest, shape, witness);
             Applied {
                 // What we made ourselves is no longer what was taken over.
                 adopted: applied.adopted && matches!(step, ResourceStep::Apply { .. }),
@@ -318,6 +328,7 @@ fn blocked(item: &Rendered, applied: Applied, obstacle: &Obstacle) -> Applied {
         Obstacle::Forbidden { .. } => Applied { state: State::Failed, message, ..applied },
         Obstacle::BeingDeleted => Applied { state: State::Pending, message, ..applied },
         Obstacle::Drifted => Applied { state: State::Drifted, message, ..applied },
+        Obstacle::Unobservable { .. } => Applied { state: State::Pending, message, ..applied },
         Obstacle::ToAdopt { uid } => {
             Applied { state: State::Pending, adopted: true, uid: Some(uid.clone()), digest: None, message, ..applied }
         }
@@ -331,6 +342,9 @@ fn explain(item: &Rendered, obstacle: &Obstacle) -> String {
                 "the operator may not list and watch {resource}; {}",
                 missing_rule(&item.identity.group, resource, STAMPING)
             );
+        }
+        Obstacle::Unobservable { why } => {
+            return format!("cannot be observed, so nothing is done about it: {why}");
         }
         Obstacle::ClusterScoped => "the kind is cluster-scoped: a class holds namespaced objects only",
         Obstacle::NotInstalled => "the kind is not installed; applied as soon as it is",
@@ -362,6 +376,7 @@ fn reason_of(obstacle: &Obstacle) -> &'static str {
         Obstacle::BeingDeleted => "Terminating",
         Obstacle::ToAdopt { .. } => "RolloutPending",
         Obstacle::Drifted => "Drifted",
+        Obstacle::Unobservable { .. } => UNOBSERVABLE,
     }
 }
 

@@ -103,6 +103,20 @@ impl ResourceStep {
     }
 }
 
+impl ResourceStep {
+    /// `apiVersion` and `kind` of the object a step is about, where it is about one.
+    pub fn kind_name(&self) -> Option<(&str, &str)> {
+        match self {
+            ResourceStep::Create { identity, api_version, .. }
+            | ResourceStep::TakeFields { identity, api_version, .. }
+            | ResourceStep::Apply { identity, api_version, .. }
+            | ResourceStep::Prune { identity, api_version, .. }
+            | ResourceStep::Release { identity, api_version, .. } => Some((api_version, &identity.kind)),
+            ResourceStep::ApplyNamespaceMetadata { .. } | ResourceStep::DeleteBinding { .. } => None,
+        }
+    }
+}
+
 impl Step for ResourceStep {
     fn kind(&self) -> &'static str {
         match self {

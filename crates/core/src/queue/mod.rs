@@ -5,15 +5,23 @@
 //! - **Serial per key.** A key is never handed out twice at once, so two writers never race on one object.
 //! - **Fair between tenants.** Ready keys are taken round robin over tenants: a tenant with ten thousand keys delays
 //!   another one by a single key per turn.
-//! - **Live changes first.** A resync backlog never delays a change somebody just made by more than [`PATIENCE`] keys, and
-//!   is itself never starved: after [`PATIENCE`] urgent keys in a row one less urgent key is taken.
+//! - **Live changes first.** A backlog never delays a change somebody just made by more than [`PATIENCE`] keys, and
+//!   nobody is starved: whatever waits is taken after it was passed [`PATIENCE`] times.
 //! - **Room for live changes.** Less urgent keys take at most half of what may run at once: however many they are, a change
 //!   somebody just made finds a free place.
-//! - **Per-key backoff.** Failures in a row delay only their own key; a fresh change is tried at once, and only a real
-//!   attempt counts as a failure.
+//! - **Per-key backoff.** Attempts in a row that did not settle delay only their own key; a fresh change is tried at once,
+//!   and only a real attempt counts.
+//! - **Cheap.** Every operation costs the logarithm of what waits.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+mod turns;
 
+use std::{
+    cmp::Reverse,
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
+
+use self::turns::{Ticket, Turns};
 use crate::{backoff::Backoff, plan::Next, time::Instant};
 
 /// How many urgent keys may pass a less urgent one.
@@ -35,11 +43,11 @@ pub enum Priority {
     Live,
     /// The last attempt failed, or asked to look again.
     Retry,
-    /// Everything is looked at once after a start or a change of leader.
+    /// One change concerns many: all of them at once, and nobody asked for any one of them.
+    RollOut,
+    /// Everything is looked at after a start, after a change of leader, and now and then.
     Resync,
 }
-
-const PRIORITIES: usize = 3;
 
 /// How an attempt ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,15 +56,44 @@ pub enum Verdict {
     Settled(Next),
     /// Failed; try again after the key's backoff.
     Failed,
-    /// The observation was stale; something will push the key when it is fresh. Neither success nor failure.
+    /// The world had moved on meanwhile; look again after a backoff that starts short, should no watch tell before.
+    Stale,
+    /// Not attempted; something will push the key when it can be. Neither success nor failure.
     Parked,
+}
+
+/// How soon a key comes back, by how its attempt ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Backoffs {
+    pub failed: Backoff,
+    pub stale: Backoff,
+}
+
+impl Default for Backoffs {
+    fn default() -> Self {
+        Self {
+            failed: Backoff::default(),
+            stale: Backoff { first: Duration::from_millis(250), most: Duration::from_secs(60) },
+        }
+    }
 }
 
 #[derive(Debug)]
 enum Place {
-    Ready { priority: Priority, since: Instant },
-    Delayed { until: Instant },
-    Running { again: Option<Priority>, live: bool },
+    Ready {
+        priority: Priority,
+        since: Instant,
+        ticket: Ticket,
+    },
+    Delayed {
+        until: Instant,
+    },
+    Running {
+        again: Option<Priority>,
+        live: bool,
+    },
+    /// Kept only so that its failures are not forgotten.
+    Parked,
 }
 
 #[derive(Debug)]
@@ -65,62 +102,11 @@ struct Entry {
     failures: u32,
 }
 
-/// Ready keys of one priority, by tenant, in the order the tenants take turns.
-#[derive(Debug)]
-struct Turns<K> {
-    order: VecDeque<String>,
-    keys: BTreeMap<String, VecDeque<K>>,
-}
-
-impl<K> Default for Turns<K> {
-    fn default() -> Self {
-        Self { order: VecDeque::new(), keys: BTreeMap::new() }
-    }
-}
-
-impl<K: Key> Turns<K> {
-    fn push(&mut self, key: K) {
-        let tenant = key.tenant().to_owned();
-        let waiting = self.keys.entry(tenant.clone()).or_default();
-        if waiting.is_empty() {
-            self.order.push_back(tenant);
-        }
-        waiting.push_back(key);
-    }
-
-    fn pop(&mut self) -> Option<K> {
-        let tenant = self.order.pop_front()?;
-        let waiting = self.keys.get_mut(&tenant)?;
-        let key = waiting.pop_front();
-        if waiting.is_empty() {
-            self.keys.remove(&tenant);
-        } else {
-            self.order.push_back(tenant);
-        }
-        key
-    }
-
-    fn remove(&mut self, key: &K) {
-        let tenant = key.tenant();
-        if let Some(waiting) = self.keys.get_mut(tenant) {
-            waiting.retain(|other| other != key);
-            if waiting.is_empty() {
-                self.keys.remove(tenant);
-                self.order.retain(|other| other != tenant);
-            }
-        }
-    }
-
-    fn is_empty(&self) -> bool {
-        self.order.is_empty()
-    }
-}
-
 /// See the module documentation for what it guarantees.
 #[derive(Debug)]
 pub struct Queue<K> {
     entries: BTreeMap<K, Entry>,
-    ready: [Turns<K>; PRIORITIES],
+    ready: BTreeMap<Priority, Turns<K>>,
     delayed: BTreeSet<(Instant, K)>,
     /// How many ready keys have waited since when.
     waiting: BTreeMap<Instant, usize>,
@@ -128,24 +114,24 @@ pub struct Queue<K> {
     most_running: usize,
     /// How many of the running ones are not live changes.
     background: usize,
-    /// How many keys were taken past a waiting, less urgent one.
-    passed: u32,
-    backoff: Backoff,
+    /// How many keys were taken past waiting ones of each priority.
+    passed: BTreeMap<Priority, u32>,
+    backoffs: Backoffs,
 }
 
 impl<K: Key> Queue<K> {
     /// A queue that hands out at most `most_running` keys at once.
-    pub fn new(most_running: usize, backoff: Backoff) -> Self {
+    pub fn new(most_running: usize, backoffs: Backoffs) -> Self {
         Self {
             entries: BTreeMap::new(),
-            ready: Default::default(),
+            ready: BTreeMap::new(),
             delayed: BTreeSet::new(),
             waiting: BTreeMap::new(),
             running: 0,
             most_running,
             background: 0,
-            passed: 0,
-            backoff,
+            passed: BTreeMap::new(),
+            backoffs,
         }
     }
 
@@ -158,21 +144,19 @@ impl<K: Key> Queue<K> {
                 return;
             }
             Some(Entry { place: Place::Ready { priority: waiting, .. }, .. }) if *waiting <= priority => return,
-            Some(Entry { place: Place::Ready { priority: waiting, since }, .. }) => {
+            Some(Entry { place: Place::Ready { priority: waiting, since, ticket }, failures }) => {
                 // More urgent now: it moves up, but does not lose the time it has waited.
-                let (waiting, since) = (*waiting, *since);
-                self.ready[waiting as usize].remove(&key);
+                let (waiting, since, ticket, failures) = (*waiting, *since, *ticket, *failures);
+                self.line(waiting).remove(&key, ticket);
                 self.stop_waiting(since);
-                let failures = self.entries[&key].failures;
                 self.make_ready(key, priority, since, failures);
                 return;
             }
-            // A resync says nothing new about a key that waits for its retry.
-            Some(Entry { place: Place::Delayed { .. }, .. }) if priority == Priority::Resync => return,
             Some(Entry { place: Place::Delayed { until }, failures }) => {
                 self.delayed.remove(&(*until, key.clone()));
                 *failures
             }
+            Some(Entry { place: Place::Parked, failures }) => *failures,
         };
         self.make_ready(key, priority, now, failures);
     }
@@ -183,9 +167,9 @@ impl<K: Key> Queue<K> {
         if self.running >= self.most_running {
             return None;
         }
-        let level = self.turn()?;
-        let live = level == Priority::Live as usize;
-        let key = self.ready[level].pop()?;
+        let priority = self.turn()?;
+        let live = priority == Priority::Live;
+        let key = self.line(priority).pop()?;
         let entry = self.entries.get_mut(&key)?;
         if let Place::Ready { since, .. } = std::mem::replace(&mut entry.place, Place::Running { again: None, live }) {
             self.stop_waiting(since);
@@ -202,23 +186,38 @@ impl<K: Key> Queue<K> {
         self.background -= usize::from(!live);
         let failures = match verdict {
             Verdict::Settled(_) => 0,
-            Verdict::Failed => failures.saturating_add(1),
+            Verdict::Failed | Verdict::Stale => failures.saturating_add(1),
             Verdict::Parked => failures,
         };
         let delay = match verdict {
             Verdict::Settled(Next::Settled) | Verdict::Parked => None,
             Verdict::Settled(Next::After(delay)) => Some(delay),
-            Verdict::Failed => Some(self.backoff.delay(failures, key.spread())),
+            Verdict::Failed => Some(self.backoffs.failed.delay(failures, key.spread())),
+            Verdict::Stale => Some(self.backoffs.stale.delay(failures, key.spread())),
         };
         match (again, delay) {
             (Some(priority), _) => self.make_ready(key.clone(), priority, now, failures),
             (None, Some(delay)) => self.make_delayed(key.clone(), now + delay, failures),
             (None, None) if failures > 0 => {
-                // Parked after failures: the count must outlive the wait, so the key stays known, far in the future.
-                self.make_delayed(key.clone(), now + self.backoff.most, failures);
+                self.entries.insert(key.clone(), Entry { place: Place::Parked, failures });
             }
             (None, None) => {}
         }
+    }
+
+    /// Forgets everything that is not running: somebody else looks after it now.
+    pub fn clear(&mut self) {
+        self.entries.retain(|_, entry| matches!(entry.place, Place::Running { .. }));
+        for entry in self.entries.values_mut() {
+            entry.failures = 0;
+            if let Place::Running { again, .. } = &mut entry.place {
+                *again = None;
+            }
+        }
+        self.ready.clear();
+        self.passed.clear();
+        self.delayed.clear();
+        self.waiting.clear();
     }
 
     /// When to call [`Queue::pop`] again although nothing was pushed.
@@ -236,23 +235,23 @@ impl<K: Key> Queue<K> {
     }
 
     /// How long the oldest ready key has been waiting.
-    pub fn oldest_wait(&self, now: Instant) -> std::time::Duration {
+    pub fn oldest_wait(&self, now: Instant) -> Duration {
         self.waiting.keys().next().map(|since| now.since(*since)).unwrap_or_default()
     }
 
     /// Whether the queue will hand out `key` without another push.
     pub fn remembers(&self, key: &K) -> bool {
         match self.entries.get(key).map(|entry| &entry.place) {
-            None => false,
+            None | Some(Place::Parked) => false,
             Some(Place::Running { again, .. }) => again.is_some(),
-            Some(_) => true,
+            Some(Place::Ready { .. } | Place::Delayed { .. }) => true,
         }
     }
 
     fn make_ready(&mut self, key: K, priority: Priority, since: Instant, failures: u32) {
-        self.ready[priority as usize].push(key.clone());
+        let ticket = self.line(priority).push(key.clone());
         *self.waiting.entry(since).or_default() += 1;
-        self.entries.insert(key, Entry { place: Place::Ready { priority, since }, failures });
+        self.entries.insert(key, Entry { place: Place::Ready { priority, since, ticket }, failures });
     }
 
     fn stop_waiting(&mut self, since: Instant) {
@@ -281,24 +280,26 @@ impl<K: Key> Queue<K> {
         }
     }
 
-    /// The priority whose turn it is: the most urgent one, unless a less urgent one has been passed often enough.
-    fn turn(&mut self) -> Option<usize> {
-        let levels = if self.background < self.most_running.div_ceil(2) { PRIORITIES } else { 1 };
-        let mut waiting = (0..levels).filter(|level| !self.ready[*level].is_empty());
-        let urgent = waiting.next()?;
-        match waiting.next_back() {
-            None => {
-                self.passed = 0;
-                Some(urgent)
-            }
-            Some(patient) if self.passed >= PATIENCE => {
-                self.passed = 0;
-                Some(patient)
-            }
-            Some(_) => {
-                self.passed += 1;
-                Some(urgent)
-            }
+    fn line(&mut self, priority: Priority) -> &mut Turns<K> {
+        self.ready.entry(priority).or_default()
+    }
+
+    /// The priority whose turn it is: the one passed too often, else the most urgent one.
+    fn turn(&mut self) -> Option<Priority> {
+        let has_room = self.background < self.most_running.div_ceil(2);
+        self.ready.retain(|_, line| !line.is_empty());
+        let ready = &self.ready;
+        self.passed.retain(|priority, _| ready.contains_key(priority));
+        let allowed = self.ready.keys().copied().filter(|priority| has_room || *priority == Priority::Live);
+        let allowed: Vec<Priority> = allowed.collect();
+        let passed = |priority: &Priority| self.passed.get(priority).copied().unwrap_or_default();
+        let overdue = allowed.iter().filter(|priority| passed(priority) >= PATIENCE);
+        let chosen = overdue.max_by_key(|priority| (passed(priority), Reverse(**priority)));
+        let chosen = chosen.or(allowed.first()).copied()?;
+        self.passed.remove(&chosen);
+        for priority in allowed.into_iter().filter(|priority| *priority > chosen) {
+            *self.passed.entry(priority).or_default() += 1;
         }
+        Some(chosen)
     }
 }

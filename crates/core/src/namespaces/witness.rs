@@ -1,0 +1,219 @@
+//! The witness of drift is the content of an object, as the API server answered our own write.
+//!
+//! Who may update an object may write anything into its managedFields, so they tell nothing about it. Two digests do:
+//! - `content`, of all there is but `status` and what the server keeps in metadata. The watch tells it without a read; as long as
+//!   it is the one on record nothing has happened, also after a restart;
+//! - `fields`, of the values at the places the class sets. Where the content is another one, a read tells by it whether that
+//!   concerns us, whatever the API server made of the values when it stored them.
+//!
+//! Whoever may read bindings may not guess at Secrets by their digests: those are keyed.
+
+use std::fmt;
+
+use hmac::{Hmac, KeyInit, Mac};
+use serde_json::{Map, Value};
+use sha2::Sha256;
+
+use super::manifest::{Rendered, canonical, digest, short};
+
+/// What the API server keeps in metadata, or what says nothing about what an object is.
+const KEPT_BY_SERVER: [&str; 9] = [
+    "creationTimestamp",
+    "deletionGracePeriodSeconds",
+    "deletionTimestamp",
+    "finalizers",
+    "generation",
+    "managedFields",
+    "resourceVersion",
+    "selfLink",
+    "uid",
+];
+
+/// The key under which Secrets are digested.
+#[derive(Clone)]
+pub struct Seal([u8; 32]);
+
+impl fmt::Debug for Seal {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str("Seal")
+    }
+}
+
+impl Seal {
+    pub fn new(key: [u8; 32]) -> Self {
+        Self(key)
+    }
+
+    /// `value` is the whole of, or a part of, an object of which `object` tells the kind.
+    fn digest(&self, object: &Value, value: &Value) -> String {
+        if is_secret(object) { self.keyed(value) } else { digest(value) }
+    }
+
+    fn keyed(&self, value: &Value) -> String {
+        // A key of any length will do, so this cannot fail.
+        let Ok(mut mac) = Hmac::<Sha256>::new_from_slice(&self.0) else { return String::new() };
+        mac.update(canonical(value).as_bytes());
+        short(&mac.finalize().into_bytes())
+    }
+
+    /// An object ready to be applied, its digests keyed where they must be.
+    #[must_use]
+    pub fn sealed(&self, rendered: Rendered) -> Rendered {
+        if !is_secret(&rendered.manifest) {
+            return rendered;
+        }
+        let (digest, shape) = (self.keyed(&rendered.manifest), self.keyed(&rendered.shape.as_str().into()));
+        Rendered { digest, shape, ..rendered }
+    }
+}
+
+fn is_secret(object: &Value) -> bool {
+    object.get("kind").and_then(Value::as_str) == Some("Secret")
+        && object.get("apiVersion").and_then(Value::as_str) == Some("v1")
+}
+
+/// What a live object shows.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Witness {
+    /// Digest of the values at the places a manifest sets.
+    pub fields: String,
+    /// Digest of everything but what the server keeps; the object's `apiVersion` is part of it.
+    pub content: String,
+}
+
+impl Witness {
+    /// What `object` shows of `manifest`.
+    pub fn of(object: &Value, manifest: &Value, seal: &Seal) -> Self {
+        let shown = shown(object, manifest);
+        Self { fields: seal.digest(object, &shown), content: content(object, seal) }
+    }
+
+    pub fn parse(text: &str) -> Option<Self> {
+        let (fields, content) = text.split_once('.')?;
+        (!content.contains('.')).then(|| Self { fields: fields.to_owned(), content: content.to_owned() })
+    }
+}
+
+impl fmt::Display for Witness {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{}.{}", self.fields, self.content)
+    }
+}
+
+/// Digest of everything in an object but what the server keeps.
+pub fn content(object: &Value, seal: &Seal) -> String {
+    let Some(all) = object.as_object() else { return seal.digest(object, object) };
+    let mut kept: Map<String, Value> = Map::new();
+    for (name, value) in all.iter().filter(|(name, _)| *name != "status") {
+        let value = match (name.as_str(), value.as_object()) {
+            ("metadata", Some(metadata)) => {
+                let kept = metadata.iter().filter(|(name, _)| !KEPT_BY_SERVER.contains(&name.as_str()));
+                Value::Object(kept.map(|(name, value)| (name.clone(), value.clone())).collect())
+            }
+            _ => value.clone(),
+        };
+        kept.insert(name.clone(), value);
+    }
+    seal.digest(object, &Value::Object(kept))
+}
+
+/// The part of `live` at the places that `manifest` sets.
+fn shown(live: &Value, manifest: &Value) -> Value {
+    match (live, manifest) {
+        (Value::Object(live), Value::Object(manifest)) => {
+            let set = manifest.iter().map(|(key, value)| {
+                let there = live.get(key).map_or(Value::Null, |live| shown(live, value));
+                (key.clone(), there)
+            });
+            Value::Object(set.collect())
+        }
+        (Value::Array(live), Value::Array(manifest)) if live.len() == manifest.len() => {
+            live.iter().zip(manifest).map(|(live, value)| shown(live, value)).collect()
+        }
+        _ => live.clone(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    const SEAL: Seal = Seal([7; 32]);
+
+    fn quota(cpu: &str) -> Value {
+        json!({"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "q", "labels": {"a": "b"}},
+               "spec": {"hard": {"cpu": cpu}}})
+    }
+
+    fn with(mut object: Value, path: &str, value: Value) -> Value {
+        let (parent, name) = path.rsplit_once('/').unwrap();
+        object.pointer_mut(parent).unwrap()[name] = value;
+        object
+    }
+
+    #[test]
+    fn what_the_server_keeps_is_no_content_and_everything_else_is() {
+        let live = quota("1");
+        let same = |path: &str, value: Value| content(&with(live.clone(), path, value), &SEAL) == content(&live, &SEAL);
+        for name in KEPT_BY_SERVER {
+            assert!(same(&format!("/metadata/{name}"), json!("other")), "{name}");
+        }
+        assert!(same("/status", json!({"used": {"cpu": "1"}})));
+        for (path, value) in [
+            ("/spec/hard/cpu", json!("2")),
+            ("/spec/scopes", json!([])),
+            ("/metadata/labels/a", json!("c")),
+            ("/metadata/annotations", json!({"x": "y"})),
+            ("/metadata/ownerReferences", json!([])),
+            ("/apiVersion", json!("v2")),
+        ] {
+            assert!(!same(path, value), "{path}");
+        }
+    }
+
+    #[test]
+    fn values_are_compared_as_the_server_stored_them_and_additions_do_not_count() {
+        let manifest = quota("1000m");
+        let answered = Witness::of(&quota("1"), &manifest, &SEAL);
+        let added = with(quota("1"), "/spec/scopes", json!(["BestEffort"]));
+        assert_eq!(Witness::of(&added, &manifest, &SEAL).fields, answered.fields);
+        assert_ne!(Witness::of(&added, &manifest, &SEAL).content, answered.content);
+        for changed in
+            [quota("2"), with(quota("1"), "/spec/hard", json!({})), with(quota("1"), "/metadata/labels", json!(null))]
+        {
+            assert_ne!(Witness::of(&changed, &manifest, &SEAL).fields, answered.fields);
+        }
+    }
+
+    #[test]
+    fn members_of_lists_are_compared_one_by_one() {
+        let list = |ports: Value| json!({"spec": {"ports": ports}});
+        let fields = |live: Value| Witness::of(&list(live), &list(json!([{"port": 80}])), &SEAL).fields;
+        let defaulted = fields(json!([{"port": 80, "protocol": "TCP"}]));
+        assert_eq!(fields(json!([{"port": 80, "protocol": "TCP", "nodePort": 3}])), defaulted);
+        assert_ne!(fields(json!([{"port": 81, "protocol": "TCP"}])), defaulted);
+        assert_ne!(fields(json!([{"port": 80}, {"port": 81}])), defaulted);
+    }
+
+    #[test]
+    fn digests_of_secrets_tell_nothing_without_the_key() {
+        let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s"}, "data": {"a": "eA=="}});
+        let other = Seal::new([8; 32]);
+        assert_ne!(content(&secret, &SEAL), content(&secret, &other));
+        assert_ne!(Witness::of(&secret, &secret, &SEAL).fields, Witness::of(&secret, &secret, &other).fields);
+        let rendered = Rendered { manifest: secret.clone(), digest: digest(&secret), ..Rendered::default() };
+        let sealed = |seal: &Seal| seal.sealed(rendered.clone()).digest;
+        assert!(sealed(&SEAL) != sealed(&other) && sealed(&SEAL) != rendered.digest);
+        assert_eq!(content(&quota("1"), &SEAL), content(&quota("1"), &other), "others need no key");
+        assert_eq!(format!("{SEAL:?}"), "Seal");
+    }
+
+    #[test]
+    fn a_witness_survives_being_written_and_read() {
+        let witness = Witness::of(&quota("1"), &quota("1"), &SEAL);
+        assert_eq!(Witness::parse(&witness.to_string()), Some(witness));
+        assert_eq!((Witness::parse("a"), Witness::parse("a.b.c")), (None, None));
+    }
+}

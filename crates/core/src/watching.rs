@@ -1,0 +1,249 @@
+//! How a watch is kept alive: one answer to each thing an API server does to it.
+//!
+//! The shell lists and watches; what a refusal, an expired version, a kind that is not served or a dead connection means, and
+//! how long to wait before trying again, is decided here.
+
+use std::{fmt, time::Duration};
+
+use crate::backoff::Backoff;
+
+/// A refusal or an error this often in a row is a state, not a hiccup.
+const HICCUPS: u32 = 3;
+
+/// A stream that ends sooner than this did not serve anybody: opening it again at once would be a loop.
+const SHORTEST: Duration = Duration::from_secs(1);
+
+const BACKOFF: Backoff = Backoff { first: Duration::from_millis(200), most: Duration::from_secs(15) };
+
+/// What went wrong with a list or a watch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Trouble {
+    /// We lack the right.
+    Forbidden,
+    /// The kind is not installed, or not any more.
+    NotServed,
+    /// The version to go on from is no longer known.
+    Expired,
+    /// Anything else, in words: the server is down, slow, or cannot convert what it stores.
+    Other(String),
+}
+
+impl fmt::Display for Trouble {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Trouble::Forbidden => out.write_str("the right to list and watch is missing"),
+            Trouble::NotServed => out.write_str("the kind is not installed"),
+            Trouble::Expired => out.write_str("the version to go on from has expired"),
+            Trouble::Other(why) => out.write_str(why),
+        }
+    }
+}
+
+/// Where a watch stands.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Standing {
+    /// Listing for the first time.
+    #[default]
+    Starting,
+    /// There is a full picture. While a connection is down it is an old one.
+    Synced,
+    /// The kind is not installed.
+    NotServed,
+    /// The right to list or watch is missing; it keeps trying.
+    Forbidden,
+    /// There is no full picture, and this is why; it keeps trying.
+    Failing(String),
+}
+
+impl Standing {
+    pub fn is_synced(&self) -> bool {
+        *self == Standing::Synced
+    }
+}
+
+impl fmt::Display for Standing {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Standing::Starting => out.write_str("starting"),
+            Standing::Synced => out.write_str("synced"),
+            Standing::NotServed => out.write_str("waiting for the kind to be installed"),
+            Standing::Forbidden => out.write_str("not allowed: list and watch rights are missing"),
+            Standing::Failing(why) => write!(out, "failing: {why}"),
+        }
+    }
+}
+
+/// What to do next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// List everything anew.
+    List { after: Duration },
+    /// Go on from where the watch was.
+    Resume { after: Duration },
+    /// Nothing, until somebody says that kinds have changed; then list.
+    AwaitKind,
+}
+
+/// One watch under supervision.
+#[derive(Clone, Debug)]
+pub struct Supervision {
+    standing: Standing,
+    /// A list was completed, and its version is still good to go on from.
+    has_picture: bool,
+    failures: u32,
+    spread: u64,
+}
+
+impl Supervision {
+    /// `spread` is any number that differs between watches: they do not come back all at once.
+    pub fn new(spread: u64) -> Self {
+        Self { standing: Standing::Starting, has_picture: false, failures: 0, spread }
+    }
+
+    pub fn standing(&self) -> &Standing {
+        &self.standing
+    }
+
+    /// A list is complete.
+    pub fn listed(&mut self) {
+        self.has_picture = true;
+        self.standing = Standing::Synced;
+    }
+
+    /// The API server accepted the watch: whatever was missing is there again.
+    pub fn accepted(&mut self) {
+        if self.has_picture {
+            self.standing = Standing::Synced;
+        }
+    }
+
+    /// Something arrived.
+    pub fn heard(&mut self) {
+        self.failures = 0;
+    }
+
+    /// The stream came to its end in good order.
+    pub fn ended(&mut self, lasted: Duration) -> Answer {
+        if lasted >= SHORTEST {
+            self.failures = 0;
+            return Answer::Resume { after: Duration::ZERO };
+        }
+        Answer::Resume { after: self.delay() }
+    }
+
+    /// The list or the watch failed.
+    pub fn failed(&mut self, trouble: &Trouble) -> Answer {
+        let first = self.failures == 0;
+        let after = self.delay();
+        match trouble {
+            Trouble::NotServed => {
+                (self.has_picture, self.failures) = (false, 0);
+                self.standing = Standing::NotServed;
+                return Answer::AwaitKind;
+            }
+            Trouble::Expired => {
+                self.has_picture = false;
+                return Answer::List { after: if first { Duration::ZERO } else { after } };
+            }
+            Trouble::Forbidden if !self.has_picture || self.failures >= HICCUPS => {
+                self.standing = Standing::Forbidden;
+            }
+            // What is known stays known: a server that is away for a while is no reason to stand still.
+            Trouble::Other(why) if !self.standing.is_synced() && self.failures >= HICCUPS => {
+                self.standing = Standing::Failing(why.clone());
+            }
+            Trouble::Forbidden | Trouble::Other(_) => {}
+        }
+        if self.has_picture { Answer::Resume { after } } else { Answer::List { after } }
+    }
+
+    fn delay(&mut self) -> Duration {
+        self.failures = self.failures.saturating_add(1);
+        BACKOFF.delay(self.failures, self.spread)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn synced() -> Supervision {
+        let mut watch = Supervision::new(0);
+        watch.listed();
+        watch.heard();
+        watch
+    }
+
+    fn other() -> Trouble {
+        Trouble::Other("conversion webhook failed".into())
+    }
+
+    #[test]
+    fn a_right_that_is_missing_for_a_moment_is_no_state_and_one_that_comes_back_clears_it_without_a_list() {
+        let mut watch = synced();
+        for _ in 0..HICCUPS - 1 {
+            assert!(matches!(watch.failed(&Trouble::Forbidden), Answer::Resume { .. }));
+            assert_eq!(*watch.standing(), Standing::Synced);
+        }
+        watch.failed(&Trouble::Forbidden);
+        assert_eq!(*watch.standing(), Standing::Forbidden);
+        watch.accepted();
+        assert_eq!(*watch.standing(), Standing::Synced);
+    }
+
+    #[test]
+    fn a_right_that_was_never_there_is_said_at_once() {
+        let mut watch = Supervision::new(0);
+        assert!(matches!(watch.failed(&Trouble::Forbidden), Answer::List { .. }));
+        assert_eq!(*watch.standing(), Standing::Forbidden);
+    }
+
+    #[test]
+    fn a_kind_that_cannot_be_listed_says_why_and_one_that_is_known_stays_known() {
+        let mut watch = Supervision::new(0);
+        for _ in 0..HICCUPS {
+            assert!(matches!(watch.failed(&other()), Answer::List { .. }));
+        }
+        assert_eq!(*watch.standing(), Standing::Failing("conversion webhook failed".into()));
+        watch.listed();
+        for _ in 0..10 {
+            watch.failed(&other());
+        }
+        assert_eq!(*watch.standing(), Standing::Synced);
+    }
+
+    #[test]
+    fn an_expired_version_is_listed_anew_at_once_but_not_in_a_loop() {
+        let mut watch = synced();
+        assert_eq!(watch.failed(&Trouble::Expired), Answer::List { after: Duration::ZERO });
+        watch.listed();
+        let Answer::List { after } = watch.failed(&Trouble::Expired) else { panic!("it lists anew") };
+        assert!(!after.is_zero());
+        assert!(watch.standing().is_synced(), "the old picture serves meanwhile");
+    }
+
+    #[test]
+    fn a_kind_that_is_not_served_is_waited_for() {
+        let mut watch = synced();
+        assert_eq!(watch.failed(&Trouble::NotServed), Answer::AwaitKind);
+        assert_eq!(*watch.standing(), Standing::NotServed);
+        watch.accepted();
+        assert_eq!(*watch.standing(), Standing::NotServed, "only a list tells what is there");
+    }
+
+    #[test]
+    fn delays_grow_until_something_is_heard_and_no_stream_is_opened_in_a_loop() {
+        let mut watch = synced();
+        let delays = |watch: &mut Supervision| match watch.failed(&other()) {
+            Answer::Resume { after } => after,
+            answer => panic!("{answer:?}"),
+        };
+        let (one, two) = (delays(&mut watch), delays(&mut watch));
+        assert!(one < two);
+        watch.heard();
+        assert_eq!(delays(&mut watch), one);
+        watch.heard();
+        assert_eq!(watch.ended(SHORTEST), Answer::Resume { after: Duration::ZERO });
+        assert_ne!(watch.ended(Duration::ZERO), Answer::Resume { after: Duration::ZERO });
+    }
+}

@@ -1,0 +1,276 @@
+//! The journal's promises, in every interleaving of own writes, their answers and echoes, foreign writes, relists and restarts.
+
+use std::time::Duration;
+
+use croft_core::{
+    journal::{Journal, PATIENCE, Pace},
+    time::Instant,
+};
+
+const STREAM: &str = "configmaps";
+const PACE: Pace = Pace { calm: Duration::from_millis(2), most: Duration::from_millis(5) };
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Author {
+    We,
+    Somebody,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Event {
+    SomebodyWrites,
+    WeWrite,
+    OurAnswerArrives,
+    WatchShows,
+    WatchListsAnew,
+    TimePasses,
+    LookBegins,
+    LookEnds,
+    WeRestart,
+}
+
+const EVENTS: [Event; 9] = [
+    Event::SomebodyWrites,
+    Event::WeWrite,
+    Event::OurAnswerArrives,
+    Event::WatchShows,
+    Event::WatchListsAnew,
+    Event::TimePasses,
+    Event::LookBegins,
+    Event::LookEnds,
+    Event::WeRestart,
+];
+
+/// One key that looks after one object.
+#[derive(Clone, Debug)]
+struct World {
+    journal: Journal<(), ()>,
+    now: Instant,
+    /// Who made version 1, 2, ...
+    versions: Vec<Author>,
+    /// Versions the watch has shown.
+    shown: usize,
+    /// An own write that is committed and not answered.
+    unanswered: Option<usize>,
+    answered: usize,
+    queued: bool,
+    looking: bool,
+    looks: usize,
+    /// The newest version the last look could see.
+    looked_at: usize,
+    restarted: bool,
+}
+
+impl World {
+    fn new() -> Self {
+        let mut journal = Journal::default();
+        journal.opened(STREAM);
+        journal.start();
+        Self {
+            journal,
+            now: Instant(0),
+            versions: Vec::new(),
+            shown: 0,
+            unanswered: None,
+            answered: 0,
+            queued: true,
+            looking: false,
+            looks: 0,
+            looked_at: 0,
+            restarted: false,
+        }
+    }
+
+    fn is_possible(&self, event: Event) -> bool {
+        let written_by = |author| self.versions.iter().filter(|by| **by == author).count();
+        match event {
+            Event::SomebodyWrites => written_by(Author::Somebody) < 2,
+            Event::WeWrite => self.looking && self.unanswered.is_none() && written_by(Author::We) < 2,
+            Event::OurAnswerArrives => self.unanswered.is_some(),
+            Event::WatchShows => self.shown < self.versions.len(),
+            Event::WatchListsAnew => self.shown + 1 < self.versions.len(),
+            // Watches are slow here, not dead: giving up on one has a test of its own.
+            Event::TimePasses => self.journal.next_wakeup().is_some_and(|at| at < self.now + PATIENCE / 2),
+            Event::LookBegins => self.queued && !self.looking,
+            Event::LookEnds => self.looking && self.unanswered.is_none(),
+            Event::WeRestart => !self.restarted,
+        }
+    }
+
+    fn happens(&mut self, event: Event) {
+        match event {
+            Event::SomebodyWrites => self.versions.push(Author::Somebody),
+            Event::WeWrite => {
+                self.versions.push(Author::We);
+                self.unanswered = Some(self.versions.len());
+            }
+            Event::OurAnswerArrives => {
+                if let Some(version) = self.unanswered.take() {
+                    self.answered = version;
+                    self.journal.wrote(&(), STREAM, &(), version as u64);
+                }
+            }
+            Event::WatchShows => self.show(self.shown + 1),
+            Event::WatchListsAnew => self.show(self.versions.len()),
+            Event::TimePasses => {
+                self.now = self.now.max(self.journal.next_wakeup().unwrap_or_default());
+                self.queued |= !self.journal.due(self.now).is_empty();
+            }
+            Event::LookBegins => self.look(),
+            Event::LookEnds => {
+                self.looking = false;
+                self.queued |= self.journal.looked(&(), self.now);
+            }
+            Event::WeRestart => {
+                let fresh = World::new();
+                self.journal = fresh.journal;
+                (self.shown, self.answered, self.unanswered) = (0, 0, None);
+                (self.queued, self.looking, self.restarted) = (true, false, true);
+                // Nothing is looked at before the first list is complete.
+                self.show(self.versions.len());
+            }
+        }
+    }
+
+    fn show(&mut self, version: usize) {
+        if version > 0 {
+            self.shown = version;
+            self.journal.saw(&(), STREAM, &(), version as u64, PACE, self.now);
+        }
+        self.queued |= !self.journal.progressed(STREAM, version as u64).is_empty();
+    }
+
+    fn look(&mut self) {
+        self.queued = false;
+        if !self.journal.may_look(&(), self.now) {
+            return;
+        }
+        self.journal.looks(&());
+        assert!(self.answered <= self.shown, "looked before the last own write was shown");
+        (self.looking, self.looked_at) = (true, self.shown);
+        self.looks += 1;
+    }
+
+    /// Lets everything under way come to its end.
+    fn come_to_rest(&mut self) {
+        for _ in 0..100 {
+            let order =
+                [Event::OurAnswerArrives, Event::LookEnds, Event::WatchShows, Event::LookBegins, Event::TimePasses];
+            match order.into_iter().find(|event| self.is_possible(*event)) {
+                Some(event) => self.happens(event),
+                None => return,
+            }
+        }
+        panic!("it never comes to rest");
+    }
+
+    fn check_at_rest(&self) {
+        let somebody = self.versions.iter().rposition(|by| *by == Author::Somebody).map_or(0, |index| index + 1);
+        let overwritten = self.versions.iter().skip(somebody).any(|by| *by == Author::We);
+        assert!(overwritten || self.looked_at >= somebody, "version {somebody} was never looked at");
+        if somebody == 0 && !self.restarted {
+            assert_eq!(self.looks, 1, "own writes alone wake nobody");
+        }
+        assert!(self.journal.is_empty() && self.journal.next_wakeup().is_none(), "something is remembered for nothing");
+    }
+}
+
+fn explore(world: &World, depth: usize, story: &mut Vec<Event>, stories: &mut u64) {
+    let mut rest = world.clone();
+    let told = story.clone();
+    let checked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(move || {
+        rest.come_to_rest();
+        rest.check_at_rest();
+    }));
+    assert!(checked.is_ok(), "in the story {told:?}");
+    *stories += 1;
+    if depth == 0 {
+        return;
+    }
+    for event in EVENTS.into_iter().filter(|event| world.is_possible(*event)) {
+        let mut next = world.clone();
+        story.push(event);
+        next.happens(event);
+        explore(&next, depth - 1, story, stories);
+        story.pop();
+    }
+}
+
+#[test]
+fn no_news_is_lost_no_own_write_is_missed_and_no_echo_wakes_anybody() {
+    let mut stories = 0;
+    explore(&World::new(), 11, &mut Vec::new(), &mut stories);
+    assert!(stories > 100_000, "only {stories} stories");
+}
+
+#[test]
+fn a_deletion_of_ours_is_waited_for_and_no_news_whichever_comes_first() {
+    let mut journal: Journal<u8, u8> = Journal::default();
+    journal.opened(STREAM);
+    journal.start();
+    journal.deleted(&1, STREAM, &7);
+    assert!(!journal.may_look(&1, Instant(0)), "the picture still holds it");
+    assert_eq!(journal.gone(&1, STREAM, &7, PACE, Instant(1)), Some(1));
+    assert!(journal.may_look(&1, Instant(1)) && journal.is_empty());
+
+    journal.gone(&1, STREAM, &7, PACE, Instant(2));
+    journal.deleted(&1, STREAM, &7);
+    assert!(journal.may_look(&1, Instant(2)), "it is gone already");
+    assert!(journal.due(Instant(100)).is_empty() && journal.is_empty());
+}
+
+#[test]
+fn an_echo_that_never_comes_is_given_up() {
+    let mut journal: Journal<u8, u8> = Journal::default();
+    journal.opened(STREAM);
+    journal.start();
+    journal.wrote(&1, STREAM, &7, 5);
+    assert!(!journal.may_look(&1, Instant(0)));
+    let end = Instant(0) + PATIENCE;
+    assert_eq!(journal.next_wakeup(), Some(end));
+    assert_eq!(journal.due(end), [1]);
+    assert!(journal.may_look(&1, end) && journal.is_empty());
+}
+
+#[test]
+fn a_watch_that_ends_or_never_was_is_not_waited_for() {
+    let mut journal: Journal<u8, u8> = Journal::default();
+    journal.start();
+    journal.wrote(&1, "nobody watches this", &7, 5);
+    assert!(journal.may_look(&1, Instant(0)));
+    journal.opened(STREAM);
+    journal.wrote(&1, STREAM, &7, 5);
+    assert!(!journal.may_look(&1, Instant(0)));
+    assert_eq!(journal.closed(STREAM), [1]);
+    assert!(journal.may_look(&1, Instant(0)) && journal.is_empty());
+}
+
+#[test]
+fn a_burst_is_one_look_when_it_is_over_and_a_burst_without_end_is_not_waited_for() {
+    let mut journal: Journal<u8, u8> = Journal::default();
+    journal.opened(STREAM);
+    journal.start();
+    for (at, version) in [(0, 1), (1, 2), (2, 3), (3, 4)] {
+        assert!(journal.due(Instant(at)).is_empty());
+        journal.saw(&1, STREAM, &7, version, PACE, Instant(at));
+    }
+    assert_eq!(journal.next_wakeup(), Some(Instant(5)), "5 after the first, though the last is 2 ago");
+    assert_eq!(journal.due(Instant(5)), [1]);
+    journal.saw(&1, STREAM, &7, 5, PACE, Instant(6));
+    assert_eq!(journal.next_wakeup(), Some(Instant(8)), "a new burst");
+}
+
+#[test]
+fn whoever_does_not_lead_remembers_nothing() {
+    let mut journal: Journal<u8, u8> = Journal::default();
+    journal.opened(STREAM);
+    journal.saw(&1, STREAM, &7, 1, PACE, Instant(0));
+    journal.wrote(&1, STREAM, &7, 2);
+    assert!(journal.is_empty());
+    journal.start();
+    journal.wrote(&1, STREAM, &7, 3);
+    journal.saw(&2, STREAM, &8, 4, PACE, Instant(0));
+    assert_eq!(journal.len(), 2);
+    journal.stop();
+    assert!(journal.is_empty() && journal.next_wakeup().is_none() && journal.may_look(&1, Instant(0)));
+}

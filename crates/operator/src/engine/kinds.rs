@@ -1,0 +1,136 @@
+//! What the API server serves may change at any time: CRDs come, go, gain versions and are served late, aggregated APIs
+//! register and recover. Nothing announces a kind, so whatever may change the answer of discovery counts as a change.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
+
+use croft_core::{plan::Failure, watching::Standing};
+use k8s_openapi::{
+    apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
+    kube_aggregator::pkg::apis::apiregistration::v1::APIService,
+};
+use kube::{
+    Api, Client, Resource,
+    core::{PartialObjectMeta, discovery::v2::APIGroupDiscovery},
+};
+use tokio::sync::watch;
+use tokio_util::task::TaskTracker;
+
+use super::{
+    cache::Place,
+    watch::{Arrived, How, Sink, Supervisor, Surroundings, Wire, place_of},
+    write::{call, resource_name},
+};
+use crate::telemetry::metrics::Metrics;
+
+/// When to look again after a change: a kind is served some moments after its CRD was made, and nothing announces it.
+const UNTIL_SERVED: [Duration; 3] = [Duration::from_millis(300), Duration::from_secs(2), Duration::from_secs(10)];
+
+/// Everything the API server serves, built in or not, in its own order.
+pub async fn discover(client: &Client) -> Result<Vec<APIGroupDiscovery>, Failure> {
+    let core = call("discover", client.list_core_api_versions_aggregated()).await?;
+    let others = call("discover", client.list_api_groups_aggregated()).await?;
+    Ok(core.items.into_iter().chain(others.items).collect())
+}
+
+/// Tells whenever the kinds that are served may have changed. Counts the changes.
+#[derive(Clone, Debug)]
+pub struct KindChanges(Arc<watch::Sender<u64>>);
+
+impl Default for KindChanges {
+    fn default() -> Self {
+        Self(Arc::new(watch::Sender::new(0)))
+    }
+}
+
+impl KindChanges {
+    /// Changes from now on.
+    pub fn changes(&self) -> Changes {
+        Changes { count: self.0.subscribe(), moments: Vec::new(), is_first: true }
+    }
+
+    /// Watches what announces kinds; runs for ever.
+    pub(super) fn watch(&self, client: &Client, metrics: &Arc<Metrics>, tasks: &TaskTracker) {
+        let surroundings = Surroundings { metrics: metrics.clone(), kinds: self.clone() };
+        tasks.spawn(self.supervisor::<CustomResourceDefinition>(client, &surroundings));
+        tasks.spawn(self.supervisor::<APIService>(client, &surroundings));
+    }
+
+    fn supervisor<K>(&self, client: &Client, surroundings: &Surroundings) -> impl Future<Output = ()> + use<K>
+    where
+        K: Resource<DynamicType = ()> + Clone + std::fmt::Debug + Send + Sync + 'static,
+    {
+        let supervisor = Supervisor {
+            resource: resource_name::<K>(),
+            source: Wire::metadata(Api::<PartialObjectMeta<K>>::all(client.clone())),
+            sink: Announcements { known: BTreeMap::new(), changes: self.clone() },
+            standing: watch::Sender::new(Standing::default()),
+            surroundings: surroundings.clone(),
+        };
+        supervisor.run::<PartialObjectMeta<K>>()
+    }
+
+    pub(super) fn changed(&self) {
+        self.0.send_modify(|count| *count += 1);
+    }
+}
+
+/// Follows the changes, each of them for a while: a kind may be served some time after it was announced.
+#[derive(Debug)]
+pub struct Changes {
+    count: watch::Receiver<u64>,
+    /// How long after the one before each of the moments of the last change comes; the next one last.
+    moments: Vec<Duration>,
+    /// The first change is the list of what is there already, and served already.
+    is_first: bool,
+}
+
+impl Changes {
+    /// Ends when it is worth looking again. May be dropped and called again.
+    pub async fn until_served(&mut self) {
+        let moment = self.moments.last().copied();
+        tokio::select! {
+            // The sender lives as long as the engine.
+            _ = self.count.changed() => {
+                self.moments = UNTIL_SERVED.into_iter().rev().collect();
+                if std::mem::take(&mut self.is_first) {
+                    self.moments.clear();
+                }
+            }
+            () = tokio::time::sleep(moment.unwrap_or_default()), if moment.is_some() => {
+                self.moments.pop();
+            }
+        }
+    }
+}
+
+/// Versions of the objects that announce kinds: any change of one, its status included, may change what is served.
+struct Announcements {
+    known: BTreeMap<Place, String>,
+    changes: KindChanges,
+}
+
+impl<K: Resource> Sink<K> for Announcements {
+    fn put(&mut self, object: Arrived<K>, how: How) {
+        let metadata = object.metadata();
+        let version = metadata.resource_version.clone().unwrap_or_default();
+        let before = self.known.insert(place_of(metadata), version.clone());
+        // What is listed is told once, when all of it is known.
+        if how == How::Live && before.as_ref() != Some(&version) {
+            self.changes.changed();
+        }
+    }
+
+    fn gone(&mut self, object: Arrived<K>) {
+        self.known.remove(&place_of(object.metadata()));
+        self.changes.changed();
+    }
+
+    fn listed(&mut self, places: &BTreeSet<Place>) {
+        self.known.retain(|place, _| places.contains(place));
+        self.changes.changed();
+    }
+}

@@ -1,0 +1,276 @@
+//! The one supervisor of watches: list, watch, resume, list anew; whatever it learns goes into a [`Sink`].
+//!
+//! A watch outlives everything the API server does: restarts, expired versions (in the stream or as the answer), slow pages,
+//! undecodable objects, missing rights, kinds that are not installed yet or vanish, and a sink that panics. What each of these
+//! means is decided by [`croft_core::watching`].
+
+mod cached;
+mod single;
+pub(crate) mod source;
+
+use std::{
+    collections::BTreeSet,
+    hash::{DefaultHasher, Hash, Hasher},
+    panic::AssertUnwindSafe,
+    sync::Arc,
+    time::Duration,
+};
+
+use croft_core::{
+    queue::Priority,
+    watching::{Answer, Standing, Supervision, Trouble},
+};
+use futures::{FutureExt, StreamExt};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::Resource;
+use tokio::{sync::watch, time::Instant};
+use tracing::{debug, error, info, warn};
+
+pub(crate) use self::{
+    cached::CacheSink,
+    single::{Known, follow},
+    source::{Arrived, Happening, Source, Wire},
+};
+use super::{cache::Place, kinds::KindChanges};
+use crate::telemetry::metrics::Metrics;
+
+/// How long after a panic a watch is opened anew.
+const AFTER_PANIC: Duration = Duration::from_secs(5);
+
+/// How an object became known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum How {
+    /// It was there when everything was listed.
+    Listed,
+    /// It has just changed.
+    Live,
+}
+
+impl How {
+    /// How urgent it is to look at what this concerns.
+    pub(crate) fn priority(self) -> Priority {
+        match self {
+            How::Listed => Priority::Resync,
+            How::Live => Priority::Live,
+        }
+    }
+}
+
+/// What a watch fills.
+pub(crate) trait Sink<K>: Send {
+    fn put(&mut self, object: Arrived<K>, how: How);
+
+    fn gone(&mut self, object: Arrived<K>);
+
+    /// A list is complete: what it did not name is gone.
+    fn listed(&mut self, places: &BTreeSet<Place>);
+
+    /// Everything up to this version has been told. Never called in the middle of a list.
+    fn progressed(&mut self, _revision: u64) {}
+
+    /// The watch has come to stand like this.
+    fn turned(&mut self, _standing: &Standing) {}
+
+    /// Nobody needs it any more.
+    fn has_ended(&mut self) -> bool {
+        false
+    }
+}
+
+/// What all watches share.
+#[derive(Clone, Debug)]
+pub struct Surroundings {
+    pub metrics: Arc<Metrics>,
+    pub kinds: KindChanges,
+}
+
+/// One watch.
+pub(crate) struct Supervisor<S, T> {
+    /// `plural.group`, as CRDs are named; plain plural for the core group.
+    pub(crate) resource: String,
+    pub(crate) source: S,
+    pub(crate) sink: T,
+    pub(crate) standing: watch::Sender<Standing>,
+    pub(crate) surroundings: Surroundings,
+}
+
+impl<S, T> Supervisor<S, T> {
+    /// Runs until the sink has ended.
+    pub(crate) async fn run<K>(mut self)
+    where
+        K: Resource,
+        S: Source<K>,
+        T: Sink<K>,
+    {
+        while let Err(panic) = AssertUnwindSafe(self.keep::<K>()).catch_unwind().await {
+            // What it says may hold anything: it goes to the standard error by itself, not into the log.
+            drop(panic);
+            self.surroundings.metrics.panicked("watch");
+            error!(resource = self.resource, "a watch panicked; it is opened anew");
+            tokio::time::sleep(AFTER_PANIC).await;
+        }
+    }
+
+    async fn keep<K>(&mut self)
+    where
+        K: Resource,
+        S: Source<K>,
+        T: Sink<K>,
+    {
+        let mut hasher = DefaultHasher::new();
+        self.resource.hash(&mut hasher);
+        let mut watch = Supervision::new(hasher.finish());
+        let mut version = None;
+        let mut answer = Answer::List { after: Duration::ZERO };
+        let mut changes = self.surroundings.kinds.changes();
+        while !self.sink.has_ended() {
+            match answer {
+                Answer::AwaitKind => {
+                    changes.until_served().await;
+                    version = None;
+                }
+                Answer::List { after } => {
+                    tokio::time::sleep(after).await;
+                    version = None;
+                }
+                Answer::Resume { after } => tokio::time::sleep(after).await,
+            }
+            answer = match self.turn(&mut watch, &mut version).await {
+                Ok(lasted) => watch.ended(lasted),
+                Err(trouble) => self.failed(&mut watch, &trouble),
+            };
+            self.tell::<K>(&watch);
+        }
+    }
+
+    /// Lists where nothing is known, then follows until the stream ends. Tells how long it lasted.
+    async fn turn<K>(&mut self, watch: &mut Supervision, version: &mut Option<String>) -> Result<Duration, Trouble>
+    where
+        K: Resource,
+        S: Source<K>,
+        T: Sink<K>,
+    {
+        let from = match version {
+            Some(version) => version,
+            None => {
+                let listed = self.list().await?;
+                watch.listed();
+                self.tell::<K>(watch);
+                version.insert(listed)
+            }
+        };
+        let begun = Instant::now();
+        let mut stream = self.source.watch(from).await?;
+        watch.accepted();
+        self.tell::<K>(watch);
+        while !self.sink.has_ended()
+            && let Some(happening) = stream.next().await
+        {
+            let happening = happening?;
+            watch.heard();
+            *from = self.accept(happening);
+        }
+        Ok(begun.elapsed())
+    }
+
+    async fn list<K>(&mut self) -> Result<String, Trouble>
+    where
+        K: Resource,
+        S: Source<K>,
+        T: Sink<K>,
+    {
+        let mut listed = BTreeSet::new();
+        let mut next: Option<String> = None;
+        loop {
+            let page = self.source.list(next.as_deref()).await?;
+            for object in page.objects {
+                listed.insert(place_of(object.metadata()));
+                self.sink.put(object, How::Listed);
+            }
+            match page.next {
+                Some(token) => next = Some(token),
+                None => {
+                    self.sink.listed(&listed);
+                    self.sink.progressed(revision(&page.version));
+                    return Ok(page.version);
+                }
+            }
+        }
+    }
+
+    /// Passes on what happened; gives the version to go on from.
+    fn accept<K: Resource>(&mut self, happening: Happening<K>) -> String
+    where
+        T: Sink<K>,
+    {
+        let version_of = |object: &Arrived<K>| object.metadata().resource_version.clone().unwrap_or_default();
+        let version = match happening {
+            Happening::Put(object) => {
+                let version = version_of(&object);
+                self.sink.put(object, How::Live);
+                version
+            }
+            Happening::Gone(object) => {
+                let version = version_of(&object);
+                self.sink.gone(object);
+                version
+            }
+            Happening::Bookmark(version) => version,
+        };
+        self.sink.progressed(revision(&version));
+        version
+    }
+
+    fn failed(&self, watch: &mut Supervision, trouble: &Trouble) -> Answer {
+        self.surroundings.metrics.watch_failed(&self.resource);
+        debug!(resource = self.resource, %trouble, "watch interrupted");
+        watch.failed(trouble)
+    }
+
+    /// Says where the watch stands, if that has changed.
+    fn tell<K>(&mut self, watch: &Supervision)
+    where
+        T: Sink<K>,
+    {
+        let standing = watch.standing();
+        if *self.standing.borrow() == *standing {
+            return;
+        }
+        match standing {
+            Standing::Forbidden => warn!(
+                resource = self.resource,
+                "may not list or watch: apply the RBAC that `croft manifests` prints, or grant it to the operator"
+            ),
+            Standing::Failing(why) => warn!(resource = self.resource, why, "cannot be watched; will keep trying"),
+            Standing::NotServed => info!(resource = self.resource, "waiting for this kind to be installed"),
+            Standing::Starting | Standing::Synced => debug!(resource = self.resource, %standing, "watch"),
+        }
+        self.standing.send_replace(standing.clone());
+        self.sink.turned(standing);
+    }
+}
+
+impl<K: Resource> Arrived<K> {
+    pub(crate) fn metadata(&self) -> &ObjectMeta {
+        match self {
+            Arrived::Readable(object) => object.meta(),
+            Arrived::Unreadable { metadata, .. } => metadata,
+        }
+    }
+}
+
+pub(crate) fn place_of(metadata: &ObjectMeta) -> Place {
+    Place::new(metadata.namespace.clone().unwrap_or_default(), metadata.name.clone().unwrap_or_default())
+}
+
+pub(crate) fn revision_of(metadata: &ObjectMeta) -> u64 {
+    revision(metadata.resource_version.as_deref().unwrap_or_default())
+}
+
+/// Versions of one kind are decimal numbers and comparable (guaranteed since Kubernetes 1.35, true before).
+pub(crate) fn revision(version: &str) -> u64 {
+    version.parse().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests;

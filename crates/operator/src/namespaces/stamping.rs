@@ -1,0 +1,121 @@
+//! Writes of what classes set: objects and labels of namespaces, under a name of their own, answered with a witness.
+
+use croft_core::{
+    namespaces::witness::{Seal, Witness},
+    plan::Failure,
+};
+use k8s_openapi::api::core::v1::Namespace;
+use kube::{
+    Api,
+    api::{ApiResource, DynamicObject, Patch},
+};
+use serde_json::{Value, json};
+
+use crate::engine::{
+    Target, Writer, Written,
+    write::{FIELD_MANAGER, call, crd_name, dynamic, gone_is_done, resource_name, written},
+};
+
+/// Our name in the managedFields of stamped objects. Nothing else is written under it, so that an apply takes away exactly
+/// what a class has dropped.
+pub(crate) const STAMP_MANAGER: &str = "croft";
+
+/// The name under which the watch of a stamped kind is waited for: the same kind may be cached whole as well.
+pub(crate) fn stream_of(plural: &str, group: &str) -> String {
+    format!("stamped/{}", crd_name(plural, group))
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Stamper {
+    pub(crate) writer: Writer,
+    pub(crate) seal: Seal,
+}
+
+impl Stamper {
+    /// Creates an object; fails as stale if the name is taken, so nothing is ever overwritten.
+    pub(crate) async fn create(
+        &self,
+        resource: &ApiResource,
+        namespace: &str,
+        manifest: &Value,
+    ) -> Result<Written, Failure> {
+        let params = self.writer.posting(STAMP_MANAGER);
+        let made = call("create", self.api(resource, namespace).create(&params, &dynamic(manifest)?)).await?;
+        Ok(self.witnessed(&made, resource, manifest))
+    }
+
+    /// Server-side apply, taking the fields `manifest` sets.
+    pub(crate) async fn apply(
+        &self,
+        resource: &ApiResource,
+        namespace: &str,
+        name: &str,
+        manifest: &Value,
+    ) -> Result<Written, Failure> {
+        let made = self.applied(resource, namespace, name, manifest).await?;
+        Ok(self.witnessed(&made, resource, manifest))
+    }
+
+    /// As [`Stamper::apply`]; gives the whole object as it is then.
+    pub(crate) async fn applied(
+        &self,
+        resource: &ApiResource,
+        namespace: &str,
+        name: &str,
+        manifest: &Value,
+    ) -> Result<DynamicObject, Failure> {
+        let params = self.writer.patching(STAMP_MANAGER).force();
+        call("apply", self.api(resource, namespace).patch(name, &params, &Patch::Apply(manifest))).await
+    }
+
+    /// Merges `patch` into an object; fails as stale unless it still is `target` at `version`.
+    pub(crate) async fn merge(
+        &self,
+        resource: &ApiResource,
+        target: Target<'_>,
+        version: &str,
+        mut patch: Value,
+    ) -> Result<Written, Failure> {
+        patch["metadata"]["uid"] = target.uid.into();
+        patch["metadata"]["resourceVersion"] = version.into();
+        let params = self.writer.patching(FIELD_MANAGER);
+        let api = self.api(resource, target.namespace);
+        let made = call("patch", api.patch(target.name, &params, &Patch::Merge(patch))).await?;
+        Ok(written(&made, &stream_of(&resource.plural, &resource.group)))
+    }
+
+    /// Deletes exactly `target` as it is at `version`; done already if it is gone.
+    pub(crate) async fn delete(
+        &self,
+        resource: &ApiResource,
+        target: Target<'_>,
+        version: &str,
+    ) -> Result<Written, Failure> {
+        let api = self.api(resource, target.namespace);
+        let stream = stream_of(&resource.plural, &resource.group);
+        gone_is_done(self.writer.delete_by(&api, target, Some(version), &stream).await)
+    }
+
+    /// Labels and annotations of a Namespace; what an earlier call set and this one does not is removed.
+    pub(crate) async fn furnish_namespace(&self, name: &str, metadata: &Value) -> Result<Written, Failure> {
+        let made = self.furnished_namespace(name, metadata).await?;
+        Ok(written(&made, &resource_name::<Namespace>()))
+    }
+
+    /// As [`Stamper::furnish_namespace`]; gives the whole Namespace as it is then.
+    pub(crate) async fn furnished_namespace(&self, name: &str, metadata: &Value) -> Result<DynamicObject, Failure> {
+        let api: Api<DynamicObject> = self.writer.api::<Namespace>("");
+        let manifest = json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": metadata });
+        let params = self.writer.patching(STAMP_MANAGER).force();
+        call("apply", api.patch(name, &params, &Patch::Apply(&manifest))).await
+    }
+
+    fn api(&self, resource: &ApiResource, namespace: &str) -> Api<DynamicObject> {
+        Api::namespaced_with(self.writer.client(), namespace, resource)
+    }
+
+    fn witnessed(&self, made: &DynamicObject, resource: &ApiResource, manifest: &Value) -> Written {
+        let witness = Witness::of(&json!(made), manifest, &self.seal).to_string();
+        Written { witness: Some(witness), ..written(made, &stream_of(&resource.plural, &resource.group)) }
+    }
+}
