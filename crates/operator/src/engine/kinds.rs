@@ -38,18 +38,25 @@ pub async fn discover(client: &Client) -> Result<Vec<APIGroupDiscovery>, Failure
 
 /// Tells whenever the kinds that are served may have changed. Counts the changes.
 #[derive(Clone, Debug)]
-pub struct KindChanges(Arc<watch::Sender<u64>>);
+pub struct KindChanges(Arc<watch::Sender<Count>>);
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Count {
+    /// What announces kinds was listed: it is there already, and served already.
+    listed: u64,
+    live: u64,
+}
 
 impl Default for KindChanges {
     fn default() -> Self {
-        Self(Arc::new(watch::Sender::new(0)))
+        Self(Arc::new(watch::Sender::new(Count::default())))
     }
 }
 
 impl KindChanges {
     /// Changes from now on.
     pub fn changes(&self) -> Changes {
-        Changes { count: self.0.subscribe(), moments: Vec::new(), is_first: true }
+        Changes { count: self.0.subscribe(), live: 0, moments: Vec::new() }
     }
 
     /// Watches what announces kinds; runs for ever.
@@ -74,18 +81,22 @@ impl KindChanges {
     }
 
     pub(super) fn changed(&self) {
-        self.0.send_modify(|count| *count += 1);
+        self.0.send_modify(|count| count.live += 1);
+    }
+
+    fn listed(&self) {
+        self.0.send_modify(|count| count.listed += 1);
     }
 }
 
 /// Follows the changes, each of them for a while: a kind may be served some time after it was announced.
 #[derive(Debug)]
 pub struct Changes {
-    count: watch::Receiver<u64>,
+    count: watch::Receiver<Count>,
+    /// Live changes up to here are known.
+    live: u64,
     /// How long after the one before each of the moments of the last change comes; the next one last.
     moments: Vec<Duration>,
-    /// The first change is the list of what is there already, and served already.
-    is_first: bool,
 }
 
 impl Changes {
@@ -95,9 +106,9 @@ impl Changes {
         tokio::select! {
             // The sender lives as long as the engine.
             _ = self.count.changed() => {
-                self.moments = UNTIL_SERVED.into_iter().rev().collect();
-                if std::mem::take(&mut self.is_first) {
-                    self.moments.clear();
+                let live = self.count.borrow_and_update().live;
+                if std::mem::replace(&mut self.live, live) != live {
+                    self.moments = UNTIL_SERVED.into_iter().rev().collect();
                 }
             }
             () = tokio::time::sleep(moment.unwrap_or_default()), if moment.is_some() => {
@@ -131,6 +142,6 @@ impl<K: Resource> Sink<K> for Announcements {
 
     fn listed(&mut self, places: &BTreeSet<Place>) {
         self.known.retain(|place, _| places.contains(place));
-        self.changes.changed();
+        self.changes.listed();
     }
 }

@@ -37,7 +37,7 @@ use super::{
     kinds::{Kind, Kinds, UNABLE},
     seal::SharedSeal,
     stamped::{self, Controller, Stamps, controller_of},
-    stamping::Stamper,
+    stamping::{Stamper, whole},
 };
 use crate::engine::{
     Clock, Key, Reconciler, Report, Target, Work, Writer, Written,
@@ -246,7 +246,8 @@ pub(crate) async fn read_doubtful(
                 .map(|found| found.map(|object| (object.metadata, None))),
             Some(manifest) => read(api.get_opt(&identity.name)).await.map(|found| {
                 found.map(|object| {
-                    let witness = Witness::of(&json!(object), manifest, seal);
+                    let object_whole = whole(&object, &api_version, &identity.kind);
+                    let witness = Witness::of(&object_whole, manifest, seal);
                     (object.metadata, Some(witness))
                 })
             }),
@@ -285,7 +286,7 @@ pub(crate) async fn carry_out(
         }
         ResourceStep::Apply { identity, api_version, uid, manifest, .. } => {
             let resource = resource_of(kinds, api_version, identity)?;
-            stamper.apply(resource, namespace, &identity.name, &only_if(manifest, uid)).await
+            stamper.apply(resource, Target { namespace, name: &identity.name, uid }, manifest).await
         }
         ResourceStep::TakeFields { identity, api_version, uid, version, fields } => {
             let resource = resource_of(kinds, api_version, identity)?;
@@ -307,13 +308,6 @@ pub(crate) async fn carry_out(
             stamper.writer.delete::<NamespaceClassBinding>(target, Some(version)).await
         }
     }
-}
-
-/// The manifest for exactly this object: a precondition, not a field; the API server compares it and owns it itself.
-pub(crate) fn only_if(manifest: &Value, uid: &str) -> Value {
-    let mut manifest = manifest.clone();
-    manifest["metadata"]["uid"] = uid.into();
-    manifest
 }
 
 /// How the kind of an object is reached.

@@ -23,12 +23,15 @@ use kube::{
     Api, Client, Resource,
     api::{ApiResource, DynamicObject},
 };
-use serde_json::json;
 use tokio::{sync::watch, time::Instant};
 use tokio_util::task::AbortOnDropHandle;
 use tracing::info;
 
-use super::{BINDING, CALM, fields, seal::SharedSeal, stamping::stream_of};
+use super::{
+    BINDING, CALM, fields,
+    seal::SharedSeal,
+    stamping::{stream_of, whole},
+};
 use crate::engine::{
     Cache, EngineBuilder, Journal, Key, Place, Pusher,
     watch::{Arrived, How, Sink, Supervisor, Surroundings, Wire, place_of, revision_of},
@@ -53,15 +56,16 @@ pub(crate) struct Entry {
 }
 
 impl Entry {
-    pub(crate) fn of(api_version: Arc<str>, object: &DynamicObject, seal: &Seal) -> Self {
+    pub(crate) fn of(api_version: Arc<str>, kind: &str, object: &DynamicObject, seal: &Seal) -> Self {
         let metadata = &object.metadata;
+        let content = witness::content(&whole(object, &api_version, kind), seal);
         Self {
             api_version,
             uid: metadata.uid.clone().unwrap_or_default(),
             version: revision_of(metadata),
             controller: controller_of(metadata),
             class: metadata.labels.as_ref().and_then(|labels| labels.get(STAMP_LABEL)).cloned().unwrap_or_default(),
-            content: witness::content(&json!(object), seal),
+            content,
             created: fields::was_created(metadata),
             deleting: metadata.deletion_timestamp.is_some(),
         }
@@ -278,6 +282,7 @@ impl Stamps {
                 seal: self.seal.clone(),
                 stream,
                 api_version: kind.api_version.as_str().into(),
+                kind: kind.kind.clone(),
                 objects: objects.clone(),
                 need: need.clone(),
                 pusher: self.pusher.clone(),
@@ -307,6 +312,7 @@ struct StampSink {
     /// The watch's name in the journal.
     stream: String,
     api_version: Arc<str>,
+    kind: String,
     objects: Arc<RwLock<Objects>>,
     need: Arc<Mutex<Need>>,
     pusher: Pusher,
@@ -318,7 +324,7 @@ impl Sink<DynamicObject> for StampSink {
     fn put(&mut self, object: Arrived<DynamicObject>, how: How) {
         let (Arrived::Readable(object), Some(seal)) = (object, self.seal.get()) else { return };
         let place = place_of(&object.metadata);
-        let entry = Entry::of(self.api_version.clone(), &object, seal);
+        let entry = Entry::of(self.api_version.clone(), &self.kind, &object, seal);
         let version = entry.version;
         let binding = binding_of(&place);
         match (self.write().put(&place, entry), how) {

@@ -25,6 +25,14 @@ pub(crate) fn stream_of(plural: &str, group: &str) -> String {
     format!("stamped/{}", crd_name(plural, group))
 }
 
+/// An object with its kind: in lists objects come without.
+pub(crate) fn whole(object: &DynamicObject, api_version: &str, kind: &str) -> Value {
+    let mut object = json!(object);
+    object["apiVersion"] = api_version.into();
+    object["kind"] = kind.into();
+    object
+}
+
 #[derive(Clone, Debug)]
 pub(crate) struct Stamper {
     pub(crate) writer: Writer,
@@ -44,15 +52,14 @@ impl Stamper {
         Ok(self.witnessed(&made, resource, manifest))
     }
 
-    /// Server-side apply, taking the fields `manifest` sets.
+    /// Server-side apply to exactly `target`, taking the fields `manifest` sets.
     pub(crate) async fn apply(
         &self,
         resource: &ApiResource,
-        namespace: &str,
-        name: &str,
+        target: Target<'_>,
         manifest: &Value,
     ) -> Result<Written, Failure> {
-        let made = self.applied(resource, namespace, name, manifest).await?;
+        let made = self.applied(resource, target, manifest).await?;
         Ok(self.witnessed(&made, resource, manifest))
     }
 
@@ -60,12 +67,15 @@ impl Stamper {
     pub(crate) async fn applied(
         &self,
         resource: &ApiResource,
-        namespace: &str,
-        name: &str,
+        target: Target<'_>,
         manifest: &Value,
     ) -> Result<DynamicObject, Failure> {
+        // A precondition, not a field: the API server compares it and owns it itself.
+        let mut guarded = manifest.clone();
+        guarded["metadata"]["uid"] = target.uid.into();
         let params = self.writer.patching(STAMP_MANAGER).force();
-        call("apply", self.api(resource, namespace).patch(name, &params, &Patch::Apply(manifest))).await
+        let api = self.api(resource, target.namespace);
+        call("apply", api.patch(target.name, &params, &Patch::Apply(&guarded))).await
     }
 
     /// Merges `patch` into an object; fails as stale unless it still is `target` at `version`.
@@ -115,7 +125,8 @@ impl Stamper {
     }
 
     fn witnessed(&self, made: &DynamicObject, resource: &ApiResource, manifest: &Value) -> Written {
-        let witness = Witness::of(&json!(made), manifest, &self.seal).to_string();
+        let made_whole = whole(made, &resource.api_version, &resource.kind);
+        let witness = Witness::of(&made_whole, manifest, &self.seal).to_string();
         Written { witness: Some(witness), ..written(made, &stream_of(&resource.plural, &resource.group)) }
     }
 }

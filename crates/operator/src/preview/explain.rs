@@ -184,7 +184,7 @@ fn put_stamp(
     if object.metadata.labels.as_ref().is_some_and(|labels| labels.contains_key(STAMP_LABEL))
         && !observed.stamped.contains_key(identity)
     {
-        let entry = Entry::of(resource.api_version.as_str().into(), object, &cluster.seal);
+        let entry = Entry::of(resource.api_version.as_str().into(), &resource.kind, object, &cluster.seal);
         observed.stamped.insert(identity.clone(), cluster.describe(entry, &observed.binding.uid, class));
     }
 }

@@ -143,7 +143,7 @@ impl Cluster {
             let listed = list_kind(&self.client, &kind, scope.name()).await;
             for object in listed.map_err(because(format!("listing {}", kind.resource)))? {
                 let Place { namespace, name } = place_of(&object.metadata);
-                let entry = Entry::of(kind.api_version.as_str().into(), &object, &self.seal);
+                let entry = Entry::of(kind.api_version.as_str().into(), &kind.kind, &object, &self.seal);
                 let identity =
                     Identity { group: group_of(&kind.api_version).to_owned(), kind: kind.kind.clone(), name };
                 let known = self.stamped.entry(namespace).or_default();

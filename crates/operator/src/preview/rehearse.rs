@@ -29,12 +29,12 @@ use super::{
 };
 use crate::{
     engine::{
-        timestamp,
+        Target, timestamp,
         write::{call, read},
     },
     namespaces::{
-        resources::{carry_out, only_if, read_doubtful, resource_of},
-        stamping::{STAMP_MANAGER, Stamper},
+        resources::{carry_out, read_doubtful, resource_of},
+        stamping::{STAMP_MANAGER, Stamper, whole},
     },
 };
 
@@ -107,7 +107,7 @@ async fn try_step(
     match step {
         ResourceStep::Apply { identity, api_version, uid, manifest, .. } => {
             let resource = resource_of(&seen.kinds, api_version, identity)?;
-            try_apply(stamper, resource, namespace, &identity.name, &only_if(manifest, uid), taken).await
+            try_apply(stamper, resource, Target { namespace, name: &identity.name, uid }, manifest, taken).await
         }
         ResourceStep::ApplyNamespaceMetadata { metadata } => {
             let metadata = json!({ "labels": metadata.labels, "annotations": metadata.annotations });
@@ -129,14 +129,13 @@ async fn try_step(
 async fn try_apply(
     stamper: &Stamper,
     resource: &ApiResource,
-    namespace: &str,
-    name: &str,
+    target: Target<'_>,
     manifest: &Value,
     taken: Option<&Value>,
 ) -> Result<(Outcome, Vec<String>), Failure> {
-    let api: Api<DynamicObject> = Api::namespaced_with(stamper.writer.client(), namespace, resource);
-    let before = as_json(&read(api.get_opt(name)).await?);
-    let made = stamper.applied(resource, namespace, name, manifest).await?;
+    let api: Api<DynamicObject> = Api::namespaced_with(stamper.writer.client(), target.namespace, resource);
+    let before = as_json(&read(api.get_opt(target.name)).await?);
+    let made = stamper.applied(resource, target, manifest).await?;
     let mut fields = changed_fields(&before, &as_json(&made));
     if let Some(managed) = taken {
         let dropped = dropped(managed, manifest);
@@ -144,13 +143,14 @@ async fn try_apply(
         if !dropped.patch.is_empty() {
             let params =
                 PatchParams { dry_run: true, field_manager: Some(STAMP_MANAGER.into()), ..PatchParams::default() };
-            let without = call("patch", api.patch(name, &params, &Patch::Merge(&dropped.patch))).await?;
+            let without = call("patch", api.patch(target.name, &params, &Patch::Merge(&dropped.patch))).await?;
             fields.extend(changed_fields(&before, &as_json(&without)));
         }
         fields.sort();
         fields.dedup();
     }
-    let witness = Witness::of(&as_json(&made), manifest, &stamper.seal).to_string();
+    let witness =
+        Witness::of(&whole(&made, &resource.api_version, &resource.kind), manifest, &stamper.seal).to_string();
     Ok((Outcome::Done { uid: made.metadata.uid.clone(), witness: Some(witness) }, fields))
 }
 

@@ -24,7 +24,7 @@ async fn a_binding_tells_which_class_it_has_and_every_object_of_it() -> Result<(
         let object = space.has(name).await;
         assert_eq!((entry.api_version.as_str(), entry.kind.as_str(), entry.uid), ("v1", "ConfigMap", object.uid()));
         assert_eq!((entry.state, entry.message, entry.adopted), (AppliedState::Applied, None, false));
-        assert!(entry.digest.is_some_and(|digest| digest.split('.').count() == 3));
+        assert!(entry.digest.is_some_and(|digest| digest.split('.').count() == 4));
     }
     let of = |kind: &str| condition(&binding, kind).map(|condition| (condition.status, condition.reason)).unwrap();
     assert_eq!(of("Ready"), ("True".into(), "ReconcileSuccess".into()));

@@ -296,7 +296,7 @@ impl Observed {
             let prune = ResourceStep::prune(&item.identity, &item.api_version, &object.uid, &object.version);
             return Need::Steps(vec![prune]);
         }
-        let take = read.and_then(|read| ResourceStep::take_fields(item, read));
+        let take = read.filter(|_| self.shape_changed(item)).and_then(|read| ResourceStep::take_fields(item, read));
         Need::Steps(take.into_iter().chain([ResourceStep::apply(item, &object.uid)]).collect())
     }
 
