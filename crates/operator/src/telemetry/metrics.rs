@@ -49,6 +49,11 @@ struct ByResource {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ByPlace {
+    place: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct ByPart {
     part: &'static str,
 }
@@ -69,6 +74,7 @@ pub struct Metrics {
     stale_skips: Family<ByWork, Counter>,
     leading: Gauge<i64, AtomicI64>,
     waiting: Family<ByPart, Gauge>,
+    panics: Family<ByPlace, Counter>,
 }
 
 impl fmt::Debug for Metrics {
@@ -94,6 +100,7 @@ impl Default for Metrics {
             stale_skips: Family::default(),
             leading: Gauge::default(),
             waiting: Family::default(),
+            panics: Family::default(),
         };
         metrics.register();
         metrics
@@ -144,6 +151,7 @@ impl Metrics {
             "1 while a part waits for kinds that are not installed",
             self.waiting.clone(),
         );
+        registry.register("panics", "Panics that were contained, by place: each is a bug", self.panics.clone());
     }
 
     /// The text of `/metrics`.
@@ -204,5 +212,10 @@ impl Metrics {
 
     pub fn waiting(&self, part: Part, waits: bool) {
         self.waiting.get_or_create(&ByPart { part: part.name() }).set(i64::from(waits));
+    }
+
+    /// A panic in `place` was contained: the work it was about has failed, everything else goes on.
+    pub fn panicked(&self, place: &'static str) {
+        self.panics.get_or_create(&ByPlace { place }).inc();
     }
 }
