@@ -314,7 +314,9 @@ mod tests {
     #[test]
     fn a_config_map_whose_contents_are_no_map_of_texts_is_told() {
         let with = |field: &str, value: Value| json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c"}, field: value});
-        for (manifest, field) in [(with("data", json!({"replicas": 3})), "data.replicas"), (with("binaryData", json!([])), "binaryData")] {
+        for (manifest, field) in
+            [(with("data", json!({"replicas": 3})), "data.replicas"), (with("binaryData", json!([])), "binaryData")]
+        {
             assert!(told(&manifest)[0].starts_with(&format!("spec.resources[0].{field}: must be ")), "{manifest}");
         }
     }
@@ -324,11 +326,23 @@ mod tests {
         let with = |metadata: Value| json!({"apiVersion": "example.com/v1", "kind": "X", "metadata": metadata});
         for (manifest, problem) in [
             (with(json!({"name": 5})), ".metadata.name: must be a text, not a number; put it in quotes"),
-            (with(json!({"name": "x", "labels": []})), ".metadata.labels: must be a map of texts, not a list; give every text a key"),
-            (with(json!({"name": "x", "labels": {"tier": 1}})), ".metadata.labels.tier: must be a text, not a number; put it in quotes"),
-            (with(json!({"name": "x", "annotations": {"a/b": {}}})), r#".metadata.annotations["a/b"]: must be a text, not a map; write one"#),
+            (
+                with(json!({"name": "x", "labels": []})),
+                ".metadata.labels: must be a map of texts, not a list; give every text a key",
+            ),
+            (
+                with(json!({"name": "x", "labels": {"tier": 1}})),
+                ".metadata.labels.tier: must be a text, not a number; put it in quotes",
+            ),
+            (
+                with(json!({"name": "x", "annotations": {"a/b": {}}})),
+                r#".metadata.annotations["a/b"]: must be a text, not a map; write one"#,
+            ),
             (with(json!("x")), ".metadata: must be a map, not a text"),
-            (json!({"apiVersion": 1, "kind": "X", "metadata": {"name": "x"}}), ".apiVersion: must be a text, not a number; put it in quotes"),
+            (
+                json!({"apiVersion": 1, "kind": "X", "metadata": {"name": "x"}}),
+                ".apiVersion: must be a text, not a number; put it in quotes",
+            ),
         ] {
             assert_eq!(told(&manifest)[0], format!("spec.resources[0]{problem}"));
         }
