@@ -15,3 +15,4 @@ pub mod run;
 pub mod settings;
 pub mod storage;
 pub mod telemetry;
+mod workload;
