@@ -11,7 +11,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tracing::{info, warn};
 
 use crate::{
-    admission::{self, AdmissionOptions, ServingCertificate},
+    admission::{self, AdmissionOptions, Door, ServingCertificate},
     backup,
     cli::RunOptions,
     client,
@@ -73,16 +73,9 @@ async fn operate(options: RunOptions, settings: Settings) -> anyhow::Result<()> 
     let concurrency = settings.load().concurrency;
     let readiness = engine.start(events, leadership.clone(), clock, concurrency, &tasks, stop.clone());
     let certificate = Arc::new(ServingCertificate::default());
-    tasks.spawn(server::serve(health, metrics, readiness.clone(), certificate.clone(), stop.clone()));
-    tasks.spawn(admission::run(
-        admission_options(&options),
-        client.clone(),
-        settings,
-        webhook,
-        certificate,
-        served,
-        stop.clone(),
-    ));
+    tasks.spawn(server::serve(health, metrics.clone(), readiness.clone(), certificate.clone(), stop.clone()));
+    let door = Door { listener: webhook, certificate, metrics };
+    tasks.spawn(admission::run(admission_options(&options), client.clone(), settings, door, served, stop.clone()));
     tasks.spawn(announce(readiness, clock));
 
     let ended = CancellationToken::new();
