@@ -8,6 +8,7 @@ pub mod conditions;
 pub mod engine;
 pub mod manifests;
 pub mod namespaces;
+mod panics;
 pub mod preview;
 pub mod rbac;
 pub mod roles;

@@ -22,6 +22,7 @@ use crate::{
     },
     manifests::SERVICE,
     namespaces,
+    panics::essential,
     settings::{self, Settings, SharedSettings},
     storage,
     telemetry::{logs, metrics::Metrics, server},
@@ -63,7 +64,7 @@ async fn operate(options: RunOptions, settings: Settings) -> anyhow::Result<()> 
     let identity = options.identity.clone().unwrap_or_else(default_identity);
     let settings: SharedSettings = Arc::new(ArcSwap::from_pointee(settings));
     if let Some(path) = options.config.clone() {
-        tasks.spawn(settings::follow(path, settings.clone(), stop.clone()));
+        tasks.spawn(essential("settings", settings::follow(path, settings.clone(), stop.clone())));
     }
 
     let leadership = Leadership::new(clock);
@@ -73,9 +74,11 @@ async fn operate(options: RunOptions, settings: Settings) -> anyhow::Result<()> 
     let concurrency = settings.load().concurrency;
     let readiness = engine.start(events, leadership.clone(), clock, concurrency, &tasks, stop.clone());
     let certificate = Arc::new(ServingCertificate::default());
-    tasks.spawn(server::serve(health, metrics.clone(), readiness.clone(), certificate.clone(), stop.clone()));
+    let health = server::serve(health, metrics.clone(), readiness.clone(), certificate.clone(), stop.clone());
+    tasks.spawn(essential("health", health));
     let door = Door { listener: webhook, certificate, metrics };
-    tasks.spawn(admission::run(admission_options(&options), client.clone(), settings, door, served, stop.clone()));
+    let admission = admission::run(admission_options(&options), client.clone(), settings, door, served, stop.clone());
+    tasks.spawn(essential("admission", admission));
     tasks.spawn(announce(readiness, clock));
 
     let ended = CancellationToken::new();
@@ -88,7 +91,7 @@ async fn operate(options: RunOptions, settings: Settings) -> anyhow::Result<()> 
         leadership,
     };
     // The lease is handed over last, when nothing of ours writes any more.
-    let campaign = tokio::spawn(election.run(ended.clone()));
+    let campaign = tokio::spawn(essential("election", election.run(ended.clone())));
     asked_to_stop().await?;
     info!("stopping: finishing the steps under way");
     stop.cancel();

@@ -30,7 +30,6 @@ mod configuration;
 mod follow;
 mod hooks;
 mod injection;
-mod restart;
 mod review;
 mod scopes;
 mod server;
@@ -46,9 +45,10 @@ pub use self::{
     certificates::CA_SECRET,
     configuration::{CONFIGURATION, WebhookTarget, webhook_configuration},
 };
-use self::{certificates::Certificates, hooks::HOOKS, restart::restarted, scopes::ClusterScoped};
+use self::{certificates::Certificates, hooks::HOOKS, scopes::ClusterScoped};
 use crate::{
     engine::{ServedKinds, Writer},
+    panics::restarted,
     rbac::{Use, Within},
     settings::SharedSettings,
     telemetry::metrics::Metrics,

@@ -1,4 +1,5 @@
-//! Work that never ends by itself, also not by a panic: without it certificates would quietly grow old.
+//! What becomes of a panic, which is always a bug: a piece of work for one object is contained where it is done; work that goes on
+//! for ever is begun anew, or ends the process. Nothing just stops while everything looks well.
 
 use std::{panic::AssertUnwindSafe, time::Duration};
 
@@ -10,8 +11,8 @@ use crate::telemetry::metrics::Metrics;
 /// What panics again at once must not spin.
 const PAUSE: Duration = Duration::from_secs(5);
 
-/// Does the work; whenever it panics, which is a bug, it is begun anew.
-pub(super) async fn restarted<Work: Future<Output = ()>>(
+/// Does work that can be begun anew; whenever it panics, it is.
+pub(crate) async fn restarted<Work: Future<Output = ()>>(
     place: &'static str,
     metrics: &Metrics,
     begin: impl Fn() -> Work,
@@ -21,6 +22,14 @@ pub(super) async fn restarted<Work: Future<Output = ()>>(
         metrics.panicked(place);
         error!(place, "panicked: a bug in croft; will begin anew");
         tokio::time::sleep(PAUSE).await;
+    }
+}
+
+/// Does work without which the process is of no use; should it panic, another process begins anew.
+pub(crate) async fn essential(place: &'static str, work: impl Future<Output = ()>) {
+    if AssertUnwindSafe(work).catch_unwind().await.is_err() {
+        error!(place, "panicked: a bug in croft; the process ends");
+        std::process::abort();
     }
 }
 
