@@ -8,6 +8,20 @@
 //!
 //! One module per part; the labels, annotations and finalizers of a part are constants of its module.
 
+// One panic on a stored object would end every replica, one after the other.
+#![cfg_attr(
+    not(test),
+    warn(
+        clippy::expect_used,
+        clippy::indexing_slicing,
+        clippy::panic,
+        clippy::string_slice,
+        clippy::todo,
+        clippy::unimplemented,
+        clippy::unreachable,
+        clippy::unwrap_used,
+    )
+)]
 // `KubeSchema` copies each struct, visibility included, into a function body, where `pub` reaches nobody.
 #![allow(unreachable_pub)]
 // Printer columns repeat `type_ = "string"` inside one `kube` attribute.
@@ -23,7 +37,7 @@ mod schema;
 pub mod storage;
 pub mod velero;
 
-pub use crds::{crds, crds_yaml, yaml_stream};
+pub use crds::{crds, crds_yaml, yaml_document, yaml_stream};
 pub use croft_core::problem::Problem;
 pub use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 pub use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, LabelSelector, Time};

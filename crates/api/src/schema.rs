@@ -28,27 +28,27 @@ pub(crate) fn open_object(_: &mut SchemaGenerator) -> Schema {
 /// Conditions merged by their type.
 pub(crate) fn conditions_by_type(_: &mut SchemaGenerator) -> Schema {
     let mut list = conditions();
-    list["x-kubernetes-list-type"] = json!("map");
-    list["x-kubernetes-list-map-keys"] = json!(["type"]);
-    as_schema(list)
+    list.insert("x-kubernetes-list-type".into(), json!("map"));
+    list.insert("x-kubernetes-list-map-keys".into(), json!(["type"]));
+    list
 }
 
 /// Conditions whose order is part of the interface: clients compare them by index.
 pub(crate) fn conditions_in_order(_: &mut SchemaGenerator) -> Schema {
     let mut list = conditions();
-    list["x-kubernetes-list-type"] = json!("atomic");
-    as_schema(list)
+    list.insert("x-kubernetes-list-type".into(), json!("atomic"));
+    list
 }
 
 /// A list of whole manifests. `metadata` is spelled out instead of `x-kubernetes-embedded-resource`, because the API server
 /// would then check label values by itself and refuse a `{{ namespace.name }}` in them.
 pub(crate) fn manifests(_: &mut SchemaGenerator) -> Schema {
-    as_schema(json!({
+    json_schema!({
         "type": "array",
         "maxItems": 100,
         "x-kubernetes-list-type": "atomic",
         "items": manifest(),
-    }))
+    })
 }
 
 fn manifest() -> Value {
@@ -90,8 +90,8 @@ fn rule(rule: &str, message: &str) -> Value {
 }
 
 /// The standard condition, with the limits Kubernetes documents for it.
-fn conditions() -> Value {
-    json!({
+fn conditions() -> Schema {
+    json_schema!({
         "type": "array",
         "items": {
             "type": "object",
@@ -134,8 +134,4 @@ fn conditions() -> Value {
             },
         },
     })
-}
-
-fn as_schema(value: Value) -> Schema {
-    Schema::try_from(value).expect("a JSON object is a schema")
 }

@@ -4,6 +4,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::time::Timestamp;
 
+/// Longest message the API takes; a status with a longer one would not be stored at all.
+pub const LONGEST_MESSAGE: usize = 32_768;
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Truth {
     True,
@@ -78,7 +81,7 @@ impl Conditions {
             kind: kind.to_owned(),
             status,
             reason: reason.to_owned(),
-            message: message.into(),
+            message: cut(message.into()),
             observed_generation,
             last_transition_time: since(self.get(kind)),
         };
@@ -93,6 +96,18 @@ impl Conditions {
         self.0.retain(|condition| condition.kind != kind);
         self
     }
+}
+
+/// The message, or as much of it as the API takes.
+fn cut(mut message: String) -> String {
+    if message.len() > LONGEST_MESSAGE {
+        const MORE: &str = "...";
+        let room = LONGEST_MESSAGE.saturating_sub(MORE.len());
+        let end = (0..=room).rev().find(|end| message.is_char_boundary(*end)).unwrap_or_default();
+        message.truncate(end);
+        message.push_str(MORE);
+    }
+    message
 }
 
 /// The three conditions every kind of ours carries so that `kubectl wait` and kstatus understand it.
@@ -161,5 +176,16 @@ mod tests {
         let before = conditions.clone();
         Readiness::Ready { reason: "Applied", message: "all there".into() }.write(&mut conditions, 3, &at(9));
         assert_eq!(before, conditions);
+    }
+
+    #[test]
+    fn a_message_is_cut_to_what_the_api_takes() {
+        for text in ["x", "é", "\u{1f41e}"] {
+            let mut conditions = Conditions::default();
+            conditions.set("Ready", Truth::False, "R", text.repeat(LONGEST_MESSAGE + 1), &at(1));
+            let message = &conditions.get("Ready").unwrap().message;
+            assert!(message.len() <= LONGEST_MESSAGE && message.len() > LONGEST_MESSAGE - 8, "{}", message.len());
+            assert!(message.ends_with("..."));
+        }
     }
 }

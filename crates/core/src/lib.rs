@@ -3,7 +3,24 @@
 //! Everything here is pure: what was observed goes in, a plan comes out. There is no Kubernetes client, no clock, no
 //! randomness and no IO in this crate, so every decision can be tested from every small world in milliseconds.
 //!
+//! Everything here is total as well: whatever anybody wrote into an object, there is an answer and never a panic.
+//!
 //! The folders are the parts of the product; beside them stands what the parts share.
+
+// One panic on a stored object would end every replica, one after the other.
+#![cfg_attr(
+    not(test),
+    warn(
+        clippy::expect_used,
+        clippy::indexing_slicing,
+        clippy::panic,
+        clippy::string_slice,
+        clippy::todo,
+        clippy::unimplemented,
+        clippy::unreachable,
+        clippy::unwrap_used,
+    )
+)]
 
 pub mod backoff;
 pub mod backup;

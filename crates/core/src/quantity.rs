@@ -72,9 +72,9 @@ impl FromStr for Quantity {
     type Err = QuantityError;
 
     fn from_str(text: &str) -> Result<Self, QuantityError> {
-        let (negative, unsigned) = match text.as_bytes().first() {
-            Some(b'-') => (true, &text[1..]),
-            Some(b'+') => (false, &text[1..]),
+        let (negative, unsigned) = match (text.strip_prefix('-'), text.strip_prefix('+')) {
+            (Some(unsigned), _) => (true, unsigned),
+            (_, Some(unsigned)) => (false, unsigned),
             _ => (false, text),
         };
         let number_end = unsigned.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(unsigned.len());
@@ -135,20 +135,25 @@ impl Magnitude {
 
 /// `whole.fraction` times ten to the `exponent`, rounded up.
 fn scaled_digits(whole: &str, fraction: &str, exponent: i64) -> Result<i128, QuantityError> {
-    let digits: Vec<i128> = whole.bytes().chain(fraction.bytes()).map(|digit| i128::from(digit - b'0')).collect();
-    let kept = i64::try_from(whole.len()).unwrap_or(i64::MAX).saturating_add(exponent);
+    let digits = || whole.bytes().chain(fraction.bytes()).map(value_of);
+    let length = |text: &str| i64::try_from(text.len()).unwrap_or(i64::MAX);
+    let kept = length(whole).saturating_add(exponent);
     let mut value: i128 = 0;
-    for (digit, _) in digits.iter().zip(0_i64..).take_while(|(_, position)| *position < kept) {
-        value = shift_in(value, *digit)?;
+    for digit in digits().take(usize::try_from(kept).unwrap_or(0)) {
+        value = shift_in(value, digit)?;
     }
-    let missing = kept - i64::try_from(digits.len()).unwrap_or(i64::MAX);
+    let missing = kept.saturating_sub(length(whole)).saturating_sub(length(fraction));
     if value != 0 {
         for _ in 0..missing {
             value = shift_in(value, 0)?;
         }
     }
-    let rest = digits.iter().skip(usize::try_from(kept).unwrap_or(0));
-    Ok(if rest.into_iter().any(|digit| *digit != 0) { value + 1 } else { value })
+    let cut_off = digits().skip(usize::try_from(kept).unwrap_or(0)).any(|digit| digit != 0);
+    value.checked_add(cut_off.into()).ok_or(QuantityError::TooLarge)
+}
+
+fn value_of(digit: u8) -> i128 {
+    i128::from(digit.saturating_sub(b'0'))
 }
 
 fn shift_in(value: i128, digit: i128) -> Result<i128, QuantityError> {
@@ -173,7 +178,7 @@ fn binary_nanos(whole: &str, fraction: &str, factor: i128) -> Result<i128, Quant
 fn fraction_times(fraction: &str, unit: i128) -> i128 {
     // value = floor(0.d1d2... * unit), left = whether something was cut off.
     let (value, left) = fraction.bytes().rev().fold((0_i128, false), |(value, left), digit| {
-        let sum = i128::from(digit - b'0') * unit + value;
+        let sum = value_of(digit) * unit + value;
         (sum / 10, left || sum % 10 != 0)
     });
     if left { value + 1 } else { value }

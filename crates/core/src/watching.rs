@@ -24,7 +24,9 @@ pub enum Trouble {
     NotServed,
     /// The version to go on from is no longer known.
     Expired,
-    /// Anything else, in words: the server is down, slow, or cannot convert what it stores.
+    /// There is no answer: the server is down, slow or far away. Said once for all watches.
+    Unreachable(String),
+    /// The server answers, but cannot tell: it cannot convert what it stores, or is not well.
     Other(String),
 }
 
@@ -34,7 +36,7 @@ impl fmt::Display for Trouble {
             Trouble::Forbidden => out.write_str("the right to list and watch is missing"),
             Trouble::NotServed => out.write_str("the kind is not installed"),
             Trouble::Expired => out.write_str("the version to go on from has expired"),
-            Trouble::Other(why) => out.write_str(why),
+            Trouble::Unreachable(why) | Trouble::Other(why) => out.write_str(why),
         }
     }
 }
@@ -149,10 +151,12 @@ impl Supervision {
                 self.standing = Standing::Forbidden;
             }
             // What is known stays known: a server that is away for a while is no reason to stand still.
-            Trouble::Other(why) if !self.standing.is_synced() && self.failures >= HICCUPS => {
+            Trouble::Unreachable(why) | Trouble::Other(why)
+                if !self.standing.is_synced() && self.failures >= HICCUPS =>
+            {
                 self.standing = Standing::Failing(why.clone());
             }
-            Trouble::Forbidden | Trouble::Other(_) => {}
+            Trouble::Forbidden | Trouble::Unreachable(_) | Trouble::Other(_) => {}
         }
         if self.has_picture { Answer::Resume { after } } else { Answer::List { after } }
     }

@@ -1,15 +1,13 @@
 //! `croft manifests`: everything an installation needs, generated from the code.
 
+use croft_api::{yaml_document, yaml_stream};
 use k8s_openapi::{
     api::{
-        apps::v1::Deployment,
-        core::v1::{Namespace, Service, ServiceAccount},
-        rbac::v1::{ClusterRole, ClusterRoleBinding, PolicyRule, Role, RoleBinding},
+        core::v1::{Namespace, ServiceAccount},
+        rbac::v1::{ClusterRole, ClusterRoleBinding, PolicyRule, Role, RoleBinding, RoleRef, Subject},
     },
     apimachinery::pkg::apis::meta::v1::ObjectMeta,
 };
-use serde::{Serialize, de::DeserializeOwned};
-use serde_json::{Value, json};
 
 use crate::{
     admission::{self, WebhookTarget},
@@ -19,166 +17,187 @@ use crate::{
     rbac::{self, Within},
     roles,
     settings::NamespacesSettings,
+    workload,
 };
 
 /// The Service in front of the webhook.
 pub const SERVICE: &str = "croft-webhook";
-const ACCOUNT: &str = "croft";
-const WEBHOOK_PORT: u16 = 9443;
-const METRICS_PORT: u16 = 8080;
+pub(crate) const ACCOUNT: &str = "croft";
 
 /// The manifests as one YAML stream, in the order they can be applied.
 pub fn yaml(options: &ManifestOptions) -> String {
-    let mut all = vec![namespace(options)];
-    all.extend(croft_api::crds().iter().map(value));
+    let mut all = vec![yaml_document(&namespace(options))];
+    all.extend(croft_api::crds().iter().map(yaml_document));
     all.extend(objects(options));
-    croft_api::yaml_stream(&all)
+    yaml_stream(all)
 }
 
-fn objects(options: &ManifestOptions) -> Vec<Value> {
+/// Everything else, each as a document. All are built of Kubernetes' own types: a field that does not exist does not compile.
+fn objects(options: &ManifestOptions) -> Vec<String> {
     let uses = rbac::uses(&options.enable);
     let own = options.namespace.as_str();
-    let mut objects = vec![value(&ServiceAccount { metadata: meta(Some(own)), ..ServiceAccount::default() })];
+    let account = ServiceAccount { metadata: meta(Some(own)), ..ServiceAccount::default() };
+    let mut objects = vec![yaml_document(&account)];
     objects.extend(cluster_role(rbac::rules(&uses, Within::Cluster), own));
     objects.extend(role(rbac::rules(&uses, Within::OperatorNamespace), own, own));
     let velero = rbac::rules(&uses, Within::VeleroNamespace);
     if !velero.is_empty() {
-        objects.push(value(&Namespace {
+        objects.push(yaml_document(&Namespace {
             metadata: ObjectMeta { name: Some(options.velero_namespace.clone()), ..ObjectMeta::default() },
             ..Namespace::default()
         }));
         objects.extend(role(velero, &options.velero_namespace, own));
     }
-    objects.extend(roles::tenants(&options.enable).iter().map(value));
+    objects.extend(roles::tenants(&options.enable).iter().map(yaml_document));
     if options.enable.contains(&Part::Namespaces) {
         objects.extend(class_contents(own));
         objects.extend(fences(options));
     }
-    objects.push(value(&service(own)));
-    objects.push(value(&deployment(options)));
+    objects.push(yaml_document(&workload::service(own)));
+    objects.push(yaml_document(&workload::deployment(options)));
     let target = match &options.webhook_url {
         Some(url) => WebhookTarget::Url(url.clone()),
         None => WebhookTarget::Service { namespace: own.to_owned(), name: SERVICE.to_owned(), port: 443 },
     };
-    objects.push(value(&admission::webhook_configuration(&target)));
+    objects.push(yaml_document(&admission::webhook_configuration(&target)));
     objects
 }
 
-fn namespace(options: &ManifestOptions) -> Value {
-    json!({
-        "apiVersion": "v1",
-        "kind": "Namespace",
-        "metadata": {
-            "name": options.namespace,
-            "labels": { "pod-security.kubernetes.io/enforce": "restricted" },
+fn namespace(options: &ManifestOptions) -> Namespace {
+    let restricted = ("pod-security.kubernetes.io/enforce".to_owned(), "restricted".to_owned());
+    Namespace {
+        metadata: ObjectMeta {
+            name: Some(options.namespace.clone()),
+            labels: Some([restricted].into()),
+            ..ObjectMeta::default()
         },
-    })
+        ..Namespace::default()
+    }
 }
 
-fn cluster_role(rules: Vec<PolicyRule>, own: &str) -> [Value; 2] {
+fn cluster_role(rules: Vec<PolicyRule>, own: &str) -> [String; 2] {
     let role = ClusterRole { metadata: meta(None), rules: Some(rules), aggregation_rule: None };
-    let binding = ClusterRoleBinding { metadata: meta(None), ..bound("ClusterRole", own) };
-    [value(&role), value(&binding)]
+    let binding = ClusterRoleBinding {
+        metadata: meta(None),
+        role_ref: reference("ClusterRole", ACCOUNT),
+        subjects: Some(account(own)),
+    };
+    [yaml_document(&role), yaml_document(&binding)]
 }
 
 /// What an administrator adds to the rights a class may use goes to the operator.
-fn class_contents(own: &str) -> [Value; 2] {
+fn class_contents(own: &str) -> [String; 2] {
     let role = roles::class_contents();
-    let binding =
-        ClusterRoleBinding { metadata: role.metadata.clone(), ..bound_to("ClusterRole", roles::CLASS_CONTENTS, own) };
-    [value(&role), value(&binding)]
+    let binding = ClusterRoleBinding {
+        metadata: role.metadata.clone(),
+        role_ref: reference("ClusterRole", roles::CLASS_CONTENTS),
+        subjects: Some(account(own)),
+    };
+    [yaml_document(&role), yaml_document(&binding)]
 }
 
-fn fences(options: &ManifestOptions) -> Vec<Value> {
+fn fences(options: &ManifestOptions) -> Vec<String> {
     let mut system_namespaces = NamespacesSettings::default().system_namespaces;
     system_namespaces.extend([options.namespace.clone(), options.velero_namespace.clone()]);
     system_namespaces.sort();
     system_namespaces.dedup();
     let operator = format!("system:serviceaccount:{}:{ACCOUNT}", options.namespace);
     let grounds = Grounds { operator: &operator, system_namespaces: &system_namespaces };
-    fences::policies(&grounds).iter().flat_map(|(policy, binding)| [value(policy), value(binding)]).collect()
+    let policies = fences::policies(&grounds);
+    policies.iter().flat_map(|(policy, binding)| [yaml_document(policy), yaml_document(binding)]).collect()
 }
 
-fn role(rules: Vec<PolicyRule>, namespace: &str, own: &str) -> [Value; 2] {
+fn role(rules: Vec<PolicyRule>, namespace: &str, own: &str) -> [String; 2] {
     let role = Role { metadata: meta(Some(namespace)), rules: Some(rules) };
-    let binding = RoleBinding { metadata: meta(Some(namespace)), ..bound("Role", own) };
-    [value(&role), value(&binding)]
+    let binding = RoleBinding {
+        metadata: meta(Some(namespace)),
+        role_ref: reference("Role", ACCOUNT),
+        subjects: Some(account(own)),
+    };
+    [yaml_document(&role), yaml_document(&binding)]
 }
 
-/// The account bound to the role of the same name.
-fn bound<B: DeserializeOwned + Default>(kind: &str, own: &str) -> B {
-    bound_to(kind, ACCOUNT, own)
+fn reference(kind: &str, name: &str) -> RoleRef {
+    RoleRef { api_group: "rbac.authorization.k8s.io".into(), kind: kind.into(), name: name.into() }
 }
 
-fn bound_to<B: DeserializeOwned + Default>(kind: &str, role: &str, own: &str) -> B {
-    typed(json!({
-        "metadata": {},
-        "roleRef": { "apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": role },
-        "subjects": [{ "kind": "ServiceAccount", "name": ACCOUNT, "namespace": own }],
-    }))
-}
-
-fn service(own: &str) -> Service {
-    typed(json!({
-        "metadata": { "name": SERVICE, "namespace": own },
-        "spec": {
-            "selector": { "app.kubernetes.io/name": ACCOUNT },
-            "ports": [{ "name": "webhook", "port": 443, "targetPort": WEBHOOK_PORT }],
-        },
-    }))
-}
-
-fn deployment(options: &ManifestOptions) -> Deployment {
-    let labels = json!({ "app.kubernetes.io/name": ACCOUNT });
-    let parts: Vec<_> = options.enable.iter().map(ToString::to_string).collect();
-    typed(json!({
-        "metadata": { "name": ACCOUNT, "namespace": options.namespace, "labels": labels },
-        "spec": {
-            "replicas": 2,
-            "selector": { "matchLabels": labels },
-            "template": {
-                "metadata": { "labels": labels },
-                "spec": {
-                    "serviceAccountName": ACCOUNT,
-                    "enableServiceLinks": false,
-                    "securityContext": { "runAsNonRoot": true, "seccompProfile": { "type": "RuntimeDefault" } },
-                    "terminationGracePeriodSeconds": 10,
-                    "containers": [{
-                        "name": ACCOUNT,
-                        "image": options.image,
-                        "args": ["run", format!("--enable={}", parts.join(","))],
-                        "env": [
-                            { "name": "CROFT_NAMESPACE", "valueFrom": { "fieldRef": { "fieldPath": "metadata.namespace" } } },
-                            { "name": "CROFT_IDENTITY", "valueFrom": { "fieldRef": { "fieldPath": "metadata.name" } } },
-                        ],
-                        "ports": [
-                            { "name": "webhook", "containerPort": WEBHOOK_PORT },
-                            { "name": "metrics", "containerPort": METRICS_PORT },
-                        ],
-                        "livenessProbe": { "httpGet": { "path": "/healthz", "port": "metrics" } },
-                        "readinessProbe": { "httpGet": { "path": "/readyz", "port": "metrics" }, "periodSeconds": 5 },
-                        "resources": { "requests": { "cpu": "50m", "memory": "32Mi" }, "limits": { "memory": "256Mi" } },
-                        "securityContext": {
-                            "allowPrivilegeEscalation": false,
-                            "readOnlyRootFilesystem": true,
-                            "capabilities": { "drop": ["ALL"] },
-                        },
-                    }],
-                },
-            },
-        },
-    }))
+/// The account the operator runs as.
+fn account(own: &str) -> Vec<Subject> {
+    vec![Subject { api_group: None, kind: "ServiceAccount".into(), name: ACCOUNT.into(), namespace: Some(own.into()) }]
 }
 
 fn meta(namespace: Option<&str>) -> ObjectMeta {
     ObjectMeta { name: Some(ACCOUNT.into()), namespace: namespace.map(str::to_owned), ..ObjectMeta::default() }
 }
 
-/// A literal of ours in its Kubernetes type: a wrong field name is caught by the tests.
-fn typed<T: DeserializeOwned + Default>(literal: Value) -> T {
-    serde_json::from_value(literal).unwrap_or_default()
-}
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
 
-fn value(object: &impl Serialize) -> Value {
-    serde_json::to_value(object).unwrap_or_default()
+    use clap::Parser;
+    use serde_json::Value;
+
+    use super::*;
+    use crate::cli::{Cli, Command};
+
+    fn all() -> Vec<Value> {
+        let Command::Manifests(options) = Cli::parse_from(["croft", "manifests"]).command else { unreachable!() };
+        serde_saphyr::from_multiple(&yaml(&options)).unwrap()
+    }
+
+    fn text<'a>(object: &'a Value, place: &str) -> &'a str {
+        object.pointer(place).and_then(Value::as_str).unwrap_or_default()
+    }
+
+    #[test]
+    fn every_object_has_a_kind_and_a_name_of_its_own() {
+        let objects = all();
+        let names: BTreeSet<_> = objects
+            .iter()
+            .map(|object| ["/kind", "/metadata/namespace", "/metadata/name"].map(|place| text(object, place)))
+            .collect();
+        assert_eq!(names.len(), objects.len());
+        assert!(names.iter().all(|[kind, _, name]| !kind.is_empty() && !name.is_empty()), "{names:?}");
+    }
+
+    #[test]
+    fn every_binding_gives_a_role_that_is_there_to_the_account_that_runs() {
+        let objects = all();
+        let of_kind = |kind: &str| objects.iter().filter(move |object| object["kind"] == kind).collect::<Vec<_>>();
+        let accounts = of_kind("ServiceAccount");
+        let account = json_subject(accounts[0]);
+        assert_eq!(
+            text(of_kind("Deployment")[0], "/spec/template/spec/serviceAccountName"),
+            text(accounts[0], "/metadata/name")
+        );
+        let bindings = [of_kind("RoleBinding"), of_kind("ClusterRoleBinding")].concat();
+        assert_eq!(bindings.len(), 4);
+        for binding in bindings {
+            assert_eq!(binding["subjects"], account, "{binding}");
+            let role = of_kind(text(binding, "/roleRef/kind")).into_iter().find(|role| {
+                text(role, "/metadata/name") == text(binding, "/roleRef/name")
+                    && role["metadata"]["namespace"] == binding["metadata"]["namespace"]
+            });
+            assert!(
+                role.is_some_and(|role| !role["rules"].is_null() || !role["aggregationRule"].is_null()),
+                "{binding}"
+            );
+        }
+    }
+
+    fn json_subject(account: &Value) -> Value {
+        let (name, namespace) = (&account["metadata"]["name"], &account["metadata"]["namespace"]);
+        serde_json::json!([{ "kind": "ServiceAccount", "name": name, "namespace": namespace }])
+    }
+
+    #[test]
+    fn the_service_leads_to_the_deployment() {
+        let objects = all();
+        let of_kind = |kind: &str| objects.iter().find(|object| object["kind"] == kind).unwrap();
+        let (service, deployment) = (of_kind("Service"), of_kind("Deployment"));
+        assert_eq!(service["spec"]["selector"], deployment["spec"]["template"]["metadata"]["labels"]);
+        assert_eq!(deployment["spec"]["selector"]["matchLabels"], service["spec"]["selector"]);
+        let ports = &deployment["spec"]["template"]["spec"]["containers"][0]["ports"];
+        assert_eq!(service["spec"]["ports"][0]["targetPort"], ports[0]["containerPort"]);
+    }
 }

@@ -11,7 +11,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tracing::{info, warn};
 
 use crate::{
-    admission::{self, AdmissionOptions, ServingCertificate},
+    admission::{self, AdmissionOptions, Door, ServingCertificate},
     backup,
     cli::RunOptions,
     client,
@@ -22,6 +22,7 @@ use crate::{
     },
     manifests::SERVICE,
     namespaces,
+    panics::essential,
     settings::{self, Settings, SharedSettings},
     storage,
     telemetry::{logs, metrics::Metrics, server},
@@ -68,23 +69,20 @@ async fn operate(options: RunOptions, settings: Settings) -> anyhow::Result<()> 
     if let Some(path) = options.config.clone() {
         let pusher = engine.pusher();
         let reloaded = move || pusher.push_everything();
-        tasks.spawn(settings::follow(path, settings.clone(), reloaded, stop.clone()));
+        tasks.spawn(essential("settings", settings::follow(path, settings.clone(), reloaded, stop.clone())));
     }
     let events = Events::new(client.clone(), &identity, clock);
     let concurrency = settings.load().concurrency;
     let running = engine.start(&events, &leadership, concurrency, &tasks, &stop);
     let certificate = Arc::new(ServingCertificate::default());
-    tasks.spawn(server::serve(health, metrics, running.readiness.clone(), certificate.clone(), stop.clone()));
-    tasks.spawn(admission::run(
-        admission_options(&options),
-        client.clone(),
-        settings,
-        webhook,
-        certificate,
-        surroundings.clone(),
-        stop.clone(),
-    ));
-    tasks.spawn(announce(running.readiness.clone(), clock));
+    let readiness = running.readiness.clone();
+    let health = server::serve(health, metrics.clone(), readiness.clone(), certificate.clone(), stop.clone());
+    tasks.spawn(essential("health", health));
+    let door = Door { listener: webhook, certificate, metrics };
+    let admission =
+        admission::run(admission_options(&options), client.clone(), settings, door, surroundings.clone(), stop.clone());
+    tasks.spawn(essential("admission", admission));
+    tasks.spawn(announce(readiness, clock));
 
     let election = Election {
         client,
@@ -96,7 +94,7 @@ async fn operate(options: RunOptions, settings: Settings) -> anyhow::Result<()> 
         leadership,
     };
     let handed_over = CancellationToken::new();
-    let campaign = tokio::spawn(election.run(surroundings, handed_over.clone()));
+    let campaign = tokio::spawn(essential("election", election.run(surroundings, handed_over.clone())));
     asked_to_stop().await?;
     info!("stopping: finishing what is under way");
     stop.cancel();

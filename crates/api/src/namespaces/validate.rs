@@ -1,10 +1,13 @@
 //! A raw class -> a checked one. Admission and the reconciler call the same function.
 
-use croft_core::namespaces::{
-    blueprint::Blueprint,
-    manifest::group_of,
-    params::{Declared, Kind},
-    resources::Policy,
+use croft_core::{
+    namespaces::{
+        blueprint::Blueprint,
+        manifest::group_of,
+        params::{Declared, Kind},
+        resources::Policy,
+    },
+    problem::MOST_PROBLEMS,
 };
 
 use serde_json::{Map, Value};
@@ -42,7 +45,7 @@ pub fn not_namespaced(class: &NamespaceClass, is_cluster_scoped: impl Fn(&str, &
             format!("{kind} is not namespaced: a class holds namespaced objects only; remove it"),
         )
     };
-    items.map(problem).collect()
+    items.map(problem).take(MOST_PROBLEMS).collect()
 }
 
 /// Secrets whose values stand in the class: who may read the class may read them.

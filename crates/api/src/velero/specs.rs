@@ -3,8 +3,8 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-use schemars::{JsonSchema, Schema, SchemaGenerator};
-use serde_json::{Map, Value, json};
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde_json::{Value, json};
 
 use crate::open::open_type;
 
@@ -29,18 +29,19 @@ pub enum Shape {
 
 impl Shape {
     /// Velero's own types write `null` for an empty list, so every field may be `null`.
-    fn schema(self) -> Value {
+    fn schema(self) -> Schema {
         let mut schema = match self {
-            Self::Text | Self::Duration => json!({ "type": "string" }),
-            Self::Flag => json!({ "type": "boolean" }),
-            Self::Texts => json!({ "type": "array", "items": { "type": "string" } }),
-            Self::TextMap => json!({ "type": "object", "additionalProperties": { "type": "string" } }),
-            Self::Object => json!({ "type": "object", "x-kubernetes-preserve-unknown-fields": true }),
+            Self::Text | Self::Duration => json_schema!({ "type": "string" }),
+            Self::Flag => json_schema!({ "type": "boolean" }),
+            Self::Texts => json_schema!({ "type": "array", "items": { "type": "string" } }),
+            Self::TextMap => json_schema!({ "type": "object", "additionalProperties": { "type": "string" } }),
+            Self::Object => json_schema!({ "type": "object", "x-kubernetes-preserve-unknown-fields": true }),
             Self::Objects => {
-                json!({ "type": "array", "items": { "type": "object", "x-kubernetes-preserve-unknown-fields": true } })
+                let object = json!({ "type": "object", "x-kubernetes-preserve-unknown-fields": true });
+                json_schema!({ "type": "array", "items": object })
             }
         };
-        schema["nullable"] = json!(true);
+        schema.insert("nullable".into(), json!(true));
         schema
     }
 }
@@ -50,18 +51,13 @@ const fn field(name: &'static str, shape: Shape) -> Field {
 }
 
 /// Types the fields we know and keeps those we do not.
-fn schema_of(fields: &[Field]) -> Map<String, Value> {
-    let properties: Map<String, Value> =
-        fields.iter().map(|field| (field.name.to_owned(), field.shape.schema())).collect();
-    let schema = json!({
+fn schema_of(fields: &[Field]) -> Schema {
+    let properties: BTreeMap<_, _> = fields.iter().map(|field| (field.name, field.shape.schema())).collect();
+    json_schema!({
         "type": "object",
         "x-kubernetes-preserve-unknown-fields": true,
         "properties": properties,
-    });
-    match schema {
-        Value::Object(schema) => schema,
-        _ => unreachable!("the literal above is an object"),
-    }
+    })
 }
 
 macro_rules! open_schema {
@@ -76,7 +72,7 @@ macro_rules! open_schema {
             }
 
             fn json_schema(_: &mut SchemaGenerator) -> Schema {
-                Schema::from($schema)
+                $schema
             }
         }
     };
@@ -278,14 +274,14 @@ impl BackupStorageLocationSpec {
 
 open_schema!(BackupStorageLocationSpec, storage_location_schema());
 
-fn storage_location_schema() -> Map<String, Value> {
+fn storage_location_schema() -> Schema {
     let mut schema = schema_of(BackupStorageLocationSpec::FIELDS);
     schema.insert("required".to_owned(), json!(["provider", "objectStorage"]));
-    let described = |text: &str, mut schema: Value| {
-        schema["description"] = json!(text);
+    let described = |text: &str, mut schema: Schema| {
+        schema.insert("description".into(), json!(text));
         schema
     };
-    let object_storage = json!({
+    let object_storage = json_schema!({
         "type": "object",
         "x-kubernetes-preserve-unknown-fields": true,
         "required": ["bucket"],
@@ -295,7 +291,7 @@ fn storage_location_schema() -> Map<String, Value> {
             "caCert": { "type": "string", "format": "byte", "description": "Certificates (PEM, in base64) the server's own is checked against." },
         },
     });
-    let credential = json!({
+    let credential = json_schema!({
         "type": "object",
         "x-kubernetes-map-type": "atomic",
         "required": ["key"],
@@ -305,16 +301,17 @@ fn storage_location_schema() -> Map<String, Value> {
             "optional": { "type": "boolean", "description": "Whether Secret or key may be missing." },
         },
     });
-    schema["properties"] = json!({
-        "provider": described("Kind of the storage: `aws` for everything that speaks S3.", json!({ "type": "string" })),
+    let properties = json!({
+        "provider": described("Kind of the storage: `aws` for everything that speaks S3.", json_schema!({ "type": "string" })),
         "config": described("Settings of the provider, for example `region` and `s3Url`.", Shape::TextMap.schema()),
         "credential": described("Key of a Secret in this namespace that holds the access keys.", credential),
         "objectStorage": described("Where in the storage.", object_storage),
-        "accessMode": described("`ReadWrite` (default) or `ReadOnly`.", json!({ "type": "string", "enum": ["ReadOnly", "ReadWrite"] })),
+        "accessMode": described("`ReadWrite` (default) or `ReadOnly`.", json_schema!({ "type": "string", "enum": ["ReadOnly", "ReadWrite"] })),
         "backupSyncPeriod": described("How often the bucket is searched for backups, for example `1m`.", Shape::Duration.schema()),
         "validationFrequency": described("How often the location is checked, for example `1m`.", Shape::Duration.schema()),
         "default": described("Must be false or left out.", Shape::Flag.schema()),
     });
+    schema.insert("properties".into(), properties);
     schema
 }
 

@@ -30,8 +30,8 @@ fn cut(text: &str, most: usize) -> &str {
     if text.len() <= most {
         return text;
     }
-    let end = (0..=most).rev().find(|end| text.is_char_boundary(*end)).unwrap_or_default();
-    text[..end].trim_end_matches(|last: char| !last.is_ascii_alphanumeric())
+    let whole_characters = (0..=most).rev().find_map(|end| text.get(..end)).unwrap_or_default();
+    whole_characters.trim_end_matches(|last: char| !last.is_ascii_alphanumeric())
 }
 
 #[cfg(test)]

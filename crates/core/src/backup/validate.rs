@@ -25,6 +25,16 @@ fn refuse<T>(message: impl Into<String>) -> Result<T, Refusal> {
     Err(Refusal(message.into()))
 }
 
+/// Lists of a `backupSpec` that are read or added to here. What is no list could mean anything to Velero.
+const LISTS: [&str; 6] = [
+    "includedNamespaces",
+    "excludedResources",
+    "includedClusterScopedResources",
+    "excludedClusterScopedResources",
+    "includedNamespaceScopedResources",
+    "excludedNamespaceScopedResources",
+];
+
 /// A `backupSpec` that is allowed in its namespace.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BackupSpec(Fields);
@@ -37,6 +47,9 @@ impl BackupSpec {
 
 pub fn backup(spec: &Fields, namespace: &str) -> Result<BackupSpec, Refusal> {
     let restricted = |field: &str| refuse(format!("NonAdminBackup spec.backupSpec.{field} is restricted"));
+    if let Some(list) = LISTS.iter().find(|list| field(spec, list).is_some_and(|items| !items.is_array())) {
+        return refuse(format!("NonAdminBackup spec.backupSpec.{list} must be a list"));
+    }
     let included = field(spec, "includedNamespaces").and_then(Value::as_array);
     if included.is_some_and(|included| included.iter().any(|other| other != namespace)) {
         return refuse(format!(
@@ -46,7 +59,7 @@ pub fn backup(spec: &Fields, namespace: &str) -> Result<BackupSpec, Refusal> {
     if field(spec, "excludedNamespaces").is_some() {
         return restricted("excludedNamespaces");
     }
-    if field(spec, "includeClusterResources") == Some(&Value::Bool(true)) {
+    if field(spec, "includeClusterResources").is_some_and(|wanted| *wanted != Value::Bool(false)) {
         return refuse(
             "NonAdminBackup spec.backupSpec.includeClusterResources is restricted, can only be set to false",
         );
@@ -91,12 +104,15 @@ pub fn restore(spec: &Fields) -> Result<RestoreSpec, Refusal> {
     let Some(backup_name) = text(spec, "backupName") else {
         return refuse("NonAdminRestore spec.restoreSpec.backupName is not set");
     };
+    if field(spec, "excludedResources").is_some_and(|items| !items.is_array()) {
+        return refuse("NonAdminRestore spec.restoreSpec.excludedResources must be a list");
+    }
     for chosen_for_them in ["includedNamespaces", "excludedNamespaces", "namespaceMapping", "resourceModifier"] {
         if field(spec, chosen_for_them).is_some() {
             return restricted(chosen_for_them);
         }
     }
-    if field(spec, "includeClusterResources") == Some(&Value::Bool(true)) {
+    if field(spec, "includeClusterResources").is_some_and(|wanted| *wanted != Value::Bool(false)) {
         return refuse(
             "NonAdminRestore spec.restoreSpec.includeClusterResources is restricted, can only be set to false",
         );
@@ -136,7 +152,7 @@ impl LocationSpec {
 }
 
 pub fn location(spec: &Fields, namespace: &str) -> Result<LocationSpec, Refusal> {
-    if field(spec, "default") == Some(&Value::Bool(true)) {
+    if field(spec, "default").is_some_and(|wanted| *wanted != Value::Bool(false)) {
         return refuse("NonAdminBackupStorageLocation cannot be used as a default BSL");
     }
     let Some(credential) = field(spec, "credential").and_then(Value::as_object) else {
@@ -147,14 +163,16 @@ pub fn location(spec: &Fields, namespace: &str) -> Result<LocationSpec, Refusal>
             "NonAdminBackupStorageLocation spec.bslSpec.credential.name or spec.bslSpec.credential.key is not set",
         );
     };
-    let storage = field(spec, "objectStorage").and_then(Value::as_object);
-    if storage.is_some_and(|storage| field(storage, "caCertRef").is_some()) {
+    // Without it there is no place for the prefix that keeps tenants apart.
+    let Some(storage) = field(spec, "objectStorage").and_then(Value::as_object) else {
+        return refuse("NonAdminBackupStorageLocation spec.backupStorageLocationSpec.objectStorage is not set");
+    };
+    if field(storage, "caCertRef").is_some() {
         return refuse(
             "NonAdminBackupStorageLocation spec.backupStorageLocationSpec.objectStorage.caCertRef is restricted, use caCert",
         );
     }
-    let own = storage.and_then(|storage| text(storage, "prefix"));
-    let prefix = match own {
+    let prefix = match text(storage, "prefix") {
         None => namespace.to_owned(),
         Some(own) => format!("{namespace}/{}", checked_prefix(own)?),
     };
@@ -230,6 +248,20 @@ mod tests {
     }
 
     #[test]
+    fn a_field_of_another_type_than_veleros_is_refused_and_not_guessed_at() {
+        for list in LISTS {
+            let told = refusal(backup(&fields(json!({ list: "*" })), "shop"));
+            assert_eq!(told, format!("NonAdminBackup spec.backupSpec.{list} must be a list"));
+        }
+        assert!(backup(&fields(json!({ "includeClusterResources": "true" })), "shop").is_err());
+        assert!(restore(&fields(json!({ "backupName": "b", "excludedResources": "*" }))).is_err());
+        assert!(location_with(json!({ "default": "true" })).is_err());
+        for storage in [json!(null), json!("b"), json!([{ "bucket": "b" }])] {
+            assert!(location_with(json!({ "objectStorage": storage })).is_err(), "{storage}");
+        }
+    }
+
+    #[test]
     fn a_restore_names_a_backup_and_no_namespaces() {
         let message = |spec: Value| refusal(restore(&fields(spec)));
         assert_eq!(
@@ -247,6 +279,9 @@ mod tests {
             message(json!({ "backupName": "b", "includeClusterResources": true })),
             "NonAdminRestore spec.restoreSpec.includeClusterResources is restricted, can only be set to false"
         );
+        for unclear in [json!("true"), json!(1), json!([])] {
+            assert!(restore(&fields(json!({ "backupName": "b", "includeClusterResources": unclear }))).is_err());
+        }
         assert!(restore(&fields(json!({ "backupName": "b", "includeClusterResources": false }))).is_ok());
     }
 

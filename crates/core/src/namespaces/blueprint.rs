@@ -7,9 +7,15 @@ use serde_json::{Map, Value};
 use super::{
     manifest::{self, Item},
     params::{self, Declared},
-    template::{self, Facts, Inputs},
+    template::{self, Facts, Inputs, quoted},
 };
-use crate::problem::Problem;
+use crate::problem::{MOST_PROBLEMS, Problem};
+
+/// Most objects in a class, as its schema has it. Here as well, so that the work is bounded whoever asks for it.
+pub const MOST_RESOURCES: usize = 100;
+
+/// Most labels, and most annotations, for the Namespace, as the schema has it.
+pub const MOST_METADATA: usize = 64;
 
 /// Labels and annotations a class may not put on a Namespace: they are ours, or Kubernetes' own.
 const RESERVED: [&str; 4] =
@@ -26,15 +32,33 @@ pub struct Blueprint {
 }
 
 impl Blueprint {
-    /// Everything wrong with the class that can be told without a namespace, all at once.
+    /// Everything wrong with the class that can be told without a namespace, all at once; at most [`MOST_PROBLEMS`].
     pub fn problems(&self) -> Vec<Problem> {
+        if let Some(problem) = self.too_many() {
+            return vec![problem];
+        }
         let mut problems = params::check_declarations(&self.params);
         for (index, resource) in self.resources.iter().enumerate() {
+            if problems.len() >= MOST_PROBLEMS {
+                break;
+            }
             problems.extend(template::check(resource, &format!("spec.resources[{index}]"), &self.params));
         }
         problems.extend(manifest::parse_all(&self.resources).err().unwrap_or_default());
         problems.extend(self.problems_of_metadata());
+        problems.truncate(MOST_PROBLEMS);
         problems
+    }
+
+    fn too_many(&self) -> Option<Problem> {
+        let counts = [
+            ("spec.resources", self.resources.len(), MOST_RESOURCES),
+            ("spec.params", self.params.len(), params::MOST_PARAMS),
+            ("spec.namespaceMetadata.labels", self.labels.len(), MOST_METADATA),
+            ("spec.namespaceMetadata.annotations", self.annotations.len(), MOST_METADATA),
+        ];
+        let (field, count, most) = counts.into_iter().find(|(_, count, most)| count > most)?;
+        Some(Problem::new(field, format!("has {count} entries; give at most {most}")))
     }
 
     /// Labels and annotations the Namespace may not have, or the API server would refuse.
@@ -45,13 +69,17 @@ impl Blueprint {
                 |message: String| problems.push(Problem::new(format!("spec.namespaceMetadata.{field}"), message));
             for (key, value) in map {
                 if RESERVED.iter().any(|reserved| key.starts_with(reserved)) {
-                    problem(format!("{key} is reserved; remove it"));
+                    problem(format!("{} is reserved; remove it", quoted(key)));
                 } else if !template::is_metadata_key(key) {
-                    problem(format!("{key:?} cannot be a key; give [prefix/]name of letters, digits, - _ and ."));
+                    problem(format!(
+                        "{} cannot be a key; give [prefix/]name of letters, digits, - _ and .",
+                        quoted(key)
+                    ));
                 } else if field == "labels" && !is_label_value(value) {
                     problem(format!(
-                        "{key}: {value:?} cannot be the value of a label; give at most 63 letters, digits, - _ and ., \
-                         a letter or digit first and last"
+                        "{key}: {} cannot be the value of a label; give at most 63 letters, digits, - _ and ., \
+                         a letter or digit first and last",
+                        quoted(value)
                     ));
                 }
             }
@@ -61,6 +89,9 @@ impl Blueprint {
 
     /// The objects for one namespace, or everything that is in the way there.
     pub fn items(&self, namespace: &Facts) -> Result<Vec<Item>, Vec<Problem>> {
+        if let Some(problem) = self.too_many() {
+            return Err(vec![problem]);
+        }
         let params = params::resolve(&self.params, namespace)?;
         let inputs = Inputs { namespace: namespace.clone(), class: self.class.clone(), params };
         let mut rendered = Vec::new();
@@ -72,6 +103,7 @@ impl Blueprint {
             }
         }
         if !problems.is_empty() {
+            problems.truncate(MOST_PROBLEMS);
             return Err(problems);
         }
         // Checked again after rendering: a template may have made two names one.

@@ -13,6 +13,7 @@
 pub mod binding;
 pub mod blueprint;
 pub mod class;
+mod field;
 pub mod inventory;
 pub mod manifest;
 pub mod params;

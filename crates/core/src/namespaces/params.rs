@@ -11,6 +11,12 @@ use serde_json::Value;
 use super::template::{Facts, is_metadata_key, is_param_name, quoted};
 use crate::problem::Problem;
 
+/// Most parameters of a class, as its schema has it.
+pub const MOST_PARAMS: usize = 32;
+
+/// Most values in the enum of a parameter, as its schema has it.
+pub const MOST_VALUES: usize = 32;
+
 /// Longest value; with [`MAX_PATTERN_PROGRAM`] it bounds the time one match can take.
 pub const MAX_VALUE: usize = 1024;
 
@@ -78,20 +84,8 @@ pub fn resolve(declared: &[Declared], namespace: &Facts) -> Result<BTreeMap<Stri
 
 impl Declared {
     fn check(&self, add: &mut dyn FnMut(&str, String)) {
-        if !is_param_name(&self.name) {
-            let name = quoted(&self.name);
-            add(
-                "name",
-                format!("{name} cannot be used in templates: give a letter, then letters, digits or _, at most 63"),
-            );
-        }
-        for (field, key) in [
-            ("fromNamespaceAnnotation", &self.from_namespace_annotation),
-            ("fromNamespaceLabel", &self.from_namespace_label),
-        ] {
-            if let Some(key) = key.as_deref().filter(|key| !is_metadata_key(key)) {
-                add(field, format!("{} cannot be a key; give one like example.com/{}", quoted(key), self.name));
-            }
+        if !self.can_be_named(add) {
+            return;
         }
         if self.sources().is_empty() && self.default.is_none() {
             add(
@@ -107,22 +101,51 @@ impl Declared {
         {
             add("minimum", format!("minimum {minimum} is above maximum {maximum}"));
         }
-        match self.pattern.as_deref().map(whole) {
-            Some(_) if self.kind != Kind::String => add("pattern", "pattern is for type string".into()),
-            Some(Err(message)) => add("pattern", message),
-            _ => self.check_own_values(add),
+        match self.compiled() {
+            _ if self.pattern.is_some() && self.kind != Kind::String => {
+                add("pattern", "pattern is for type string".into());
+            }
+            Err(message) => add("pattern", message),
+            Ok(_) if self.one_of.len() > MOST_VALUES => {
+                add("enum", format!("has {} values; give at most {MOST_VALUES}", self.one_of.len()));
+            }
+            Ok(pattern) => self.check_own_values(pattern.as_ref(), add),
         }
     }
 
+    /// Whether templates can name the parameter and namespaces can give it. What cannot be named is not worth more words.
+    fn can_be_named(&self, add: &mut dyn FnMut(&str, String)) -> bool {
+        let mut can = true;
+        if !is_param_name(&self.name) {
+            let name = quoted(&self.name);
+            add(
+                "name",
+                format!("{name} cannot be used in templates: give a letter, then letters, digits or _, at most 63"),
+            );
+            can = false;
+        }
+        for (field, key) in [
+            ("fromNamespaceAnnotation", &self.from_namespace_annotation),
+            ("fromNamespaceLabel", &self.from_namespace_label),
+        ] {
+            if let Some(key) = key.as_deref().filter(|key| !is_metadata_key(key)) {
+                let example = if can { &self.name } else { "name" };
+                add(field, format!("{} cannot be a key; give one like example.com/{example}", quoted(key)));
+                can = false;
+            }
+        }
+        can
+    }
+
     /// The values the author wrote down must pass the author's own rules.
-    fn check_own_values(&self, add: &mut dyn FnMut(&str, String)) {
+    fn check_own_values(&self, pattern: Option<&Regex>, add: &mut dyn FnMut(&str, String)) {
         let unlisted = Declared { one_of: Vec::new(), ..self.clone() };
         for (index, value) in self.one_of.iter().enumerate() {
-            if unlisted.accept(value).is_none() {
+            if unlisted.accept(value, pattern).is_none() {
                 add(&format!("enum[{index}]"), unlisted.not_allowed(value));
             }
         }
-        if let Some(default) = self.default.as_deref().filter(|default| self.accept(default).is_none()) {
+        if let Some(default) = self.default.as_deref().filter(|default| self.accept(default, pattern).is_none()) {
             add("default", self.not_allowed(default));
         }
     }
@@ -133,23 +156,24 @@ impl Declared {
         let given = from(&self.from_namespace_annotation, &namespace.annotations)
             .or_else(|| from(&self.from_namespace_label, &namespace.labels))
             .or_else(|| self.default.clone());
-        match given {
-            Some(text) => self.accept(&text).ok_or_else(|| self.not_allowed(&text)),
-            None => Err(self.missing()),
-        }
+        let Some(text) = given else { return Err(self.missing()) };
+        let accepted = self.compiled().ok().and_then(|pattern| self.accept(&text, pattern.as_ref()));
+        accepted.ok_or_else(|| self.not_allowed(&text))
+    }
+
+    /// The pattern, ready to match; compiling it is by far the most work there is about a parameter.
+    fn compiled(&self) -> Result<Option<Regex>, String> {
+        self.pattern.as_deref().map(whole).transpose()
     }
 
     /// The value, if it is of the right type and within all limits.
-    fn accept(&self, text: &str) -> Option<Value> {
+    fn accept(&self, text: &str, pattern: Option<&Regex>) -> Option<Value> {
         let listed = self.one_of.is_empty() || self.one_of.iter().any(|allowed| allowed == text);
         if !listed || text.len() > MAX_VALUE {
             return None;
         }
         match self.kind {
-            Kind::String => match &self.pattern {
-                Some(pattern) => whole(pattern).ok()?.is_match(text).then(|| text.into()),
-                None => Some(text.into()),
-            },
+            Kind::String => pattern.is_none_or(|pattern| pattern.is_match(text)).then(|| text.into()),
             Kind::Integer => {
                 let number: i64 = text.parse().ok()?;
                 // One way to write each number: no "+5", no "007" that somebody else reads as octal.

@@ -45,13 +45,14 @@ pub(super) struct Validity {
 
 impl Validity {
     fn starting(now: SystemTime, life: Duration) -> Self {
-        Self { from: now - SKEW, to: now + life }
+        Self { from: now.checked_sub(SKEW).unwrap_or(now), to: now.checked_add(life).unwrap_or(now) }
     }
 
     /// Also true when the clock was set back to before the certificate was made.
     pub(super) fn is_due(&self, now: SystemTime) -> bool {
         let life = self.to.duration_since(self.from).unwrap_or_default();
-        now < self.from || now >= self.from + life * 2 / 3
+        let due = self.from.checked_add(life.saturating_mul(2) / 3);
+        now < self.from || due.is_none_or(|due| now >= due)
     }
 
     fn is_over(&self, now: SystemTime) -> bool {
@@ -147,9 +148,7 @@ impl Authority {
 
     /// The part of the bundle that is our own certificate.
     fn own_pem(&self) -> &str {
-        const END: &str = "-----END CERTIFICATE-----";
-        let end = self.bundle.find(END).map_or(self.bundle.len(), |at| at + END.len());
-        &self.bundle[..end]
+        self.bundle.split_inclusive("-----END CERTIFICATE-----").next().unwrap_or_default()
     }
 }
 
@@ -167,7 +166,37 @@ pub(super) fn supplied(chain: &[u8], key: &[u8]) -> Result<CertifiedKey, Certifi
 
 #[cfg(test)]
 mod tests {
+    use std::sync::LazyLock;
+
+    use proptest::prelude::*;
+
     use super::*;
+
+    fn put(good: &str, at: prop::sample::Index, byte: u8) -> String {
+        let mut bytes = good.as_bytes().to_vec();
+        let at = at.index(bytes.len());
+        bytes[at] = byte;
+        String::from_utf8_lossy(&bytes).into_owned()
+    }
+
+    proptest! {
+        #[test]
+        fn a_stored_authority_with_anything_in_it_is_read_or_refused(
+            at in any::<prop::sample::Index>(), byte in any::<u8>(), text in "\\PC{0,40}",
+        ) {
+            static GOOD: LazyLock<(String, String)> = LazyLock::new(|| {
+                let made = Authority::generate(None, SystemTime::now()).unwrap();
+                (made.bundle().to_owned(), made.key())
+            });
+            let (bundle, key) = (put(&GOOD.0, at, byte), put(&GOOD.1, at, byte));
+            for (bundle, key) in [(&bundle, &GOOD.1), (&GOOD.0, &key), (&text, &text)] {
+                if let Ok(read) = Authority::parse(bundle, key) {
+                    let _ = (read.validity().is_due(SystemTime::now()), read.own_pem().len());
+                }
+                let _ = supplied(bundle.as_bytes(), key.as_bytes());
+            }
+        }
+    }
 
     fn certificates(bundle: &str) -> Vec<CertificateDer<'static>> {
         CertificateDer::pem_slice_iter(bundle.as_bytes()).collect::<Result<_, _>>().unwrap()

@@ -90,7 +90,7 @@ impl Own {
 
 impl Certificates {
     /// Never returns; follows the setting `admission.certificateSecret`.
-    pub(super) async fn keep(self) {
+    pub(super) async fn keep(&self) {
         loop {
             let chosen = self.chosen();
             tokio::select! {

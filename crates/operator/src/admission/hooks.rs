@@ -12,6 +12,7 @@ use super::{
 };
 
 /// One webhook: its place in the configuration and on the server.
+#[derive(Clone, Copy)]
 pub(super) struct Hook {
     pub(super) name: &'static str,
     pub(super) path: &'static str,

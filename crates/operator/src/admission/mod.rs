@@ -3,11 +3,27 @@
 //! Guarantees:
 //! - answers come from memory only; there is no API call in the path of a request;
 //! - an update is refused only for a problem it brings, so finalizers can always be released and old objects edited;
+//! - every request is answered, whatever is in it, and a panic in one review ends that review and nothing else;
 //! - every replica serves, leading or not;
 //! - certificates change without a restart; leafs of our own authority, and that authority itself, without a moment in
 //!   which the API server does not trust us;
 //! - of all webhook configurations only our own, [`CONFIGURATION`], is touched, and of it only `caBundle`.
 
+#![cfg_attr(
+    not(test),
+    warn(
+        clippy::expect_used,
+        clippy::indexing_slicing,
+        clippy::panic,
+        clippy::string_slice,
+        clippy::todo,
+        clippy::unimplemented,
+        clippy::unreachable,
+        clippy::unwrap_used,
+    )
+)]
+
+mod answers;
 mod authority;
 mod certificates;
 mod configuration;
@@ -28,11 +44,13 @@ pub use self::{
     certificates::CA_SECRET,
     configuration::{CONFIGURATION, WebhookTarget, webhook_configuration},
 };
-use self::{certificates::Certificates, scopes::ClusterScoped};
+use self::{certificates::Certificates, hooks::HOOKS, scopes::ClusterScoped};
 use crate::{
     engine::{Writer, watch::Surroundings},
+    panics::restarted,
     rbac::{Use, Within},
     settings::SharedSettings,
+    telemetry::metrics::Metrics,
 };
 
 /// The rights used here. Those on the configuration are granted for [`CONFIGURATION`] alone.
@@ -70,13 +88,20 @@ impl AdmissionOptions {
     }
 }
 
+/// Where requests come in, and where it is counted what went wrong with them.
+#[derive(Debug)]
+pub struct Door {
+    pub listener: TcpListener,
+    pub certificate: Arc<ServingCertificate>,
+    pub metrics: Arc<Metrics>,
+}
+
 /// Serves until `stop`, keeps the certificate fresh and the API server's trust in it.
 pub async fn run(
     options: AdmissionOptions,
     client: Client,
     settings: SharedSettings,
-    listener: TcpListener,
-    serving: Arc<ServingCertificate>,
+    door: Door,
     surroundings: Surroundings,
     stop: CancellationToken,
 ) {
@@ -89,13 +114,19 @@ pub async fn run(
         hosts: options.hosts(),
         namespace: options.operator_namespace,
         settings,
-        serving: serving.clone(),
+        serving: door.certificate.clone(),
         trust,
     };
+    let routes = answers::routes(HOOKS, &cluster_scoped, &door.metrics);
+    let metrics = door.metrics.as_ref();
     tokio::join!(
-        server::serve(listener, serving, cluster_scoped.clone(), stop.clone()),
-        stop.run_until_cancelled(cluster_scoped.keep(client.clone(), surroundings.kinds.changes())),
-        stop.run_until_cancelled(certificates.keep()),
-        stop.run_until_cancelled(injection::keep(client, surroundings, trusted)),
+        server::serve(door.listener, door.certificate, routes, stop.clone()),
+        stop.run_until_cancelled(restarted("scopes", metrics, || {
+            cluster_scoped.clone().keep(client.clone(), surroundings.kinds.changes())
+        })),
+        stop.run_until_cancelled(restarted("certificates", metrics, || certificates.keep())),
+        stop.run_until_cancelled(restarted("trust", metrics, || {
+            injection::keep(client.clone(), surroundings.clone(), trusted.clone())
+        })),
     );
 }

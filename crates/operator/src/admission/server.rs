@@ -3,14 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use arc_swap::ArcSwapOption;
-use axum::{
-    Json, Router,
-    body::Bytes,
-    extract::DefaultBodyLimit,
-    http::StatusCode,
-    response::{IntoResponse, Response},
-    routing::post,
-};
+use axum::Router;
 use hyper_util::{
     rt::{TokioExecutor, TokioIo},
     server::conn::auto::Builder,
@@ -27,13 +20,6 @@ use tokio_rustls::TlsAcceptor;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tracing::{debug, error, warn};
 
-use super::{
-    hooks::{HOOKS, Hook},
-    scopes::ClusterScoped,
-};
-
-/// A review carries the object twice, and the API server takes objects of up to 3 MiB.
-const BODY_LIMIT: usize = 8 << 20;
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
 /// Requests under way may take this long when we stop.
 const DRAIN: Duration = Duration::from_secs(5);
@@ -59,26 +45,6 @@ impl ResolvesServerCert for ServingCertificate {
     }
 }
 
-fn routes(cluster_scoped: &ClusterScoped) -> Router {
-    let route = |routes: Router, hook: &'static Hook| {
-        let cluster_scoped = cluster_scoped.clone();
-        routes.route(hook.path, post(async move |body: Bytes| answer(hook, &body, &cluster_scoped)))
-    };
-    HOOKS.iter().fold(Router::new(), route).layer(DefaultBodyLimit::max(BODY_LIMIT))
-}
-
-fn answer(hook: &Hook, body: &[u8], cluster_scoped: &ClusterScoped) -> Response {
-    match (hook.review)(body, cluster_scoped) {
-        Ok(review) => {
-            if let Some(refused) = review.response.as_ref().filter(|response| !response.allowed) {
-                debug!(hook = hook.name, request = refused.uid, code = refused.result.code, "refused");
-            }
-            Json(review).into_response()
-        }
-        Err(error) => (StatusCode::BAD_REQUEST, format!("not an AdmissionReview: {error}\n")).into_response(),
-    }
-}
-
 fn acceptor(serving: Arc<ServingCertificate>) -> Result<TlsAcceptor, rustls::Error> {
     let mut config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
         .with_safe_default_protocol_versions()?
@@ -92,14 +58,13 @@ fn acceptor(serving: Arc<ServingCertificate>) -> Result<TlsAcceptor, rustls::Err
 pub(super) async fn serve(
     listener: TcpListener,
     serving: Arc<ServingCertificate>,
-    cluster_scoped: ClusterScoped,
+    routes: Router,
     stop: CancellationToken,
 ) {
     let acceptor = match acceptor(serving) {
         Ok(acceptor) => acceptor,
         Err(error) => return error!(%error, "the admission server cannot start"),
     };
-    let routes = routes(&cluster_scoped);
     let connections = TaskTracker::new();
     while let Some(accepted) = stop.run_until_cancelled(listener.accept()).await {
         match accepted {
@@ -152,7 +117,7 @@ mod tests {
     use tokio_rustls::{TlsConnector, client::TlsStream};
 
     use super::*;
-    use crate::admission::authority::Authority;
+    use crate::admission::{answers::routes, authority::Authority, hooks::HOOKS, scopes::ClusterScoped};
 
     /// A server on loopback, until the value is dropped.
     struct Running {
@@ -167,7 +132,8 @@ mod tests {
             let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
             let address = listener.local_addr().unwrap();
             let (serving, stop) = (Arc::<ServingCertificate>::default(), CancellationToken::new());
-            let ended = tokio::spawn(serve(listener, serving.clone(), ClusterScoped::default(), stop.clone()));
+            let routes = routes(HOOKS, &ClusterScoped::default(), &Arc::default());
+            let ended = tokio::spawn(serve(listener, serving.clone(), routes, stop.clone()));
             Self { address, serving, stop, ended }
         }
 

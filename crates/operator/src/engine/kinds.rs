@@ -18,6 +18,7 @@ use kube::{
 };
 use tokio::sync::watch;
 use tokio_util::task::TaskTracker;
+use tracing::warn;
 
 use super::{
     cache::Place,
@@ -62,18 +63,23 @@ impl KindChanges {
     /// Watches what announces kinds; runs for ever.
     pub(super) fn watch(&self, client: &Client, metrics: &Arc<Metrics>, tasks: &TaskTracker) {
         let surroundings = Surroundings { metrics: metrics.clone(), kinds: self.clone() };
-        tasks.spawn(self.supervisor::<CustomResourceDefinition>(client, &surroundings));
-        tasks.spawn(self.supervisor::<APIService>(client, &surroundings));
+        tasks.spawn(self.supervisor::<CustomResourceDefinition>(client, &surroundings, true));
+        tasks.spawn(self.supervisor::<APIService>(client, &surroundings, false));
     }
 
-    fn supervisor<K>(&self, client: &Client, surroundings: &Surroundings) -> impl Future<Output = ()> + use<K>
+    fn supervisor<K>(
+        &self,
+        client: &Client,
+        surroundings: &Surroundings,
+        speaks: bool,
+    ) -> impl Future<Output = ()> + use<K>
     where
         K: Resource<DynamicType = ()> + Clone + std::fmt::Debug + Send + Sync + 'static,
     {
         let supervisor = Supervisor {
             resource: resource_name::<K>(),
             source: Wire::metadata(Api::<PartialObjectMeta<K>>::all(client.clone())),
-            sink: Announcements { known: BTreeMap::new(), changes: self.clone() },
+            sink: Announcements { speaks, known: BTreeMap::new(), changes: self.clone() },
             standing: watch::Sender::new(Standing::default()),
             surroundings: surroundings.clone(),
         };
@@ -120,6 +126,8 @@ impl Changes {
 
 /// Versions of the objects that announce kinds: any change of one, its status included, may change what is served.
 struct Announcements {
+    /// Of the watches that are in the same trouble when the API server is away, one says so.
+    speaks: bool,
     known: BTreeMap<Place, String>,
     changes: KindChanges,
 }
@@ -143,5 +151,11 @@ impl<K: Resource> Sink<K> for Announcements {
     fn listed(&mut self, places: &BTreeSet<Place>) {
         self.known.retain(|place, _| places.contains(place));
         self.changes.listed();
+    }
+
+    fn turned(&mut self, standing: &Standing) {
+        if let (Standing::Failing(why), true) = (standing, self.speaks) {
+            warn!("cannot reach the API server, will keep trying: {why}");
+        }
     }
 }

@@ -49,7 +49,7 @@ use self::{
     readiness::ReadinessBuilder,
     watch::{CacheSink, Source, Supervisor, Surroundings, Wire},
 };
-use crate::telemetry::metrics::Metrics;
+use crate::{panics::essential, telemetry::metrics::Metrics};
 
 type Spawn = Box<dyn FnOnce(&TaskTracker) + Send>;
 
@@ -241,10 +241,11 @@ impl EngineBuilder {
         for spawn in self.spawns {
             spawn(tasks);
         }
-        tasks.spawn(readiness.clone().follow());
-        tasks.spawn(self.journal.clone().keep());
+        tasks.spawn(essential("readiness", readiness.clone().follow()));
+        tasks.spawn(essential("journal", self.journal.clone().keep()));
         let leads = Arc::new(Sender::new(false));
-        tasks.spawn(follow_leadership(leadership.clone(), self.journal.clone(), self.metrics.clone(), leads.clone()));
+        let follow = follow_leadership(leadership.clone(), self.journal.clone(), self.metrics.clone(), leads.clone());
+        tasks.spawn(essential("leadership", follow));
         let dispatchers = TaskTracker::new();
         let mut workers = self.workers;
         for (part, inbox) in self.inboxes {
@@ -265,7 +266,7 @@ impl EngineBuilder {
                 clock: self.clock,
                 concurrency,
             };
-            dispatchers.spawn(dispatcher.run(stop.clone()));
+            dispatchers.spawn(essential("dispatcher", dispatcher.run(stop.clone())));
         }
         dispatchers.close();
         Running { readiness, dispatchers }

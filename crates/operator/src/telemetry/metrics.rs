@@ -49,13 +49,13 @@ struct ByResource {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct ByPart {
-    part: &'static str,
+struct ByPlace {
+    place: &'static str,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct ByPlace {
-    place: &'static str,
+struct ByPart {
+    part: &'static str,
 }
 
 /// All metrics of the process; no global registry.
@@ -71,10 +71,10 @@ pub struct Metrics {
     watch_failures: Family<ByResource, Counter>,
     watch_events_age: Family<ByResource, Gauge<f64, AtomicU64>>,
     undecodable: Family<ByResource, Counter>,
-    panics: Family<ByPlace, Counter>,
     stale_skips: Family<ByWork, Counter>,
     leading: Gauge<i64, AtomicI64>,
     waiting: Family<ByPart, Gauge>,
+    panics: Family<ByPlace, Counter>,
 }
 
 impl fmt::Debug for Metrics {
@@ -97,10 +97,10 @@ impl Default for Metrics {
             watch_failures: Family::default(),
             watch_events_age: Family::default(),
             undecodable: Family::default(),
-            panics: Family::default(),
             stale_skips: Family::default(),
             leading: Gauge::default(),
             waiting: Family::default(),
+            panics: Family::default(),
         };
         metrics.register();
         metrics
@@ -140,7 +140,6 @@ impl Metrics {
             "Objects that could not be read, by resource",
             self.undecodable.clone(),
         );
-        registry.register("panics", "Panics that were contained, by place", self.panics.clone());
         registry.register(
             "stale_skips",
             "Reconciles put off until the cache had seen the last write",
@@ -152,6 +151,7 @@ impl Metrics {
             "1 while a part waits for kinds that are not installed",
             self.waiting.clone(),
         );
+        registry.register("panics", "Panics that were contained, by place: each is a bug", self.panics.clone());
     }
 
     /// The text of `/metrics`.
@@ -204,11 +204,6 @@ impl Metrics {
         self.undecodable.get_or_create(&ByResource { resource: resource.to_owned() }).inc();
     }
 
-    /// A panic that did not get further than `place`.
-    pub fn panicked(&self, place: &'static str) {
-        self.panics.get_or_create(&ByPlace { place }).inc();
-    }
-
     pub fn stale_skip(&self, work: Work) {
         self.stale_skips.get_or_create(&ByWork { part: work.part.name(), work: work.name, outcome: "skipped" }).inc();
     }
@@ -219,5 +214,10 @@ impl Metrics {
 
     pub fn waiting(&self, part: Part, waits: bool) {
         self.waiting.get_or_create(&ByPart { part: part.name() }).set(i64::from(waits));
+    }
+
+    /// A panic in `place` was contained: the work it was about has failed, everything else goes on.
+    pub fn panicked(&self, place: &'static str) {
+        self.panics.get_or_create(&ByPlace { place }).inc();
     }
 }

@@ -5,6 +5,7 @@ mod support;
 
 mod certificates;
 mod refusals;
+mod stored;
 mod trust;
 
 use anyhow::{Result, bail};

@@ -1,7 +1,7 @@
 //! What is refused, and how it reads.
 
 use anyhow::Result;
-use croft_api::storage::S3UserClaim;
+use croft_api::{namespaces::NamespaceClass, storage::S3UserClaim};
 use kube::{
     Api,
     api::{Patch, PatchParams, PostParams},
@@ -47,5 +47,23 @@ async fn a_good_claim_is_let_in_and_cannot_be_made_bad() -> Result<()> {
     let label = Patch::Merge(json!({ "metadata": { "labels": { "a": "b" } } }));
     claims.patch("app", &PatchParams::default(), &label).await?;
     refusal(&world.client()).await?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_class_whose_secret_holds_no_map_is_refused_with_field_and_fix() -> Result<()> {
+    let world = support::shared(kubernetes()).await;
+    first_refusal(&world.client()).await;
+    let class: NamespaceClass = serde_json::from_value(json!({
+        "apiVersion": "akuity.io/v1alpha1", "kind": "NamespaceClass", "metadata": { "name": "no-map" },
+        "spec": { "resources": [{
+            "apiVersion": "v1", "kind": "Secret", "metadata": { "name": "s" }, "data": "x", "stringData": { "a": "b" },
+        }] },
+    }))?;
+    let classes: Api<NamespaceClass> = Api::all(world.client());
+    let refused = classes.create(&PostParams::default(), &class).await.unwrap_err();
+    let told = "admission webhook \"vnamespaceclass.croft.dev\" denied the request: NamespaceClass.akuity.io \"no-map\" is \
+                invalid: spec.resources[0].data: Forbidden: must be a map of texts, not a text; give every text a key";
+    assert!(matches!(&refused, kube::Error::Api(status) if status.code == 422 && status.message == told), "{refused}");
     Ok(())
 }

@@ -130,10 +130,9 @@ pub(in crate::namespaces) fn is_metadata_key(key: &str) -> bool {
 
 /// Foreign text for a message: in quotes, on one line, not too long.
 pub(in crate::namespaces) fn quoted(text: &str) -> String {
-    match text.char_indices().nth(LONGEST_QUOTE) {
-        None => format!("{text:?}"),
-        Some((end, _)) => format!("{:?}...", &text[..end]),
-    }
+    let start: String = text.chars().take(LONGEST_QUOTE).collect();
+    let more = if start.len() < text.len() { "..." } else { "" };
+    format!("{start:?}{more}")
 }
 
 #[cfg(test)]

@@ -17,7 +17,6 @@ mod expression;
 use std::{
     borrow::Cow,
     collections::{BTreeMap, BTreeSet},
-    fmt::Write,
 };
 
 use serde_json::{Map, Value};
@@ -26,17 +25,17 @@ pub use expression::Variable;
 pub(super) use expression::{is_metadata_key, is_param_name, quoted};
 
 use self::expression::{OPEN, Part, parse};
-use super::params::Declared;
-use crate::problem::Problem;
+use super::{
+    field::{Step, path},
+    params::Declared,
+};
+use crate::problem::{MOST_PROBLEMS, Problem};
 
 /// Most bytes that variables may add to all manifests of a class for one namespace.
 pub const MAX_FILLED_IN: usize = 256 * 1024;
 
 /// Deepest nesting of a manifest.
 pub const MAX_DEPTH: usize = 100;
-
-/// More problems than this help nobody.
-const MAX_PROBLEMS: usize = 100;
 
 /// Longest name Kubernetes allows.
 const LONGEST_NAME: usize = 253;
@@ -128,13 +127,14 @@ fn each_text(value: &Value, depth: usize, visit: &mut dyn FnMut(&str)) {
 
 /// Everything wrong with one manifest that can be told without a namespace; `field` is where it stands: `spec.resources[3]`.
 pub fn check(manifest: &Map<String, Value>, field: &str, declared: &[Declared]) -> Vec<Problem> {
-    let is_declared = |name: &str| declared.iter().any(|param| param.name == name);
+    // Names that cannot be used at all are told with the declarations.
+    let declared: Vec<_> =
+        declared.iter().map(|param| param.name.as_str()).filter(|name| is_param_name(name)).collect();
     let mut check_text = |text: &str, _| {
         for part in parse(text)? {
             match part {
-                Part::Variable(Variable::Param(name)) if !is_declared(&name) => {
-                    let known: Vec<_> = declared.iter().map(|param| param.name.as_str()).collect();
-                    let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
+                Part::Variable(Variable::Param(name)) if !declared.contains(&name.as_str()) => {
+                    let known = if declared.is_empty() { "none".to_owned() } else { declared.join(", ") };
                     return Err(format!("there is no parameter {name} in spec.params; declared: {known}"));
                 }
                 _ => {}
@@ -238,12 +238,6 @@ struct Path<'a> {
     step: Step<'a>,
 }
 
-#[derive(Clone, Copy)]
-enum Step<'a> {
-    Key(&'a str),
-    Index(usize),
-}
-
 fn steps<'a>(at: Option<&Path<'a>>) -> Vec<Step<'a>> {
     let mut steps: Vec<_> = std::iter::successors(at, |path| path.parent).map(|path| path.step).collect();
     steps.reverse();
@@ -320,26 +314,9 @@ impl<'a> Walk<'a> {
     }
 
     fn refuse(&mut self, at: Option<&Path<'_>>, message: String) -> Value {
-        if self.problems.len() < MAX_PROBLEMS {
-            self.problems.push(Problem::new(field(self.field, &steps(at)), message));
+        if self.problems.len() < MOST_PROBLEMS {
+            self.problems.push(Problem::new(path(self.field, &steps(at)), message));
         }
         Value::Null
     }
-}
-
-/// `spec.resources[3].metadata.annotations["example.com/a"]`.
-fn field(prefix: &str, steps: &[Step<'_>]) -> String {
-    let is_plain = |key: &str| {
-        !key.is_empty() && key.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_')
-    };
-    steps.iter().fold(prefix.to_owned(), |mut path, step| {
-        // Writing to a String cannot fail.
-        let _ = match step {
-            Step::Key(key) if is_plain(key) && path.is_empty() => write!(path, "{key}"),
-            Step::Key(key) if is_plain(key) => write!(path, ".{key}"),
-            Step::Key(key) => write!(path, "[{}]", quoted(key)),
-            Step::Index(index) => write!(path, "[{index}]"),
-        };
-        path
-    })
 }

@@ -224,7 +224,12 @@ impl<S, T> Supervisor<S, T> {
     fn failed(&self, watch: &mut Supervision, trouble: &Trouble) -> Answer {
         self.surroundings.metrics.watch_failed(&self.resource);
         debug!(resource = self.resource, %trouble, "watch interrupted");
-        watch.failed(trouble)
+        let was = watch.standing().clone();
+        let answer = watch.failed(trouble);
+        if let (Trouble::Other(why), true) = (trouble, was != *watch.standing()) {
+            warn!(resource = self.resource, why, "cannot be watched; will keep trying");
+        }
+        answer
     }
 
     /// Says where the watch stands, if that has changed.
@@ -241,9 +246,10 @@ impl<S, T> Supervisor<S, T> {
                 resource = self.resource,
                 "may not list or watch: apply the RBAC that `croft manifests` prints, or grant it to the operator"
             ),
-            Standing::Failing(why) => warn!(resource = self.resource, why, "cannot be watched; will keep trying"),
             Standing::NotServed => info!(resource = self.resource, "waiting for this kind to be installed"),
-            Standing::Starting | Standing::Synced => debug!(resource = self.resource, %standing, "watch"),
+            Standing::Starting | Standing::Synced | Standing::Failing(_) => {
+                debug!(resource = self.resource, %standing, "watch");
+            }
         }
         self.standing.send_replace(standing.clone());
         self.sink.turned(standing);

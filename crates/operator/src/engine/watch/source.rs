@@ -147,7 +147,7 @@ fn alive<T: Send + 'static>(
     futures::stream::unfold(Some(stream.boxed()), |stream| async {
         let mut stream = stream?;
         match tokio::time::timeout(SILENCE, stream.next()).await {
-            Err(_) => Some((Err(Trouble::Other("the connection is dead".into())), None)),
+            Err(_) => Some((Err(Trouble::Unreachable("the connection is dead".into())), None)),
             Ok(None) => None,
             Ok(Some(event)) => Some((event.map_err(|error| trouble(&error)), Some(stream))),
         }
@@ -164,13 +164,13 @@ fn happening<W, K>(event: WatchEvent<W>, decode: fn(W) -> Arrived<K>) -> Result<
 }
 
 fn slow() -> Trouble {
-    Trouble::Other("the API server does not answer in time".into())
+    Trouble::Unreachable("the API server does not answer in time".into())
 }
 
 fn trouble(error: &kube::Error) -> Trouble {
     match error {
         kube::Error::Api(status) => trouble_of(status),
-        other => Trouble::Other(root_cause(other)),
+        other => Trouble::Unreachable(root_cause(other)),
     }
 }
 

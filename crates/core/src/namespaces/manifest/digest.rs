@@ -1,0 +1,90 @@
+//! Manifests told apart: fingerprints and shapes.
+
+use std::fmt::Write;
+
+use serde_json::Value;
+use sha2::{Digest, Sha256};
+
+/// A short, stable fingerprint of a manifest, whatever the order of its keys.
+pub fn digest(value: &Value) -> String {
+    short(&Sha256::digest(canonical(value).as_bytes()))
+}
+
+/// The same text for the same value, whatever the order of its keys.
+pub(in crate::namespaces) fn canonical(value: &Value) -> String {
+    let mut text = String::new();
+    write_canonical(value, &mut text);
+    text
+}
+
+/// The first bytes of a hash are enough to tell things apart.
+pub(in crate::namespaces) fn short(hash: &[u8]) -> String {
+    hash.iter().take(8).fold(String::new(), |mut hex, byte| {
+        // Writing to a String cannot fail.
+        let _ = write!(hex, "{byte:02x}");
+        hex
+    })
+}
+
+/// As [`digest`], of the paths only: the same fields with other values have the same shape.
+pub fn shape(value: &Value) -> String {
+    digest(&without_values(value))
+}
+
+fn without_values(value: &Value) -> Value {
+    match value {
+        Value::Object(map) => map.iter().map(|(key, value)| (key.clone(), without_values(value))).collect(),
+        // Members of lists may be told apart by any of their fields: any change counts.
+        Value::Array(_) => value.clone(),
+        _ => Value::Null,
+    }
+}
+
+fn write_canonical(value: &Value, out: &mut String) {
+    match value {
+        Value::Object(map) => {
+            let mut fields: Vec<_> = map.iter().collect();
+            fields.sort_unstable_by_key(|(key, _)| *key);
+            out.push('{');
+            for (key, value) in fields {
+                let _ = write!(out, "{}:", Value::String(key.clone()));
+                write_canonical(value, out);
+                out.push(',');
+            }
+            out.push('}');
+        }
+        Value::Array(list) => {
+            out.push('[');
+            for item in list {
+                write_canonical(item, out);
+                out.push(',');
+            }
+            out.push(']');
+        }
+        other => {
+            let _ = write!(out, "{other}");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_shape_changes_with_the_fields_and_not_with_their_values() {
+        let one = shape(&json!({"data": {"a": "1", "b": "2"}}));
+        assert_eq!(one, shape(&json!({"data": {"b": "x", "a": "y"}})));
+        assert_ne!(one, shape(&json!({"data": {"a": "1"}})));
+    }
+
+    #[test]
+    fn a_digest_does_not_depend_on_the_order_of_keys() {
+        let one: Value = serde_json::from_str(r#"{"a": {"x": 1, "y": [2, 3]}, "b": "c"}"#).unwrap();
+        let other: Value = serde_json::from_str(r#"{"b": "c", "a": {"y": [2, 3], "x": 1}}"#).unwrap();
+        assert_eq!(digest(&one), digest(&other));
+        assert_ne!(digest(&one), digest(&json!({"a": {"x": 1, "y": [3, 2]}, "b": "c"})));
+    }
+}

@@ -1,0 +1,353 @@
+//! One manifest of a class: its identity, what is wrong with it, and the object that is applied.
+
+mod digest;
+mod reading;
+
+use std::{collections::BTreeSet, fmt};
+
+use base64::{Engine, engine::general_purpose::STANDARD};
+use serde_json::{Map, Value, json};
+
+pub(super) use self::digest::{canonical, short};
+pub use self::digest::{digest, shape};
+use self::reading::{Reading, Texts};
+use crate::problem::Problem;
+
+/// On every stamped object: the class it came from.
+const STAMP_LABEL: &str = "namespaceclass.akuity.io/class";
+
+/// On stamped objects that only the operator may change.
+const PROTECTED_LABEL: &str = "namespaceclass.akuity.io/protected";
+
+/// Annotations and labels by which other tools claim an object: a copy carrying them would be pruned by its next owner.
+const FOREIGN_TRACKING: [&str; 5] = [
+    "applyset.kubernetes.io/",
+    "argocd.argoproj.io/",
+    "kustomize.toolkit.fluxcd.io/",
+    "helm.toolkit.fluxcd.io/",
+    "kubectl.kubernetes.io/last-applied-configuration",
+];
+
+/// Which object: group, kind and name. The version is only transport.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Identity {
+    pub group: String,
+    pub kind: String,
+    pub name: String,
+}
+
+impl fmt::Display for Identity {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{}/{}", self.kind, self.name)
+    }
+}
+
+/// The group of an `apiVersion`; empty for the core group.
+pub fn group_of(api_version: &str) -> &str {
+    api_version.rsplit_once('/').map_or("", |(group, _)| group)
+}
+
+/// A manifest that passed every check that needs no cluster.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Item {
+    pub identity: Identity,
+    pub api_version: String,
+    labels: Texts,
+    annotations: Option<Texts>,
+    /// Everything but metadata and status.
+    body: Map<String, Value>,
+}
+
+/// Objects Kubernetes itself keeps in every namespace.
+const KEPT_BY_KUBERNETES: [(&str, &str); 2] = [("ServiceAccount", "default"), ("ConfigMap", "kube-root-ca.crt")];
+
+impl Item {
+    /// Checks one raw manifest; says everything that is wrong with it, by the fields inside it.
+    pub fn parse(raw: &Map<String, Value>) -> Result<Self, Vec<Problem>> {
+        let mut reading = Reading::default();
+        let api_version = reading.required("apiVersion", raw.get("apiVersion"));
+        let kind = reading.required("kind", raw.get("kind"));
+        let metadata = reading.map("metadata", raw.get("metadata"));
+        let inside = |field: &str| metadata.and_then(|metadata| metadata.get(field));
+        let name = reading.required("metadata.name", inside("name"));
+        let labels = reading.texts("metadata.labels", inside("labels"));
+        let annotations = reading.texts("metadata.annotations", inside("annotations"));
+        if metadata.is_some_and(|metadata| metadata.contains_key("namespace")) {
+            reading.refuse("metadata.namespace is set: objects go to the namespace that has the class; remove it");
+        }
+        if metadata.is_some_and(|metadata| metadata.contains_key("generateName")) {
+            reading.refuse("metadata.generateName is set: give a metadata.name instead");
+        }
+        if kind.ends_with("List") && raw.contains_key("items") {
+            reading.refuse("a list is not an object: put its items into the class one by one");
+        }
+        if KEPT_BY_KUBERNETES.contains(&(kind, name)) {
+            reading.refuse(format!("{kind}/{name} belongs to Kubernetes itself; choose another name"));
+        }
+        if kind == "Namespace" && group_of(api_version).is_empty() {
+            reading.refuse("a class cannot make namespaces; use spec.namespaceMetadata for labels of the namespace");
+        }
+        let body = body(raw, api_version, kind, &mut reading);
+        reading.or_problems(Self {
+            identity: Identity {
+                group: group_of(api_version).to_owned(),
+                kind: kind.to_owned(),
+                name: name.to_owned(),
+            },
+            api_version: api_version.to_owned(),
+            labels: untracked(labels.unwrap_or_default()),
+            annotations: annotations.map(untracked),
+            body,
+        })
+    }
+
+    /// The object as it is applied: ours by label and by controller owner.
+    pub fn stamped(&self, stamp: &Stamp<'_>) -> Rendered {
+        let mut object = self.body.clone();
+        object.insert("metadata".into(), Value::Object(self.metadata(stamp)));
+        let manifest = Value::Object(object);
+        Rendered {
+            identity: self.identity.clone(),
+            api_version: self.api_version.clone(),
+            digest: digest(&manifest),
+            shape: shape(&manifest),
+            manifest,
+        }
+    }
+
+    fn metadata(&self, stamp: &Stamp<'_>) -> Map<String, Value> {
+        let mut labels = self.labels.clone();
+        labels.insert(STAMP_LABEL.into(), stamp.class.into());
+        if stamp.protect {
+            labels.insert(PROTECTED_LABEL.into(), "true".into());
+        }
+        let owners = json!([{
+            "apiVersion": "akuity.io/v1alpha1",
+            "kind": "NamespaceClassBinding",
+            "name": stamp.namespace,
+            "uid": stamp.binding_uid,
+            "controller": true,
+            "blockOwnerDeletion": false,
+        }]);
+        let mut metadata = Map::from_iter([
+            ("name".to_owned(), json!(self.identity.name)),
+            ("namespace".to_owned(), json!(stamp.namespace)),
+            ("labels".to_owned(), json!(labels)),
+            ("ownerReferences".to_owned(), owners),
+        ]);
+        if let Some(annotations) = &self.annotations {
+            metadata.insert("annotations".into(), json!(annotations));
+        }
+        metadata
+    }
+}
+
+/// Whose an object is, and where it goes.
+#[derive(Clone, Copy, Debug)]
+pub struct Stamp<'a> {
+    pub namespace: &'a str,
+    pub class: &'a str,
+    pub binding_uid: &'a str,
+    /// Only the operator may change it.
+    pub protect: bool,
+}
+
+/// An object ready to be applied.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Rendered {
+    pub identity: Identity,
+    pub api_version: String,
+    pub manifest: Value,
+    pub digest: String,
+    /// Digest of the paths the manifest sets.
+    pub shape: String,
+}
+
+/// All items of a class, or everything that is wrong with it: one line per problem, naming the item.
+pub fn parse_all(raw: &[Map<String, Value>]) -> Result<Vec<Item>, Vec<Problem>> {
+    let mut items = Vec::new();
+    let mut problems = Vec::new();
+    let mut seen = BTreeSet::new();
+    for (index, manifest) in raw.iter().enumerate() {
+        match Item::parse(manifest) {
+            Ok(item) if seen.insert(item.identity.clone()) => items.push(item),
+            Ok(item) => {
+                let message = format!("{} is in the class twice", item.identity);
+                problems.push(in_class(index, Problem::new("", message)));
+            }
+            Err(found) => problems.extend(found.into_iter().map(|problem| in_class(index, problem))),
+        }
+    }
+    if problems.is_empty() { Ok(items) } else { Err(problems) }
+}
+
+/// A problem of one manifest, by its field in the class.
+fn in_class(index: usize, problem: Problem) -> Problem {
+    let dot = if problem.field.is_empty() { "" } else { "." };
+    Problem { field: format!("spec.resources[{index}]{dot}{}", problem.field), message: problem.message }
+}
+
+/// Kinds others stand on come first, so that nothing is open or broken in between.
+pub fn rank(kind: &str) -> u8 {
+    match kind {
+        "ServiceAccount" => 1,
+        "Role" => 2,
+        "RoleBinding" => 3,
+        "ResourceQuota" | "LimitRange" => 4,
+        "NetworkPolicy" => 5,
+        _ => 6,
+    }
+}
+
+/// Everything an author may set beside the metadata: no status; Secrets in their stored form.
+fn body(raw: &Map<String, Value>, api_version: &str, kind: &str, reading: &mut Reading) -> Map<String, Value> {
+    let mut body = raw.clone();
+    body.remove("metadata");
+    body.remove("status");
+    match (api_version, kind) {
+        ("v1", "Secret") => {
+            let data = reading.texts("data", raw.get("data"));
+            let plain = reading.texts("stringData", raw.get("stringData"));
+            store_string_data(&mut body, data.unwrap_or_default(), plain);
+        }
+        ("v1", "ConfigMap") => {
+            for field in ["data", "binaryData"] {
+                reading.texts(field, raw.get(field));
+            }
+        }
+        _ => {}
+    }
+    body
+}
+
+/// `stringData` is write-only: a key taken out of the class would stay in the Secret. So it becomes `data`.
+fn store_string_data(body: &mut Map<String, Value>, mut data: Texts, plain: Option<Texts>) {
+    body.remove("stringData");
+    if let Some(plain) = plain {
+        data.extend(plain.into_iter().map(|(key, text)| (key, STANDARD.encode(text))));
+        body.insert("data".into(), json!(data));
+    }
+}
+
+/// Without the marks of other tools.
+fn untracked(mut texts: Texts) -> Texts {
+    texts.retain(|key, _| !FOREIGN_TRACKING.iter().any(|mark| key.starts_with(mark)));
+    texts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn map(value: &Value) -> Map<String, Value> {
+        value.as_object().cloned().unwrap()
+    }
+
+    #[test]
+    fn everything_wrong_with_a_class_is_listed_at_once() {
+        let raw = [
+            map(&json!({"kind": "ConfigMap", "metadata": {"namespace": "x"}})),
+            map(&json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}})),
+            map(&json!({"apiVersion": "v1beta9", "kind": "ConfigMap", "metadata": {"name": "a"}})),
+            map(&json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default"}})),
+            map(&json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "n"}})),
+        ];
+        let problems: Vec<_> = parse_all(&raw).unwrap_err().iter().map(ToString::to_string).collect();
+        assert_eq!(problems.len(), 6, "{problems:#?}");
+        assert!(problems.iter().any(|problem| problem == "spec.resources[2]: ConfigMap/a is in the class twice"));
+    }
+
+    #[test]
+    fn a_stamped_object_is_ours_by_label_and_owner_and_keeps_its_authors_metadata() {
+        let item = Item::parse(&map(&json!({
+            "apiVersion": "v1", "kind": "ConfigMap",
+            "metadata": {"name": "a", "labels": {"app": "x"}, "finalizers": ["f"], "uid": "u", "ownerReferences": [],
+                         "annotations": {"argocd.argoproj.io/tracking-id": "t", "note": "n"}},
+            "data": {"k": "v"}, "status": {"x": 1}
+        })))
+        .unwrap();
+        let stamp = Stamp { namespace: "team-a", class: "web", binding_uid: "binding-uid", protect: false };
+        let object = item.stamped(&stamp).manifest;
+        assert_eq!(object["metadata"]["labels"], json!({"app": "x", STAMP_LABEL: "web"}));
+        assert_eq!(object["metadata"]["annotations"], json!({"note": "n"}));
+        assert_eq!(object["metadata"]["ownerReferences"][0]["controller"], json!(true));
+        assert_eq!(object["metadata"]["ownerReferences"][0]["uid"], json!("binding-uid"));
+        assert!(object.get("status").is_none() && object["metadata"].get("finalizers").is_none());
+    }
+
+    #[test]
+    fn the_text_of_a_secret_is_stored_as_data() {
+        let item = Item::parse(&map(&json!({
+            "apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s"},
+            "data": {"a": "eA=="}, "stringData": {"b": "hello", "c": "", "d": "ab", "e": "abc"}
+        })))
+        .unwrap();
+        let object = item.stamped(&Stamp { namespace: "n", class: "c", binding_uid: "u", protect: true }).manifest;
+        assert_eq!(object["metadata"]["labels"][PROTECTED_LABEL], json!("true"));
+        assert_eq!(object["data"], json!({"a": "eA==", "b": "aGVsbG8=", "c": "", "d": "YWI=", "e": "YWJj"}));
+        assert!(object.get("stringData").is_none());
+    }
+
+    /// What is told about a class with this one manifest.
+    fn told(manifest: &Value) -> Vec<String> {
+        parse_all(&[map(manifest)]).unwrap_err().iter().map(ToString::to_string).collect()
+    }
+
+    fn secret(field: &str, value: &Value) -> Value {
+        json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s"}, "stringData": {"a": "b"}, field: value})
+    }
+
+    #[test]
+    fn a_secret_whose_contents_are_no_map_of_texts_is_told_with_field_and_fix() {
+        for (field, value, problem) in [
+            ("data", json!("x"), "data: must be a map of texts, not a text; give every text a key"),
+            ("data", json!(["x"]), "data: must be a map of texts, not a list; give every text a key"),
+            ("data", json!({"k": 5}), "data.k: must be a text, not a number; put it in quotes"),
+            ("stringData", json!("x"), "stringData: must be a map of texts, not a text; give every text a key"),
+            ("stringData", json!({"on": true}), "stringData.on: must be a text, not a boolean; put it in quotes"),
+            ("stringData", json!({"a.b": null}), r#"stringData["a.b"]: must be a text, not nothing; write one"#),
+        ] {
+            assert_eq!(told(&secret(field, &value)), [format!("spec.resources[0].{problem}")]);
+        }
+        assert!(Item::parse(&map(&secret("data", &Value::Null))).is_ok(), "null is the same as nothing");
+    }
+
+    #[test]
+    fn a_config_map_whose_contents_are_no_map_of_texts_is_told() {
+        let with = |field: &str, value: Value| json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c"}, field: value});
+        for (manifest, field) in
+            [(with("data", json!({"replicas": 3})), "data.replicas"), (with("binaryData", json!([])), "binaryData")]
+        {
+            assert!(told(&manifest)[0].starts_with(&format!("spec.resources[0].{field}: must be ")), "{manifest}");
+        }
+    }
+
+    #[test]
+    fn metadata_of_the_wrong_type_is_told_and_never_dropped() {
+        let with = |metadata: Value| json!({"apiVersion": "example.com/v1", "kind": "X", "metadata": metadata});
+        for (manifest, problem) in [
+            (with(json!({"name": 5})), ".metadata.name: must be a text, not a number; put it in quotes"),
+            (
+                with(json!({"name": "x", "labels": []})),
+                ".metadata.labels: must be a map of texts, not a list; give every text a key",
+            ),
+            (
+                with(json!({"name": "x", "labels": {"tier": 1}})),
+                ".metadata.labels.tier: must be a text, not a number; put it in quotes",
+            ),
+            (
+                with(json!({"name": "x", "annotations": {"a/b": {}}})),
+                r#".metadata.annotations["a/b"]: must be a text, not a map; write one"#,
+            ),
+            (with(json!("x")), ".metadata: must be a map, not a text"),
+            (
+                json!({"apiVersion": 1, "kind": "X", "metadata": {"name": "x"}}),
+                ".apiVersion: must be a text, not a number; put it in quotes",
+            ),
+        ] {
+            assert_eq!(told(&manifest)[0], format!("spec.resources[0]{problem}"));
+        }
+        let empty = Item::parse(&map(&with(json!({"name": "x", "labels": null, "annotations": null}))));
+        assert!(empty.is_ok(), "null is the same as nothing");
+    }
+}

@@ -1,0 +1,177 @@
+#[allow(dead_code, reason = "shared with the tests of the core, which use all of it")]
+#[path = "../../../../core/tests/arbitrary/json.rs"]
+mod json;
+
+use axum::{
+    body::Body,
+    http::{HeaderName, HeaderValue, Method, Request, Uri},
+};
+use http_body_util::BodyExt;
+use proptest::{collection::vec, prelude::*, sample::select};
+use serde_json::{Value, json};
+use tower::ServiceExt;
+
+use self::json::{any_or_bent, bent, nested};
+use super::*;
+use crate::admission::hooks::HOOKS;
+
+struct Answered {
+    code: StatusCode,
+    body: Vec<u8>,
+}
+
+impl Answered {
+    fn response(&self) -> Value {
+        assert_eq!(self.code, StatusCode::OK, "{}", String::from_utf8_lossy(&self.body));
+        let review: Value = serde_json::from_slice(&self.body).unwrap();
+        assert_eq!(review["apiVersion"], "admission.k8s.io/v1");
+        review["response"].clone()
+    }
+}
+
+/// What a server with these hooks says to a request.
+async fn asked_of(routes: Router, request: Request<Body>) -> Answered {
+    let response = routes.oneshot(request).await.unwrap();
+    Answered { code: response.status(), body: response.into_body().collect().await.unwrap().to_bytes().into() }
+}
+
+fn ask(request: Request<Body>) -> Answered {
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    runtime.block_on(asked_of(routes(HOOKS, &ClusterScoped::default(), &Arc::default()), request))
+}
+
+fn post_to(path: &str, body: impl Into<Body>) -> Request<Body> {
+    Request::post(path).body(body.into()).unwrap()
+}
+
+fn review_of(object: &Value, old: &Value) -> Value {
+    json!({
+        "apiVersion": "admission.k8s.io/v1",
+        "kind": "AdmissionReview",
+        "request": {
+            "uid": "42", "operation": "UPDATE", "name": "app", "namespace": "team-a", "userInfo": {},
+            "kind": { "group": "g", "version": "v1alpha1", "kind": "K" },
+            "resource": { "group": "g", "version": "v1alpha1", "resource": "ks" },
+            "object": object, "oldObject": old,
+        }
+    })
+}
+
+fn class(resource: &Value) -> Value {
+    json!({
+        "apiVersion": "akuity.io/v1alpha1", "kind": "NamespaceClass", "metadata": { "name": "web" },
+        "spec": { "resources": [resource], "params": [{ "name": "x", "default": "1", "pattern": "[0-9]+" }] },
+    })
+}
+
+fn secret(data: &Value) -> Value {
+    json!({ "apiVersion": "v1", "kind": "Secret", "metadata": { "name": "s" }, "data": data, "stringData": { "a": "b" } })
+}
+
+fn objects() -> Vec<Value> {
+    vec![
+        class(&secret(&json!({ "k": "eA==" }))),
+        json!({
+            "apiVersion": "s3.snappcloud.io/v1alpha1", "kind": "S3UserClaim", "metadata": { "name": "app", "namespace": "team-a" },
+            "spec": { "readSecretName": "read", "adminSecretName": "admin", "quota": { "size": "1Gi", "objects": 5, "buckets": 1 } },
+        }),
+        json!({
+            "apiVersion": "s3.snappcloud.io/v1alpha1", "kind": "S3Bucket", "metadata": { "name": "photos", "namespace": "team-a" },
+            "spec": { "s3UserRef": "app" },
+        }),
+    ]
+}
+
+fn path() -> impl Strategy<Value = String> {
+    let known: Vec<_> = HOOKS.iter().map(|hook| hook.path.to_owned()).collect();
+    prop_oneof![4 => select(known), 1 => "/[!-~]{0,30}"]
+}
+
+fn body() -> impl Strategy<Value = Vec<u8>> {
+    let reviews: Vec<_> = objects().iter().map(|object| review_of(object, object)).collect();
+    let text = any_or_bent(reviews).prop_map(|value| value.to_string().into_bytes());
+    prop_oneof![3 => text.clone(), 1 => vec(any::<u8>(), 0..200), 1 => (text, 0..400_usize).prop_map(|(mut text, end)| {
+        text.truncate(end);
+        text
+    })]
+}
+
+proptest! {
+    #[test]
+    fn any_request_is_answered(
+        method in "(GET|PUT|POST|DELETE|HEAD|OPTIONS|[A-Z]{1,9})",
+        path in path(),
+        headers in vec(("[a-z-]{1,20}", vec(any::<u8>(), 0..20)), 0..4),
+        body in body(),
+    ) {
+        let Ok(uri) = path.parse::<Uri>() else { return Ok(()) };
+        let mut request = Request::new(Body::from(body));
+        (*request.method_mut(), *request.uri_mut()) = (Method::from_bytes(method.as_bytes()).unwrap(), uri);
+        for (name, value) in headers {
+            if let (Ok(name), Ok(value)) = (HeaderName::try_from(name), HeaderValue::from_bytes(&value)) {
+                request.headers_mut().append(name, value);
+            }
+        }
+        let answered = ask(request);
+        prop_assert!(answered.code.is_success() || answered.code.is_client_error(), "{}", answered.code);
+    }
+
+    #[test]
+    fn any_object_in_a_review_is_let_in_or_refused_by_name(
+        new in bent(objects()), old in bent(objects()), path in select(HOOKS.iter().map(|hook| hook.path).collect::<Vec<_>>()),
+    ) {
+        let response = ask(post_to(path, review_of(&new, &old).to_string())).response();
+        prop_assert_eq!(&response["uid"], "42");
+        let told = response["status"]["message"].as_str().unwrap_or_default();
+        prop_assert!(response["allowed"] == true || !told.is_empty(), "{}", response);
+        prop_assert_ne!(&response["status"]["code"], 500);
+    }
+}
+
+const CLASS: &str = "/validate-akuity-io-v1alpha1-namespaceclass";
+
+#[test]
+fn a_secret_whose_data_is_no_map_is_refused_with_field_and_fix() {
+    let review = review_of(&class(&secret(&json!("x"))), &Value::Null);
+    let status = &ask(post_to(CLASS, review.to_string())).response()["status"];
+    assert_eq!(status["code"], 422);
+    let told = "NamespaceClass.akuity.io \"app\" is invalid: spec.resources[0].data: Forbidden: must be a map of texts, not a \
+                text; give every text a key";
+    assert_eq!(status["message"], told);
+}
+
+#[test]
+fn what_is_nested_too_deeply_to_be_read_is_refused_in_words() {
+    let review = review_of(&class(&secret(&nested(200, json!("x")))), &Value::Null);
+    let response = ask(post_to(CLASS, review.to_string())).response();
+    assert_eq!((&response["uid"], &response["allowed"]), (&json!("42"), &json!(false)));
+    let told = response["status"]["message"].as_str().unwrap();
+    assert!(told.contains("recursion limit exceeded"), "{told}");
+}
+
+#[test]
+fn a_request_that_is_too_large_is_answered() {
+    assert_eq!(ask(post_to(CLASS, vec![b' '; BODY_LIMIT + 1])).code, StatusCode::PAYLOAD_TOO_LARGE);
+    assert_eq!(ask(post_to(CLASS, vec![b' '; BODY_LIMIT])).code, StatusCode::BAD_REQUEST);
+}
+
+#[tokio::test]
+async fn a_review_that_panics_is_refused_counted_and_the_next_one_is_answered() {
+    const BROKEN: &[Hook] = &[Hook { path: "/broken", review: |_, _| panic!("on purpose"), ..HOOKS[0] }, HOOKS[1]];
+    let metrics = Arc::<Metrics>::default();
+    let routes = routes(BROKEN, &ClusterScoped::default(), &metrics);
+    let review = review_of(&objects()[2], &Value::Null).to_string();
+    for times in 1..=2 {
+        let response = asked_of(routes.clone(), post_to("/broken", review.clone())).await.response();
+        assert_eq!((&response["uid"], &response["allowed"]), (&json!("42"), &json!(false)));
+        let told = response["status"]["message"].as_str().unwrap();
+        assert!(told.contains("this is a bug in croft"), "{told}");
+        assert_eq!(response["status"]["code"], 500);
+        let counted = format!("croft_panics_total{{place=\"admission\"}} {times}");
+        assert!(metrics.text().contains(&counted), "{}", metrics.text());
+    }
+    let nobody = asked_of(routes.clone(), post_to("/broken", "{}")).await;
+    assert_eq!(nobody.code, StatusCode::INTERNAL_SERVER_ERROR);
+    let response = asked_of(routes, post_to(HOOKS[1].path, review)).await.response();
+    assert_eq!(response["allowed"], true);
+}
