@@ -169,13 +169,13 @@ impl<K: Ord + Clone, O: Ord + Clone> Journal<K, O> {
     pub fn wrote(&mut self, key: &K, stream: &str, object: &O, version: u64) {
         let Some(known) = self.streams.get_mut(stream).filter(|_| self.keeping) else { return };
         let entry = self.entries.entry(key.clone()).or_default();
-        let place = (stream.to_owned(), object.clone());
-        if entry.news.get(&place) == Some(&Change::Version(version)) {
-            entry.news.remove(&place);
+        let what = (stream.to_owned(), object.clone());
+        if entry.news.get(&what) == Some(&Change::Version(version)) {
+            entry.news.remove(&what);
         }
-        let newest = !matches!(entry.expected.get(&place), Some(Expected::Version(newer)) if *newer >= version);
+        let newest = !matches!(entry.expected.get(&what), Some(Expected::Version(newer)) if *newer >= version);
         if known.seen < version && newest {
-            entry.expected.insert(place, Expected::Version(version));
+            entry.expected.insert(what, Expected::Version(version));
             known.awaited.entry(version).or_default().insert((key.clone(), object.clone()));
         }
         self.tidy(key);
@@ -187,52 +187,52 @@ impl<K: Ord + Clone, O: Ord + Clone> Journal<K, O> {
             return;
         }
         let entry = self.entries.entry(key.clone()).or_default();
-        let place = (stream.to_owned(), object.clone());
-        if entry.news.get(&place) == Some(&Change::Gone) {
-            entry.news.remove(&place);
+        let what = (stream.to_owned(), object.clone());
+        if entry.news.get(&what) == Some(&Change::Gone) {
+            entry.news.remove(&what);
         } else {
-            entry.expected.insert(place, Expected::Gone);
+            entry.expected.insert(what, Expected::Gone);
         }
         self.tidy(key);
     }
 
     /// A watch showed this version of an object that concerns `key`. Returns whether it is news.
     pub fn saw(&mut self, key: &K, stream: &str, object: &O, version: u64, pace: Pace, now: Instant) -> bool {
-        let place = (stream.to_owned(), object.clone());
+        let what = (stream.to_owned(), object.clone());
         let entry = self.entries.get_mut(key);
-        match entry.as_ref().and_then(|entry| entry.expected.get(&place)) {
+        match entry.as_ref().and_then(|entry| entry.expected.get(&what)) {
             Some(Expected::Version(ours)) if version < *ours => false,
             Some(Expected::Version(ours)) if version == *ours => {
                 // What came before it, we have overwritten.
                 if let Some(entry) = entry {
-                    entry.news.remove(&place);
+                    entry.news.remove(&what);
                 }
                 false
             }
-            _ => self.note(key, place, Change::Version(version), pace, now),
+            _ => self.note(key, what, Change::Version(version), pace, now),
         }
     }
 
     /// A watch showed that an object that concerns `key` is gone. Returns the key if it may be looked at now.
     pub fn gone(&mut self, key: &K, stream: &str, object: &O, pace: Pace, now: Instant) -> Option<K> {
-        let place = (stream.to_owned(), object.clone());
+        let what = (stream.to_owned(), object.clone());
         if let Some(entry) = self.entries.get_mut(key)
-            && entry.expected.get(&place) == Some(&Expected::Gone)
+            && entry.expected.get(&what) == Some(&Expected::Gone)
         {
-            entry.expected.remove(&place);
-            entry.news.remove(&place);
+            entry.expected.remove(&what);
+            entry.news.remove(&what);
             return self.released([key.clone()]).pop();
         }
-        self.note(key, place, Change::Gone, pace, now);
+        self.note(key, what, Change::Gone, pace, now);
         None
     }
 
-    fn note(&mut self, key: &K, place: Object<O>, change: Change, pace: Pace, now: Instant) -> bool {
+    fn note(&mut self, key: &K, what: Object<O>, change: Change, pace: Pace, now: Instant) -> bool {
         if !self.keeping {
             return false;
         }
         let entry = self.entries.entry(key.clone()).or_default();
-        entry.news.insert(place, change);
+        entry.news.insert(what, change);
         let since = entry.burst.map_or(now, |burst| burst.since);
         let due = (now + pace.calm).min(since + pace.most);
         if let Some(before) = entry.burst.replace(Burst { since, due }) {

@@ -33,15 +33,11 @@ impl<K: Key> Turns<K> {
     pub(super) fn push(&mut self, key: K) -> Ticket {
         let ticket = self.draw();
         let name = key.tenant().to_owned();
-        match self.tenants.get_mut(&name) {
-            Some(tenant) => {
-                tenant.keys.insert(ticket, key);
-            }
-            None => {
-                self.order.insert(ticket, name.clone());
-                self.tenants.insert(name, Tenant { turn: ticket, keys: BTreeMap::from([(ticket, key)]) });
-            }
-        }
+        let tenant = self.tenants.entry(name.clone()).or_insert_with(|| {
+            self.order.insert(ticket, name);
+            Tenant { turn: ticket, keys: BTreeMap::new() }
+        });
+        tenant.keys.insert(ticket, key);
         ticket
     }
 

@@ -1,18 +1,16 @@
 //! The two clocks: a monotonic one for waiting, the wall clock for marks in objects.
 
-use std::time::Instant as StdInstant;
-
 use croft_core::time::{Instant, Timestamp};
 
 /// Monotonic time of this process. It goes on while the process is stopped, so a woken process knows how late it is.
 #[derive(Clone, Copy, Debug)]
 pub struct Clock {
-    start: StdInstant,
+    start: tokio::time::Instant,
 }
 
 impl Clock {
     pub fn start() -> Self {
-        Self { start: StdInstant::now() }
+        Self { start: tokio::time::Instant::now() }
     }
 
     pub fn now(&self) -> Instant {
@@ -21,7 +19,7 @@ impl Clock {
 
     /// The same point for tokio's timers.
     pub fn at(&self, instant: Instant) -> tokio::time::Instant {
-        tokio::time::Instant::from_std(self.start + std::time::Duration::from_millis(instant.0))
+        self.start + std::time::Duration::from_millis(instant.0)
     }
 }
 

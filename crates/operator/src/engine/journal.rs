@@ -69,13 +69,13 @@ impl Journal {
     }
 
     /// An object that concerns `key` was shown in this version: looked at when its burst is over, unless we wrote it.
-    pub fn saw(&self, key: &Key, stream: &str, place: &Place, version: u64, pace: Pace) {
-        self.at_a_time(|journal, now| journal.saw(key, stream, place, version, pace, now));
+    pub fn saw(&self, key: &Key, stream: &str, place: &Place, version: u64, rhythm: Pace) {
+        self.at_a_time(|journal, now| journal.saw(key, stream, place, version, rhythm, now));
     }
 
     /// An object that concerns `key` is gone.
-    pub fn gone(&self, key: &Key, stream: &str, place: &Place, pace: Pace) {
-        let released = self.at_a_time(|journal, now| journal.gone(key, stream, place, pace, now));
+    pub fn gone(&self, key: &Key, stream: &str, place: &Place, rhythm: Pace) {
+        let released = self.at_a_time(|journal, now| journal.gone(key, stream, place, rhythm, now));
         self.push(released);
     }
 

@@ -240,3 +240,49 @@ fn record(lease: &Lease) -> Record {
         version: lease.resource_version().unwrap_or_default(),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    async fn call_of(length: Duration) -> Result<(), Failure> {
+        tokio::time::sleep(length).await;
+        Ok(())
+    }
+
+    fn term(leadership: &Leadership, left: Duration) {
+        leadership.set(Term { ends: Some(leadership.clock.now() + left) });
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_call_ends_before_the_term_does() {
+        let leadership = Leadership::new(Clock::start());
+        assert!(leadership.within_term(call_of(Duration::ZERO)).await.is_err(), "without a term nothing is called");
+        term(&leadership, Duration::from_secs(3));
+        let begun = tokio::time::Instant::now();
+        assert!(leadership.within_term(call_of(Duration::from_secs(10))).await.is_err());
+        assert!(begun.elapsed() < Duration::from_secs(3), "{:?}", begun.elapsed());
+        assert!(!leadership.holds(), "in the last moments nothing is begun");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_renewal_lets_a_call_go_on_and_a_lost_lease_cuts_it_off() {
+        let leadership = Leadership::new(Clock::start());
+        term(&leadership, Duration::from_secs(3));
+        let renewing = tokio::spawn({
+            let leadership = leadership.clone();
+            async move {
+                for _ in 0..8 {
+                    tokio::time::sleep(Duration::from_secs(1)).await;
+                    term(&leadership, Duration::from_secs(3));
+                }
+                leadership.set(Term::default());
+            }
+        });
+        assert!(leadership.within_term(call_of(Duration::from_secs(7))).await.is_ok());
+        let begun = tokio::time::Instant::now();
+        assert!(leadership.within_term(call_of(Duration::from_secs(7))).await.is_err());
+        assert_eq!(begun.elapsed(), Duration::from_secs(1), "at once when the lease is lost");
+        renewing.await.unwrap();
+    }
+}

@@ -97,7 +97,7 @@ impl Kinds {
     }
 
     /// When kinds come, go or change, everything is asked again as it is needed, and bindings are woken.
-    pub(super) fn follow(&self, changes: KindChanges, bindings: Arc<Cache<NamespaceClassBinding>>, pusher: Pusher) {
+    pub(super) fn follow(&self, changes: &KindChanges, bindings: Arc<Cache<NamespaceClassBinding>>, pusher: Pusher) {
         let kinds = self.clone();
         let mut changes = changes.changes();
         tokio::spawn(async move {

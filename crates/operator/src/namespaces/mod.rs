@@ -143,7 +143,7 @@ pub fn install(engine: &mut EngineBuilder, writer: &Writer, settings: &SharedSet
     });
 
     let kinds = Kinds::new(engine.client());
-    kinds.follow(engine.kinds(), caches.bindings.clone(), engine.pusher());
+    kinds.follow(&engine.kinds(), caches.bindings.clone(), engine.pusher());
     engine.reconciler(BindingReconciler::new(caches.clone(), writer.clone(), settings.clone()));
     engine.reconciler(ClassReconciler {
         caches: caches.clone(),

@@ -6,7 +6,10 @@ use std::{
     time::Duration,
 };
 
-use croft_core::{namespaces::witness::Seal, plan::Failure};
+use croft_core::{
+    namespaces::witness::Seal,
+    plan::{Failure, FailureClass},
+};
 use k8s_openapi::{ByteString, api::core::v1::Secret, apimachinery::pkg::apis::meta::v1::ObjectMeta};
 use kube::Api;
 use tokio::sync::Notify;
@@ -69,23 +72,18 @@ impl SharedSeal {
 /// The key that is stored; nothing if another replica was faster to make one, which the next look will find.
 async fn stored(writer: &Writer, namespace: &str) -> Result<Option<[u8; 32]>, Failure> {
     let api: Api<Secret> = Api::namespaced(writer.client(), namespace);
-    match read(api.get_opt(KEY_SECRET)).await? {
-        Some(secret) => match key_in(&secret) {
-            Some(key) => Ok(Some(key)),
-            None => Err(Failure::new(
-                croft_core::plan::FailureClass::Rejected,
-                "UnreadableKey",
-                format!("the Secret {KEY_SECRET} has no `{FIELD}` of 32 bytes; delete it to have a new one made"),
-            )),
-        },
-        None => {
-            let key: [u8; 32] = rand::random();
-            match writer.create(&secret_of(namespace, key)).await {
-                Ok(_) => Ok(Some(key)),
-                Err(failure) if failure.reason == "AlreadyExists" => Ok(None),
-                Err(failure) => Err(failure),
-            }
-        }
+    if let Some(secret) = read(api.get_opt(KEY_SECRET)).await? {
+        let unusable =
+            format!("the Secret {KEY_SECRET} has no `{FIELD}` of 32 bytes; delete it to have a new one made");
+        return key_in(&secret)
+            .map(Some)
+            .ok_or_else(|| Failure::new(FailureClass::Rejected, "UnreadableKey", unusable));
+    }
+    let key: [u8; 32] = rand::random();
+    match writer.create(&secret_of(namespace, key)).await {
+        Ok(_) => Ok(Some(key)),
+        Err(failure) if failure.reason == "AlreadyExists" => Ok(None),
+        Err(failure) => Err(failure),
     }
 }
 

@@ -92,13 +92,13 @@ impl Objects {
     fn put(&mut self, place: &Place, entry: Entry) -> bool {
         *self.by_class.entry(entry.class.clone()).or_default() += 1;
         let names = self.by_namespace.entry(place.namespace.clone()).or_default();
-        match names.insert(place.name.clone(), entry.clone()) {
-            None => true,
-            Some(before) => {
-                self.uncount(&before.class);
-                !entry.tells_the_same_as(&before)
-            }
+        let before = names.remove(&place.name);
+        let same = before.as_ref().is_some_and(|before| entry.tells_the_same_as(before));
+        names.insert(place.name.clone(), entry);
+        if let Some(before) = before {
+            self.uncount(&before.class);
         }
+        !same
     }
 
     fn remove(&mut self, place: &Place) {

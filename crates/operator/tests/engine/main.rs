@@ -5,5 +5,6 @@ mod support;
 
 mod command_line;
 mod failover;
+mod outages;
 mod survival;
 mod tenant;

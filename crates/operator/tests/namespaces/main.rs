@@ -17,4 +17,5 @@ mod scene;
 mod status;
 mod stories;
 mod traps;
+mod unobservable;
 mod witness;

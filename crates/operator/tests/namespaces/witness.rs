@@ -4,18 +4,18 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
-use croft_api::namespaces::{AppliedState, STAMP_LABEL};
+use croft_api::namespaces::{AppliedState, NamespaceClassBinding, STAMP_LABEL};
 use croft_testbed::fault::Seen;
-use k8s_openapi::api::core::v1::ResourceQuota;
+use k8s_openapi::api::core::v1::{ResourceQuota, Secret};
 use kube::{
-    ResourceExt,
-    api::{DeleteParams, Patch, PatchParams},
+    Api, ResourceExt,
+    api::{DeleteParams, Patch, PatchParams, PostParams},
 };
 use serde_json::json;
 
 use crate::{
     scene::{Class, Proxied, Space, applied, config_map, make, proxied, world},
-    support::eventually,
+    support::{PATIENCE, eventually},
 };
 
 /// Nothing may happen for this long before "nothing happens" is believed.
@@ -165,6 +165,64 @@ async fn edits_under_our_own_manager_name_are_put_back_however_fast_they_come() 
         space.has_value("made", "as the class says").await;
     }
     space.says("ReconcileSuccess").await;
+    Ok(())
+}
+
+/// An edit, and at once the managedFields of before, as anybody may write them who may update the object.
+async fn edit_and_forge(space: &Space) -> Result<()> {
+    let config_maps = space.config_maps();
+    let before = config_maps.get("made").await?;
+    space.edit("made", "somebody", json!({"data": {"key": "edited"}})).await?;
+    let mut forged = config_maps.get("made").await?;
+    forged.metadata.managed_fields = before.metadata.managed_fields;
+    let forged = config_maps.replace("made", &PostParams::default(), &forged).await?;
+    ensure!(forged.data.as_ref().is_some_and(|data| data["key"] == "edited"), "the edit stands");
+    Ok(())
+}
+
+#[tokio::test]
+async fn forged_managed_fields_do_not_switch_drift_correction_off() -> Result<()> {
+    let proxied = Proxied::new().await?;
+    let operator = proxied.started().await?;
+    let class = Class::define(proxied.client(), "forged", &[("made", "as the class says")]).await?;
+    let space = Space::of(&proxied.bed, "forged", "forged").await?;
+    space.follows(&class).await;
+    // While the operator sees nothing, so that it finds both changes as one.
+    proxied.proxy.pause_watches();
+    edit_and_forge(&space).await?;
+    proxied.proxy.resume_watches();
+    space.has_value("made", "as the class says").await;
+    proxied.quiet(QUIET).await;
+
+    operator.process.kill();
+    operator.process.wait(PATIENCE);
+    edit_and_forge(&space).await?;
+    proxied.forget_leader().await?;
+    let _operator = proxied.started().await?;
+    space.has_value("made", "as the class says").await;
+    Ok(())
+}
+
+#[tokio::test]
+async fn digests_on_a_binding_do_not_tell_what_is_in_a_secret() -> Result<()> {
+    let proxied = Proxied::new().await?;
+    let operator = proxied.started().await?;
+    let secret =
+        json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s"}, "stringData": {"pin": "1234"}});
+    let class = Class::with_spec(proxied.client(), "sealed", json!({"resources": [secret]})).await?;
+    let space = Space::of(&proxied.bed, "sealed", "sealed").await?;
+    let digest = |binding: &NamespaceClassBinding| applied(binding, "s").and_then(|applied| applied.digest);
+    let before = digest(&space.follows(&class).await);
+    // Another key gives other digests of the same Secret: who does not have the key cannot compute them.
+    let keys: Api<Secret> = Api::namespaced(proxied.client(), &proxied.installed.namespace);
+    keys.delete("croft-digest-key", &DeleteParams::default()).await?;
+    let _operator = proxied.restart(operator).await?;
+    eventually("other digests", || async {
+        let after = digest(&space.bindings().get(&space.name).await?);
+        Ok((after.is_some() && after != before).then_some(()))
+    })
+    .await;
+    space.follows(&class).await;
     Ok(())
 }
 

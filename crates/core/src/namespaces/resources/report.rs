@@ -326,9 +326,8 @@ fn blocked(item: &Rendered, applied: Applied, obstacle: &Obstacle) -> Applied {
         Obstacle::ClusterScoped => Applied { state: State::Failed, message, uid: None, digest: None, ..applied },
         Obstacle::NotInstalled => Applied { state: State::Pending, message, uid: None, digest: None, ..applied },
         Obstacle::Forbidden { .. } => Applied { state: State::Failed, message, ..applied },
-        Obstacle::BeingDeleted => Applied { state: State::Pending, message, ..applied },
+        Obstacle::BeingDeleted | Obstacle::Unobservable { .. } => Applied { state: State::Pending, message, ..applied },
         Obstacle::Drifted => Applied { state: State::Drifted, message, ..applied },
-        Obstacle::Unobservable { .. } => Applied { state: State::Pending, message, ..applied },
         Obstacle::ToAdopt { uid } => {
             Applied { state: State::Pending, adopted: true, uid: Some(uid.clone()), digest: None, message, ..applied }
         }

@@ -150,14 +150,13 @@ impl<S, T> Supervisor<S, T> {
         S: Source<K>,
         T: Sink<K>,
     {
-        let from = match version {
-            Some(version) => version,
-            None => {
-                let listed = self.list().await?;
-                watch.listed();
-                self.tell::<K>(watch);
-                version.insert(listed)
-            }
+        let from = if let Some(version) = version {
+            version
+        } else {
+            let listed = self.list().await?;
+            watch.listed();
+            self.tell::<K>(watch);
+            version.insert(listed)
         };
         let begun = Instant::now();
         let mut stream = self.source.watch(from).await?;
@@ -187,13 +186,11 @@ impl<S, T> Supervisor<S, T> {
                 listed.insert(place_of(object.metadata()));
                 self.sink.put(object, How::Listed);
             }
-            match page.next {
-                Some(token) => next = Some(token),
-                None => {
-                    self.sink.listed(&listed);
-                    self.sink.progressed(revision(&page.version));
-                    return Ok(page.version);
-                }
+            next = page.next;
+            if next.is_none() {
+                self.sink.listed(&listed);
+                self.sink.progressed(revision(&page.version));
+                return Ok(page.version);
             }
         }
     }

@@ -40,12 +40,12 @@ fn object(name: &str, version: u64) -> DynamicObject {
     serde_json::from_value(json!({"metadata": {"name": name, "resourceVersion": version.to_string()}})).unwrap()
 }
 
-fn put(name: &str, version: u64) -> Result<Happening<DynamicObject>, Trouble> {
-    Ok(Happening::Put(Arrived::Readable(object(name, version))))
+fn put(name: &str, version: u64) -> Happening<DynamicObject> {
+    Happening::Put(Arrived::Readable(object(name, version)))
 }
 
-fn gone(name: &str, version: u64) -> Result<Happening<DynamicObject>, Trouble> {
-    Ok(Happening::Gone(Arrived::Readable(object(name, version))))
+fn gone(name: &str, version: u64) -> Happening<DynamicObject> {
+    Happening::Gone(Arrived::Readable(object(name, version)))
 }
 
 fn other() -> Trouble {
@@ -180,7 +180,7 @@ async fn the_version_moves_when_a_list_is_complete_and_never_in_the_middle_of_on
 async fn what_happens_is_passed_on_and_a_watch_that_ends_goes_on_where_it_was() {
     let told = play([
         Line::List(Ok(vec![("a", 5)])),
-        Line::Watch(Ok(vec![put("b", 6), gone("a", 7), Ok(Happening::Bookmark("9".into()))])),
+        Line::Watch(Ok(vec![Ok(put("b", 6)), Ok(gone("a", 7)), Ok(Happening::Bookmark("9".into()))])),
     ]);
     let log = told.after(SOON).await;
     assert_eq!(log[6..], ["b Live", "at 6", "a gone", "at 7", "at 9", "watch from 9"], "{log:?}");

@@ -1,0 +1,132 @@
+//! Kinds that come, go and cannot be seen: each blocks its own items, says so, and is asked about no more than needed.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use croft_testbed::fault::{Action, Match};
+use kube::{
+    Api, ResourceExt,
+    api::{ApiResource, DynamicObject},
+};
+use serde_json::{Value, json};
+
+use crate::{
+    scene::{Class, Proxied, Space, applied, condition, config_map, crd, may_be_in_classes},
+    support::{apply, eventually},
+};
+
+fn item(group: &str, version: &str, kind: &str) -> Value {
+    json!({"apiVersion": format!("{group}/{version}"), "kind": kind, "metadata": {"name": "it"}, "spec": {"v": "1"}})
+}
+
+fn api(space: &Space, group: &str, version: &str, kind: &str, plural: &str) -> Api<DynamicObject> {
+    let resource = ApiResource {
+        group: group.into(),
+        version: version.into(),
+        api_version: format!("{group}/{version}"),
+        kind: kind.into(),
+        plural: plural.into(),
+    };
+    Api::namespaced_with(space.client.clone(), &space.name, &resource)
+}
+
+#[tokio::test]
+async fn a_kind_that_cannot_be_listed_blocks_its_own_items_says_so_and_heals() -> Result<()> {
+    const GROUP: &str = "blind.croft.dev";
+    let world = Proxied::new().await?;
+    let admin = world.bed.admin();
+    apply(admin, &may_be_in_classes(GROUP, "lamps")).await?;
+    apply(admin, &crd(GROUP, "Lamp", "lamps", "Namespaced")).await?;
+    let _operator = world.started().await?;
+    // As when the webhook that converts the kind is down.
+    let broken = world.proxy.on(Match::verb("list").resource("lamps")).before(Action::Status(500)).always();
+    let resources = json!({"resources": [config_map("made", "1"), item(GROUP, "v1", "Lamp")]});
+    let class = Class::with_spec(world.client(), "blind", resources).await?;
+    let space = Space::of(&world.bed, "blind", "blind").await?;
+    space.has_value("made", "1").await;
+    let binding = space.says("Unobservable").await;
+    let ready = condition(&binding, "Ready").context("a condition")?;
+    assert_eq!((ready.status.as_str(), ready.message.contains("Lamp/it")), ("False", true), "{}", ready.message);
+    assert!(broken.fired() > 0);
+    // Drift of what can be seen is put right meanwhile.
+    space.edit("made", "somebody", json!({"data": {"key": "edited"}})).await?;
+    space.has_value("made", "1").await;
+    broken.remove();
+    space.follows(&class).await;
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_binding_waits_for_what_it_made_of_a_kind_that_cannot_be_seen() -> Result<()> {
+    const GROUP: &str = "hidden.croft.dev";
+    let world = Proxied::new().await?;
+    let admin = world.bed.admin();
+    apply(admin, &may_be_in_classes(GROUP, "lamps")).await?;
+    apply(admin, &crd(GROUP, "Lamp", "lamps", "Namespaced")).await?;
+    let operator = world.started().await?;
+    let spec =
+        json!({"policy": {"onUnbind": "Orphan"}, "resources": [config_map("made", "1"), item(GROUP, "v1", "Lamp")]});
+    let class = Class::with_spec(world.client(), "hidden", spec).await?;
+    let space = Space::of(&world.bed, "hidden", "hidden").await?;
+    space.follows(&class).await;
+    let broken = world.proxy.on(Match::verb("list").resource("lamps")).before(Action::Status(500)).always();
+    let _operator = world.restart(operator).await?;
+    space.label(None).await?;
+    space.says("Unobservable").await;
+    let lamps = api(&space, GROUP, "v1", "Lamp", "lamps");
+    assert!(lamps.get("it").await.is_ok(), "had the binding gone, so had what is to stay");
+    broken.remove();
+    space.is_unbound().await;
+    assert!(lamps.get("it").await?.owner_references().is_empty(), "released, as the class says");
+    Ok(())
+}
+
+/// Kinds of `*.k8s.io` groups need not come with Kubernetes: Gateway API's are CRDs.
+#[tokio::test]
+async fn a_kind_of_a_kubernetes_group_that_is_uninstalled_is_not_asked_for_in_a_loop() -> Result<()> {
+    const GROUP: &str = "lamps.x-k8s.io";
+    let world = Proxied::new().await?;
+    let admin = world.bed.admin();
+    apply(admin, &may_be_in_classes(GROUP, "lamps")).await?;
+    apply(admin, &crd(GROUP, "Lamp", "lamps", "Namespaced")).await?;
+    let _operator = world.started().await?;
+    let spec = json!({"resources": [config_map("made", "1"), item(GROUP, "v1", "Lamp")]});
+    let class = Class::with_spec(world.client(), "gateway", spec).await?;
+    let space = Space::of(&world.bed, "gateway", "gateway").await?;
+    space.follows(&class).await;
+    admin.kubectl(&["delete", "crd", "lamps.lamps.x-k8s.io"]).await?;
+    let binding = space.says("KindNotInstalled").await;
+    assert!(applied(&binding, "it").is_some_and(|applied| applied.uid.is_none()));
+    // All moments at which it may be served again have passed.
+    world.quiet(Duration::from_secs(13)).await;
+    world.proxy.clear_log();
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    let asked = world.proxy.log();
+    let asked: Vec<_> = asked.iter().filter(|seen| !seen.request.resource.ends_with("leases")).collect();
+    assert!(asked.is_empty(), "{asked:#?}");
+    apply(admin, &crd(GROUP, "Lamp", "lamps", "Namespaced")).await?;
+    space.follows(&class).await;
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_version_that_a_kind_gains_later_is_used_as_soon_as_it_is_served() -> Result<()> {
+    const GROUP: &str = "growing.croft.dev";
+    let world = Proxied::new().await?;
+    let admin = world.bed.admin();
+    apply(admin, &may_be_in_classes(GROUP, "lamps")).await?;
+    apply(admin, &crd(GROUP, "Lamp", "lamps", "Namespaced")).await?;
+    let _operator = world.started().await?;
+    let class = Class::with_spec(world.client(), "growing", json!({"resources": [item(GROUP, "v2", "Lamp")]})).await?;
+    let space = Space::of(&world.bed, "growing", "growing").await?;
+    space.says("KindNotInstalled").await;
+    let mut grown: Value = serde_json::from_str(&crd(GROUP, "Lamp", "lamps", "Namespaced"))?;
+    let mut second = grown["spec"]["versions"][0].clone();
+    second["name"] = "v2".into();
+    second["storage"] = false.into();
+    grown["spec"]["versions"].as_array_mut().context("versions")?.push(second);
+    apply(admin, &grown.to_string()).await?;
+    space.follows(&class).await;
+    eventually("the object", || async { Ok(api(&space, GROUP, "v2", "Lamp", "lamps").get_opt("it").await?) }).await;
+    Ok(())
+}
