@@ -99,7 +99,7 @@ impl Events {
             },
             action: Some("Reconcile".into()),
             event_time: Some(MicroTime(jiff::Timestamp::now())),
-            note: Some(note.message.chars().take(1000).collect()),
+            note: Some(cut(&note.message)),
             reason: Some(note.reason.clone()),
             regarding: Some(about.clone()),
             reporting_controller: Some("croft.dev/croft".into()),
@@ -110,7 +110,30 @@ impl Events {
     }
 }
 
+/// The API server takes notes of at most 1024 bytes.
+fn cut(note: &str) -> String {
+    let mut end = note.len().min(1000);
+    while !note.is_char_boundary(end) {
+        end -= 1;
+    }
+    note.get(..end).unwrap_or_default().to_owned()
+}
+
 /// A reference to `object` for Events.
 pub fn about<K: Resource<DynamicType = ()>>(object: &K) -> ObjectReference {
     object.object_ref(&())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_note_fits_whatever_it_is_written_in() {
+        assert_eq!(cut("short"), "short");
+        for letter in ["a", "ä", "漢", "🦀"] {
+            let note = cut(&letter.repeat(2000));
+            assert!(note.len() <= 1000 && note.len() > 996 && note.chars().all(|c| letter.contains(c)), "{letter}");
+        }
+    }
 }

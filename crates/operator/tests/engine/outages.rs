@@ -3,15 +3,17 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
+use croft_api::namespaces::NamespaceClassBinding;
 use croft_testbed::{
     Testbed,
     fault::{Action, FaultProxy, Match},
 };
-use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::api::{coordination::v1::Lease, core::v1::ConfigMap};
 use kube::Api;
+use serde_json::json;
 
 use crate::{
-    support::{PATIENCE, World, eventually},
+    support::{PATIENCE, World, apply, eventually},
     tenant::{ask, define_class, served},
 };
 
@@ -99,5 +101,91 @@ async fn the_lease_is_handed_over_after_the_last_write_has_ended() -> Result<()>
     assert!(holder.is_none_or(|holder| holder.is_empty()), "the lease is free");
     let released = log.iter().rposition(|seen| seen.request.resource.ends_with("leases")).context("the lease")?;
     assert!(released > write, "and was released after the write");
+    Ok(())
+}
+
+#[tokio::test]
+async fn what_a_new_setting_allows_is_done_without_another_change() -> Result<()> {
+    let (bed, installed) = World::installed(Testbed::kubernetes()).await?;
+    let file = bed.dir().join("croft.yaml");
+    std::fs::write(&file, "namespaces: {systemNamespaces: [held]}\n")?;
+    let path = file.to_string_lossy().into_owned();
+    let operator = installed.start(&bed, "own", &installed.identity.kubeconfig, &["--config", &path])?;
+    operator.ready(PATIENCE).await?;
+    define_class(&bed).await?;
+    ask(&bed, "held").await?;
+    ask(&bed, "free").await?;
+    served(&bed, "free").await;
+    let made: Api<ConfigMap> = Api::namespaced(bed.admin().client.clone(), "held");
+    assert!(made.get_opt("made").await?.is_none());
+    std::fs::write(&file, "namespaces: {systemNamespaces: []}\n")?;
+    served(&bed, "held").await;
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_class_that_could_never_be_read_lets_its_namespaces_go_when_it_is_deleted() -> Result<()> {
+    let world = World::own(Testbed::kubernetes()).await?;
+    let admin = world.bed.admin();
+    let loose = json!({"spec": {"versions": [{
+        "name": "v1alpha1", "served": true, "storage": true, "subresources": {"status": {}},
+        "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}},
+    }]}});
+    admin.kubectl(&["patch", "crd", "namespaceclasses.akuity.io", "--type=merge", "-p", &loose.to_string()]).await?;
+    admin.kubectl(&["delete", "validatingwebhookconfiguration", "croft"]).await?;
+    let broken = json!({"apiVersion": "akuity.io/v1alpha1", "kind": "NamespaceClass", "metadata": {"name": "small"},
+                        "spec": {"resources": "not a list"}});
+    eventually("the broken class to be let in", || async {
+        let arguments = ["apply", "--server-side", "--validate=false", "-f", "-"];
+        Ok(Some(admin.kubectl_stdin(&arguments, &broken.to_string()).await?))
+    })
+    .await;
+    ask(&world.bed, "bound").await?;
+    let bindings: Api<NamespaceClassBinding> = Api::namespaced(admin.client.clone(), "bound");
+    eventually("the binding", || async { Ok(bindings.get_opt("bound").await?) }).await;
+    admin.kubectl(&["delete", "namespaceclass", "small"]).await?;
+    eventually("the binding to go", || async { Ok(bindings.get_opt("bound").await?.is_none().then_some(())) }).await;
+    Ok(())
+}
+
+/// A class of storage whose gateway takes connections and never says a word.
+#[tokio::test]
+async fn a_silent_gateway_slows_no_namespace() -> Result<()> {
+    let silent = tokio::net::TcpListener::bind(("127.0.0.1", 0)).await?;
+    let endpoint = format!("http://{}", silent.local_addr()?);
+    let _held = tokio_util::task::AbortOnDropHandle::new(tokio::spawn(async move {
+        let mut connections = Vec::new();
+        while let Ok((connection, _)) = silent.accept().await {
+            connections.push(connection);
+        }
+    }));
+    let world = World::own(Testbed::kubernetes()).await?;
+    let admin = world.bed.admin();
+    define_class(&world.bed).await?;
+    let mut objects = vec![
+        json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "silent", "namespace": "croft-system"},
+               "stringData": {"accessKey": "a", "secretKey": "b"}}),
+        json!({"apiVersion": "s3.snappcloud.io/v1alpha1", "kind": "S3Class", "metadata": {"name": "silent"},
+               "spec": {"endpoint": endpoint, "region": "x", "tenantPrefix": "x", "adminSecret": {"name": "silent"}}}),
+    ];
+    objects.extend((0..64).map(|number| {
+        json!({"apiVersion": "s3.snappcloud.io/v1alpha1", "kind": "S3UserClaim",
+               "metadata": {"name": format!("claim-{number}"), "namespace": "default"},
+               "spec": {"s3ClassName": "silent", "adminSecretName": format!("admin-{number}"), "readSecretName": format!("read-{number}")}})
+    }));
+    let list = json!({"apiVersion": "v1", "kind": "List", "items": objects}).to_string();
+    eventually("the claims", || async { Ok(Some(apply(admin, &list).await?)) }).await;
+    eventually("the places of storage to be taken", || async {
+        let metrics = world.operator.metrics().await?;
+        Ok(metrics.contains("croft_queue_running{part=\"storage\"} 32").then_some(()))
+    })
+    .await;
+    for number in 0..5 {
+        let name = format!("quick-{number}");
+        let begun = Instant::now();
+        ask(&world.bed, &name).await?;
+        served(&world.bed, &name).await;
+        assert!(begun.elapsed() < Duration::from_secs(3), "{:?}", begun.elapsed());
+    }
     Ok(())
 }

@@ -91,7 +91,8 @@ async fn the_controllers_of_kubernetes_are_not_locked_out() -> Result<()> {
     let plot = protected_plot(world.bed, "controllers").await?;
     let controller = world.bed.cluster_admin("kube-system", "fence-test-controller").await?;
     let limits = Target::quota(&controller.client, &plot.namespace, "limits");
-    limits.through("status").patch(&used(3)).await.context("the status")?;
+    // New rights take the API server a moment.
+    eventually("the status", || async { Ok(Some(limits.through("status").patch(&used(3)).await?)) }).await;
     limits
         .patch(&Patch::Merge(json!({"metadata": {"finalizers": ["example.com/mine"]}})))
         .await
