@@ -4,7 +4,7 @@ use std::{net::SocketAddr, path::PathBuf};
 
 use clap::{Args, Parser, Subcommand};
 
-use crate::{engine::Part, preview::Format, telemetry::logs::LogFormat};
+use crate::{engine::Part, parts, preview::Format, telemetry::logs::LogFormat};
 
 /// Croft gives the tenants of a Kubernetes cluster a plot of their own: a namespace furnished from a class, object storage
 /// on Ceph with exact quotas, and backups and restores on Velero, by self-service and inside fences the administrator sets.
@@ -72,7 +72,8 @@ pub struct RunOptions {
         long,
         env = "CROFT_ENABLE",
         value_delimiter = ',',
-        default_value = "namespaces,storage,backup",
+        value_parser = parts::value_parser(),
+        default_values = parts::names(),
         value_name = "PARTS"
     )]
     pub enable: Vec<Part>,
@@ -117,7 +118,13 @@ pub struct ManifestOptions {
     pub namespace: String,
 
     /// The parts to run, and so the rights to grant
-    #[arg(long, value_delimiter = ',', default_value = "namespaces,storage,backup", value_name = "PARTS")]
+    #[arg(
+        long,
+        value_delimiter = ',',
+        value_parser = parts::value_parser(),
+        default_values = parts::names(),
+        value_name = "PARTS"
+    )]
     pub enable: Vec<Part>,
 
     /// The operator's image

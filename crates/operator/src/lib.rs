@@ -9,6 +9,7 @@ pub mod engine;
 pub mod manifests;
 pub mod namespaces;
 mod panics;
+pub mod parts;
 pub mod preview;
 pub mod rbac;
 pub mod roles;

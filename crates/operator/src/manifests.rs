@@ -12,12 +12,9 @@ use k8s_openapi::{
 use crate::{
     admission::{self, WebhookTarget},
     cli::ManifestOptions,
-    engine::Part,
-    namespaces::fences::{self, Grounds},
+    parts,
     rbac::{self, Within},
-    roles,
-    settings::NamespacesSettings,
-    workload,
+    roles, workload,
 };
 
 /// The Service in front of the webhook.
@@ -49,10 +46,7 @@ fn objects(options: &ManifestOptions) -> Vec<String> {
         objects.extend(role(velero, &options.velero_namespace, own));
     }
     objects.extend(roles::tenants(&options.enable).iter().map(yaml_document));
-    if options.enable.contains(&Part::Namespaces) {
-        objects.extend(class_contents(own));
-        objects.extend(fences(options));
-    }
+    objects.extend(parts::of(&options.enable).flat_map(|part| (part.manifests)(options)));
     objects.push(yaml_document(&workload::service(own)));
     objects.push(yaml_document(&workload::deployment(options)));
     let target = match &options.webhook_url {
@@ -85,28 +79,6 @@ fn cluster_role(rules: Vec<PolicyRule>, own: &str) -> [String; 2] {
     [yaml_document(&role), yaml_document(&binding)]
 }
 
-/// What an administrator adds to the rights a class may use goes to the operator.
-fn class_contents(own: &str) -> [String; 2] {
-    let role = roles::class_contents();
-    let binding = ClusterRoleBinding {
-        metadata: role.metadata.clone(),
-        role_ref: reference("ClusterRole", roles::CLASS_CONTENTS),
-        subjects: Some(account(own)),
-    };
-    [yaml_document(&role), yaml_document(&binding)]
-}
-
-fn fences(options: &ManifestOptions) -> Vec<String> {
-    let mut system_namespaces = NamespacesSettings::default().system_namespaces;
-    system_namespaces.extend([options.namespace.clone(), options.velero_namespace.clone()]);
-    system_namespaces.sort();
-    system_namespaces.dedup();
-    let operator = format!("system:serviceaccount:{}:{ACCOUNT}", options.namespace);
-    let grounds = Grounds { operator: &operator, system_namespaces: &system_namespaces };
-    let policies = fences::policies(&grounds);
-    policies.iter().flat_map(|(policy, binding)| [yaml_document(policy), yaml_document(binding)]).collect()
-}
-
 fn role(rules: Vec<PolicyRule>, namespace: &str, own: &str) -> [String; 2] {
     let role = Role { metadata: meta(Some(namespace)), rules: Some(rules) };
     let binding = RoleBinding {
@@ -117,12 +89,12 @@ fn role(rules: Vec<PolicyRule>, namespace: &str, own: &str) -> [String; 2] {
     [yaml_document(&role), yaml_document(&binding)]
 }
 
-fn reference(kind: &str, name: &str) -> RoleRef {
+pub(crate) fn reference(kind: &str, name: &str) -> RoleRef {
     RoleRef { api_group: "rbac.authorization.k8s.io".into(), kind: kind.into(), name: name.into() }
 }
 
 /// The account the operator runs as.
-fn account(own: &str) -> Vec<Subject> {
+pub(crate) fn account(own: &str) -> Vec<Subject> {
     vec![Subject { api_group: None, kind: "ServiceAccount".into(), name: ACCOUNT.into(), namespace: Some(own.into()) }]
 }
 

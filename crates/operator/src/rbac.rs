@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use k8s_openapi::api::rbac::v1::PolicyRule;
 
-use crate::engine::Part;
+use crate::{engine::Part, parts};
 
 /// Where a right is needed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -62,13 +62,7 @@ fn only_name(group: &str, resource: &str) -> Option<Vec<String>> {
 pub fn uses(parts: &[Part]) -> Vec<Use> {
     let mut uses = ENGINE_USES.to_vec();
     uses.extend_from_slice(crate::admission::USES);
-    for part in parts {
-        uses.extend_from_slice(match part {
-            Part::Namespaces => crate::namespaces::USES,
-            Part::Storage => crate::storage::USES,
-            Part::Backup => crate::backup::USES,
-        });
-    }
+    uses.extend(parts::of(parts).flat_map(|part| part.uses));
     uses
 }
 

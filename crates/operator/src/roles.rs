@@ -5,7 +5,7 @@ use k8s_openapi::{
     apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta},
 };
 
-use crate::engine::Part;
+use crate::{engine::Part, parts};
 
 /// The operator's rights beyond its own: the sum of all `ClusterRole`s with [`AGGREGATE_LABEL`].
 pub const CLASS_CONTENTS: &str = "croft-namespace-classes";
@@ -15,34 +15,17 @@ pub const AGGREGATE_LABEL: &str = "croft.dev/aggregate-to-namespace-classes";
 const READ: &[&str] = &["get", "list", "watch"];
 const WRITE: &[&str] = &["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"];
 
-/// Our kinds in the hands of tenants: who views a namespace may read them, who edits it may write them.
-struct Kinds {
-    part: Part,
-    group: &'static str,
-    viewed: &'static [&'static str],
-    edited: &'static [&'static str],
+/// Kinds of one part in the hands of tenants: who views a namespace may read them, who edits it may write them.
+#[derive(Debug)]
+pub struct TenantKinds {
+    pub group: &'static str,
+    pub viewed: &'static [&'static str],
+    pub edited: &'static [&'static str],
 }
-
-/// Only those who edit see a `NonAdminDownloadRequest`: its status holds a signed URL to everything in a backup.
-const KINDS: &[Kinds] = &[
-    Kinds { part: Part::Namespaces, group: "akuity.io", viewed: &["namespaceclassbindings"], edited: &[] },
-    Kinds {
-        part: Part::Storage,
-        group: "s3.snappcloud.io",
-        viewed: &["s3buckets", "s3userclaims"],
-        edited: &["s3buckets", "s3userclaims"],
-    },
-    Kinds {
-        part: Part::Backup,
-        group: "oadp.openshift.io",
-        viewed: &["nonadminbackups", "nonadminbackupstoragelocations", "nonadminrestores"],
-        edited: &["nonadminbackups", "nonadminbackupstoragelocations", "nonadmindownloadrequests", "nonadminrestores"],
-    },
-];
 
 /// `croft-view` and `croft-edit`, which Kubernetes adds to its own `view`, `edit` and `admin`.
 pub fn tenants(parts: &[Part]) -> [ClusterRole; 2] {
-    let enabled = || KINDS.iter().filter(|kinds| parts.contains(&kinds.part));
+    let enabled = || parts::of(parts).map(|part| &part.tenants);
     let viewed = enabled().map(|kinds| rule(kinds.group, kinds.viewed, READ)).collect();
     let edited = enabled()
         .filter(|kinds| !kinds.edited.is_empty())

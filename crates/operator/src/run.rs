@@ -12,19 +12,17 @@ use tracing::{info, warn};
 
 use crate::{
     admission::{self, AdmissionOptions, Door, ServingCertificate},
-    backup,
     cli::RunOptions,
     client,
     engine::{
-        Clock, EngineBuilder, Part, Readiness, Writer,
+        Clock, EngineBuilder, Readiness, Writer,
         events::Events,
         lease::{Election, Leadership},
     },
     manifests::SERVICE,
-    namespaces,
     panics::essential,
+    parts::{self, Ground},
     settings::{self, Settings, SharedSettings},
-    storage,
     telemetry::{logs, metrics::Metrics, server},
 };
 
@@ -117,13 +115,13 @@ fn assemble(
     clock: Clock,
 ) -> EngineBuilder {
     let mut engine = EngineBuilder::new(client.clone(), metrics.clone(), clock);
-    let writer = Writer::new(client.clone());
-    for part in &options.enable {
-        match part {
-            Part::Namespaces => namespaces::install(&mut engine, &writer, settings, &options.namespace),
-            Part::Storage => storage::install(&mut engine, &writer, &options.namespace),
-            Part::Backup => backup::install(&mut engine, &writer, settings),
-        }
+    let ground = Ground {
+        writer: Writer::new(client.clone()),
+        settings: settings.clone(),
+        operator_namespace: options.namespace.clone(),
+    };
+    for part in parts::of(&options.enable) {
+        (part.install)(&mut engine, &ground);
     }
     engine
 }

@@ -85,7 +85,7 @@ mod tests {
         let webhooks = configuration.webhooks.unwrap();
         let names: Vec<_> = webhooks.iter().map(|webhook| webhook.name.as_str()).collect();
         assert_eq!(names, ["vs3userclaim.kb.io", "vs3bucket.kb.io", "vnamespaceclass.croft.dev"]);
-        for (webhook, hook) in webhooks.iter().zip(HOOKS) {
+        for (webhook, hook) in webhooks.iter().zip(HOOKS.iter()) {
             let service = webhook.client_config.service.as_ref().unwrap();
             assert_eq!(service.path.as_deref(), Some(hook.path));
             let rules = webhook.rules.as_ref().unwrap();

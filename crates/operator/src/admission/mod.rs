@@ -44,7 +44,12 @@ pub use self::{
     certificates::CA_SECRET,
     configuration::{CONFIGURATION, WebhookTarget, webhook_configuration},
 };
-use self::{certificates::Certificates, hooks::HOOKS, scopes::ClusterScoped};
+use self::{certificates::Certificates, hooks::HOOKS};
+pub(crate) use self::{
+    hooks::Hook,
+    review::{Checked, review},
+    scopes::ClusterScoped,
+};
 use crate::{
     engine::{Writer, watch::Surroundings},
     panics::restarted,
@@ -117,7 +122,7 @@ pub async fn run(
         serving: door.certificate.clone(),
         trust,
     };
-    let routes = answers::routes(HOOKS, &cluster_scoped, &door.metrics);
+    let routes = answers::routes(&HOOKS, &cluster_scoped, &door.metrics);
     let metrics = door.metrics.as_ref();
     tokio::join!(
         server::serve(door.listener, door.certificate, routes, stop.clone()),

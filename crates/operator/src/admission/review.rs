@@ -14,7 +14,7 @@ use serde::de::DeserializeOwned;
 use super::scopes::ClusterScoped;
 
 /// A kind that is checked at the door.
-pub(super) trait Checked: Resource<DynamicType = ()> + DeserializeOwned {
+pub(crate) trait Checked: Resource<DynamicType = ()> + DeserializeOwned {
     /// Everything that is wrong with the object.
     fn problems(&self, cluster_scoped: &ClusterScoped) -> Vec<Problem>;
 
@@ -25,10 +25,10 @@ pub(super) trait Checked: Resource<DynamicType = ()> + DeserializeOwned {
 }
 
 /// What comes back over HTTP; an error is a request that is not an admission review at all.
-pub(super) type Answer = Result<AdmissionReview<DynamicObject>, serde_json::Error>;
+pub(crate) type Answer = Result<AdmissionReview<DynamicObject>, serde_json::Error>;
 
 /// Reads a review, checks the object, answers.
-pub(super) fn review<K: Checked>(body: &[u8], cluster_scoped: &ClusterScoped) -> Answer {
+pub(crate) fn review<K: Checked>(body: &[u8], cluster_scoped: &ClusterScoped) -> Answer {
     let review: AdmissionReview<DynamicObject> = serde_json::from_slice(body)?;
     let request: AdmissionRequest<DynamicObject> = review.try_into().map_err(serde::de::Error::custom)?;
     let mut response = AdmissionResponse::from(&request);

@@ -12,15 +12,15 @@ const RETRY: Duration = Duration::from_secs(5);
 
 /// Group and kind of everything cluster-scoped. Empty until the API server has told.
 #[derive(Clone, Debug, Default)]
-pub(super) struct ClusterScoped(Arc<ArcSwap<BTreeSet<(String, String)>>>);
+pub(crate) struct ClusterScoped(Arc<ArcSwap<BTreeSet<(String, String)>>>);
 
 impl ClusterScoped {
-    pub(super) fn has(&self, group: &str, kind: &str) -> bool {
+    pub(crate) fn has(&self, group: &str, kind: &str) -> bool {
         self.0.load().contains(&(group.to_owned(), kind.to_owned()))
     }
 
     /// Keeps the picture fresh; runs for ever.
-    pub(super) async fn keep(self, client: Client, mut changes: Changes) {
+    pub(crate) async fn keep(self, client: Client, mut changes: Changes) {
         loop {
             self.refresh(&client).await;
             changes.until_served().await;

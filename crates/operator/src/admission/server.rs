@@ -132,7 +132,7 @@ mod tests {
             let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
             let address = listener.local_addr().unwrap();
             let (serving, stop) = (Arc::<ServingCertificate>::default(), CancellationToken::new());
-            let routes = routes(HOOKS, &ClusterScoped::default(), &Arc::default());
+            let routes = routes(&HOOKS, &ClusterScoped::default(), &Arc::default());
             let ended = tokio::spawn(serve(listener, serving.clone(), routes, stop.clone()));
             Self { address, serving, stop, ended }
         }

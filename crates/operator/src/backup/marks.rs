@@ -86,8 +86,8 @@ mod tests {
             let metadata = tags.metadata(&origin, "velero");
             assert!(origin.owns(&tags.marks(&metadata)));
             assert_eq!(
-                tags.request(Part::Backup.work("x"), &metadata),
-                Some(Key::new(Part::Backup.work("x"), "shop", "nightly"))
+                tags.request(Part("backup").work("x"), &metadata),
+                Some(Key::new(Part("backup").work("x"), "shop", "nightly"))
             );
         }
         let a_backup = BACKUP.metadata(&origin, "velero");

@@ -26,14 +26,17 @@ use kube::{
 
 use self::{backup::BackupReconciler, location::LocationReconciler, restore::RestoreReconciler};
 use crate::{
-    engine::{Cache, Change, EngineBuilder, Key, Part, Scope, Work, Writer, is_deleting},
+    engine::{Cache, Change, EngineBuilder, Key, Part, Scope, Work, is_deleting},
+    parts::{Definition, Ground},
     rbac::{Use, Within},
-    settings::SharedSettings,
+    roles::TenantKinds,
 };
 
-const LOCATION: Work = Part::Backup.work("nonadminbackupstoragelocation");
-const BACKUP: Work = Part::Backup.work("nonadminbackup");
-const RESTORE: Work = Part::Backup.work("nonadminrestore");
+const BACKUPS: Part = Part("backup");
+
+const LOCATION: Work = BACKUPS.work("nonadminbackupstoragelocation");
+const BACKUP: Work = BACKUPS.work("nonadminbackup");
+const RESTORE: Work = BACKUPS.work("nonadminrestore");
 
 /// Index: name of a Velero Backup -> requests to delete it.
 const DELETIONS_OF_BACKUP: &str = "backup";
@@ -63,6 +66,22 @@ pub const USES: &[Use] = &[
     veleros("backupstoragelocations", &["create", "delete", "list", "patch", "watch"]),
 ];
 
+/// The part as a whole.
+pub(crate) const PART: Definition = Definition {
+    part: BACKUPS,
+    groups: &["oadp.openshift.io"],
+    uses: USES,
+    // Only those who edit see a `NonAdminDownloadRequest`: its status holds a signed URL to everything in a backup.
+    tenants: TenantKinds {
+        group: "oadp.openshift.io",
+        viewed: &["nonadminbackups", "nonadminbackupstoragelocations", "nonadminrestores"],
+        edited: &["nonadminbackups", "nonadminbackupstoragelocations", "nonadmindownloadrequests", "nonadminrestores"],
+    },
+    hooks: &[],
+    manifests: |_| Vec::new(),
+    install,
+};
+
 /// What the reconcilers read.
 #[derive(Clone, Debug)]
 struct Caches {
@@ -83,15 +102,15 @@ impl Caches {
         let velero = Scope::Namespace(velero_namespace.clone());
         Self {
             velero_namespace,
-            namespaces: engine.cluster_objects(Part::Backup),
-            secrets: engine.metadata(Part::Backup),
-            locations: engine.objects(Part::Backup, &Scope::Cluster),
-            backups: engine.objects(Part::Backup, &Scope::Cluster),
-            restores: engine.objects(Part::Backup, &Scope::Cluster),
-            velero_locations: engine.objects(Part::Backup, &velero),
-            velero_backups: engine.objects(Part::Backup, &velero),
-            velero_restores: engine.objects(Part::Backup, &velero),
-            velero_deletions: engine.objects(Part::Backup, &velero),
+            namespaces: engine.cluster_objects(BACKUPS),
+            secrets: engine.metadata(BACKUPS),
+            locations: engine.objects(BACKUPS, &Scope::Cluster),
+            backups: engine.objects(BACKUPS, &Scope::Cluster),
+            restores: engine.objects(BACKUPS, &Scope::Cluster),
+            velero_locations: engine.objects(BACKUPS, &velero),
+            velero_backups: engine.objects(BACKUPS, &velero),
+            velero_restores: engine.objects(BACKUPS, &velero),
+            velero_deletions: engine.objects(BACKUPS, &velero),
         }
     }
 
@@ -146,7 +165,8 @@ fn may_be_created(conditions: &Conditions, metadata: &ObjectMeta) -> bool {
     !conditions.is_true("Queued") && metadata.finalizers.as_ref().is_some_and(|finalizers| !finalizers.is_empty())
 }
 
-pub fn install(engine: &mut EngineBuilder, writer: &Writer, settings: &SharedSettings) {
+fn install(engine: &mut EngineBuilder, ground: &Ground) {
+    let Ground { writer, settings, .. } = ground;
     let caches = Caches::open(engine, settings.load().backup.velero_namespace.clone());
     caches.velero_deletions.index(DELETIONS_OF_BACKUP, |deletion: &DeleteBackupRequest| {
         deletion.labels().get(BACKUP_NAME_LABEL).cloned().into_iter().collect()

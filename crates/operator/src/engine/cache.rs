@@ -214,7 +214,7 @@ mod tests {
     fn cache() -> Cache<&'static str> {
         let cache = Cache::default();
         cache.index("letter", |text: &&str| vec![text[..1].to_owned()]);
-        cache.wakes(|change| change.both().map(|text| Key::cluster(Part::Backup.work("test"), *text)).collect());
+        cache.wakes(|change| change.both().map(|text| Key::cluster(Part("test").work("test"), *text)).collect());
         cache
     }
 

@@ -72,10 +72,10 @@ impl Pusher {
 /// The pushes one dispatcher takes.
 pub(super) struct Inbox(mpsc::UnboundedReceiver<Push>);
 
-pub(super) fn channels() -> (Pusher, BTreeMap<Part, Inbox>) {
+pub(super) fn channels(parts: impl IntoIterator<Item = Part>) -> (Pusher, BTreeMap<Part, Inbox>) {
     let mut senders = BTreeMap::new();
     let mut inboxes = BTreeMap::new();
-    for part in Part::ALL {
+    for part in parts {
         let (sender, receiver) = mpsc::unbounded_channel();
         senders.insert(part, sender);
         inboxes.insert(part, Inbox(receiver));

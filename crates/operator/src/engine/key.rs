@@ -7,29 +7,19 @@ use std::{
 
 use croft_core::queue;
 
-/// The parts of the product; each can be switched on and off and waits for its own kinds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, clap::ValueEnum, serde::Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Part {
-    Namespaces,
-    Storage,
-    Backup,
-}
+/// A part of the product, by its name; [`crate::parts`] says what each of them is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize)]
+#[serde(transparent)]
+pub struct Part(pub &'static str);
 
 impl Part {
-    pub const ALL: [Part; 3] = [Part::Namespaces, Part::Storage, Part::Backup];
-
     /// A kind of work of this part.
     pub const fn work(self, name: &'static str) -> Work {
         Work { part: self, name }
     }
 
     pub fn name(self) -> &'static str {
-        match self {
-            Part::Namespaces => "namespaces",
-            Part::Storage => "storage",
-            Part::Backup => "backup",
-        }
+        self.0
     }
 }
 

@@ -49,7 +49,7 @@ use self::{
     readiness::ReadinessBuilder,
     watch::{CacheSink, Source, Supervisor, Surroundings, Wire},
 };
-use crate::{panics::essential, telemetry::metrics::Metrics};
+use crate::{panics::essential, parts::PARTS, telemetry::metrics::Metrics};
 
 type Spawn = Box<dyn FnOnce(&TaskTracker) + Send>;
 
@@ -92,12 +92,12 @@ impl fmt::Debug for EngineBuilder {
 
 /// Groups whose CRDs `croft crds` installs.
 fn is_ours(group: &str) -> bool {
-    matches!(group, "akuity.io" | "s3.snappcloud.io" | "oadp.openshift.io")
+    PARTS.iter().any(|definition| definition.groups.contains(&group))
 }
 
 impl EngineBuilder {
     pub fn new(client: Client, metrics: Arc<Metrics>, clock: Clock) -> Self {
-        let (pusher, inboxes) = dispatch::channels();
+        let (pusher, inboxes) = dispatch::channels(PARTS.iter().map(|definition| definition.part));
         Self {
             client,
             metrics,

@@ -5,7 +5,9 @@ pub(crate) mod blueprints;
 mod class;
 pub mod fences;
 pub(crate) mod fields;
+mod hooks;
 pub(crate) mod kinds;
+mod manifests;
 pub(crate) mod resources;
 pub(crate) mod seal;
 pub(crate) mod stamped;
@@ -28,20 +30,23 @@ use self::{
 };
 use crate::{
     engine::{
-        Cache, Change, EngineBuilder, Journal, Key, Part, Pusher, Scope, Work, Writer, is_deleting,
+        Cache, Change, EngineBuilder, Journal, Key, Part, Pusher, Scope, Work, is_deleting,
         watch::{place_of, revision_of},
         write::resource_name,
     },
+    parts::{Definition, Ground},
     rbac::{Use, Within},
-    settings::SharedSettings,
+    roles::TenantKinds,
 };
 
+const NAMESPACES: Part = Part("namespaces");
+
 /// Namespace -> binding.
-const NAMESPACE: Work = Part::Namespaces.work("namespace");
+const NAMESPACE: Work = NAMESPACES.work("namespace");
 /// Binding -> resources.
-const BINDING: Work = Part::Namespaces.work("namespaceclassbinding");
+const BINDING: Work = NAMESPACES.work("namespaceclassbinding");
 /// Class -> its status.
-const CLASS: Work = Part::Namespaces.work("namespaceclass");
+const CLASS: Work = NAMESPACES.work("namespaceclass");
 
 /// What happens to a binding's objects together is looked at together: a moment after the last change, but soon.
 const CALM: Pace = Pace { calm: Duration::from_millis(100), most: Duration::from_millis(500) };
@@ -88,6 +93,17 @@ pub const USES: &[Use] = &[
     },
 ];
 
+/// The part as a whole.
+pub(crate) const PART: Definition = Definition {
+    part: NAMESPACES,
+    groups: &["akuity.io"],
+    uses: USES,
+    tenants: TenantKinds { group: "akuity.io", viewed: &["namespaceclassbindings"], edited: &[] },
+    hooks: hooks::HOOKS,
+    manifests: manifests::manifests,
+    install,
+};
+
 /// The caches both reconcilers read.
 #[derive(Clone, Debug)]
 struct Caches {
@@ -106,11 +122,12 @@ impl Caches {
     }
 }
 
-pub fn install(engine: &mut EngineBuilder, writer: &Writer, settings: &SharedSettings, operator_namespace: &str) {
+fn install(engine: &mut EngineBuilder, ground: &Ground) {
+    let Ground { writer, settings, operator_namespace } = ground;
     let caches = Caches {
-        namespaces: engine.cluster_objects(Part::Namespaces),
-        classes: engine.cluster_objects(Part::Namespaces),
-        bindings: engine.objects(Part::Namespaces, &Scope::Cluster),
+        namespaces: engine.cluster_objects(NAMESPACES),
+        classes: engine.cluster_objects(NAMESPACES),
+        bindings: engine.objects(NAMESPACES, &Scope::Cluster),
     };
     caches
         .namespaces
@@ -126,7 +143,7 @@ pub fn install(engine: &mut EngineBuilder, writer: &Writer, settings: &SharedSet
         move |change| woken_by_binding(change, &journal)
     });
     let seal = SharedSeal::default();
-    tokio::spawn(seal.clone().find(writer.clone(), operator_namespace.to_owned()));
+    tokio::spawn(seal.clone().find(writer.clone(), operator_namespace.clone()));
     let stamps = Stamps::new(engine, seal.clone(), caches.bindings.clone());
     caches.classes.wakes({
         let (caches, stamps, pusher) = (caches.clone(), stamps.clone(), engine.pusher());

@@ -4,6 +4,7 @@ mod bucket;
 mod ceph;
 mod claim;
 mod gateways;
+mod hooks;
 mod user;
 
 use std::{
@@ -25,14 +26,18 @@ use kube::{ResourceExt, core::PartialObjectMeta};
 
 use self::{bucket::BucketReconciler, claim::ClaimReconciler, gateways::Gateways};
 use crate::{
-    engine::{Cache, Change, EngineBuilder, Key, Part, Scope, Work, Writer, events::Note, is_deleting},
+    engine::{Cache, Change, EngineBuilder, Key, Part, Scope, Work, events::Note, is_deleting},
+    parts::{Definition, Ground},
     rbac::{Use, Within},
+    roles::TenantKinds,
 };
 
+const STORAGE: Part = Part("storage");
+
 /// S3UserClaim -> Ceph user, Secrets, S3User.
-const CLAIM: Work = Part::Storage.work("s3userclaim");
+const CLAIM: Work = STORAGE.work("s3userclaim");
 /// S3Bucket -> bucket.
-const BUCKET: Work = Part::Storage.work("s3bucket");
+const BUCKET: Work = STORAGE.work("s3bucket");
 
 /// Claims and S3Users by class; claims that name none are under the empty name.
 const CLASS_INDEX: &str = "class";
@@ -62,6 +67,21 @@ const fn cluster(group: &'static str, resource: &'static str, verbs: &'static [&
     Use { group, resource, verbs, within: Within::Cluster }
 }
 
+/// The part as a whole.
+pub(crate) const PART: Definition = Definition {
+    part: STORAGE,
+    groups: &["s3.snappcloud.io"],
+    uses: USES,
+    tenants: TenantKinds {
+        group: "s3.snappcloud.io",
+        viewed: &["s3buckets", "s3userclaims"],
+        edited: &["s3buckets", "s3userclaims"],
+    },
+    hooks: hooks::HOOKS,
+    manifests: |_| Vec::new(),
+    install,
+};
+
 /// The caches both reconcilers read.
 #[derive(Clone, Debug)]
 struct Caches {
@@ -74,15 +94,16 @@ struct Caches {
     gateways: Arc<Gateways>,
 }
 
-/// `operator_namespace` is where a class's admin Secret is looked for if the class names no namespace.
-pub fn install(engine: &mut EngineBuilder, writer: &Writer, operator_namespace: &str) {
-    let (classes, secrets) = (engine.cluster_objects(Part::Storage), engine.metadata(Part::Storage));
+fn install(engine: &mut EngineBuilder, ground: &Ground) {
+    // Where a class's admin Secret is looked for if the class names no namespace.
+    let (writer, operator_namespace) = (&ground.writer, ground.operator_namespace.as_str());
+    let (classes, secrets) = (engine.cluster_objects(STORAGE), engine.metadata(STORAGE));
     let gateways = Gateways::new(engine.client(), operator_namespace, classes.clone(), secrets.clone());
     let caches = Caches {
-        namespaces: engine.cluster_objects(Part::Storage),
-        claims: engine.objects(Part::Storage, &Scope::Cluster),
-        users: engine.cluster_objects(Part::Storage),
-        buckets: engine.objects(Part::Storage, &Scope::Cluster),
+        namespaces: engine.cluster_objects(STORAGE),
+        claims: engine.objects(STORAGE, &Scope::Cluster),
+        users: engine.cluster_objects(STORAGE),
+        buckets: engine.objects(STORAGE, &Scope::Cluster),
         secrets,
         classes,
         gateways: Arc::new(gateways),

@@ -14,10 +14,7 @@ use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
 use super::metrics::Metrics;
-use crate::{
-    admission::ServingCertificate,
-    engine::{Part, Readiness},
-};
+use crate::{admission::ServingCertificate, engine::Readiness, parts::PARTS};
 
 #[derive(Clone, Debug)]
 struct Health {
@@ -58,7 +55,7 @@ async fn ready(State(health): State<Health>) -> impl IntoResponse {
 }
 
 async fn text(State(health): State<Health>) -> impl IntoResponse {
-    for part in Part::ALL {
+    for part in PARTS.iter().map(|definition| definition.part) {
         health.metrics.waiting(part, health.readiness.waits_for(part).is_some());
     }
     ([(header::CONTENT_TYPE, "application/openmetrics-text; version=1.0.0; charset=utf-8")], health.metrics.text())

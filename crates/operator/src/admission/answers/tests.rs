@@ -2,6 +2,8 @@
 #[path = "../../../../core/tests/arbitrary/json.rs"]
 mod json;
 
+use std::sync::LazyLock;
+
 use axum::{
     body::Body,
     http::{HeaderName, HeaderValue, Method, Request, Uri},
@@ -37,7 +39,7 @@ async fn asked_of(routes: Router, request: Request<Body>) -> Answered {
 
 fn ask(request: Request<Body>) -> Answered {
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-    runtime.block_on(asked_of(routes(HOOKS, &ClusterScoped::default(), &Arc::default()), request))
+    runtime.block_on(asked_of(routes(&HOOKS, &ClusterScoped::default(), &Arc::default()), request))
 }
 
 fn post_to(path: &str, body: impl Into<Body>) -> Request<Body> {
@@ -157,9 +159,10 @@ fn a_request_that_is_too_large_is_answered() {
 
 #[tokio::test]
 async fn a_review_that_panics_is_refused_counted_and_the_next_one_is_answered() {
-    const BROKEN: &[Hook] = &[Hook { path: "/broken", review: |_, _| panic!("on purpose"), ..HOOKS[0] }, HOOKS[1]];
+    static BROKEN: LazyLock<[Hook; 2]> =
+        LazyLock::new(|| [Hook { path: "/broken", review: |_, _| panic!("on purpose"), ..HOOKS[0] }, HOOKS[1]]);
     let metrics = Arc::<Metrics>::default();
-    let routes = routes(BROKEN, &ClusterScoped::default(), &metrics);
+    let routes = routes(&*BROKEN, &ClusterScoped::default(), &metrics);
     let review = review_of(&objects()[2], &Value::Null).to_string();
     for times in 1..=2 {
         let response = asked_of(routes.clone(), post_to("/broken", review.clone())).await.response();

@@ -1,0 +1,41 @@
+//! What is checked at the door.
+
+use croft_api::{
+    Problem,
+    storage::{S3Bucket, S3UserClaim, validate},
+};
+
+use crate::admission::{Checked, ClusterScoped, Hook, review};
+
+pub(super) const HOOKS: &[Hook] = &[
+    Hook {
+        name: "vs3userclaim.kb.io",
+        path: "/validate-s3-snappcloud-io-v1alpha1-s3userclaim",
+        group: "s3.snappcloud.io",
+        version: "v1alpha1",
+        resource: "s3userclaims",
+        scope: "Namespaced",
+        review: review::<S3UserClaim>,
+    },
+    Hook {
+        name: "vs3bucket.kb.io",
+        path: "/validate-s3-snappcloud-io-v1alpha1-s3bucket",
+        group: "s3.snappcloud.io",
+        version: "v1alpha1",
+        resource: "s3buckets",
+        scope: "Namespaced",
+        review: review::<S3Bucket>,
+    },
+];
+
+impl Checked for S3UserClaim {
+    fn problems(&self, _: &ClusterScoped) -> Vec<Problem> {
+        validate::claim(self).err().unwrap_or_default()
+    }
+}
+
+impl Checked for S3Bucket {
+    fn problems(&self, _: &ClusterScoped) -> Vec<Problem> {
+        validate::bucket(self).err().unwrap_or_default()
+    }
+}
