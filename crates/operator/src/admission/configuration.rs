@@ -84,7 +84,7 @@ mod tests {
         let configuration = webhook_configuration(&target);
         let webhooks = configuration.webhooks.unwrap();
         let names: Vec<_> = webhooks.iter().map(|webhook| webhook.name.as_str()).collect();
-        assert_eq!(names, ["vs3userclaim.kb.io", "vs3bucket.kb.io", "vnamespaceclass.croft.dev"]);
+        assert_eq!(names, ["vnamespaceclass.croft.dev", "vs3userclaim.kb.io", "vs3bucket.kb.io"]);
         for (webhook, hook) in webhooks.iter().zip(HOOKS.iter()) {
             let service = webhook.client_config.service.as_ref().unwrap();
             assert_eq!(service.path.as_deref(), Some(hook.path));
@@ -96,7 +96,7 @@ mod tests {
     #[test]
     fn a_url_is_joined_with_the_path() {
         let configuration = webhook_configuration(&WebhookTarget::Url("https://127.0.0.1:9443/".into()));
-        let url = configuration.webhooks.unwrap()[1].client_config.url.clone();
+        let url = configuration.webhooks.unwrap()[2].client_config.url.clone();
         assert_eq!(url.as_deref(), Some("https://127.0.0.1:9443/validate-s3-snappcloud-io-v1alpha1-s3bucket"));
     }
 }

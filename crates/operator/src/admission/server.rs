@@ -235,7 +235,7 @@ mod tests {
                 "oldObject": null
             }
         });
-        let path = HOOKS[1].path;
+        let path = "/validate-s3-snappcloud-io-v1alpha1-s3bucket";
         let answer = server.post(authority.bundle(), path, &review.to_string()).await;
         let (head, body) = answer.split_once("\r\n\r\n").unwrap();
         assert!(head.starts_with("HTTP/1.1 200"), "{head}");
