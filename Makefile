@@ -26,10 +26,10 @@ demo:  ## the story of one tenant on real Kubernetes, Ceph and Velero (KEEP=1 le
 dev:  ## the same parts with the operator, for you to play with (KUBECONFIG_OUT=file)
 	@cargo xtask dev
 
-test:  ## everything that must pass: set-up, checks and all tests
+test:  ## set-up, formatting, lints, generated files and all tests
 	@cargo xtask test
 
-check:  ## formatting, lints, dependencies and generated files
+check:  ## formatting, lints, generated files and dependencies (builds cargo-deny once, 6 minutes on two cores)
 	@cargo xtask check
 
 bench:  ## what the operator costs, and its speed against a bare generator, into target/bench.json

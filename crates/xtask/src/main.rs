@@ -37,9 +37,9 @@ enum Chore {
     },
     /// Write the generated files: deploy/ and docs/
     Generate,
-    /// Formatting, lints, dependencies, and whether the generated files are up to date
+    /// Formatting, lints, whether the generated files are up to date, and the dependencies
     Check,
-    /// Everything that must pass: set-up, checks and all tests
+    /// Set-up, formatting, lints, generated files and all tests
     Test,
 }
 

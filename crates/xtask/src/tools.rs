@@ -64,7 +64,7 @@ fn ensure_deny() -> Result<PathBuf> {
         let mut install = cargo_command();
         // Away from the checkout, whose configuration is not meant for it.
         install
-            .args(["install", "--quiet", "--locked", "--version", DENY_VERSION, "cargo-deny", "--root"])
+            .args(["install", "--locked", "--version", DENY_VERSION, "cargo-deny", "--root"])
             .arg(&tools)
             .current_dir("/");
         run("cargo install cargo-deny", &mut install)?;
