@@ -2,7 +2,10 @@
 
 use croft_core::namespaces::{inventory::State, resources::Policy};
 
-use crate::world::{ClassSpec, World, class, config_map, identity};
+use crate::{
+    explorer::{Limits, at_rest, explore, reachable},
+    world::{ClassSpec, World, class, config_map},
+};
 
 fn bound(spec: ClassSpec) -> World {
     let mut world = World::new([("web", spec)]);
@@ -16,17 +19,39 @@ fn with_policy(policy: Policy) -> ClassSpec {
 }
 
 #[test]
+fn whatever_a_class_chooses_every_world_comes_to_rest_and_nothing_that_others_made_is_deleted() {
+    let policies = [
+        Policy { adopt: true, ..Policy::default() },
+        Policy { report_drift: true, ..Policy::default() },
+        Policy { recreate_immutable: true, ..Policy::default() },
+        Policy { orphan_on_class_delete: true, ..Policy::default() },
+        Policy { block_class_delete: true, ..Policy::default() },
+    ];
+    let specs = policies.map(with_policy).into_iter();
+    let specs = specs.chain([ClassSpec { orphan_on_unbind: true, ..class(&["one"]) }]);
+    let starts = specs.flat_map(|spec| {
+        let mut new = World::new([("web", spec)]);
+        new.label = Some("web");
+        let mut taken = new.clone();
+        taken.stranger_makes("one");
+        [new, taken]
+    });
+    let explored = explore("namespace, by policy", starts, Limits { acts: 2, faults: true, at_once: 1 });
+    assert!(explored.worlds.len() > 10_000, "only {} worlds", explored.worlds.len());
+}
+
+#[test]
 fn an_adopted_object_is_ours_while_wanted_and_released_afterwards() {
     let mut world = World::new([("web", with_policy(Policy { adopt: true, ..Policy::default() }))]);
     world.stranger_makes("one");
-    let uid = world.objects[&identity("one")].uid.clone();
+    let uid = world.objects["one"].uid.clone();
     world.label = Some("web");
     world.settle();
     assert_eq!((world.ours(), world.ready_reason()), (vec!["one"], "ReconcileSuccess"));
     assert!(world.binding.as_ref().unwrap().status.applied_resources[0].adopted);
     world.label = None;
     world.settle();
-    let object = &world.objects[&identity("one")];
+    let object = &world.objects["one"];
     assert!(object.uid == uid && object.owner.is_none() && !object.labelled, "released, not deleted");
     assert!(world.binding.is_none());
 }
@@ -34,11 +59,11 @@ fn an_adopted_object_is_ours_while_wanted_and_released_afterwards() {
 #[test]
 fn drift_is_reported_and_left_where_the_class_says_so() {
     let mut world = bound(with_policy(Policy { report_drift: true, ..Policy::default() }));
-    let object = world.objects.get_mut(&identity("one")).unwrap();
+    let object = world.object_mut("one");
     object.content = "edited".into();
-    object.entry += 1;
+    object.tell();
     world.settle();
-    assert_eq!(world.objects[&identity("one")].content, "edited");
+    assert_eq!(world.objects["one"].content, "edited");
     assert_eq!(world.ready_reason(), "Drifted");
     assert_eq!(world.binding.as_ref().unwrap().status.applied_resources[0].state, State::Drifted);
 }
@@ -47,12 +72,14 @@ fn drift_is_reported_and_left_where_the_class_says_so() {
 fn drift_that_is_only_reported_is_over_when_somebody_puts_the_values_back() {
     for suspect in [false, true] {
         let mut world = bound(with_policy(Policy { report_drift: true, ..Policy::default() }));
-        let content = world.objects[&identity("one")].content.clone();
+        let content = world.objects["one"].content.clone();
         let edit = |world: &mut World, content: &str| {
-            let object = world.objects.get_mut(&identity("one")).unwrap();
+            let object = world.object_mut("one");
             object.content = content.into();
             // The field is theirs from the first edit on: the second one changes our entry no more.
-            object.entry += u32::from(!suspect && content == "edited");
+            if !suspect && content == "edited" {
+                object.tell();
+            }
             object.suspect = suspect;
             world.settle();
         };
@@ -69,13 +96,11 @@ fn drift_that_is_only_reported_is_over_when_somebody_puts_the_values_back() {
 fn an_immutable_field_is_reported_by_default_and_recreated_on_demand() {
     for recreate_immutable in [false, true] {
         let mut world = bound(with_policy(Policy { recreate_immutable, ..Policy::default() }));
-        world.objects.get_mut(&identity("one")).unwrap().immutable = true;
-        let uid = world.objects[&identity("one")].uid.clone();
-        world.classes.get_mut("web").unwrap().items = vec![config_map("one", "new")];
-        for _ in 0..6 {
-            world.round(&mut usize::MAX.clone(), false, &crate::world::now());
-        }
-        let made_anew = world.objects[&identity("one")].uid != uid;
+        world.object_mut("one").immutable = true;
+        let uid = world.objects["one"].uid.clone();
+        world.class_mut("web").items = vec![config_map("one", "new")];
+        world.settle();
+        let made_anew = world.objects["one"].uid != uid;
         assert_eq!(made_anew, recreate_immutable);
         assert_eq!(world.ready_reason(), if recreate_immutable { "ReconcileSuccess" } else { "ApplyFailed" });
     }
@@ -86,7 +111,7 @@ fn orphans_stay_when_a_namespace_leaves_a_class_that_says_so() {
     let mut world = bound(ClassSpec { orphan_on_unbind: true, ..class(&["one"]) });
     world.label = None;
     world.settle();
-    let object = &world.objects[&identity("one")];
+    let object = &world.objects["one"];
     assert!(object.owner.is_none() && !object.labelled && world.binding.is_none());
 }
 
@@ -96,7 +121,7 @@ fn a_deleted_class_takes_its_objects_leaves_them_or_waits() {
     let block = Policy { block_class_delete: true, ..Policy::default() };
     for (policy, objects, bound_after) in [(Policy::default(), 0, false), (orphan, 1, false), (block, 1, true)] {
         let mut world = bound(with_policy(policy));
-        world.classes.get_mut("web").unwrap().deleting = true;
+        world.class_mut("web").deleting = true;
         world.settle();
         assert_eq!((world.objects.len(), world.binding.is_some()), (objects, bound_after), "{policy:?}");
         if bound_after {
@@ -126,31 +151,30 @@ fn a_dropped_field_needs_one_taking_over_of_what_was_created() {
         let plan = resources::plan(&world.see_resources().unwrap());
         plan.iter().map(Step::kind).collect::<Vec<_>>()
     };
-    world.classes.get_mut("web").unwrap().items = vec![config_map("one", "other value")];
+    world.class_mut("web").items = vec![config_map("one", "other value")];
     assert_eq!(kinds(&world), ["Apply"], "the same fields: one call");
     world.settle();
     let raw = serde_json::json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "one"}});
     let without_data = croft_core::namespaces::manifest::Item::parse(raw.as_object().unwrap()).unwrap();
-    world.classes.get_mut("web").unwrap().items = vec![without_data];
+    world.class_mut("web").items = vec![without_data];
     assert_eq!(kinds(&world), ["TakeFields", "Apply"]);
     world.settle();
-    assert!(!world.objects[&identity("one")].created);
+    assert!(!world.objects["one"].created);
 }
 
 #[test]
 fn an_adopted_object_is_released_whenever_we_died_while_adopting_it() {
-    for crash_after in 0..12 {
-        for lose_replies in [false, true] {
-            let mut world = World::new([("web", with_policy(Policy { adopt: true, ..Policy::default() }))]);
-            world.stranger_makes("one");
-            world.label = Some("web");
-            let mut steps_left = crash_after;
-            while steps_left > 0 && world.round(&mut steps_left, lose_replies, &crate::world::now()) > 0 {}
-            world.settle();
-            assert_eq!(world.ours(), ["one"]);
+    let mut start = World::new([("web", with_policy(Policy { adopt: true, ..Policy::default() }))]);
+    start.stranger_makes("one");
+    start.label = Some("web");
+    for world in reachable("namespace, adopting", &start) {
+        assert_eq!(at_rest(&world).ours(), ["one"]);
+        // Unlabelled at rest, or right where we died.
+        for mut world in [at_rest(&world), world] {
             world.label = None;
             world.settle();
-            assert!(world.objects.contains_key(&identity("one")), "deleted after a crash at step {crash_after}");
+            let object = &world.objects["one"];
+            assert!(object.owner.is_none() && !object.labelled && world.binding.is_none(), "{object:?}");
         }
     }
 }
@@ -161,7 +185,7 @@ fn an_adopted_object_made_anew_by_us_goes_with_us() {
     world.stranger_makes("one");
     world.label = Some("web");
     world.settle();
-    world.objects.remove(&identity("one"));
+    world.objects.remove("one");
     world.settle();
     assert!(!world.binding.as_ref().unwrap().status.applied_resources[0].adopted);
     world.label = None;
@@ -173,14 +197,12 @@ fn an_adopted_object_made_anew_by_us_goes_with_us() {
 fn labels_of_the_namespace_go_whenever_we_died_while_setting_them() {
     let labels = [("pod-security.kubernetes.io/enforce".to_owned(), "restricted".to_owned())].into();
     let spec = ClassSpec { labels, ..class(&["one"]) };
-    for crash_after in 0..8 {
-        let mut world = World::new([("web", spec.clone())]);
-        world.label = Some("web");
-        let mut steps_left = crash_after;
-        while steps_left > 0 && world.round(&mut steps_left, false, &crate::world::now()) > 0 {}
+    let mut start = World::new([("web", spec)]);
+    start.label = Some("web");
+    for mut world in reachable("namespace, with labels", &start) {
         world.label = None;
         world.settle();
-        assert!(world.namespace_labels.is_empty(), "left behind by a crash at step {crash_after}");
+        assert!(world.namespace_labels.is_empty(), "left behind");
     }
 }
 
@@ -194,7 +216,7 @@ fn a_label_of_the_namespace_goes_when_the_class_drops_it_or_is_left_for_another(
     world.label = Some("web");
     world.settle();
     assert_eq!(world.namespace_labels.len(), 2);
-    world.classes.get_mut("web").unwrap().labels = labels(&["b"]);
+    world.class_mut("web").labels = labels(&["b"]);
     world.settle();
     assert_eq!(world.namespace_labels, labels(&["b"]));
     world.label = Some("db");
@@ -205,8 +227,8 @@ fn a_label_of_the_namespace_goes_when_the_class_drops_it_or_is_left_for_another(
 #[test]
 fn orphans_stay_although_somebody_took_their_stamp_away() {
     let mut world = bound(ClassSpec { orphan_on_unbind: true, ..class(&["one"]) });
-    world.objects.get_mut(&identity("one")).unwrap().labelled = false;
+    world.object_mut("one").labelled = false;
     world.label = None;
     world.settle();
-    assert!(world.objects[&identity("one")].owner.is_none() && world.binding.is_none());
+    assert!(world.objects["one"].owner.is_none() && world.binding.is_none());
 }

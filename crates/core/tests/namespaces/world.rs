@@ -1,23 +1,33 @@
-//! One namespace, two classes that share an object, and an API server small enough to explore.
+//! One namespace, a few classes, and how the operator sees them.
 
-use std::collections::BTreeMap;
+use std::{
+    cell::RefCell,
+    collections::{BTreeMap, HashMap},
+    fmt,
+    hash::{DefaultHasher, Hash, Hasher},
+    rc::Rc,
+};
 
 use croft_core::{
     namespaces::{
-        binding::{self, BindingStep},
+        binding,
         inventory::Status,
         manifest::{Identity, Item, Rendered, Stamp, digest},
-        resources::{self, Class, ClassSeen, KindSeen, NamespaceMetadata, Owner, Policy, Read, ResourceStep, Stamped},
+        resources::{self, Class, ClassSeen, KindSeen, NamespaceMetadata, Owner, Policy, Read, Stamped},
     },
-    plan::{Failure, FailureClass, Outcome},
     time::Timestamp,
 };
 use serde_json::json;
 
+use crate::explorer::at_rest;
+
 pub const NAMESPACE: &str = "team-a";
 
+/// Every name an object here may have.
+pub const NAMES: [&str; 7] = ["shared", "web-only", "db-only", "one", "two", "three", "unrelated"];
+
 /// An object in the namespace, as the API server has it.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[expect(clippy::struct_excessive_bools, reason = "independent facts, each with its own name")]
 pub struct Object {
     pub uid: String,
@@ -26,43 +36,107 @@ pub struct Object {
     pub class: String,
     /// Digest of the content.
     pub content: String,
-    /// Changes with every change, by anybody.
-    pub version: u32,
-    /// Changes with every change to a field of ours that our entry can tell.
-    pub entry: u32,
+    /// What others added to it.
+    pub additions: u32,
+    /// What our entry tells: see [`Object::tell`].
+    pub entry: u64,
     /// It has changed since our last write without our entry telling.
     pub suspect: bool,
     /// Made by create and not yet taken over by apply.
     pub created: bool,
     /// Some field of it cannot be changed.
     pub immutable: bool,
+    /// By somebody else: whatever becomes of it, we never delete it.
+    pub made_by_others: bool,
 }
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Bound {
     pub uid: String,
     pub class: String,
-    pub version: u32,
-    pub status: Status,
+    pub status: Rc<Status>,
+    /// Changes with class and status.
+    pub version: u64,
+}
+
+/// What others do in this world.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Others {
+    /// They change the label of the namespace.
+    Relabel,
+    /// They do whatever they can.
+    Meddle,
 }
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct World {
     pub label: Option<&'static str>,
-    pub classes: BTreeMap<&'static str, ClassSpec>,
+    pub classes: BTreeMap<&'static str, Rc<ClassSpec>>,
     pub binding: Option<Bound>,
-    pub objects: BTreeMap<Identity, Object>,
+    /// By name; all are ConfigMaps.
+    pub objects: BTreeMap<&'static str, Rc<Object>>,
     pub namespace_labels: BTreeMap<String, String>,
     pub made: u32,
+    pub others: Others,
 }
 
-#[derive(Clone, Debug, Default, PartialEq)]
+impl Eq for World {}
+
+impl Hash for World {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        let classes = self.classes.iter().map(|(name, class)| (*name, class.deleting, class.items.len()));
+        let binding = self.binding.as_ref().map(|bound| (&bound.uid, bound.version));
+        (self.label, classes.collect::<Vec<_>>(), binding, &self.objects, &self.namespace_labels).hash(state);
+    }
+}
+
+/// Versions and entries follow from what they are of: so there are finitely many, and equal worlds are found equal.
+fn hash_of(value: impl Hash) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    value.hash(&mut hasher);
+    hasher.finish()
+}
+
+impl Bound {
+    pub fn new(uid: String, class: String, status: Status) -> Self {
+        let version = hash_of((&class, serde_json::to_string(&status).unwrap()));
+        Self { uid, class, status: Rc::new(status), version }
+    }
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ClassSpec {
+    /// What has been rendered of it: worlds are many, and rendering is most of what they cost.
+    pub rendered: Memo,
     pub items: Vec<Item>,
     pub policy: Policy,
     pub orphan_on_unbind: bool,
     pub deleting: bool,
     pub labels: BTreeMap<String, String>,
+}
+
+/// Rendered objects by class and binding. Says nothing about the class itself.
+#[derive(Default)]
+pub struct Memo(RefCell<HashMap<(String, String), Rc<[Rendered]>>>);
+
+impl Clone for Memo {
+    fn clone(&self) -> Self {
+        Self::default()
+    }
+}
+
+impl fmt::Debug for Memo {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str("_")
+    }
+}
+
+impl Eq for Memo {}
+
+impl PartialEq for Memo {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
 }
 
 pub fn config_map(name: &str, value: &str) -> Item {
@@ -71,7 +145,7 @@ pub fn config_map(name: &str, value: &str) -> Item {
 }
 
 pub fn identity(name: &str) -> Identity {
-    config_map(name, "").identity
+    Identity { group: String::new(), kind: "ConfigMap".into(), name: name.into() }
 }
 
 pub fn class(names: &[&str]) -> ClassSpec {
@@ -86,11 +160,12 @@ impl World {
     pub fn new(classes: impl IntoIterator<Item = (&'static str, ClassSpec)>) -> Self {
         Self {
             label: None,
-            classes: classes.into_iter().collect(),
+            classes: classes.into_iter().map(|(name, class)| (name, Rc::new(class))).collect(),
             binding: None,
             objects: BTreeMap::new(),
             namespace_labels: BTreeMap::new(),
             made: 0,
+            others: Others::Meddle,
         }
     }
 
@@ -99,8 +174,22 @@ impl World {
         format!("uid-{}", self.made)
     }
 
+    pub fn class_mut(&mut self, name: &str) -> &mut ClassSpec {
+        let class = Rc::make_mut(self.classes.get_mut(name).unwrap());
+        class.rendered = Memo::default();
+        class
+    }
+
+    pub fn object_mut(&mut self, name: &str) -> &mut Object {
+        Rc::make_mut(self.objects.get_mut(name).unwrap())
+    }
+
+    pub fn objects_mut(&mut self) -> impl Iterator<Item = &mut Object> {
+        self.objects.values_mut().map(Rc::make_mut)
+    }
+
     /// A stranger makes an object.
-    pub fn stranger_makes(&mut self, name: &str) {
+    pub fn stranger_makes(&mut self, name: &'static str) {
         let uid = self.uid();
         let object = Object {
             uid,
@@ -108,16 +197,22 @@ impl World {
             labelled: false,
             class: String::new(),
             content: "foreign".into(),
-            version: 1,
+            additions: 0,
             entry: 0,
             suspect: false,
             created: false,
             immutable: false,
+            made_by_others: true,
         };
-        self.objects.insert(identity(name), object);
+        self.objects.insert(name, Rc::new(object));
     }
 
-    fn see_binding(&self) -> binding::Observed {
+    /// Leaves the world alone until nothing moves any more.
+    pub fn settle(&mut self) {
+        *self = at_rest(self);
+    }
+
+    pub fn see_binding(&self) -> binding::Observed {
         binding::Observed {
             namespace: binding::Namespace {
                 name: NAMESPACE.into(),
@@ -136,25 +231,40 @@ impl World {
         }
     }
 
-    fn can_be_chosen(&self, class: &str) -> bool {
+    pub fn can_be_chosen(&self, class: &str) -> bool {
         self.classes.get(class).is_some_and(|class| !class.deleting)
+    }
+
+    /// The objects the class of a binding asks for.
+    pub fn rendered(&self, bound: &Bound) -> Rc<[Rendered]> {
+        let Some(class) = self.classes.get(bound.class.as_str()) else { return Rc::default() };
+        let render = || {
+            let stamp = Stamp { namespace: NAMESPACE, class: &bound.class, binding_uid: &bound.uid, protect: false };
+            class.items.iter().map(|item| item.stamped(&stamp)).collect()
+        };
+        let mut memo = class.rendered.0.borrow_mut();
+        memo.entry((bound.class.clone(), bound.uid.clone())).or_insert_with(render).clone()
     }
 
     fn class_seen(&self, bound: &Bound) -> ClassSeen {
         let Some(spec) = self.classes.get(bound.class.as_str()) else { return ClassSeen::Gone };
-        let stamp = Stamp { namespace: NAMESPACE, class: &bound.class, binding_uid: &bound.uid, protect: false };
-        let items: Vec<Rendered> = spec.items.iter().map(|item| item.stamped(&stamp)).collect();
         ClassSeen::Present(Class {
             name: bound.class.clone(),
             uid: format!("class-{}", bound.class),
             generation: 1,
-            items,
+            items: self.rendered(bound).to_vec(),
             policy: spec.policy,
             namespace_metadata: NamespaceMetadata { labels: spec.labels.clone(), annotations: BTreeMap::new() },
             deleting: spec.deleting,
             kinds_recorded: true,
             problems: Vec::new(),
         })
+    }
+
+    /// The class the label names, if there is none of that name and the binding has another one.
+    fn unknown_class(&self, bound: &Bound) -> Option<String> {
+        let label = self.label.filter(|label| !label.is_empty() && *label != bound.class)?;
+        (!self.classes.contains_key(label)).then(|| label.to_owned())
     }
 
     pub fn see_resources(&self) -> Option<resources::Observed> {
@@ -173,229 +283,76 @@ impl World {
                 generation: 1,
                 class: bound.class.clone(),
                 deleting: false,
-                status: bound.status.clone(),
+                status: Status::clone(&bound.status),
             },
             class: self.class_seen(bound),
+            unknown_class: self.unknown_class(bound),
             kinds: [(("v1".into(), "ConfigMap".into()), KindSeen::Namespaced)].into(),
+            stamped: self.see_stamped(),
             orphan_unstamped: self.classes.get(bound.class.as_str()).is_some_and(|class| class.orphan_on_unbind),
-            ..resources::Observed::default()
+            read: BTreeMap::new(),
         };
-        for (identity, object) in self.objects.iter().filter(|(_, object)| object.labelled) {
-            let orphan = self.classes.get(object.class.as_str()).is_some_and(|class| class.orphan_on_unbind);
-            seen.stamped.insert(
-                identity.clone(),
-                Stamped {
-                    api_version: "v1".into(),
-                    uid: object.uid.clone(),
-                    version: object.version.to_string(),
-                    owner: self.owner(object),
-                    class: object.class.clone(),
-                    entry: object.entry.to_string(),
-                    suspect: object.suspect,
-                    created: object.created,
-                    orphan,
-                    deleting: false,
-                },
-            );
-        }
-        for (_, identity) in seen.to_read() {
-            let read = self.objects.get(&identity).map(|object| Read {
+        let read = seen.to_read().into_iter().map(|(_, identity)| {
+            let read = self.objects.get(identity.name.as_str()).map(|object| self.read(&seen, &identity, object));
+            (identity, read)
+        });
+        seen.read = read.collect();
+        Some(seen)
+    }
+
+    fn see_stamped(&self) -> BTreeMap<Identity, Stamped> {
+        let labelled = self.objects.iter().filter(|(_, object)| object.labelled);
+        let stamped = labelled.map(|(name, object)| {
+            let stamped = Stamped {
                 api_version: "v1".into(),
                 uid: object.uid.clone(),
-                version: object.version.to_string(),
+                version: object.version(),
                 owner: self.owner(object),
+                class: object.class.clone(),
+                entry: object.entry.to_string(),
+                suspect: object.suspect,
+                created: object.created,
+                orphan: self.classes.get(object.class.as_str()).is_some_and(|class| class.orphan_on_unbind),
                 deleting: false,
-                as_wanted: seen.shown_by(&identity).is_some_and(|manifest| digest(manifest) == object.content),
-                taken_fields: object.created.then(|| json!([])),
-                other_owners: json!([]),
-            });
-            seen.read.insert(identity, read);
+            };
+            (identity(name), stamped)
+        });
+        stamped.collect()
+    }
+
+    fn read(&self, seen: &resources::Observed, identity: &Identity, object: &Object) -> Read {
+        Read {
+            api_version: "v1".into(),
+            uid: object.uid.clone(),
+            version: object.version(),
+            owner: self.owner(object),
+            deleting: false,
+            as_wanted: seen.shown_by(identity).is_some_and(|manifest| digest(manifest) == object.content),
+            taken_fields: object.created.then(|| json!([])),
+            other_owners: json!([]),
         }
-        Some(seen)
     }
 
     fn owner(&self, object: &Object) -> Owner {
         match (&object.owner, &self.binding) {
             (None, _) => Owner::Nobody,
             (Some(owner), Some(bound)) if *owner == bound.uid => Owner::ThisBinding,
-            (Some(owner), _) if owner.starts_with("uid-") => Owner::FormerBinding,
+            (Some(_), _) if object.is_a_bindings() => Owner::FormerBinding,
             _ => Owner::Other,
         }
     }
 
-    fn do_binding(&mut self, step: &BindingStep) {
-        match step {
-            BindingStep::CreateBinding { class, .. } => {
-                if self.binding.is_none() {
-                    let uid = self.uid();
-                    self.binding = Some(Bound { uid, class: class.clone(), version: 1, status: Status::default() });
-                }
-            }
-            BindingStep::Rebind { uid, version, to, .. } => {
-                if let Some(bound) =
-                    self.binding.as_mut().filter(|b| b.uid == *uid && b.version.to_string() == *version)
-                {
-                    bound.class.clone_from(to);
-                    bound.version += 1;
-                }
-            }
-        }
+    /// Whether we can know of an object of ours: who takes the stamp off before it is on record hides it from us, until the
+    /// collector takes it together with its binding.
+    pub fn can_be_found(&self, name: &str, object: &Object) -> bool {
+        let recorded = self.binding.as_ref().and_then(|bound| bound.status.applied(&identity(name)));
+        object.labelled || recorded.is_some_and(|applied| applied.uid.as_ref() == Some(&object.uid))
     }
 
-    /// What the API server does with a step, preconditions included.
-    pub fn do_resource(&mut self, step: &ResourceStep) -> Outcome {
-        let fail = |reason| Outcome::Failed(Failure::new(FailureClass::Stale, reason, "refused"));
-        match step {
-            ResourceStep::ApplyNamespaceMetadata { metadata } => {
-                self.namespace_labels.clone_from(&metadata.labels);
-                Outcome::done()
-            }
-            ResourceStep::Create { identity, manifest, .. } => {
-                if self.objects.contains_key(identity) {
-                    return fail("AlreadyExists");
-                }
-                let uid = self.uid();
-                let object = Object {
-                    uid: uid.clone(),
-                    owner: manifest["metadata"]["ownerReferences"][0]["uid"].as_str().map(str::to_owned),
-                    labelled: true,
-                    class: manifest["metadata"]["labels"]["namespaceclass.akuity.io/class"].as_str().unwrap().into(),
-                    content: digest(manifest),
-                    version: 1,
-                    entry: 1,
-                    suspect: false,
-                    created: true,
-                    immutable: false,
-                };
-                self.objects.insert(identity.clone(), object);
-                Outcome::Done { uid: Some(uid), witness: Some("1".into()) }
-            }
-            ResourceStep::TakeFields { identity, uid, .. } => {
-                match self.objects.get_mut(identity).filter(|o| o.uid == *uid) {
-                    None => fail("Conflict"),
-                    Some(object) => {
-                        object.created = false;
-                        object.entry += 1;
-                        object.version += 1;
-                        Outcome::done()
-                    }
-                }
-            }
-            ResourceStep::Apply { identity, uid, manifest, .. } => self.apply(identity, uid, manifest),
-            ResourceStep::Prune { identity, uid, version, .. } => match self.objects.get(identity) {
-                None => Outcome::done(),
-                Some(object) if object.uid == *uid && object.version.to_string() == *version => {
-                    self.objects.remove(identity);
-                    Outcome::done()
-                }
-                Some(_) => fail("Conflict"),
-            },
-            ResourceStep::Release { identity, uid, .. } => {
-                if let Some(object) = self.objects.get_mut(identity).filter(|object| object.uid == *uid) {
-                    object.owner = None;
-                    object.labelled = false;
-                    object.version += 1;
-                }
-                Outcome::done()
-            }
-            ResourceStep::DeleteBinding { uid, version, .. } => {
-                let same = |bound: &Bound| bound.uid == *uid && bound.version.to_string() == *version;
-                if self.binding.as_ref().is_some_and(same) {
-                    assert!(
-                        self.objects.values().all(|object| object.owner.as_ref() != Some(uid)),
-                        "left to the collector"
-                    );
-                    self.binding = None;
-                }
-                Outcome::done()
-            }
-        }
-    }
-
-    fn apply(&mut self, identity: &Identity, uid: &str, manifest: &serde_json::Value) -> Outcome {
-        let content = digest(manifest);
-        let Some(object) = self.objects.get_mut(identity).filter(|object| object.uid == uid) else {
-            return Outcome::Failed(Failure::new(FailureClass::Stale, "Conflict", "another uid"));
-        };
-        if object.immutable && object.content != content {
-            return Outcome::Failed(Failure::new(FailureClass::Rejected, "Immutable", "field is immutable"));
-        }
-        let owner = manifest["metadata"]["ownerReferences"][0]["uid"].as_str().map(str::to_owned);
-        if object.content != content || object.owner != owner || !object.labelled {
-            object.entry += 1;
-            object.version += 1;
-        }
-        object.suspect = false;
-        object.owner = owner;
-        object.labelled = true;
-        object.class = manifest["metadata"]["labels"]["namespaceclass.akuity.io/class"].as_str().unwrap().into();
-        object.content = content;
-        Outcome::Done { uid: Some(object.uid.clone()), witness: Some(object.entry.to_string()) }
-    }
-
-    /// Runs both reconcilers once; stops for good when `steps_left` is used up, as a crash would. With `lose_replies` steps
-    /// are carried out but reported as failed. Returns the number of writes.
-    pub fn round(&mut self, steps_left: &mut usize, lose_replies: bool, now: &Timestamp) -> usize {
-        let mut ran = 0;
-        let mut may_go_on = |ran: &mut usize| {
-            let go_on = *steps_left > 0;
-            if go_on {
-                *steps_left -= 1;
-                *ran += 1;
-            }
-            go_on
-        };
-        for step in binding::plan(&self.see_binding()).iter() {
-            if !may_go_on(&mut ran) {
-                return ran;
-            }
-            self.do_binding(step);
-        }
-        let Some(seen) = self.see_resources() else { return ran };
-        let plan = resources::plan(&seen);
-        let mut outcomes = Vec::new();
-        let mut stopped = false;
-        for group in &plan.groups {
-            for step in group {
-                if stopped {
-                    outcomes.push((step, Outcome::NotRun));
-                    continue;
-                }
-                if !may_go_on(&mut ran) {
-                    return ran;
-                }
-                let outcome = self.do_resource(step);
-                outcomes.push((step, if lose_replies { Outcome::Failed(lost()) } else { outcome }));
-            }
-            stopped |= outcomes.iter().any(|(_, outcome)| !outcome.is_done());
-        }
-        let status = resources::report(&seen, &outcomes, now);
-        let bound = self.binding.as_mut().filter(|bound| bound.uid == seen.binding.uid && bound.status != status);
-        if let Some(bound) = bound
-            && may_go_on(&mut ran)
-        {
-            bound.status = status;
-            bound.version += 1;
-        }
-        ran
-    }
-
-    pub fn settle(&mut self) {
-        for _ in 0..12 {
-            if self.round(&mut usize::MAX.clone(), false, &now()) == 0 {
-                return;
-            }
-        }
-        panic!("never settles: {self:#?}");
-    }
-
-    /// Names of the objects that carry our stamp.
+    /// Names of the objects a binding controls.
     pub fn ours(&self) -> Vec<&str> {
-        self.objects
-            .iter()
-            .filter(|(_, object)| object.owner.is_some())
-            .map(|(identity, _)| identity.name.as_str())
-            .collect()
+        let ours = self.objects.iter().filter(|(_, object)| object.is_a_bindings());
+        ours.map(|(name, _)| *name).collect()
     }
 
     pub fn ready_reason(&self) -> &str {
@@ -403,6 +360,19 @@ impl World {
     }
 }
 
-fn lost() -> Failure {
-    Failure::new(FailureClass::Transient, "TimedOut", "no reply")
+impl Object {
+    /// Changes with every change, by anybody.
+    pub fn version(&self) -> String {
+        hash_of(self).to_string()
+    }
+
+    /// Our entry tells of what has become of the fields we set.
+    pub fn tell(&mut self) {
+        self.entry = hash_of((&self.content, &self.owner, self.labelled, self.created));
+    }
+
+    /// Whether a binding controls it, be it one that is no more.
+    pub fn is_a_bindings(&self) -> bool {
+        self.owner.as_ref().is_some_and(|owner| owner.starts_with("uid-"))
+    }
 }
