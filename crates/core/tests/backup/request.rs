@@ -34,6 +34,9 @@ pub(crate) struct Told<S> {
     hash: u64,
 }
 
+/// What is seen of each kind of work.
+pub(crate) type Looks<A, S, O> = Vec<(&'static str, Look<A, Told<S>, O>)>;
+
 impl<S: Serialize> Told<S> {
     pub(crate) fn new(status: S) -> Self {
         let mut hasher = DefaultHasher::new();
@@ -82,7 +85,7 @@ impl<A: Clone + PartialEq, S: Clone + Default + PartialEq + Serialize> Stored<A,
         self.request.take_if(|request| request.deleting && !request.finalizer);
     }
 
-    pub(crate) fn look<O>(&self, kind: &'static str, observed: Option<O>) -> Vec<(&'static str, Look<A, Told<S>, O>)> {
+    pub(crate) fn look<O>(&self, kind: &'static str, observed: Option<O>) -> Looks<A, S, O> {
         let look = self.request.clone().zip(observed).map(|(request, observed)| Look { request, observed });
         look.map(|look| (kind, look)).into_iter().collect()
     }
@@ -117,7 +120,7 @@ impl<A: Clone + PartialEq, S: Clone + Default + PartialEq + Serialize> Stored<A,
     pub(crate) fn acts<W: Clone>(&self, world: &W, stored: fn(&mut W) -> &mut Self) -> Vec<Act<W>> {
         let Some(request) = &self.request else { return Vec::new() };
         let delete = Act::new("the user deletes the request", world, |world| {
-            stored(world).edit(|request| request.deleting = true)
+            stored(world).edit(|request| request.deleting = true);
         });
         let strip = request.finalizer.then(|| {
             Act::new("the user removes our finalizer", world, |world| {
