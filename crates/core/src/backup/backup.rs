@@ -274,12 +274,13 @@ pub fn plan(seen: &Observed, settings: &Settings) -> Plan<Step> {
 }
 
 fn create(seen: &Observed) -> Plan<Step> {
+    let hold = || Plan::step(Step::AddFinalizer { uid: seen.object.uid.clone() });
     match (seen.stage(), seen.wanted()) {
+        // Somebody took the finalizer away: it is put back, or the Velero Backup would stay behind.
+        (Stage::Made(_), _) if !seen.object.has_finalizer => hold(),
         (Stage::Made(_) | Stage::Gone | Stage::Taken, _) | (Stage::NotMade, Err(_)) => Plan::settled(),
         (Stage::NotMade, Ok(_)) if !seen.is_recorded() => Plan::settled(),
-        (Stage::NotMade, Ok(_)) if !seen.object.has_finalizer => {
-            Plan::step(Step::AddFinalizer { uid: seen.object.uid.clone() })
-        }
+        (Stage::NotMade, Ok(_)) if !seen.object.has_finalizer => hold(),
         (Stage::NotMade, Ok(spec)) => Plan::step(Step::CreateBackup { origin: seen.origin(), spec }),
     }
 }
@@ -381,6 +382,11 @@ pub fn report(seen: &Observed, settings: &Settings, outcomes: &[(&Step, Outcome)
 }
 
 fn accepted(status: &mut Status, seen: &Observed, settings: &Settings, now: &Timestamp) {
+    // The user has taken the wish to delete it back, in time.
+    if status.phase == Some(Phase::Deleting) {
+        status.phase = None;
+        status.conditions.remove("Deleting");
+    }
     let generation = Some(seen.object.generation);
     let conditions = &mut status.conditions;
     let mut not_accepted = |reason, message: &str| {

@@ -69,6 +69,8 @@ pub struct VeleroRestore {
     pub uid: String,
     pub marks: Marks,
     pub status: Fields,
+    /// Velero cleans up after it.
+    pub is_deleting: bool,
     /// See [`super::queue_position`].
     pub position: u64,
 }
@@ -157,12 +159,13 @@ pub fn plan(seen: &Observed) -> Plan<Step> {
 
 fn create(seen: &Observed) -> Plan<Step> {
     let is_recorded = Reference::is_recorded(seen.status.velero_restore.as_ref());
+    let hold = || Plan::step(Step::AddFinalizer { uid: seen.object.uid.clone() });
     match (seen.stage(), seen.wanted()) {
+        // Somebody took the finalizer away: it is put back, or the Velero Restore would stay behind.
+        (Stage::Made(_), _) if !seen.object.has_finalizer => hold(),
         (Stage::Made(_) | Stage::Gone | Stage::Taken, _) | (Stage::NotMade, Err(_)) => Plan::settled(),
         (Stage::NotMade, Ok(_)) if !is_recorded => Plan::settled(),
-        (Stage::NotMade, Ok(_)) if !seen.object.has_finalizer => {
-            Plan::step(Step::AddFinalizer { uid: seen.object.uid.clone() })
-        }
+        (Stage::NotMade, Ok(_)) if !seen.object.has_finalizer => hold(),
         (Stage::NotMade, Ok(spec)) => Plan::step(Step::CreateRestore { origin: seen.origin(), spec }),
     }
 }
@@ -175,9 +178,10 @@ fn delete(seen: &Observed) -> Plan<Step> {
     let release = Step::ReleaseFinalizer { uid: seen.object.uid.clone() };
     match seen.stage() {
         Stage::Made(velero) => {
-            let delete = Step::DeleteRestore(Victim { name: seen.origin().nacuuid, uid: velero.uid.clone() });
+            let victim = Victim { name: seen.origin().nacuuid, uid: velero.uid.clone() };
+            let delete = (!velero.is_deleting).then_some(Step::DeleteRestore(victim));
             let release = seen.object.namespace_is_terminating.then_some(release);
-            Plan::steps([delete].into_iter().chain(release))
+            Plan::steps(delete.into_iter().chain(release))
         }
         Stage::Gone | Stage::Taken | Stage::NotMade => Plan::step(release),
     }

@@ -174,7 +174,13 @@ proptest! {
     fn any_restore_is_planned_and_reported_and_stays_in_its_namespace(
         spec in restore_spec(), status in status::<restore::Status>("veleroRestore"), velero in map(), mut dice in dice(),
     ) {
-        let velero_restore = VeleroRestore { uid: "u".into(), marks: marks(&mut dice), status: velero, position: 1 };
+        let velero_restore = VeleroRestore {
+            uid: "u".into(),
+            marks: marks(&mut dice),
+            status: velero,
+            is_deleting: dice.flip(),
+            position: 1,
+        };
         let seen = restore::Observed {
             object: object(&mut dice),
             spec,

@@ -10,40 +10,40 @@ use croft_core::{
 };
 use serde_json::{Map, Value, json};
 
-use crate::{assert_forward, done, explore, explore::World as _, fields, now, object, settings, stale, told};
+use crate::{
+    EVERYTHING, assert_forward, done,
+    explorer::{self, Act, at_rest, explore, stale},
+    fields, now, object,
+    request::{self, Stored, Told},
+    settings, told,
+};
 
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Spec {
     Invalid,
     /// Two that are allowed.
     Valid(u8),
 }
 
-#[derive(Clone, Debug, PartialEq)]
-struct Request {
-    spec: Spec,
-    deleting: bool,
-    finalizer: bool,
-    status: Status,
-}
-
 /// What is under our name in Velero's namespace: the number says of which Secret or spec.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Slot {
     Empty,
     Ours(u8),
     Theirs,
 }
 
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct World {
-    request: Option<Request>,
+    stored: Stored<Spec, Told<Status>>,
     /// The tenant's Secret, by version.
     secret: Option<u8>,
     copy: Slot,
     location: Slot,
     backup: bool,
 }
+
+type Look = request::Look<Spec, Told<Status>, Observed>;
 
 fn version(number: u8) -> Version {
     Version { uid: "secret".into(), resource_version: number.to_string() }
@@ -71,7 +71,10 @@ impl Slot {
     }
 
     fn delete(&mut self, victim: &Victim) -> Outcome {
-        if *self == Slot::Empty || victim.uid != self.uid() {
+        if *self == Slot::Empty {
+            return done();
+        }
+        if victim.uid != self.uid() {
             return stale();
         }
         assert_ne!(*self, Slot::Theirs, "deleted what is somebody else's");
@@ -82,25 +85,7 @@ impl Slot {
 
 impl World {
     fn new(spec: Spec, secret: Option<u8>, copy: Slot, location: Slot) -> Self {
-        let request = Request { spec, deleting: false, finalizer: false, status: Status::default() };
-        World { request: Some(request), secret, copy, location, backup: true }
-    }
-
-    fn with(&self, change: impl FnOnce(&mut World)) -> World {
-        let mut world = self.clone();
-        change(&mut world);
-        if world.request.as_ref().is_some_and(|request| request.deleting && !request.finalizer) {
-            world.request = None;
-        }
-        world
-    }
-
-    fn edited(&self, change: impl FnOnce(&mut Request)) -> World {
-        self.with(|world| {
-            if let Some(request) = &mut world.request {
-                change(request);
-            }
-        })
+        World { stored: Stored::new(spec), secret, copy, location, backup: true }
     }
 
     fn something_of_ours(&self) -> bool {
@@ -126,12 +111,9 @@ impl World {
     }
 }
 
-impl explore::World for World {
-    type Seen = Observed;
-    type Step = Step;
-
-    fn observe(&self) -> Option<Self::Seen> {
-        let request = self.request.clone()?;
+impl World {
+    fn seen(&self) -> Option<Observed> {
+        let request = self.stored.request.as_ref()?;
         let copy = (self.copy != Slot::Empty).then(|| Copy {
             uid: self.copy.uid().into(),
             marks: self.copy.marks(),
@@ -156,8 +138,8 @@ impl explore::World for World {
         });
         Some(Observed {
             object: object(request.finalizer, request.deleting, false),
-            spec: user_spec(request.spec),
-            status: request.status.clone(),
+            spec: user_spec(request.asked),
+            status: Status::clone(&request.status),
             secret: self.secret.map(version),
             copy,
             velero,
@@ -169,120 +151,134 @@ impl explore::World for World {
                 .collect(),
         })
     }
+}
 
-    fn plan(&self, seen: &Self::Seen) -> Plan<Step> {
-        plan(seen)
+impl explorer::World for World {
+    type Seen = Look;
+    type Step = Step;
+
+    fn observe(&self) -> Vec<(&'static str, Look)> {
+        self.stored.look("location", self.seen())
     }
 
-    fn execute(&mut self, step: &Step) -> Outcome {
-        let Some(request) = &mut self.request else { return stale() };
+    fn plan(&self, look: &Look) -> Plan<Step> {
+        plan(&look.observed)
+    }
+
+    fn execute(&mut self, look: &Look, step: &Step) -> Outcome {
+        let is_held = look.request.finalizer;
         match step {
-            Step::AddFinalizer { .. } if request.deleting => return stale(),
-            Step::AddFinalizer { .. } => request.finalizer = true,
+            Step::AddFinalizer { .. } => return self.stored.add_finalizer(&look.request),
             Step::CreateSecret { .. } if self.copy != Slot::Empty => return stale(),
-            Step::UpdateSecret { .. } if !matches!(self.copy, Slot::Ours(_)) => return stale(),
+            Step::UpdateSecret { uid, .. } if self.copy == Slot::Empty || self.copy.uid() != uid => return stale(),
             Step::CreateSecret { source, .. } | Step::UpdateSecret { source, .. } => {
-                assert!(request.finalizer, "copied a Secret that nothing holds");
+                assert!(is_held, "copied a Secret that nothing holds");
                 return self.copy_secret(source);
             }
             Step::CreateLocation { .. } if self.location != Slot::Empty => return stale(),
-            Step::UpdateLocation { .. } if !matches!(self.location, Slot::Ours(_)) => return stale(),
+            Step::UpdateLocation { uid, .. } if self.location == Slot::Empty || self.location.uid() != uid => {
+                return stale();
+            }
             Step::CreateLocation { spec, .. } | Step::UpdateLocation { spec, .. } => {
-                assert!(request.finalizer, "made a location that nothing holds");
+                assert!(is_held, "made a location that nothing holds");
                 self.location = Slot::Ours(Self::number_of(spec));
             }
             Step::DeleteSecret(victim) => return self.copy.delete(victim),
             Step::DeleteLocation(victim) => return self.location.delete(victim),
             Step::DeleteBackup(_) => {
-                assert!(request.deleting, "deleted a backup unasked");
+                assert!(look.request.deleting, "deleted a backup unasked");
                 self.backup = false;
             }
             Step::ReleaseFinalizer { .. } => {
-                request.finalizer = false;
-                assert!(!self.something_of_ours(), "let go of a request with things left behind");
-                *self = self.with(|_| {});
+                let left = self.something_of_ours();
+                return self.stored.release_finalizer(&look.request, left);
             }
         }
         done()
     }
 
-    fn report(&mut self, seen: &Self::Seen, outcomes: &[(&Step, Outcome)]) {
-        if let Some(status) = report(seen, &settings(), outcomes, &now())
-            && let Some(request) = &mut self.request
-        {
-            request.status = status;
-        }
+    fn report(&mut self, look: &Look, outcomes: &[(&Step, Outcome)]) {
+        self.stored.write_status(report(&look.observed, &settings(), outcomes, &now()));
     }
 
-    fn others(&self) -> Vec<World> {
-        let mut worlds = vec![
-            self.with(|world| world.secret = None),
-            self.with(|world| world.secret = Some(1)),
-            self.with(|world| world.secret = Some(2)),
-            self.edited(|request| request.spec = Spec::Invalid),
-            self.edited(|request| request.spec = Spec::Valid(1)),
-            self.edited(|request| request.spec = Spec::Valid(2)),
-            self.edited(|request| request.deleting = true),
+    fn others(&self) -> Vec<Act<World>> {
+        let mut acts = vec![
+            Act::new("the Secret goes", self, |world| world.secret = None),
+            Act::new("the Secret becomes version 1", self, |world| world.secret = Some(1)),
+            Act::new("the Secret becomes version 2", self, |world| world.secret = Some(2)),
+            Act::new("somebody takes the name of the copy", self, |world| world.copy = Slot::Theirs),
+            Act::new("somebody takes the name of the location", self, |world| world.location = Slot::Theirs),
         ];
-        if let Slot::Ours(_) = self.copy {
-            worlds.push(self.with(|world| world.copy = Slot::Empty));
+        for (what, spec) in [("wrong", Spec::Invalid), ("spec 1", Spec::Valid(1)), ("spec 2", Spec::Valid(2))] {
+            acts.push(Act::new(format!("the user makes it {what}"), self, |world| {
+                world.stored.edit(|request| request.asked = spec);
+            }));
         }
+        acts.extend(self.stored.acts(self, |world| &mut world.stored));
+        acts.push(Act::new("an administrator deletes the copy", self, |world| world.copy = Slot::Empty));
+        acts.push(Act::new("an administrator deletes the location", self, |world| world.location = Slot::Empty));
         if let Slot::Ours(_) = self.location {
-            worlds.push(self.with(|world| world.location = Slot::Empty));
-            worlds.push(self.with(|world| world.location = Slot::Ours(2)));
+            acts.push(Act::new("an administrator edits the location", self, |world| world.location = Slot::Ours(2)));
         }
-        worlds
+        acts
     }
 
-    fn progress(&self) -> Option<World> {
-        None
+    fn check(&self) {
+        let Some(request) = &self.stored.request else {
+            assert!(!self.something_of_ours() || self.stored.let_go_by_hand, "left something behind");
+            return;
+        };
+        let reference = request.status.velero_backup_storage_location.as_ref();
+        let copied = reference.and_then(|reference| reference.status.as_ref());
+        assert!(copied.is_none_or(|status| status["phase"] != "Foreign"), "read somebody else's location");
+        let is_held = request.finalizer || self.stored.let_go_by_hand;
+        assert!(!self.something_of_ours() || is_held, "Velero objects that nothing holds");
     }
 
-    fn check(&self, before: &World) {
-        if let (Some(before), Some(after)) = (&before.request, &self.request) {
+    fn check_ours(&self, before: &World) {
+        if let (Some(before), Some(after)) = (&before.stored.request, &self.stored.request) {
             assert_forward(before.status.phase, after.status.phase);
         }
         for (before, after) in [(before.copy, self.copy), (before.location, self.location)] {
             assert!(before != Slot::Theirs || after == before, "touched what is somebody else's");
         }
-        if let Some(request) = &self.request {
-            let reference = request.status.velero_backup_storage_location.as_ref();
-            let copied = reference.and_then(|reference| reference.status.as_ref());
-            assert!(copied.is_none_or(|status| status["phase"] != "Foreign"), "read somebody else's location");
-            assert!(!self.something_of_ours() || request.finalizer, "Velero objects that nothing holds");
-        } else {
-            assert!(!self.something_of_ours(), "left something behind");
-        }
     }
 
-    fn check_settled(&self) {
-        let Some(request) = &self.request else { return };
-        assert!(!request.deleting, "a request that never goes: {self:?}");
-        let conditions = &request.status.conditions;
-        match (request.spec, self.secret) {
+    fn check_rest(&self) {
+        let Some(request) = &self.stored.request else { return };
+        assert!(!request.deleting, "a request that never goes");
+        let (status, conditions) = (&request.status, &request.status.conditions);
+        match (request.asked, self.secret) {
             (Spec::Invalid, _) | (_, None) => {
-                assert!(!conditions.is_true("Accepted") && request.status.phase >= Some(Phase::BackingOff));
+                assert!(!conditions.is_true("Accepted") && status.phase >= Some(Phase::BackingOff));
             }
-            (Spec::Valid(_), Some(secret)) if self.copy != Slot::Theirs => {
-                assert_eq!(self.copy, Slot::Ours(secret), "a stale copy");
-                assert!(conditions.is_true("Accepted") && conditions.is_true("SecretSynced"));
+            (Spec::Valid(_), Some(secret)) => {
+                assert!(request.finalizer && conditions.is_true("Accepted"));
+                if self.copy == Slot::Theirs {
+                    assert_eq!(conditions.reason("SecretSynced"), Some("SecretSyncFailed"));
+                } else {
+                    assert_eq!(self.copy, Slot::Ours(secret), "a stale copy");
+                    assert!(conditions.is_true("SecretSynced"));
+                    self.check_location_at_rest(request);
+                }
             }
-            (Spec::Valid(_), Some(_)) => assert_eq!(conditions.reason("SecretSynced"), Some("SecretSyncFailed")),
         }
-        if let (Spec::Valid(number), Some(_), Slot::Ours(_)) = (request.spec, self.secret, self.copy) {
-            match self.location {
-                Slot::Theirs => {
-                    assert_eq!(
-                        conditions.reason("BackupStorageLocationSynced"),
-                        Some("BackupStorageLocationSyncError")
-                    );
-                }
-                location => {
-                    assert_eq!(location, Slot::Ours(number), "a stale location");
-                    assert!(conditions.is_true("BackupStorageLocationSynced"));
-                    assert_eq!(request.status.phase, Some(Phase::Created));
-                }
+    }
+}
+
+impl World {
+    fn check_location_at_rest(&self, request: &request::Request<Spec, Told<Status>>) {
+        let conditions = &request.status.conditions;
+        match (request.asked, self.location) {
+            (_, Slot::Theirs) => {
+                assert_eq!(conditions.reason("BackupStorageLocationSynced"), Some("BackupStorageLocationSyncError"));
             }
+            (Spec::Valid(number), location) => {
+                assert_eq!(location, Slot::Ours(number), "a stale location");
+                assert!(conditions.is_true("BackupStorageLocationSynced"));
+                assert_eq!(request.status.phase, Some(Phase::Created));
+            }
+            (Spec::Invalid, _) => {}
         }
     }
 }
@@ -295,21 +291,21 @@ fn every_location_keeps_its_promises_whatever_goes_wrong() {
             starts.push(World::new(Spec::Valid(1), None, copy, location));
         }
     }
-    let worlds = explore::explore(starts);
+    let worlds = explore("location", starts, EVERYTHING).worlds.len();
     assert!(worlds > 1_000, "only {worlds} worlds");
 }
 
 #[test]
 fn a_location_waits_for_its_secret_and_then_goes_on_by_itself() {
-    let waiting = explore::come_to_rest(&World::new(Spec::Valid(1), None, Slot::Empty, Slot::Empty));
-    let status = &waiting.request.as_ref().expect("there").status;
+    let waiting = at_rest(&World::new(Spec::Valid(1), None, Slot::Empty, Slot::Empty));
+    let status = &waiting.stored.request.as_ref().expect("there").status;
     assert_eq!(status.phase, Some(Phase::BackingOff));
     assert_eq!(
         status.conditions.get("Accepted").map(|condition| condition.message.as_str()),
         Some(r#"BSL credentials secret not found: secrets "keys" not found"#)
     );
-    let made = explore::come_to_rest(&waiting.with(|world| world.secret = Some(1)));
-    let status = &made.request.as_ref().expect("there").status;
+    let made = at_rest(&World { secret: Some(1), ..waiting });
+    let status = &made.stored.request.as_ref().expect("there").status;
     assert_eq!(status.phase, Some(Phase::Created));
     assert_eq!(
         told(&status.conditions),
@@ -323,9 +319,9 @@ fn a_location_waits_for_its_secret_and_then_goes_on_by_itself() {
 
 #[test]
 fn a_failed_copy_says_why_and_clears_when_it_works() {
-    let world =
-        World::new(Spec::Valid(1), Some(1), Slot::Empty, Slot::Empty).edited(|request| request.finalizer = true);
-    let mut seen = world.observe().expect("there");
+    let mut world = World::new(Spec::Valid(1), Some(1), Slot::Empty, Slot::Empty);
+    world.stored.edit(|request| request.finalizer = true);
+    let mut seen = world.seen().expect("there");
     seen.status = report(&seen, &settings(), &[], &now()).expect("a status");
     let plan = plan(&seen);
     let failure = Failure::new(FailureClass::Rejected, "KeyMissing", "Secret keys has no key cloud");
@@ -344,7 +340,7 @@ fn a_failed_copy_says_why_and_clears_when_it_works() {
 
 #[test]
 fn two_locations_never_share_a_place() {
-    let mut seen = World::new(Spec::Valid(1), Some(1), Slot::Empty, Slot::Empty).observe().expect("there");
+    let mut seen = World::new(Spec::Valid(1), Some(1), Slot::Empty, Slot::Empty).seen().expect("there");
     seen.twin = Some("other".into());
     assert!(plan(&seen).is_settled());
     let status = report(&seen, &settings(), &[], &now()).expect("a status");
@@ -378,8 +374,8 @@ fn a_place_belongs_to_who_stores_there_and_then_to_who_came_first() {
 
 #[test]
 fn velero_looking_again_is_no_news() {
-    let made = explore::come_to_rest(&World::new(Spec::Valid(1), Some(1), Slot::Empty, Slot::Empty));
-    let mut seen = made.observe().expect("there");
+    let made = at_rest(&World::new(Spec::Valid(1), Some(1), Slot::Empty, Slot::Empty));
+    let mut seen = made.seen().expect("there");
     let mut told = |status: Value| {
         seen.velero.as_mut().expect("made").status = fields(status);
         let reference =

@@ -1,16 +1,20 @@
 //! The promises of the backup part, from every small world.
 
-mod explore;
+#[path = "../explorer/mod.rs"]
+mod explorer;
+
 mod location;
 mod non_admin_backup;
+mod request;
 mod restore;
 
 use croft_core::{
     backup::{Object, Phase, Settings},
     conditions::Conditions,
-    plan::{Failure, FailureClass, Outcome},
+    plan::Outcome,
     time::Timestamp,
 };
+use explorer::Limits;
 use serde_json::{Map, Value};
 
 const UID: &str = "0d0b7b2c-ee76-412d-a867-2c23b8aa51ab";
@@ -24,13 +28,11 @@ fn fields(value: Value) -> Map<String, Value> {
     value.as_object().cloned().expect("an object")
 }
 
+/// There are finitely many worlds here, so that others may act as often as they like.
+const EVERYTHING: Limits = Limits { acts: 3, faults: true, at_once: 2 };
+
 fn done() -> Outcome {
     Outcome::done()
-}
-
-/// The precondition of a step does not hold.
-fn stale() -> Outcome {
-    Outcome::Failed(Failure::new(FailureClass::Stale, "Stale", "the world has moved on"))
 }
 
 fn object(has_finalizer: bool, is_deleting: bool, namespace_is_terminating: bool) -> Object {

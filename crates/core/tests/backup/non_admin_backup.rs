@@ -12,27 +12,30 @@ use croft_core::{
 };
 use serde_json::{Value, json};
 
-use crate::{UID, assert_forward, done, explore, explore::World as _, fields, now, object, settings, stale, told};
+use crate::{
+    EVERYTHING, UID, assert_forward, done,
+    explorer::{self, Act, at_rest, explore, stale},
+    fields, now, object,
+    request::{self, Stored, Told},
+    settings, told,
+};
 
-#[expect(clippy::struct_excessive_bools, reason = "each is one thing a user can do")]
-#[derive(Clone, Debug, PartialEq)]
-struct Request {
+/// What the user may write into the spec.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Asked {
     valid: bool,
     delete: bool,
     force: bool,
-    deleting: bool,
-    finalizer: bool,
-    status: Status,
 }
 
 /// A Velero Backup under the name of ours.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Backup {
     ours: bool,
     running: bool,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Deleting {
     Asked,
     /// Because the backup was running.
@@ -41,16 +44,20 @@ enum Deleting {
     },
 }
 
-#[derive(Clone, Debug, PartialEq)]
+#[expect(clippy::struct_excessive_bools, reason = "independent facts, each with its own name")]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct World {
-    request: Option<Request>,
-    on_delete: OnDelete,
+    stored: Stored<Asked, Told<Status>>,
+    releases_on_delete: bool,
     terminating: bool,
     location_is_ready: bool,
     backup: Option<Backup>,
     deletion: Option<Deleting>,
     restore: bool,
 }
+
+type Request = request::Request<Asked, Told<Status>>;
+type Look = request::Look<Asked, Told<Status>, Observed>;
 
 fn name() -> String {
     names::nacuuid("shop", "nightly", UID)
@@ -106,11 +113,9 @@ impl Deleting {
 
 impl World {
     fn new(valid: bool, location_is_ready: bool, backup: Option<Backup>, on_delete: OnDelete) -> Self {
-        let status = Status::default();
-        let request = Request { valid, delete: false, force: false, deleting: false, finalizer: false, status };
         World {
-            request: Some(request),
-            on_delete,
+            stored: Stored::new(Asked { valid, delete: false, force: false }),
+            releases_on_delete: on_delete == OnDelete::Release,
             terminating: false,
             location_is_ready,
             backup,
@@ -120,29 +125,17 @@ impl World {
     }
 
     fn settings(&self) -> Settings {
-        Settings { on_delete: self.on_delete, ..settings() }
+        let on_delete = if self.releases_on_delete { OnDelete::Release } else { OnDelete::Hold };
+        Settings { on_delete, ..settings() }
     }
 
-    fn with(&self, change: impl FnOnce(&mut World)) -> World {
-        let mut world = self.clone();
-        change(&mut world);
-        world
+    fn edited(mut self, change: impl FnOnce(&mut Request)) -> World {
+        self.stored.edit(change);
+        self
     }
 
-    fn edited(&self, change: impl FnOnce(&mut Request)) -> World {
-        self.with(|world| {
-            if let Some(request) = &mut world.request {
-                change(request);
-            }
-            world.bury();
-        })
-    }
-
-    /// A request that is deleted and held by nothing is gone.
-    fn bury(&mut self) {
-        if self.request.as_ref().is_some_and(|request| request.deleting && !request.finalizer) {
-            self.request = None;
-        }
+    fn asks(&self, what: &str, change: impl FnOnce(&mut Asked)) -> Act<World> {
+        Act::new(what, self, |world| world.stored.edit(|request| change(&mut request.asked)))
     }
 
     fn has_our_backup(&self) -> bool {
@@ -160,34 +153,20 @@ impl World {
         }
     }
 
-    fn release_finalizer(&mut self) -> Outcome {
-        let has_our_backup = self.has_our_backup();
-        let Some(request) = &mut self.request else { return stale() };
-        assert!(
-            !has_our_backup || request.force || self.terminating,
-            "let go of a request whose backup is still there"
-        );
-        request.finalizer = false;
-        self.bury();
-        done()
-    }
-}
-
-impl explore::World for World {
-    type Seen = Observed;
-    type Step = Step;
-
-    fn observe(&self) -> Option<Self::Seen> {
-        let request = self.request.clone()?;
-        let spec =
-            if request.valid { json!({ "storageLocation": "here" }) } else { json!({ "excludedNamespaces": [] }) };
+    fn seen(&self) -> Option<Observed> {
+        let request = self.stored.request.as_ref()?;
+        let spec = if request.asked.valid {
+            json!({ "storageLocation": "here" })
+        } else {
+            json!({ "excludedNamespaces": [] })
+        };
         let velero = if self.location_is_ready { LocationPhase::Available } else { LocationPhase::Other };
         Some(Observed {
             object: object(request.finalizer, request.deleting, self.terminating),
             spec: fields(spec),
-            delete_backup: request.delete,
-            force_delete_backup: request.force,
-            status: request.status.clone(),
+            delete_backup: request.asked.delete,
+            force_delete_backup: request.asked.force,
+            status: Status::clone(&request.status),
             location: Location::Found {
                 phase: Some(Phase::Created),
                 nacuuid: Some("here-1".into()),
@@ -198,127 +177,146 @@ impl explore::World for World {
             restores: self.restore.then(|| Victim { name: "back".into(), uid: "back".into() }).into_iter().collect(),
         })
     }
+}
 
-    fn plan(&self, seen: &Self::Seen) -> Plan<Step> {
-        plan(seen, &self.settings())
+impl explorer::World for World {
+    type Seen = Look;
+    type Step = Step;
+
+    fn observe(&self) -> Vec<(&'static str, Look)> {
+        self.stored.look("backup", self.seen())
     }
 
-    fn execute(&mut self, step: &Step) -> Outcome {
-        let Some(request) = &mut self.request else { return stale() };
+    fn plan(&self, look: &Look) -> Plan<Step> {
+        plan(&look.observed, &self.settings())
+    }
+
+    fn execute(&mut self, look: &Look, step: &Step) -> Outcome {
+        let (asked, status) = (&look.request.asked, &look.observed.status);
         match step {
-            Step::AddFinalizer { .. } if request.deleting => stale(),
             Step::AddFinalizer { .. } => {
-                assert!(request.status.velero_backup.is_some(), "held before the name is on record");
-                request.finalizer = true;
-                done()
+                assert!(status.velero_backup.is_some(), "held before the name is on record");
+                return self.stored.add_finalizer(&look.request);
             }
-            Step::CreateBackup { .. } if self.backup.is_some() => stale(),
+            Step::CreateBackup { .. } if self.backup.is_some() => return stale(),
             Step::CreateBackup { origin, spec } => {
-                assert!(!request.status.conditions.is_true("Queued"), "ran a backup again");
-                assert!(request.finalizer, "made a backup that nothing holds");
+                assert!(!status.conditions.is_true("Queued"), "ran a backup again");
+                assert!(look.request.finalizer, "made a backup that nothing holds");
                 assert_eq!(origin.nacuuid, name());
                 assert_eq!(spec["includedNamespaces"], json!(["shop"]));
                 self.backup = Some(Backup { ours: true, running: true });
-                done()
             }
             Step::DeleteSelf { .. } => {
-                assert_eq!(request.status.phase, Some(Phase::Deleting), "deleted before anybody could see why");
-                request.deleting = true;
-                self.bury();
-                done()
+                assert_eq!(status.phase, Some(Phase::Deleting), "deleted before anybody could see why");
+                self.stored.edit(|request| request.deleting = true);
             }
             Step::DeleteRestore(_) => {
-                assert!(request.delete, "deleted a restore unasked");
+                assert!(asked.delete, "deleted a restore unasked");
                 self.restore = false;
-                done()
             }
+            Step::CreateDeletion { .. } if self.deletion.is_some() => return stale(),
             Step::CreateDeletion { backup, .. } => {
-                assert!(request.delete && backup.uid == "ours", "asked to delete what nobody wanted deleted");
-                if self.deletion.is_some() {
-                    return stale();
-                }
+                assert!(asked.delete && backup.uid == "ours", "asked to delete what nobody wanted deleted");
                 self.deletion = Some(Deleting::Asked);
-                done()
             }
-            Step::DeleteDeletion(_) if self.deletion.is_none() => stale(),
-            Step::DeleteDeletion(_) => {
-                self.deletion = None;
-                done()
-            }
+            Step::DeleteDeletion(_) => self.deletion = None,
             Step::DeleteBackup(victim) => {
-                assert!(request.force || self.on_delete == OnDelete::Release, "deleted a backup unasked");
-                self.delete_backup(victim)
+                assert!(asked.force || self.releases_on_delete, "deleted a backup unasked");
+                return self.delete_backup(victim);
             }
-            Step::ReleaseFinalizer { .. } => self.release_finalizer(),
+            Step::ReleaseFinalizer { .. } => {
+                let left = self.has_our_backup() && !self.terminating && !asked.force;
+                return self.stored.release_finalizer(&look.request, left);
+            }
         }
+        done()
     }
 
-    fn report(&mut self, seen: &Self::Seen, outcomes: &[(&Step, Outcome)]) {
-        let settings = self.settings();
-        if let Some(status) = report(seen, &settings, outcomes, &now())
-            && let Some(request) = &mut self.request
-        {
-            request.status = status;
-        }
+    fn report(&mut self, look: &Look, outcomes: &[(&Step, Outcome)]) {
+        self.stored.write_status(report(&look.observed, &self.settings(), outcomes, &now()));
     }
 
-    fn others(&self) -> Vec<World> {
-        let mut worlds: Vec<World> = self.progress().into_iter().collect();
-        worlds.push(self.with(|world| world.location_is_ready = !world.location_is_ready));
-        // Expired, or deleted by an administrator. Before we could note that it existed, nobody can tell it ever did.
-        let noted = self.request.as_ref().is_none_or(|request| request.status.conditions.is_true("Queued"));
+    fn others(&self) -> Vec<Act<World>> {
+        let mut acts = vec![Act::new("the location becomes ready, or is ready no more", self, |world| {
+            world.location_is_ready = !world.location_is_ready;
+        })];
+        // Before we could note that it existed, nobody can tell it ever did.
+        let noted = self.stored.request.as_ref().is_none_or(|request| request.status.conditions.is_true("Queued"));
         if self.has_our_backup() && noted {
-            worlds.push(self.with(|world| world.backup = None));
+            acts.push(Act::new("the Velero Backup expires", self, |world| world.backup = None));
         }
-        worlds.push(self.edited(|request| request.valid = !request.valid));
-        worlds.push(self.edited(|request| request.delete = true));
-        worlds.push(self.edited(|request| request.force = true));
-        worlds.push(self.edited(|request| request.deleting = true));
-        worlds.push(self.edited(|request| request.deleting = true).with(|world| {
-            world.terminating = true;
-            world.restore = false;
+        if self.backup.is_none() && noted {
+            let theirs = Backup { ours: false, running: true };
+            acts.push(Act::new("somebody takes the name in Velero", self, |world| world.backup = Some(theirs)));
+        }
+        if !self.restore && !self.terminating {
+            acts.push(Act::new("the user makes a restore", self, |world| world.restore = true));
+        }
+        acts.push(self.asks("the user edits the spec", |asked| asked.valid = !asked.valid));
+        acts.push(self.asks("the user sets deleteBackup", |asked| asked.delete = true));
+        acts.push(self.asks("the user takes deleteBackup back", |asked| asked.delete = false));
+        acts.push(self.asks("the user sets forceDeleteBackup", |asked| asked.force = true));
+        acts.extend(self.stored.acts(self, |world| &mut world.stored));
+        acts.push(Act::new("the namespace is deleted", self, |world| {
+            (world.terminating, world.restore) = (true, false);
+            world.stored.edit(|request| request.deleting = true);
         }));
-        worlds
+        acts
     }
 
-    fn progress(&self) -> Option<World> {
-        if let Some(deletion) = self.deletion.filter(|deletion| *deletion != Deleting::Refused { rested: true }) {
-            return Some(self.with(|world| match (deletion, self.backup) {
-                (Deleting::Asked, Some(Backup { running: true, .. })) => {
-                    world.deletion = Some(Deleting::Refused { rested: false });
-                    world.backup = self.backup.map(|backup| Backup { running: false, ..backup });
-                }
-                (Deleting::Asked, _) => (world.backup, world.deletion) = (None, None),
-                (Deleting::Refused { .. }, _) => world.deletion = Some(Deleting::Refused { rested: true }),
-            }));
+    fn passes(&self) -> Option<World> {
+        let mut later = self.clone();
+        match (self.deletion, self.backup) {
+            (Some(Deleting::Asked), Some(backup @ Backup { running: true, .. })) => {
+                later.deletion = Some(Deleting::Refused { rested: false });
+                later.backup = Some(Backup { running: false, ..backup });
+            }
+            (Some(Deleting::Asked), _) => (later.backup, later.deletion) = (None, None),
+            (Some(Deleting::Refused { rested: false }), _) => {
+                later.deletion = Some(Deleting::Refused { rested: true });
+            }
+            (_, Some(backup @ Backup { ours: true, running: true })) => {
+                later.backup = Some(Backup { running: false, ..backup });
+            }
+            _ => return None,
         }
-        let backup = self.backup.filter(|backup| backup.ours && backup.running)?;
-        Some(self.with(|world| world.backup = Some(Backup { running: false, ..backup })))
+        Some(later)
     }
 
-    fn check(&self, before: &World) {
-        if let (Some(before), Some(after)) = (&before.request, &self.request) {
-            assert_forward(before.status.phase, after.status.phase);
-            let was_queued = before.status.conditions.is_true("Queued");
-            assert!(!was_queued || after.status.conditions.is_true("Queued"), "forgot that Velero had it");
+    fn check(&self) {
+        let Some(request) = &self.stored.request else { return };
+        let copied = request.status.velero_backup.as_ref().and_then(|reference| reference.status.as_ref());
+        assert!(copied.is_none_or(|status| status["phase"] != "Foreign"), "read somebody else's backup");
+        assert!(
+            !self.has_our_backup() || request.finalizer || self.stored.let_go_by_hand,
+            "a backup that nothing holds"
+        );
+    }
+
+    fn check_ours(&self, before: &World) {
+        if let (Some(before), Some(after)) = (&before.stored.request, &self.stored.request) {
+            let (before, after) = (&before.status, &after.status);
+            // Only who takes back the wish to delete it goes back.
+            let taken_back = before.phase == Some(Phase::Deleting) && after.conditions.get("Deleting").is_none();
+            if !taken_back {
+                assert_forward(before.phase, after.phase);
+            }
+            let was_queued = before.conditions.is_true("Queued");
+            assert!(!was_queued || after.conditions.is_true("Queued"), "forgot that Velero had it");
         }
         if before.backup.is_some_and(|backup| !backup.ours) {
             assert_eq!(before.backup, self.backup, "touched somebody else's backup");
         }
-        if let Some(request) = &self.request {
-            let copied = request.status.velero_backup.as_ref().and_then(|reference| reference.status.as_ref());
-            assert!(copied.is_none_or(|status| status["phase"] != "Foreign"), "read somebody else's backup");
-            assert!(!self.has_our_backup() || request.finalizer, "a backup that nothing holds");
-        }
     }
 
-    fn check_settled(&self) {
-        let Some(request) = &self.request else { return };
-        assert!(!request.force && !request.delete && !self.terminating, "a request that never goes: {self:?}");
+    fn check_rest(&self) {
+        let Some(request) = &self.stored.request else { return };
+        assert!(!request.asked.force && !request.asked.delete && !self.terminating, "a request that never goes");
+        assert!(!self.has_our_backup() || request.finalizer, "a backup that nothing holds");
         let status = &request.status;
         let queued = status.conditions.is_true("Queued");
         if request.deleting {
-            assert!(self.has_our_backup() && self.on_delete == OnDelete::Hold, "held for nothing: {self:?}");
+            assert!(self.has_our_backup() && !self.releases_on_delete, "held for nothing");
             assert_eq!(status.phase, Some(Phase::Deleting));
         } else if self.has_our_backup() {
             assert_eq!(status.phase, Some(Phase::Created));
@@ -329,7 +327,7 @@ impl explore::World for World {
         } else if self.backup.is_some() {
             assert_eq!(status.conditions.reason("Accepted"), Some("VeleroBackupTaken"));
         } else {
-            assert!(!request.valid || !self.location_is_ready, "a good request that nobody serves: {self:?}");
+            assert!(!request.asked.valid || !self.location_is_ready, "a good request that nobody serves");
             assert_eq!(status.phase, Some(Phase::BackingOff));
         }
     }
@@ -347,7 +345,7 @@ fn every_backup_keeps_its_promises_whatever_goes_wrong() {
             }
         }
     }
-    let worlds = explore::explore(starts);
+    let worlds = explore("backup", starts, EVERYTHING).worlds.len();
     assert!(worlds > 1_000, "only {worlds} worlds");
 }
 
@@ -355,11 +353,10 @@ fn every_backup_keeps_its_promises_whatever_goes_wrong() {
 fn story(mut world: World) -> Vec<String> {
     let mut story = Vec::new();
     loop {
-        let plan =
-            world.observe().map(|seen| world.plan(&seen).to_string().replace(&name(), "NAME").replace(UID, "UID"));
-        let next = explore::reconciled(&world);
-        let told = next.request.as_ref().map(|request| (request.status.phase, told(&request.status.conditions)));
-        story.push(format!("{} -> {told:?}", plan.unwrap_or_default()));
+        let plan = explorer::plans(&world).join("").replace(&name(), "NAME").replace(UID, "UID");
+        let next = explorer::reconciled(&world);
+        let told = next.stored.request.as_ref().map(|request| (request.status.phase, told(&request.status.conditions)));
+        story.push(format!("{plan} -> {told:?}"));
         if next == world {
             return story;
         }
@@ -383,9 +380,9 @@ fn a_backup_is_recorded_then_held_then_made() {
 
 #[test]
 fn plain_deletion_holds_and_says_what_to_do() {
-    let world = explore::come_to_rest(&World::new(true, true, None, OnDelete::Hold));
-    let held = explore::come_to_rest(&world.edited(|request| request.deleting = true));
-    let status = &held.request.expect("held").status;
+    let world = at_rest(&World::new(true, true, None, OnDelete::Hold));
+    let held = at_rest(&world.edited(|request| request.deleting = true));
+    let status = held.stored.request.expect("held").status;
     assert_eq!(
         status.conditions.get("Deleting").map(|condition| condition.message.as_str()),
         Some(
@@ -396,7 +393,7 @@ fn plain_deletion_holds_and_says_what_to_do() {
 
 #[test]
 fn an_unusable_location_is_named_exactly() {
-    let mut seen = World::new(true, false, None, OnDelete::Hold).observe().expect("there");
+    let mut seen = World::new(true, false, None, OnDelete::Hold).seen().expect("there");
     let mut message = |location: Location| {
         seen.location = location;
         let status = report(&seen, &settings(), &[], &now()).expect("a status");
@@ -430,11 +427,11 @@ fn an_unusable_location_is_named_exactly() {
 fn a_refusal_from_before_the_end_of_the_backup_is_asked_again_at_once() {
     let world = World::new(true, true, Some(Backup { ours: true, running: false }), OnDelete::Hold).edited(|request| {
         request.finalizer = true;
-        request.delete = true;
+        request.asked.delete = true;
         request.deleting = true;
-        request.status.phase = Some(Phase::Deleting);
+        request.status = Told::new(Status { phase: Some(Phase::Deleting), ..Status::default() });
     });
-    let mut seen = world.observe().expect("there");
+    let mut seen = world.seen().expect("there");
     seen.restores.clear();
     let refused = Deleting::Refused { rested: false }.seen();
     seen.deletions = vec![Deletion { created: Timestamp("2026-01-01T00:00:05Z".into()), ..refused.clone() }];

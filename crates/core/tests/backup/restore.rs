@@ -8,18 +8,16 @@ use croft_core::{
 };
 use serde_json::json;
 
-use crate::{assert_forward, done, explore, explore::World as _, fields, now, object, settings, stale};
-
-#[derive(Clone, Debug, PartialEq)]
-struct Request {
-    valid: bool,
-    deleting: bool,
-    finalizer: bool,
-    status: Status,
-}
+use crate::{
+    EVERYTHING, assert_forward, done,
+    explorer::{self, Act, explore, stale},
+    fields, now, object,
+    request::{self, Stored, Told},
+    settings,
+};
 
 /// A Velero Restore under the name of ours.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Restore {
     ours: bool,
     running: bool,
@@ -27,39 +25,36 @@ struct Restore {
     deleting: bool,
 }
 
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct World {
-    request: Option<Request>,
+    /// Whether it is allowed.
+    stored: Stored<bool, Told<Status>>,
     terminating: bool,
     backup_is_ready: bool,
     restore: Option<Restore>,
 }
 
+type Look = request::Look<bool, Told<Status>, Observed>;
+
 impl World {
     fn new(valid: bool, backup_is_ready: bool, restore: Option<Restore>) -> Self {
-        let request = Request { valid, deleting: false, finalizer: false, status: Status::default() };
-        World { request: Some(request), terminating: false, backup_is_ready, restore }
-    }
-
-    fn with(&self, change: impl FnOnce(&mut World)) -> World {
-        let mut world = self.clone();
-        change(&mut world);
-        if world.request.as_ref().is_some_and(|request| request.deleting && !request.finalizer) {
-            world.request = None;
-        }
-        world
-    }
-
-    fn edited(&self, change: impl FnOnce(&mut Request)) -> World {
-        self.with(|world| {
-            if let Some(request) = &mut world.request {
-                change(request);
-            }
-        })
+        World { stored: Stored::new(valid), terminating: false, backup_is_ready, restore }
     }
 
     fn has_our_restore(&self) -> bool {
         self.restore.is_some_and(|restore| restore.ours)
+    }
+
+    fn seen(&self) -> Option<Observed> {
+        let request = self.stored.request.as_ref()?;
+        let ready = Source::Ready { velero_backup: "shop-nightly-1".into() };
+        Some(Observed {
+            object: object(request.finalizer, request.deleting, self.terminating),
+            spec: fields(json!({ "backupName": if request.asked { "nightly" } else { "" } })),
+            status: Status::clone(&request.status),
+            source: if self.backup_is_ready { ready } else { Source::NotReady },
+            velero: self.restore.map(seen_restore),
+        })
     }
 }
 
@@ -75,115 +70,120 @@ fn seen_restore(restore: Restore) -> VeleroRestore {
         uid: if restore.ours { "ours" } else { "theirs" }.into(),
         marks: if restore.ours { object(true, false, false).origin(None).marks() } else { Marks::default() },
         status: fields(status),
+        is_deleting: restore.deleting,
         position: u64::from(restore.running),
     }
 }
 
-impl explore::World for World {
-    type Seen = Observed;
+impl explorer::World for World {
+    type Seen = Look;
     type Step = Step;
 
-    fn observe(&self) -> Option<Self::Seen> {
-        let request = self.request.clone()?;
-        let ready = Source::Ready { velero_backup: "shop-nightly-1".into() };
-        Some(Observed {
-            object: object(request.finalizer, request.deleting, self.terminating),
-            spec: fields(json!({ "backupName": if request.valid { "nightly" } else { "" } })),
-            status: request.status.clone(),
-            source: if self.backup_is_ready { ready } else { Source::NotReady },
-            velero: self.restore.map(seen_restore),
-        })
+    fn observe(&self) -> Vec<(&'static str, Look)> {
+        self.stored.look("restore", self.seen())
     }
 
-    fn plan(&self, seen: &Self::Seen) -> Plan<Step> {
-        plan(seen)
+    fn plan(&self, look: &Look) -> Plan<Step> {
+        plan(&look.observed)
     }
 
-    fn execute(&mut self, step: &Step) -> Outcome {
-        let Some(request) = &mut self.request else { return stale() };
+    fn execute(&mut self, look: &Look, step: &Step) -> Outcome {
         match step {
-            Step::AddFinalizer { .. } if request.deleting => return stale(),
-            Step::AddFinalizer { .. } => request.finalizer = true,
+            Step::AddFinalizer { .. } => return self.stored.add_finalizer(&look.request),
             Step::CreateRestore { .. } if self.restore.is_some() => return stale(),
             Step::CreateRestore { spec, .. } => {
-                assert!(!request.status.conditions.is_true("Queued"), "ran a restore again");
-                assert!(request.finalizer, "made a restore that nothing holds");
+                assert!(!look.observed.status.conditions.is_true("Queued"), "ran a restore again");
+                assert!(look.observed.object.has_finalizer, "made a restore that nothing holds");
                 assert_eq!(spec["backupName"], "shop-nightly-1");
                 self.restore = Some(Restore { ours: true, running: true, deleting: false });
             }
             Step::DeleteRestore(victim) => match &mut self.restore {
+                None => {}
                 Some(restore) if victim.uid == seen_restore(*restore).uid => {
                     assert!(restore.ours, "deleted somebody else's restore");
                     restore.deleting = true;
                 }
-                _ => return stale(),
+                Some(_) => return stale(),
             },
             Step::ReleaseFinalizer { .. } => {
-                let left = self.restore.is_some_and(|restore| restore.ours);
-                assert!(!left || self.terminating, "let go of a request whose restore is still there");
-                request.finalizer = false;
-                *self = self.with(|_| {});
+                let left = self.has_our_restore() && !self.terminating;
+                return self.stored.release_finalizer(&look.request, left);
             }
         }
         done()
     }
 
-    fn report(&mut self, seen: &Self::Seen, outcomes: &[(&Step, Outcome)]) {
-        if let Some(status) = report(seen, &settings(), outcomes, &now())
-            && let Some(request) = &mut self.request
-        {
-            request.status = status;
-        }
+    fn report(&mut self, look: &Look, outcomes: &[(&Step, Outcome)]) {
+        self.stored.write_status(report(&look.observed, &settings(), outcomes, &now()));
     }
 
-    fn others(&self) -> Vec<World> {
-        let mut worlds: Vec<World> = self.progress().into_iter().collect();
-        worlds.push(self.with(|world| world.backup_is_ready = !world.backup_is_ready));
-        let noted = self.request.as_ref().is_none_or(|request| request.status.conditions.is_true("Queued"));
+    fn others(&self) -> Vec<Act<World>> {
+        let mut acts = vec![Act::new("the backup becomes ready, or is ready no more", self, |world| {
+            world.backup_is_ready = !world.backup_is_ready;
+        })];
+        // Before we could note that it existed, nobody can tell it ever did.
+        let noted = self.stored.request.as_ref().is_none_or(|request| request.status.conditions.is_true("Queued"));
         if self.has_our_restore() && noted {
-            worlds.push(self.with(|world| world.restore = None));
+            acts.push(Act::new("an administrator deletes the Velero Restore", self, |world| world.restore = None));
         }
-        worlds.push(self.edited(|request| request.valid = !request.valid));
-        worlds.push(self.edited(|request| request.deleting = true));
-        worlds.push(self.edited(|request| request.deleting = true).with(|world| world.terminating = true));
-        worlds
+        if self.restore.is_none() && noted {
+            let theirs = Restore { ours: false, running: true, deleting: false };
+            acts.push(Act::new("somebody takes the name in Velero", self, |world| world.restore = Some(theirs)));
+        }
+        acts.push(Act::new("the user edits the spec", self, |world| {
+            world.stored.edit(|request| request.asked = !request.asked);
+        }));
+        acts.extend(self.stored.acts(self, |world| &mut world.stored));
+        acts.push(Act::new("the namespace is deleted", self, |world| {
+            world.terminating = true;
+            world.stored.edit(|request| request.deleting = true);
+        }));
+        acts
     }
 
-    fn progress(&self) -> Option<World> {
+    fn passes(&self) -> Option<World> {
         let restore = self.restore.filter(|restore| restore.ours && (restore.running || restore.deleting))?;
-        Some(self.with(|world| {
-            world.restore = (!restore.deleting).then_some(Restore { running: false, ..restore });
-        }))
+        let restore = (!restore.deleting).then_some(Restore { running: false, ..restore });
+        Some(World { restore, ..self.clone() })
     }
 
-    fn check(&self, before: &World) {
-        if let (Some(before), Some(after)) = (&before.request, &self.request) {
+    fn check(&self) {
+        let Some(request) = &self.stored.request else { return };
+        let copied = request.status.velero_restore.as_ref().and_then(|reference| reference.status.as_ref());
+        assert!(copied.is_none_or(|status| status["phase"] != "Foreign"), "read somebody else's restore");
+        assert!(
+            !self.has_our_restore() || request.finalizer || self.stored.let_go_by_hand,
+            "a restore that nothing holds"
+        );
+    }
+
+    fn check_ours(&self, before: &World) {
+        if let (Some(before), Some(after)) = (&before.stored.request, &self.stored.request) {
             assert_forward(before.status.phase, after.status.phase);
         }
         if before.restore.is_some_and(|restore| !restore.ours) {
             assert_eq!(before.restore, self.restore, "touched somebody else's restore");
         }
-        if let Some(request) = &self.request {
-            let copied = request.status.velero_restore.as_ref().and_then(|reference| reference.status.as_ref());
-            assert!(copied.is_none_or(|status| status["phase"] != "Foreign"), "read somebody else's restore");
-            assert!(!self.has_our_restore() || request.finalizer, "a restore that nothing holds");
-        }
     }
 
-    fn check_settled(&self) {
-        let Some(request) = &self.request else { return };
-        assert!(!request.deleting, "a request that never goes: {self:?}");
-        let conditions = &request.status.conditions;
+    fn check_rest(&self) {
+        let Some(request) = &self.stored.request else {
+            assert!(!self.has_our_restore() || self.stored.let_go_by_hand, "left a restore behind");
+            return;
+        };
+        assert!(!request.deleting, "a request that never goes");
+        assert!(!self.has_our_restore() || request.finalizer, "a restore that nothing holds");
+        let (status, conditions) = (&request.status, &request.status.conditions);
         match (self.has_our_restore(), conditions.is_true("Queued"), self.restore.is_some()) {
             (true, queued, _) => {
-                assert!(queued && conditions.is_true("Accepted") && request.status.phase == Some(Phase::Created));
-                assert_eq!(request.status.queue_info.map(|queue| queue.estimated_queue_position), Some(0));
+                assert!(queued && conditions.is_true("Accepted") && status.phase == Some(Phase::Created));
+                assert_eq!(status.queue_info.map(|queue| queue.estimated_queue_position), Some(0));
             }
             (false, true, _) => assert_eq!(conditions.reason("Accepted"), Some("VeleroRestoreNotFound")),
             (false, false, true) => assert_eq!(conditions.reason("Accepted"), Some("VeleroRestoreTaken")),
             (false, false, false) => {
-                assert!(!request.valid || !self.backup_is_ready, "a good request that nobody serves: {self:?}");
-                assert_eq!(request.status.phase, Some(Phase::BackingOff));
+                assert!(!request.asked || !self.backup_is_ready, "a good request that nobody serves");
+                assert_eq!(status.phase, Some(Phase::BackingOff));
             }
         }
     }
@@ -199,13 +199,13 @@ fn every_restore_keeps_its_promises_whatever_goes_wrong() {
             starts.push(World::new(valid, ready, Some(theirs)));
         }
     }
-    let worlds = explore::explore(starts);
+    let worlds = explore("restore", starts, EVERYTHING).worlds.len();
     assert!(worlds > 300, "only {worlds} worlds");
 }
 
 #[test]
 fn a_missing_backup_is_named_exactly() {
-    let mut seen = World::new(true, false, None).observe().expect("there");
+    let mut seen = World::new(true, false, None).seen().expect("there");
     let mut message = |source: Source| {
         seen.source = source;
         let status = report(&seen, &settings(), &[], &now()).expect("a status");

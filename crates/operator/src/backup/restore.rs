@@ -21,7 +21,7 @@ use serde_json::Value;
 
 use super::{Caches, RESTORE, marks, queue, request};
 use crate::{
-    engine::{Key, Reconciler, Report, Work, Writer, Written, write::read},
+    engine::{Key, Reconciler, Report, Work, Writer, Written, is_deleting, write::read},
     settings::SharedSettings,
 };
 
@@ -83,6 +83,7 @@ impl RestoreReconciler {
             uid: restore.uid().unwrap_or_default(),
             marks: marks::RESTORE.marks(&restore.metadata),
             status: restore.status.as_ref().map(|status| status.0.0.clone()).unwrap_or_default(),
+            is_deleting: is_deleting(&restore.metadata),
             position: queue::position(&*restore, &self.caches.velero_restores),
         })
     }

@@ -1,0 +1,133 @@
+//! A tenant's request as the API server keeps it, the same for all three kinds.
+
+use std::{
+    hash::{DefaultHasher, Hash, Hasher},
+    ops::Deref,
+    rc::Rc,
+};
+
+use croft_core::plan::Outcome;
+use serde::Serialize;
+
+use crate::explorer::{Act, stale};
+
+/// A request; gone once it is deleted and nothing holds it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Stored<A, S> {
+    pub(crate) request: Option<Request<A, S>>,
+    /// Somebody took our finalizer away: whatever is left behind then is theirs to clean up.
+    pub(crate) let_go_by_hand: bool,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Request<A, S> {
+    pub(crate) asked: A,
+    pub(crate) deleting: bool,
+    pub(crate) finalizer: bool,
+    pub(crate) status: S,
+}
+
+/// A status that can be part of a world: cheap to clone and to tell from others.
+#[derive(Clone, Debug)]
+pub(crate) struct Told<S> {
+    status: Rc<S>,
+    hash: u64,
+}
+
+/// What is seen of each kind of work.
+pub(crate) type Looks<A, S, O> = Vec<(&'static str, Look<A, Told<S>, O>)>;
+
+impl<S: Serialize> Told<S> {
+    pub(crate) fn new(status: S) -> Self {
+        let mut hasher = DefaultHasher::new();
+        serde_json::to_string(&status).expect("a status is JSON").hash(&mut hasher);
+        Self { status: Rc::new(status), hash: hasher.finish() }
+    }
+}
+
+impl<S> Deref for Told<S> {
+    type Target = S;
+
+    fn deref(&self) -> &S {
+        &self.status
+    }
+}
+
+impl<S: PartialEq> PartialEq for Told<S> {
+    fn eq(&self, other: &Self) -> bool {
+        self.hash == other.hash && (Rc::ptr_eq(&self.status, &other.status) || self.status == other.status)
+    }
+}
+
+impl<S: PartialEq> Eq for Told<S> {}
+
+impl<S> Hash for Told<S> {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.hash.hash(state);
+    }
+}
+
+/// What one look saw, and the request itself.
+#[derive(Debug)]
+pub(crate) struct Look<A, S, O> {
+    pub(crate) request: Request<A, S>,
+    pub(crate) observed: O,
+}
+
+impl<A: Clone + PartialEq, S: Clone + Default + PartialEq + Serialize> Stored<A, Told<S>> {
+    pub(crate) fn new(asked: A) -> Self {
+        let request = Request { asked, deleting: false, finalizer: false, status: Told::new(S::default()) };
+        Self { request: Some(request), let_go_by_hand: false }
+    }
+
+    pub(crate) fn edit(&mut self, change: impl FnOnce(&mut Request<A, Told<S>>)) {
+        self.request.as_mut().map(change);
+        self.request.take_if(|request| request.deleting && !request.finalizer);
+    }
+
+    pub(crate) fn look<O>(&self, kind: &'static str, observed: Option<O>) -> Looks<A, S, O> {
+        let look = self.request.clone().zip(observed).map(|(request, observed)| Look { request, observed });
+        look.map(|look| (kind, look)).into_iter().collect()
+    }
+
+    /// Only onto the request exactly as it was seen.
+    pub(crate) fn add_finalizer(&mut self, seen: &Request<A, Told<S>>) -> Outcome {
+        if self.request.as_ref() != Some(seen) || seen.deleting {
+            return stale();
+        }
+        self.edit(|request| request.finalizer = true);
+        Outcome::done()
+    }
+
+    /// Only off the request exactly as it was seen; done already if it is gone. Panics if that leaves something behind.
+    pub(crate) fn release_finalizer(&mut self, seen: &Request<A, Told<S>>, leaves_something: bool) -> Outcome {
+        match &self.request {
+            None => return Outcome::done(),
+            Some(request) if request != seen => return stale(),
+            Some(_) => assert!(!leaves_something, "let go of a request with something left behind"),
+        }
+        self.edit(|request| request.finalizer = false);
+        Outcome::done()
+    }
+
+    pub(crate) fn write_status(&mut self, status: Option<S>) {
+        if let (Some(request), Some(status)) = (&mut self.request, status) {
+            request.status = Told::new(status);
+        }
+    }
+
+    /// What its user may do to it, whatever it asks for.
+    pub(crate) fn acts<W: Clone>(&self, world: &W, stored: fn(&mut W) -> &mut Self) -> Vec<Act<W>> {
+        let Some(request) = &self.request else { return Vec::new() };
+        let delete = Act::new("the user deletes the request", world, |world| {
+            stored(world).edit(|request| request.deleting = true);
+        });
+        let strip = request.finalizer.then(|| {
+            Act::new("the user removes our finalizer", world, |world| {
+                stored(world).let_go_by_hand = true;
+                stored(world).edit(|request| request.finalizer = false);
+            })
+        });
+        [delete].into_iter().chain(strip).collect()
+    }
+}

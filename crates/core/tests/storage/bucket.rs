@@ -1,0 +1,373 @@
+//! Every small world of a bucket.
+
+use std::{
+    hash::{Hash, Hasher},
+    time::Duration,
+};
+
+use croft_core::{
+    plan::{Failure, FailureClass, Outcome, Plan},
+    secret::Secret,
+    storage::{
+        CephUser, KeyPair, NoClass, Problem, Target,
+        bucket::{self, BUCKET_NOT_EMPTY, Bucket, Deletion, Found, GRACE, Observed, Owner, Spec, Status, Step},
+    },
+    time::Timestamp,
+};
+
+use crate::explorer::{self, Act, Limits, explore, stale};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum OwnerState {
+    Nobody,
+    NotReady,
+    NoClass,
+    Unreachable,
+    Ready,
+}
+
+const OWNERS: [OwnerState; 5] =
+    [OwnerState::Nobody, OwnerState::NotReady, OwnerState::NoClass, OwnerState::Unreachable, OwnerState::Ready];
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum InCeph {
+    Empty,
+    Filled,
+    Foreign,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Asked {
+    Delete,
+    Retain,
+    Nonsense,
+}
+
+/// An S3Bucket.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Object {
+    asked: Asked,
+    /// For how long it has been in deletion.
+    deleting: Option<Duration>,
+    finalizer: bool,
+    status: Status,
+}
+
+impl Hash for Object {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        (self.asked, self.deleting, self.finalizer, self.status.created, &self.status.reason).hash(state);
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct World {
+    object: Option<Object>,
+    terminating: bool,
+    owner: OwnerState,
+    ceph: Option<InCeph>,
+    /// Somebody took our finalizer away.
+    let_go_by_hand: bool,
+    /// The bucket may be left behind: nothing holds it, or we could not get at it.
+    may_be_left: bool,
+}
+
+fn user(id: &str) -> CephUser {
+    CephUser { tenant: "lab_a".into(), id: id.into() }
+}
+
+fn target() -> Target {
+    Target { namespace: "a".into(), name: "photos".into(), uid: "u".into(), resource_version: "1".into() }
+}
+
+fn now() -> Timestamp {
+    Timestamp("2026-01-01T00:00:00Z".into())
+}
+
+fn failed(class: FailureClass, reason: &'static str) -> Outcome {
+    Outcome::Failed(Failure::new(class, reason, ""))
+}
+
+impl Object {
+    fn seen(&self) -> Bucket {
+        let spec = |deletion| Ok(Spec { claim: "data".into(), deletion });
+        Bucket {
+            target: target(),
+            generation: 1,
+            deleting: self.deleting,
+            finalizer: self.finalizer,
+            spec: match self.asked {
+                Asked::Delete => spec(Deletion::Delete),
+                Asked::Retain => spec(Deletion::Retain),
+                Asked::Nonsense => Err(vec![Problem::new("spec.s3UserRef", "must not be empty")]),
+            },
+            status: self.status.clone(),
+        }
+    }
+}
+
+impl World {
+    fn seen(&self) -> Observed {
+        let found = match self.ceph {
+            None => Found::Absent,
+            Some(InCeph::Empty | InCeph::Filled) => Found::Ours,
+            Some(InCeph::Foreign) => Found::Foreign { owner: user("other") },
+        };
+        let key = KeyPair { access_key: "AK".into(), secret_key: Secret::new("hush") };
+        Observed {
+            bucket: self.object.as_ref().map(Object::seen),
+            namespace_terminating: self.terminating,
+            owner: match self.owner {
+                OwnerState::Nobody => Owner::Nobody,
+                OwnerState::NotReady => Owner::NotReady("its class does not exist".into()),
+                OwnerState::NoClass => Owner::NoClass(NoClass::NotFound("gold".into())),
+                OwnerState::Unreachable => {
+                    Owner::Unreachable(Failure::new(FailureClass::Transient, "GatewayTimeout", ""))
+                }
+                OwnerState::Ready => Owner::Ready { user: user("data"), key, found },
+            },
+        }
+    }
+
+    fn edit(&mut self, change: impl FnOnce(&mut Object)) {
+        self.object.as_mut().map(change);
+        self.object.take_if(|object| object.deleting.is_some() && !object.finalizer);
+    }
+
+    fn is_ours(&self) -> bool {
+        matches!(self.ceph, Some(InCeph::Empty | InCeph::Filled))
+    }
+
+    fn delete_bucket(&mut self, or_leave: bool) -> Outcome {
+        match self.ceph {
+            None => {}
+            Some(InCeph::Empty) => self.ceph = None,
+            Some(InCeph::Filled | InCeph::Foreign) if or_leave => {}
+            Some(InCeph::Filled) => return failed(FailureClass::Rejected, BUCKET_NOT_EMPTY),
+            Some(InCeph::Foreign) => return failed(FailureClass::Forbidden, "AccessDenied"),
+        }
+        Outcome::done()
+    }
+
+    /// Whether the API server would take a write meant for the S3Bucket as it was seen.
+    fn is_unchanged(&self, seen: &Observed) -> bool {
+        self.object.as_ref().map(Object::seen) == seen.bucket
+    }
+}
+
+impl explorer::World for World {
+    type Seen = Observed;
+    type Step = Step;
+
+    fn observe(&self) -> Vec<(&'static str, Observed)> {
+        self.object.iter().map(|_| ("bucket", self.seen())).collect()
+    }
+
+    fn plan(&self, seen: &Observed) -> Plan<Step> {
+        let plan = bucket::plan(seen);
+        assert!(!format!("{plan} {plan:?}").contains("hush"), "a secret shows");
+        plan
+    }
+
+    fn execute(&mut self, seen: &Observed, step: &Step) -> Outcome {
+        let bucket = seen.bucket.as_ref().expect("nothing is done for an S3Bucket that is gone");
+        match step {
+            Step::AddFinalizer { .. } if !self.is_unchanged(seen) => return stale(),
+            Step::AddFinalizer { .. } => {
+                assert_eq!(bucket.deleting, None);
+                self.edit(|object| object.finalizer = true);
+                self.may_be_left = false;
+            }
+            Step::CreateBucket { .. } | Step::DeleteBucket { .. } if self.owner != OwnerState::Ready => {
+                return failed(FailureClass::Transient, "GatewayTimeout");
+            }
+            Step::CreateBucket { .. } => {
+                let is_held = self.object.as_ref().is_some_and(|object| object.finalizer);
+                assert!(is_held || self.let_go_by_hand, "made a bucket before the finalizer");
+                if self.ceph == Some(InCeph::Foreign) {
+                    return failed(FailureClass::Stale, "BucketAlreadyExists");
+                }
+                self.ceph.get_or_insert(InCeph::Empty);
+            }
+            Step::DeleteBucket { or_leave, .. } => {
+                assert!(bucket.deleting.is_some() && bucket.finalizer, "removed a bucket that stays");
+                assert_eq!(*or_leave, seen.namespace_terminating);
+                return self.delete_bucket(*or_leave);
+            }
+            Step::RemoveFinalizer { .. } if self.object.is_none() => {}
+            Step::RemoveFinalizer { .. } if !self.is_unchanged(seen) => return stale(),
+            Step::RemoveFinalizer { .. } => {
+                assert!(bucket.deleting.is_some() && bucket.finalizer);
+                let is_kept = matches!(bucket.spec, Ok(Spec { deletion: Deletion::Retain, .. }));
+                let is_out_of_reach = !matches!(seen.owner, Owner::Ready { .. });
+                self.may_be_left |= is_kept || is_out_of_reach || seen.namespace_terminating;
+                self.edit(|object| object.finalizer = false);
+            }
+        }
+        Outcome::done()
+    }
+
+    fn report(&mut self, seen: &Observed, outcomes: &[(&Step, Outcome)]) {
+        if let (Some(object), Some(status)) = (&mut self.object, bucket::report(seen, outcomes, &now())) {
+            object.status = status;
+        }
+    }
+
+    fn others(&self) -> Vec<Act<World>> {
+        let mut acts: Vec<_> = OWNERS
+            .into_iter()
+            .filter(|owner| *owner != self.owner)
+            .map(|owner| Act::new(format!("its claim's user becomes {owner:?}"), self, |world| world.owner = owner))
+            .collect();
+        acts.extend(match self.ceph {
+            None => vec![
+                Act::new("the tenant makes the bucket", self, |world| {
+                    (world.ceph, world.may_be_left) = (Some(InCeph::Empty), true);
+                }),
+                Act::new("another user makes the bucket", self, |world| world.ceph = Some(InCeph::Foreign)),
+            ],
+            Some(InCeph::Empty) => vec![
+                Act::new("the tenant stores something", self, |world| world.ceph = Some(InCeph::Filled)),
+                Act::new("the tenant removes the bucket", self, |world| world.ceph = None),
+            ],
+            Some(InCeph::Filled) => {
+                vec![Act::new("the tenant empties the bucket", self, |world| world.ceph = Some(InCeph::Empty))]
+            }
+            Some(InCeph::Foreign) => {
+                vec![Act::new("the other user removes the bucket", self, |world| world.ceph = None)]
+            }
+        });
+        if let Some(object) = &self.object {
+            for asked in [Asked::Delete, Asked::Retain, Asked::Nonsense].into_iter().filter(|it| *it != object.asked) {
+                acts.push(Act::new(format!("the user asks for {asked:?}"), self, |world| {
+                    world.edit(|object| object.asked = asked);
+                }));
+            }
+            acts.push(Act::new("the user deletes the S3Bucket", self, |world| {
+                world.edit(|object| object.deleting = object.deleting.or(Some(Duration::ZERO)));
+            }));
+            acts.push(Act::new("the user removes our finalizer", self, |world| {
+                (world.let_go_by_hand, world.may_be_left) = (true, true);
+                world.edit(|object| object.finalizer = false);
+            }));
+        }
+        acts.push(Act::new("the namespace is deleted", self, |world| {
+            world.terminating = true;
+            world.edit(|object| object.deleting = object.deleting.or(Some(Duration::ZERO)));
+        }));
+        acts
+    }
+
+    fn passes(&self) -> Option<World> {
+        let object = self.object.clone().filter(|object| object.deleting.is_some_and(|since| since < GRACE))?;
+        Some(World { object: Some(Object { deleting: Some(GRACE), ..object }), ..self.clone() })
+    }
+
+    fn check_ours(&self, before: &World) {
+        if matches!(before.ceph, Some(InCeph::Foreign | InCeph::Filled)) {
+            assert_eq!(before.ceph, self.ceph, "touched what it must not");
+        }
+    }
+
+    fn check_rest(&self) {
+        match &self.object {
+            Some(object) if object.deleting.is_some() => self.check_one_that_goes(object),
+            Some(object) => self.check_one_that_stays(object),
+            None => assert!(self.may_be_left || self.ceph != Some(InCeph::Empty), "left an empty bucket"),
+        }
+    }
+}
+
+impl World {
+    fn check_one_that_stays(&self, object: &Object) {
+        let is_ready = object.status.conditions.is_true("Ready");
+        let is_served = self.owner == OwnerState::Ready && object.asked != Asked::Nonsense;
+        assert_eq!(is_ready, is_served && self.ceph != Some(InCeph::Foreign));
+        assert!(!is_ready || (self.is_ours() && object.finalizer), "ready, but not there");
+        if self.owner == OwnerState::Ready && object.asked != Asked::Nonsense {
+            assert_eq!(object.status.created, self.is_ours());
+        }
+    }
+
+    fn check_one_that_goes(&self, object: &Object) {
+        assert_ne!(object.asked, Asked::Retain, "hangs although nothing is to be removed");
+        assert!(!self.terminating, "hangs a namespace");
+        let waits = match self.owner {
+            OwnerState::Nobody => false,
+            OwnerState::NotReady => object.status.created,
+            OwnerState::NoClass | OwnerState::Unreachable => true,
+            OwnerState::Ready => self.ceph == Some(InCeph::Filled),
+        };
+        assert!(waits, "hangs for nothing");
+    }
+}
+
+fn every_start() -> Vec<World> {
+    let mut worlds = Vec::new();
+    for owner in OWNERS {
+        for ceph in [None, Some(InCeph::Empty), Some(InCeph::Filled), Some(InCeph::Foreign)] {
+            for created in [false, true] {
+                for (finalizer, deleting) in [(false, None), (true, None), (true, Some(Duration::ZERO))] {
+                    let status = Status { created, ..Status::default() };
+                    let object = Object { asked: Asked::Delete, deleting, finalizer, status };
+                    worlds.push(World { owner, ceph, object: Some(object), may_be_left: !finalizer, ..new() });
+                }
+            }
+        }
+    }
+    worlds
+}
+
+#[test]
+fn every_bucket_keeps_its_promises_whatever_goes_wrong() {
+    let worlds = explore("bucket", every_start(), Limits { acts: 3, faults: true, at_once: 1 }).worlds.len();
+    assert!(worlds > 1_000, "only {worlds} worlds");
+}
+
+fn report(world: &World, outcome: &Outcome) -> Status {
+    let seen = world.seen();
+    let plan = bucket::plan(&seen);
+    let outcomes: Vec<_> = plan.iter().map(|step| (step, outcome.clone())).collect();
+    bucket::report(&seen, &outcomes, &now()).unwrap()
+}
+
+fn new() -> World {
+    let object = Object { asked: Asked::Delete, deleting: None, finalizer: false, status: Status::default() };
+    World {
+        object: Some(object),
+        terminating: false,
+        owner: OwnerState::Ready,
+        ceph: None,
+        let_go_by_hand: false,
+        may_be_left: false,
+    }
+}
+
+#[test]
+fn a_new_bucket_is_reported_as_created_once_it_is() {
+    let made = report(&new(), &Outcome::done());
+    assert!(made.created && made.conditions.is_true("Ready"));
+    assert_eq!(made.reason, None);
+    let waiting = report(&World { owner: OwnerState::NotReady, ..new() }, &Outcome::NotRun);
+    assert!(!waiting.created && waiting.conditions.is_true("Reconciling"));
+    assert_eq!(waiting.conditions.reason("Ready"), Some("WaitingForClaim"));
+}
+
+#[test]
+fn a_bucket_with_objects_in_it_says_why_it_does_not_go() {
+    let mut world = World { ceph: Some(InCeph::Filled), ..new() };
+    world.edit(|object| {
+        (object.deleting, object.finalizer, object.status.created) = (Some(Duration::ZERO), true, true);
+    });
+    let refused = Failure::new(FailureClass::Transient, BUCKET_NOT_EMPTY, "delete its objects first");
+    let status = report(&world, &Outcome::Failed(refused));
+    assert!(status.created);
+    assert_eq!(status.conditions.reason("Ready"), Some(BUCKET_NOT_EMPTY));
+    assert_eq!(status.reason.as_deref(), Some("delete its objects first"));
+}
+
+#[test]
+fn a_bucket_of_another_user_is_reported_as_taken() {
+    let status = report(&World { ceph: Some(InCeph::Foreign), ..new() }, &Outcome::NotRun);
+    assert!(!status.created && status.conditions.is_true("Stalled"));
+    assert_eq!(status.conditions.reason("Ready"), Some("BucketTaken"));
+}

@@ -1,0 +1,161 @@
+//! Every small world of a claim (a lost reply is a crash too: the step is done, nobody knows).
+
+mod others;
+mod outside;
+mod world;
+
+use std::collections::BTreeMap;
+
+use croft_core::{
+    conditions::{Conditions, Truth},
+    plan::{Failure, FailureClass, Outcome},
+    storage::claim,
+    time::Timestamp,
+};
+use others::CLASSES;
+use world::{ClaimState, ClassState, EARLIER, NEW, RECORD, RecordState, SecretState, UserState, World, quota};
+
+use crate::explorer::{Limits, at_rest, explore};
+
+/// Every combination of what may be there, sensible or not.
+fn every_start() -> Vec<World> {
+    let claim = |deleting, finalizer, valid| Some(ClaimState { deleting, finalizer, valid, ..ClaimState::new(NEW) });
+    let claims = [
+        None,
+        claim(false, false, true),
+        claim(false, true, true),
+        claim(false, true, false),
+        claim(true, true, true),
+        claim(true, true, false),
+    ];
+    let mut worlds = Vec::new();
+    for claim in &claims {
+        for terminating in [false, true] {
+            for record in records() {
+                for user in users() {
+                    for secrets in secret_sets() {
+                        for in_use in [false, true] {
+                            for class in CLASSES {
+                                worlds.push(World {
+                                    claim: claim.clone(),
+                                    terminating,
+                                    record: record.clone(),
+                                    user: user.clone(),
+                                    secrets: secrets.clone(),
+                                    in_use,
+                                    keys_used: 9,
+                                    ..World::new(class)
+                                });
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+    worlds
+}
+
+fn records() -> Vec<Option<RecordState>> {
+    let foreign = RecordState::foreign();
+    let ours = RecordState { claim: Some(NEW), ..foreign.clone() };
+    let settled = RecordState { reason: Some("Provisioned".into()), ..ours.clone() };
+    vec![
+        None,
+        Some(ours.clone()),
+        Some(settled.clone()),
+        Some(RecordState { size: 1, complete: false, ..settled.clone() }),
+        Some(RecordState { claim: Some(EARLIER), ..settled }),
+        Some(RecordState { claim: Some(EARLIER), released: true, reason: Some("BucketsKept".into()), ..ours }),
+        Some(foreign),
+    ]
+}
+
+fn users() -> Vec<Option<UserState>> {
+    let exact = UserState::exactly(NEW);
+    let variants = [
+        exact.clone(),
+        UserState { suspended: true, ..exact.clone() },
+        UserState { size: None, buckets: None, readonly: None, readonly_key: None, ..exact.clone() },
+        UserState { readonly: Some(false), key: None, readonly_key: None, ..exact.clone() },
+        UserState::exactly(EARLIER),
+        UserState::exactly("uid-other"),
+        UserState { owner: None, ..exact },
+    ];
+    let with_buckets = variants.iter().cloned().map(|user| UserState { has_buckets: true, ..user });
+    [None].into_iter().chain(variants.iter().cloned().chain(with_buckets).map(Some)).collect()
+}
+
+fn secret_sets() -> Vec<BTreeMap<String, SecretState>> {
+    let secret =
+        |name: &str, owner: Option<&str>, key| (name.to_owned(), SecretState { owner: owner.map(str::to_owned), key });
+    vec![
+        BTreeMap::new(),
+        BTreeMap::from([secret("admin", Some(NEW), Some(1)), secret("read", Some(NEW), Some(2))]),
+        BTreeMap::from([
+            secret("admin", Some(NEW), Some(8)),
+            secret("read", None, None),
+            secret("old", Some(NEW), Some(1)),
+        ]),
+        BTreeMap::from([secret("admin", Some("uid-other"), Some(1)), secret("elsewhere", Some("uid-other"), None)]),
+    ]
+}
+
+#[test]
+fn every_claim_keeps_its_promises_wherever_it_starts_and_whatever_step_is_the_last_before_a_crash() {
+    let worlds = explore("claim, alone", every_start(), Limits { acts: 0, faults: true, at_once: 1 }).worlds.len();
+    assert!(worlds > 50_000, "only {worlds} worlds");
+}
+
+#[test]
+fn every_claim_keeps_its_promises_whatever_others_do() {
+    let claim = |class| World { claim: Some(ClaimState::new(EARLIER)), next_uid: Some(NEW), ..World::new(class) };
+    let new = [ClassState::Retain, ClassState::Purge].map(claim);
+    let settled = new.each_ref().map(at_rest);
+    let starts = new.into_iter().chain(settled);
+    let worlds = explore("claim", starts, Limits { acts: 2, faults: false, at_once: 2 }).worlds.len();
+    assert!(worlds > 10_000, "only {worlds} worlds");
+}
+
+#[test]
+fn a_new_claim_gets_everything_in_one_pass_and_in_the_safe_order() {
+    let world = World::new(ClassState::Retain);
+    let plan = claim::plan(&world.seen());
+    assert_eq!(
+        plan.to_string(),
+        "add the finalizer to S3UserClaim team-a/data: a user is to be made\n\
+         create S3User team-a.data granting 5k bytes, 10 objects, 0 buckets\n\
+         create Ceph user lab_team_a$data with at most 0 buckets\n\
+         let Ceph user lab_team_a$data store at most 5000 bytes in 10 objects\n\
+         create Ceph subuser lab_team_a$data:readonly that may read\n\
+         create Secret team-a/admin\n\
+         create Secret team-a/read\n\
+         mark S3User team-a.data as Bound: Provisioned"
+    );
+    let outcomes: Vec<_> = plan.iter().map(|step| (step, Outcome::done())).collect();
+    let now = Timestamp("2026-01-01T00:00:00Z".into());
+    let status = claim::report(&world.seen(), &outcomes, &now).unwrap();
+    assert!(status.conditions.is_true("Ready"));
+    assert_eq!((status.s3_user.as_deref(), status.quota), (Some(RECORD), Some(quota(5000))));
+    assert_eq!(status.observed_generation, Some(1));
+}
+
+#[test]
+fn a_failed_step_is_what_the_status_tells() {
+    let mut world = World::new(ClassState::Retain);
+    world.edit(|claim| claim.finalizer = true);
+    let (seen, now) = (world.seen(), Timestamp("2026-01-01T00:00:00Z".into()));
+    let plan = claim::plan(&seen);
+    let fail = |class| {
+        let failed = Outcome::Failed(Failure::new(class, "AccessDenied", "the key lacks the right"));
+        let outcomes: Vec<_> = plan.iter().map(|step| (step, failed.clone())).collect();
+        claim::report(&seen, &outcomes, &now).unwrap()
+    };
+    let truth = |conditions: &Conditions, kind| conditions.get(kind).unwrap().status;
+    let forbidden = fail(FailureClass::Forbidden).conditions;
+    assert_eq!([truth(&forbidden, "Ready"), truth(&forbidden, "Stalled")], [Truth::False, Truth::True]);
+    assert_eq!(forbidden.reason("Ready"), Some("AccessDenied"));
+    let transient = fail(FailureClass::Transient).conditions;
+    assert_eq!([truth(&transient, "Reconciling"), truth(&transient, "Stalled")], [Truth::True, Truth::False]);
+    assert_eq!(fail(FailureClass::Transient).quota, None, "nothing is granted before it is there");
+}

@@ -1,0 +1,199 @@
+//! What people do to a claim and all that belongs to it, and what must hold whatever they do.
+
+use croft_core::{
+    plan::{Outcome, Plan},
+    storage::claim::{self, Observed, Step},
+    time::Timestamp,
+};
+
+use super::world::{ClaimState, ClassState, EARLIER, NEW, RecordState, SecretState, UserState, World};
+use crate::explorer::{self, Act};
+
+pub(super) const CLASSES: [ClassState; 5] =
+    [ClassState::Retain, ClassState::Purge, ClassState::NotAllowed, ClassState::Gone, ClassState::Unreachable];
+
+impl explorer::World for World {
+    type Seen = Observed;
+    type Step = Step;
+
+    fn observe(&self) -> Vec<(&'static str, Observed)> {
+        let is_there = self.claim.is_some() || self.record.is_some();
+        is_there.then(|| ("claim", self.seen())).into_iter().collect()
+    }
+
+    fn plan(&self, seen: &Observed) -> Plan<Step> {
+        let plan = claim::plan(seen);
+        assert!(!format!("{plan} {plan:?}").contains("hush"), "a secret shows");
+        plan
+    }
+
+    fn execute(&mut self, seen: &Observed, step: &Step) -> Outcome {
+        self.carry_out(seen, step)
+    }
+
+    fn report(&mut self, seen: &Observed, outcomes: &[(&Step, Outcome)]) {
+        let now = Timestamp("2026-01-01T00:00:00Z".into());
+        let is_same = |claim: &&mut ClaimState| seen.claim.as_ref().is_some_and(|seen| seen.target.uid == claim.uid);
+        if let (Some(claim), Some(status)) = (self.claim.as_mut().filter(is_same), claim::report(seen, outcomes, &now))
+        {
+            claim.status = status;
+        }
+    }
+
+    fn others(&self) -> Vec<Act<World>> {
+        let mut acts = self.acts_on_the_claim();
+        acts.extend(self.acts_in_the_cluster());
+        acts.extend(self.acts_on_the_user());
+        acts
+    }
+
+    fn check_ours(&self, before: &World) {
+        assert_eq!(before.foreign(), self.foreign(), "touched what is somebody else's");
+    }
+
+    fn check_rest(&self) {
+        match &self.claim {
+            Some(claim) if claim.deleting => {
+                let waits_for_gateway = !self.is_reached() && !self.terminating && self.record.is_some();
+                assert!(self.in_use || waits_for_gateway, "hangs for nothing");
+            }
+            Some(claim) => self.check_a_staying_claim(claim),
+            None => {}
+        }
+        if self.claim.is_none() && !self.in_use && self.is_reached() {
+            let left = self.record.as_ref().filter(|record| record.claim.is_some());
+            assert!(left.is_none_or(|record| record.released), "an orphan is left");
+        }
+    }
+}
+
+impl World {
+    /// What is provably not of one of our claims.
+    fn foreign(&self) -> impl PartialEq + std::fmt::Debug {
+        let is_foreign = |owner: Option<&str>| !matches!(owner, Some(NEW | EARLIER));
+        let user = self.user.clone().filter(|user| is_foreign(user.owner.as_deref()));
+        let secrets = self.secrets.clone().into_iter().filter(|(_, secret)| is_foreign(secret.owner.as_deref()));
+        (user, secrets.collect::<Vec<_>>(), self.record.clone().filter(|record| record.claim.is_none()))
+    }
+
+    fn act(&self, what: &str, change: impl FnOnce(&mut World)) -> Act<World> {
+        Act::new(what, self, change)
+    }
+
+    fn acts_on_the_claim(&self) -> Vec<Act<World>> {
+        let mut acts = Vec::new();
+        if let Some(claim) = &self.claim {
+            acts.push(self.act("the user deletes the claim", |world| world.edit(|claim| claim.deleting = true)));
+            acts.push(self.act("the user edits the claim", |world| world.edit(|claim| claim.valid = !claim.valid)));
+            if claim.finalizer {
+                acts.push(self.act("the user removes our finalizer", |world| {
+                    world.is_lost = true;
+                    world.edit(|claim| claim.finalizer = false);
+                }));
+            }
+        } else if let (Some(uid), false) = (self.next_uid, self.terminating) {
+            acts.push(self.act("the user makes the claim anew", |world| {
+                (world.claim, world.next_uid) = (Some(ClaimState::new(uid)), None);
+            }));
+        }
+        acts.push(self.act("the namespace is deleted", |world| {
+            world.terminating = true;
+            world.edit(|claim| claim.deleting = true);
+        }));
+        acts
+    }
+
+    fn acts_in_the_cluster(&self) -> Vec<Act<World>> {
+        let mut acts: Vec<_> = CLASSES
+            .into_iter()
+            .filter(|class| *class != self.class)
+            .map(|class| Act::new(format!("the class becomes {class:?}"), self, |world| world.class = class))
+            .collect();
+        match &self.record {
+            Some(_) => {
+                acts.push(self.act("an administrator deletes the S3User", |world| {
+                    (world.record, world.is_lost) = (None, true);
+                }));
+                acts.push(self.act("an administrator edits the S3User", |world| {
+                    world.record.iter_mut().for_each(|record| record.size = 1);
+                }));
+            }
+            None => acts.push(self.act("an administrator makes an S3User", |world| {
+                world.record = Some(RecordState { uid: 9, ..RecordState::foreign() });
+            })),
+        }
+        match self.secrets.get("admin") {
+            Some(_) => {
+                acts.push(self.act("somebody deletes the admin Secret", |world| drop(world.secrets.remove("admin"))));
+                acts.push(self.act("somebody edits the admin Secret", |world| {
+                    world.secrets.get_mut("admin").into_iter().for_each(|secret| secret.key = None);
+                }));
+            }
+            None => acts.push(self.act("somebody makes a Secret of that name", |world| {
+                world.secrets.insert("admin".into(), SecretState { owner: None, key: None });
+            })),
+        }
+        if self.in_use {
+            acts.push(self.act("the last S3Bucket goes", |world| world.in_use = false));
+        } else if self.claim.as_ref().is_some_and(|claim| !claim.deleting) {
+            acts.push(self.act("an S3Bucket comes", |world| world.in_use = true));
+        }
+        acts
+    }
+
+    fn acts_on_the_user(&self) -> Vec<Act<World>> {
+        let Some(user) = &self.user else {
+            return vec![self.act("a stranger makes the Ceph user", |world| {
+                world.user = Some(UserState { owner: None, ..UserState::exactly(NEW) });
+            })];
+        };
+        let change = |what: &str, change: fn(&mut UserState)| {
+            Act::new(what, self, |world| world.user.iter_mut().for_each(change))
+        };
+        let mut acts = vec![
+            change("the tenant stores something, or removes it all", |user| user.has_buckets = !user.has_buckets),
+            change("an administrator suspends the user, or no longer", |user| user.suspended = !user.suspended),
+            change("an administrator lifts the quota", |user| (user.size, user.buckets) = (None, None)),
+            change("an administrator lets the subuser write", |user| {
+                user.readonly.iter_mut().for_each(|read| *read = false);
+            }),
+            change("an administrator removes the keys", |user| (user.key, user.readonly_key) = (None, None)),
+            change("an administrator removes the subuser", |user| (user.readonly, user.readonly_key) = (None, None)),
+        ];
+        // No call to the gateway can say which user it means but by name: between our look and our call it is the same.
+        acts.push(self.act("an administrator removes the user", |world| world.user = None).between_reconciles());
+        acts.retain(|act| {
+            !user.suspended || act.after.user.as_ref().is_none_or(|after| !after.has_buckets || user.has_buckets)
+        });
+        acts
+    }
+
+    fn check_a_staying_claim(&self, claim: &ClaimState) {
+        let conditions = &claim.status.conditions;
+        let reason = conditions.reason("Ready").expect("a claim at rest has been told about");
+        let ready = conditions.is_true("Ready");
+        let is_offered = matches!(self.class, ClassState::Retain | ClassState::Purge);
+        let is_served = self.is_complete(claim) && is_offered && claim.finalizer && claim.valid;
+        assert_eq!(ready, is_served, "{reason}");
+        assert!(!ready || claim.status.quota.is_some(), "ready without a grant");
+        let waits = ["GatewayUnreachable", "ClaimGone"].contains(&reason);
+        assert!(ready || waits || conditions.is_true("Stalled"), "waits without a reason: {reason}");
+    }
+
+    /// Whether the claim has all it asks for.
+    fn is_complete(&self, claim: &ClaimState) -> bool {
+        let secret = |key: Option<u32>| SecretState { owner: Some(claim.uid.into()), key };
+        let is_recorded =
+            self.record.as_ref().is_some_and(|record| record.claim == Some(claim.uid) && record.size == 5000);
+        is_recorded
+            && self.user.as_ref().is_some_and(|user| {
+                let UserState { key, readonly_key, has_buckets, .. } = *user;
+                *user == UserState { key, readonly_key, has_buckets, ..UserState::exactly(claim.uid) }
+                    && key.is_some()
+                    && readonly_key.is_some()
+                    && self.secrets.get("admin") == Some(&secret(key))
+                    && self.secrets.get("read") == Some(&secret(readonly_key))
+                    && !self.secrets.contains_key("old")
+            })
+    }
+}

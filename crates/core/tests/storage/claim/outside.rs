@@ -1,0 +1,253 @@
+//! What the API server and the gateway make of each step. Panics as soon as one breaks a promise.
+
+use croft_core::{
+    plan::{Failure, FailureClass, Outcome},
+    storage::{
+        CephUser, KeyPair, OnDelete, READONLY_SUBUSER,
+        claim::{Backend, Claim, Observed, Phase, Record, SecretBody, Step},
+        owner_in,
+    },
+};
+
+use super::world::{ClaimState, RECORD, RecordState, SecretState, UserState, World, number_of, pair, user};
+use crate::explorer::stale;
+
+/// UID of the S3User we make.
+const MADE: u32 = 7;
+
+impl World {
+    /// Whether the API server would take a write meant for the claim as it was seen.
+    fn is_claim_unchanged(&self, seen: &Observed) -> bool {
+        self.claim.as_ref().map(ClaimState::seen) == seen.claim
+    }
+
+    fn is_record_unchanged(&self, seen: &Observed) -> bool {
+        self.record.as_ref().map(RecordState::observe) == seen.record
+    }
+
+    fn use_key(&mut self, pair: &KeyPair) -> u32 {
+        self.keys_used = self.keys_used.max(number_of(pair));
+        number_of(pair)
+    }
+
+    /// The user, which must have been proven to be of the claim that is served. Ceph cannot be told to change only that
+    /// one, so that what counts is what was seen.
+    fn served_user(&mut self, seen: &Observed) -> Option<&mut UserState> {
+        let claim = seen.claim.as_ref().expect("changed a user for nobody");
+        let user = self.user.as_mut()?;
+        assert_eq!(user.owner.as_ref(), Some(&claim.target.uid), "changed the user of another claim");
+        assert!(!claim.deleting, "furnished the user of a claim that goes");
+        Some(user)
+    }
+
+    /// The user, which must have been proven to be of a claim that goes or is gone, and needed by no S3Bucket.
+    fn orphaned_user(&mut self, seen: &Observed) -> Option<&mut UserState> {
+        let user = self.user.as_mut()?;
+        let owner = user.owner.as_deref().expect("a user without owner is not ours to take down");
+        let stays = |claim: &Claim| claim.target.uid == owner && !claim.deleting;
+        assert!(!seen.claim.as_ref().is_some_and(stays), "took down the user of a living claim");
+        assert!(seen.buckets.is_empty(), "took down the user of S3Buckets that still need it");
+        let goes = seen.claim.as_ref().is_some_and(|claim| claim.target.uid == owner);
+        let recorded = seen.record.as_ref().and_then(Record::claim_uid);
+        assert!(goes || recorded == Some(owner), "took down the user of {owner}");
+        Some(user)
+    }
+
+    pub(super) fn carry_out(&mut self, seen: &Observed, step: &Step) -> Outcome {
+        match step {
+            Step::AddFinalizer { .. } if !self.is_claim_unchanged(seen) => return stale(),
+            Step::AddFinalizer { .. } => {
+                assert!(!seen.claim.as_ref().is_some_and(|claim| claim.deleting));
+                self.edit(|claim| claim.finalizer = true);
+            }
+            Step::RemoveFinalizer { .. } => return self.remove_finalizer(seen),
+            Step::CreateRecord { .. }
+            | Step::UpdateRecord { .. }
+            | Step::MarkRecord { .. }
+            | Step::DeleteRecord { .. } => {
+                return self.change_record(seen, step);
+            }
+            Step::CreateSecret { .. } | Step::UpdateSecret { .. } | Step::DeleteSecret { .. } => {
+                return self.change_secret(seen, step);
+            }
+            _ if !self.is_reached() => return unreachable_gateway(),
+            step => return self.change_ceph(seen, step),
+        }
+        Outcome::done()
+    }
+
+    fn change_record(&mut self, seen: &Observed, step: &Step) -> Outcome {
+        let is_unchanged = self.is_record_unchanged(seen);
+        match (step, &mut self.record) {
+            (Step::CreateRecord { name, body }, place @ None) => {
+                assert_eq!(name, RECORD);
+                let claim = self.claim.as_ref();
+                let is_held = claim.is_some_and(|claim| claim.finalizer || claim.deleting);
+                assert!(is_held || self.is_lost, "recorded before the finalizer");
+                *place = Some(RecordState { uid: MADE, ..RecordState::of(body) });
+            }
+            (Step::DeleteRecord { .. }, None) => {}
+            (Step::CreateRecord { .. }, Some(_)) | (_, None) => return stale(),
+            (Step::UpdateRecord { .. }, Some(_)) if !is_unchanged => return stale(),
+            (Step::UpdateRecord { body, .. }, Some(record)) => {
+                assert!(record.claim.is_some(), "changed an S3User that is not ours");
+                let RecordState { uid, released, reason, .. } = record.clone();
+                *record = RecordState { uid, released, reason, ..RecordState::of(body) };
+            }
+            (Step::MarkRecord { uid, mark, .. }, Some(record)) => {
+                if record.uid.to_string() != uid.clone().unwrap_or_else(|| MADE.to_string()) {
+                    return stale();
+                }
+                assert!(record.claim.is_some(), "marked an S3User that is not ours");
+                record.released = mark.phase == Phase::Released;
+                record.reason = Some(mark.reason.as_str().to_owned());
+            }
+            (Step::DeleteRecord { uid, .. }, Some(record)) => {
+                if *uid != record.uid.to_string() {
+                    return stale();
+                }
+                assert!(record.claim.is_some(), "deleted an S3User that is not ours");
+                let left = self.user.as_ref().is_some_and(|user| user.owner.as_deref() == record.claim);
+                assert!(!left, "forgot a user that is still there");
+                self.record = None;
+            }
+            (other, _) => panic!("{other} is not about the S3User"),
+        }
+        Outcome::done()
+    }
+
+    fn change_secret(&mut self, seen: &Observed, step: &Step) -> Outcome {
+        let claim = seen.claim.as_ref().expect("a Secret for nobody");
+        let is_unchanged = |world: &Self, name: &str| {
+            let seen = seen.secrets.iter().find(|secret| secret.target.name == name);
+            world.secrets.get(name).map(|secret| secret.observe(name, world.class)).as_ref() == seen
+        };
+        let is_ours = |world: &Self, name: &str| world.secrets[name].owner.as_ref() == Some(&claim.target.uid);
+        match step {
+            Step::CreateSecret { name, .. } if self.secrets.contains_key(name) => return stale(),
+            Step::CreateSecret { name, body, .. } => self.put_secret(claim, name, body),
+            Step::DeleteSecret { secret } if !self.secrets.contains_key(&secret.name) => {}
+            Step::UpdateSecret { secret, .. } | Step::DeleteSecret { secret } if !is_unchanged(self, &secret.name) => {
+                return stale();
+            }
+            Step::UpdateSecret { secret, body } => {
+                assert!(is_ours(self, &secret.name), "changed a Secret that is not ours");
+                self.put_secret(claim, &secret.name, body);
+            }
+            Step::DeleteSecret { secret } => {
+                assert!(is_ours(self, &secret.name), "deleted a Secret that is not ours");
+                self.secrets.remove(&secret.name);
+            }
+            other => panic!("{other} is not about a Secret"),
+        }
+        Outcome::done()
+    }
+
+    /// A Secret whose owner is gone by then is collected at once.
+    fn put_secret(&mut self, claim: &Claim, name: &str, body: &SecretBody) {
+        assert_eq!(body.owner, ("data".to_owned(), claim.target.uid.clone()));
+        let key = body.data["accessKey"].expose().trim_start_matches("AK").parse().unwrap();
+        assert_eq!(body.data["secretKey"], pair(key).secret_key);
+        if self.claim.as_ref().is_some_and(|now| now.uid == claim.target.uid) {
+            let secret = SecretState { owner: Some(claim.target.uid.clone()), key: Some(key) };
+            self.secrets.insert(name.to_owned(), secret);
+        }
+    }
+
+    fn change_ceph(&mut self, seen: &Observed, step: &Step) -> Outcome {
+        if let Step::CreateUser { user, display_name, max_buckets, key } = step {
+            return self.create_user(user, display_name, *max_buckets, key);
+        }
+        let fresh = match step {
+            Step::CreateSubuser { key, .. } | Step::AddKey { key, .. } => Some(self.use_key(key)),
+            _ => None,
+        };
+        if let Step::SuspendUser { .. } | Step::RemoveUser { .. } = step {
+            return self.take_down_user(seen, step);
+        }
+        let Some(user) = self.served_user(seen) else { return stale() };
+        match step {
+            Step::SetBucketLimit { max_buckets, .. } => user.buckets = Some(*max_buckets),
+            Step::SetQuota { quota, .. } => user.size = quota.size,
+            Step::CreateSubuser { name, .. } => {
+                assert_eq!(name, READONLY_SUBUSER);
+                assert_eq!(user.readonly, None, "the gateway would add a key and keep the old access");
+                (user.readonly, user.readonly_key) = (Some(true), fresh);
+            }
+            Step::LetSubuserRead { .. } => user.readonly = Some(true),
+            Step::AddKey { subuser, .. } => {
+                let slot = if subuser.is_some() { &mut user.readonly_key } else { &mut user.key };
+                assert_eq!(*slot, None, "added a second key");
+                *slot = fresh;
+            }
+            other => panic!("{other} is not a call to Ceph"),
+        }
+        Outcome::done()
+    }
+
+    fn create_user(&mut self, name: &CephUser, display_name: &str, max_buckets: u32, key: &KeyPair) -> Outcome {
+        assert_eq!(*name, user());
+        if self.user.is_some() {
+            return stale();
+        }
+        assert!(self.record.is_some() || self.is_lost, "made a user before recording it");
+        let is_held = self.claim.as_ref().is_some_and(|claim| claim.finalizer);
+        assert!(is_held || self.is_lost, "made a user before the finalizer");
+        let key = self.use_key(key);
+        self.user = Some(UserState {
+            owner: owner_in(display_name).map(str::to_owned),
+            suspended: false,
+            buckets: Some(max_buckets),
+            size: None,
+            readonly: None,
+            key: Some(key),
+            readonly_key: None,
+            has_buckets: false,
+        });
+        Outcome::done()
+    }
+
+    fn take_down_user(&mut self, seen: &Observed, step: &Step) -> Outcome {
+        let Backend::Reached(reached) = &seen.backend else { panic!("{step}: nobody could be asked") };
+        let gives_up_data = reached.class.on_delete == OnDelete::Purge;
+        let Some(user) = self.orphaned_user(seen) else {
+            return if let Step::RemoveUser { .. } = step { Outcome::done() } else { stale() };
+        };
+        let record = seen.record.as_ref().filter(|record| record.claim_uid() == user.owner.as_deref());
+        let is_released = record.is_some_and(|record| record.phase == Some(Phase::Released));
+        match step {
+            Step::RemoveUser { purge: false, .. } if user.has_buckets => return stale(),
+            Step::RemoveUser { purge, .. } => {
+                assert!(!purge || (gives_up_data && !is_released), "destroyed data nobody gave up");
+                self.user = None;
+            }
+            _ => user.suspended = true,
+        }
+        Outcome::done()
+    }
+
+    fn remove_finalizer(&mut self, seen: &Observed) -> Outcome {
+        let Some(claim) = &self.claim else { return Outcome::done() };
+        if !self.is_claim_unchanged(seen) {
+            return stale();
+        }
+        assert!(claim.deleting && claim.finalizer);
+        let left = self.user.as_ref().is_some_and(|user| user.owner.as_deref() == Some(claim.uid));
+        let is_unknown = !matches!(seen.backend, Backend::Reached(_));
+        match self.record.as_ref().filter(|record| record.claim == Some(claim.uid)) {
+            None => {
+                let place_taken = self.record.is_some() && self.user.as_ref().is_some_and(|user| user.suspended);
+                assert!(!left || is_unknown || place_taken || self.is_lost, "let go of a user nobody can find again");
+            }
+            Some(record) => {
+                assert!(record.released || (is_unknown && seen.namespace_terminating), "let go too early");
+            }
+        }
+        self.edit(|claim| claim.finalizer = false);
+        Outcome::done()
+    }
+}
+
+fn unreachable_gateway() -> Outcome {
+    Outcome::Failed(Failure::new(FailureClass::Transient, "GatewayUnreachable", "no route"))
+}

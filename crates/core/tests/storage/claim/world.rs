@@ -1,0 +1,288 @@
+//! Everything around one claim, and how the operator sees it.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    hash::{Hash, Hasher},
+};
+
+use croft_core::{
+    plan::{Failure, FailureClass},
+    secret::Secret,
+    storage::{
+        Amount, CephUser, Class, KeyPair, NoClass, OnDelete, Problem, Quota, QuotaAsked, READONLY_SUBUSER, Target,
+        claim::{
+            Access, Backend, Claim, ClaimIdentity, FreshKeys, Key, Observed, Phase, Reached, Record, RecordBody,
+            SecretSeen, Spec, Status, User, UserQuota,
+        },
+        secret_contents,
+    },
+};
+
+/// UIDs of the claims that had the name one after the other.
+pub(crate) const EARLIER: &str = "uid-earlier";
+pub(crate) const NEW: &str = "uid-new";
+pub(crate) const RECORD: &str = "team-a.data";
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum ClassState {
+    Retain,
+    Purge,
+    NotAllowed,
+    Gone,
+    Unreachable,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ClaimState {
+    pub(crate) uid: &'static str,
+    pub(crate) deleting: bool,
+    pub(crate) finalizer: bool,
+    pub(crate) valid: bool,
+    pub(crate) status: Status,
+}
+
+impl Hash for ClaimState {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        let reason = self.status.conditions.reason("Ready");
+        (self.uid, self.deleting, self.finalizer, self.valid, reason).hash(state);
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct RecordState {
+    pub(crate) uid: u32,
+    /// `None`: made by hand, names nobody.
+    pub(crate) claim: Option<&'static str>,
+    pub(crate) complete: bool,
+    pub(crate) size: u64,
+    pub(crate) released: bool,
+    pub(crate) reason: Option<String>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct UserState {
+    pub(crate) owner: Option<String>,
+    pub(crate) suspended: bool,
+    pub(crate) buckets: Option<u32>,
+    pub(crate) size: Option<u64>,
+    pub(crate) readonly: Option<bool>,
+    pub(crate) key: Option<u32>,
+    pub(crate) readonly_key: Option<u32>,
+    pub(crate) has_buckets: bool,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct SecretState {
+    pub(crate) owner: Option<String>,
+    /// Number of the key it hands out; `None` is something else.
+    pub(crate) key: Option<u32>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct World {
+    pub(crate) claim: Option<ClaimState>,
+    pub(crate) terminating: bool,
+    pub(crate) record: Option<RecordState>,
+    pub(crate) user: Option<UserState>,
+    pub(crate) secrets: BTreeMap<String, SecretState>,
+    /// An S3Bucket needs the user.
+    pub(crate) in_use: bool,
+    pub(crate) class: ClassState,
+    pub(crate) keys_used: u32,
+    /// Somebody took away our finalizer or our record: what cannot be found again then is theirs to clean up.
+    pub(crate) is_lost: bool,
+    /// UID of the next claim of that name.
+    pub(crate) next_uid: Option<&'static str>,
+}
+
+fn class(state: ClassState) -> Class {
+    Class {
+        name: "gold".into(),
+        endpoint: "http://rgw".into(),
+        region: "eu".into(),
+        tenant_prefix: "lab".into(),
+        on_delete: if state == ClassState::Purge { OnDelete::Purge } else { OnDelete::Retain },
+        default_quota: QuotaAsked::default(),
+    }
+}
+
+fn amount(value: u64) -> Amount {
+    value.to_string().parse::<croft_core::quantity::Quantity>().unwrap().try_into().unwrap()
+}
+
+fn asked() -> QuotaAsked {
+    QuotaAsked { size: Some(amount(5000)), objects: Some(amount(10)), buckets: Some(0) }
+}
+
+pub(crate) fn quota(size: u64) -> Quota {
+    Quota { size: amount(size), objects: amount(10), buckets: 0 }
+}
+
+pub(crate) fn pair(number: u32) -> KeyPair {
+    KeyPair { access_key: format!("AK{number}"), secret_key: Secret::new(format!("hush{number}")) }
+}
+
+pub(crate) fn number_of(pair: &KeyPair) -> u32 {
+    pair.access_key.trim_start_matches("AK").parse().unwrap()
+}
+
+pub(crate) fn user() -> CephUser {
+    CephUser { tenant: "lab_team_a".into(), id: "data".into() }
+}
+
+fn target(name: &str, uid: &str) -> Target {
+    Target { namespace: "team-a".into(), name: name.into(), uid: uid.into(), resource_version: "1".into() }
+}
+
+fn identity(uid: &str) -> ClaimIdentity {
+    ClaimIdentity { namespace: "team-a".into(), name: "data".into(), uid: uid.into() }
+}
+
+impl ClaimState {
+    pub(crate) fn new(uid: &'static str) -> Self {
+        Self { uid, deleting: false, finalizer: false, valid: true, status: Status::default() }
+    }
+
+    pub(crate) fn seen(&self) -> Claim {
+        let spec = Spec { class: None, read_secret: "read".into(), admin_secret: "admin".into(), quota: asked() };
+        Claim {
+            target: target("data", self.uid),
+            generation: 1,
+            deleting: self.deleting,
+            finalizer: self.finalizer,
+            spec: if self.valid { Ok(spec) } else { Err(vec![Problem::new("spec.quota.size", "is negative")]) },
+            status: self.status.clone(),
+        }
+    }
+}
+
+impl World {
+    /// A new claim and nothing else.
+    pub(crate) fn new(class: ClassState) -> Self {
+        Self {
+            claim: Some(ClaimState::new(NEW)),
+            terminating: false,
+            record: None,
+            user: None,
+            secrets: BTreeMap::new(),
+            in_use: false,
+            class,
+            keys_used: 0,
+            is_lost: false,
+            next_uid: None,
+        }
+    }
+
+    pub(crate) fn seen(&self) -> Observed {
+        let backend = match self.class {
+            ClassState::Gone => Backend::NoClass(NoClass::NotFound("gold".into())),
+            ClassState::Unreachable => {
+                Backend::Unreachable(Failure::new(FailureClass::Transient, "GatewayUnreachable", "no route"))
+            }
+            state => Backend::Reached(Box::new(Reached {
+                class: class(state),
+                allowed: state != ClassState::NotAllowed,
+                user: self.user.as_ref().map(UserState::observe),
+            })),
+        };
+        Observed {
+            claim: self.claim.as_ref().map(ClaimState::seen),
+            namespace_terminating: self.terminating,
+            record: self.record.as_ref().map(RecordState::observe),
+            buckets: if self.in_use { BTreeSet::from(["photos".to_owned()]) } else { BTreeSet::new() },
+            backend,
+            secrets: self.secrets.iter().map(|(name, secret)| secret.observe(name, self.class)).collect(),
+            fresh: FreshKeys { admin: pair(self.keys_used + 1), readonly: pair(self.keys_used + 2) },
+        }
+    }
+
+    pub(crate) fn is_reached(&self) -> bool {
+        !matches!(self.class, ClassState::Gone | ClassState::Unreachable)
+    }
+
+    /// Changes the claim. It is gone once it is deleted and nothing holds it, and what it owns goes with it.
+    pub(crate) fn edit(&mut self, change: impl FnOnce(&mut ClaimState)) {
+        self.claim.as_mut().map(change);
+        if let Some(claim) = self.claim.take_if(|claim| claim.deleting && !claim.finalizer) {
+            self.secrets.retain(|_, secret| secret.owner.as_deref() != Some(claim.uid));
+        }
+    }
+}
+
+impl RecordState {
+    /// Made by hand: it names nobody.
+    pub(crate) fn foreign() -> Self {
+        Self { uid: 3, claim: None, complete: true, size: 5000, released: false, reason: None }
+    }
+
+    pub(crate) fn of(body: &RecordBody) -> Self {
+        let claim = body.claim.as_ref().unwrap();
+        let uid = [EARLIER, NEW].into_iter().find(|uid| *claim == identity(uid));
+        assert_eq!(body.user, Some(user()));
+        Self {
+            uid: 0,
+            claim: Some(uid.expect("one of ours")),
+            complete: true,
+            size: body.quota.map_or(0, |quota| quota.size.whole()),
+            released: false,
+            reason: None,
+        }
+    }
+
+    pub(crate) fn observe(&self) -> Record {
+        let some = |text: &str| self.complete.then(|| text.to_owned());
+        Record {
+            uid: self.uid.to_string(),
+            resource_version: "1".into(),
+            body: RecordBody {
+                claim: self.claim.map(identity),
+                class: Some("gold".into()),
+                user: self.complete.then(user),
+                read_secret: some("read"),
+                admin_secret: some("admin"),
+                quota: Some(quota(self.size)),
+            },
+            phase: self.reason.as_ref().map(|_| if self.released { Phase::Released } else { Phase::Bound }),
+            reason: self.reason.clone(),
+        }
+    }
+}
+
+impl UserState {
+    /// As the claim of that UID asks for it.
+    pub(crate) fn exactly(uid: &str) -> Self {
+        Self {
+            owner: Some(uid.to_owned()),
+            suspended: false,
+            buckets: Some(0),
+            size: Some(5000),
+            readonly: Some(true),
+            key: Some(1),
+            readonly_key: Some(2),
+            has_buckets: false,
+        }
+    }
+
+    fn observe(&self) -> User {
+        let key = |subuser: Option<&str>, number| Key { subuser: subuser.map(str::to_owned), pair: pair(number) };
+        let access = |read| if read { Access::Read } else { Access::Other };
+        User {
+            owner: self.owner.clone(),
+            suspended: self.suspended,
+            max_buckets: self.buckets,
+            quota: UserQuota { enabled: self.size.is_some(), size: self.size, objects: self.size.map(|_| 10) },
+            subusers: self.readonly.map(|read| (READONLY_SUBUSER.to_owned(), access(read))).into_iter().collect(),
+            keys: (self.key.map(|number| key(None, number)).into_iter())
+                .chain(self.readonly_key.map(|number| key(Some(READONLY_SUBUSER), number)))
+                .collect(),
+            has_buckets: self.has_buckets,
+        }
+    }
+}
+
+impl SecretState {
+    pub(crate) fn observe(&self, name: &str, state: ClassState) -> SecretSeen {
+        let data = self.key.map(|key| secret_contents(&class(state), &pair(key))).unwrap_or_default();
+        SecretSeen { target: target(name, "uid-secret"), owner: self.owner.clone(), labelled: true, data }
+    }
+}

@@ -1,0 +1,7 @@
+//! The promises of the storage part, from every small world.
+
+#[path = "../explorer/mod.rs"]
+mod explorer;
+
+mod bucket;
+mod claim;
