@@ -150,9 +150,10 @@ impl Supervision {
             Trouble::Forbidden if !self.has_picture || self.failures >= HICCUPS => {
                 self.standing = Standing::Forbidden;
             }
-            // What is known stays known: a server that is away for a while is no reason to stand still.
+            // What is known stays known: a server that is away for a while is no reason to stand still. And what is said once
+            // is not said again in the words of the next attempt.
             Trouble::Unreachable(why) | Trouble::Other(why)
-                if !self.standing.is_synced() && self.failures >= HICCUPS =>
+                if !matches!(self.standing, Standing::Synced | Standing::Failing(_)) && self.failures >= HICCUPS =>
             {
                 self.standing = Standing::Failing(why.clone());
             }
@@ -208,7 +209,10 @@ mod tests {
         for _ in 0..HICCUPS {
             assert!(matches!(watch.failed(&other()), Answer::List { .. }));
         }
-        assert_eq!(*watch.standing(), Standing::Failing("conversion webhook failed".into()));
+        let failing = Standing::Failing("conversion webhook failed".into());
+        assert_eq!(*watch.standing(), failing);
+        watch.failed(&Trouble::Other("in other words".into()));
+        assert_eq!(*watch.standing(), failing, "nobody is told the same twice");
         watch.listed();
         for _ in 0..10 {
             watch.failed(&other());

@@ -46,9 +46,9 @@ use crate::engine::{
     write::read,
 };
 
-/// However many objects others change at once, they are read at this pace: a burst, then one every while.
-const READS: u32 = 200;
-const READ_EVERY: Duration = Duration::from_millis(10);
+/// However many objects others change at once, this many namespaces are read in one go, then one every while.
+const READS: u32 = 100;
+const READ_EVERY: Duration = Duration::from_millis(20);
 
 #[derive(Debug)]
 pub(super) struct ResourcesReconciler {
@@ -162,20 +162,11 @@ impl ResourcesReconciler {
 
     /// Reads what the watches cannot tell, at a pace.
     async fn read_doubtful(&self, observed: &mut Observed, seen: &KindsFound, seal: &Seal) -> Result<(), Failure> {
-        let wanted = observed.to_read().len();
-        if wanted == 0 {
+        if observed.to_read().is_empty() {
             return Ok(());
         }
-        let affordable = {
-            let mut reads = self.reads.lock().unwrap_or_else(PoisonError::into_inner);
-            (0..wanted).all(|_| reads.spend(self.clock.now()))
-        };
-        if !affordable {
-            return Err(Failure::new(
-                FailureClass::Stale,
-                "Paced",
-                "many objects were changed at once; read one by one",
-            ));
+        if !self.reads.lock().unwrap_or_else(PoisonError::into_inner).spend(self.clock.now()) {
+            return Err(Failure::new(FailureClass::Stale, "Paced", "many objects were changed at once"));
         }
         read_doubtful(&self.writer.client(), observed, &seen.kinds, seal).await
     }

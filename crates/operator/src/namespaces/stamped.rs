@@ -39,7 +39,7 @@ use crate::engine::{
 };
 
 /// A watch that has not told after this long what is there does not count as starting any more.
-const STARTING: Duration = Duration::from_secs(5);
+const STARTING: Duration = Duration::from_secs(30);
 
 /// A stamped object, in the few words that matter.
 #[derive(Clone, Debug, PartialEq, Eq)]

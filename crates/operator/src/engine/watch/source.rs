@@ -91,7 +91,7 @@ impl<K> Wire<PartialObjectMeta<K>, PartialObjectMeta<K>> {
 impl Wire<DynamicObject, DynamicObject> {
     /// Whole objects of a kind known only at run time that carry a label.
     pub(crate) fn labelled(api: Api<DynamicObject>, label: &str) -> Self {
-        Self { api, labels: Some(label.to_owned()), fields: None, page: 100, decode: Arrived::Readable }
+        Self { api, labels: Some(label.to_owned()), fields: None, page: 500, decode: Arrived::Readable }
     }
 }
 
