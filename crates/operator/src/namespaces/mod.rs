@@ -3,6 +3,7 @@
 pub(crate) mod binding;
 pub(crate) mod blueprints;
 mod class;
+pub(crate) mod described;
 pub mod fences;
 pub(crate) mod fields;
 mod hooks;

@@ -6,16 +6,13 @@ use std::{
     time::Duration,
 };
 
-use croft_api::namespaces::{CLASS_LABEL, NamespaceClass, NamespaceClassBinding, OnUnbind, validate};
+use croft_api::namespaces::{CLASS_LABEL, NamespaceClass, NamespaceClassBinding};
 use croft_core::{
     budget::Budget,
     namespaces::{
         inventory::Status,
-        manifest::{Identity, Stamp},
-        resources::{
-            self, Binding, Class, ClassSeen, Held, KindName, KindSeen, Namespace, NamespaceMetadata, Observed, Owner,
-            Read, ResourceStep, Stamped,
-        },
+        manifest::Identity,
+        resources::{self, ClassSeen, Held, KindName, KindSeen, Observed, Read, ResourceStep, Stamped},
         template::Facts,
         witness::{Seal, Witness},
     },
@@ -23,26 +20,25 @@ use croft_core::{
     time::Timestamp,
     watching::Standing,
 };
-use k8s_openapi::{api::core::v1, apimachinery::pkg::apis::meta::v1::ObjectMeta};
+use k8s_openapi::api::core::v1;
 use kube::{
-    Api, Client, Resource, ResourceExt,
+    Api, Client, ResourceExt,
     api::{ApiResource, DynamicObject, PartialObjectMeta},
 };
 use serde_json::{Value, json};
 
 use super::{
     BINDING, Caches,
-    blueprints::{Blueprints, Checked},
-    fields,
+    blueprints::Blueprints,
+    described::{described, described_binding, described_namespace, facts, orphans, present, stamped_entry},
     kinds::{Kind, Kinds, UNABLE},
     seal::SharedSeal,
-    stamped::{self, Controller, Stamps, controller_of},
+    stamped::{self, Stamps},
     stamping::{Stamper, whole},
 };
 use crate::engine::{
     Clock, Key, Reconciler, Report, Target, Work, Writer, Written,
     events::{Note, about},
-    is_deleting,
     write::read,
 };
 
@@ -203,21 +199,6 @@ pub(crate) async fn look_up_kinds(known: &Kinds, seen: &ClassSeen, status: &Stat
     Ok(found)
 }
 
-/// A stamped object, and whether its class leaves it behind.
-pub(crate) fn stamped_entry(entry: stamped::Entry, orphan: bool, binding_uid: &str) -> Stamped {
-    Stamped {
-        api_version: entry.api_version.to_string(),
-        owner: owner(entry.controller.as_ref(), binding_uid),
-        orphan,
-        version: entry.version.to_string(),
-        uid: entry.uid,
-        class: entry.class,
-        content: entry.content,
-        deleting: entry.deleting,
-        created: entry.created,
-    }
-}
-
 /// Reads what the watches cannot tell. What cannot be read blocks itself only.
 pub(crate) async fn read_doubtful(
     client: &Client,
@@ -309,106 +290,6 @@ pub(crate) fn resource_of<'k>(
 ) -> Result<&'k ApiResource, Failure> {
     let kind = kinds.get(&(api_version.to_owned(), identity.kind.clone())).map(|kind| &kind.resource);
     kind.ok_or_else(|| Failure::new(FailureClass::Stale, "NotFound", format!("{} is not served", identity.kind)))
-}
-
-/// Whether objects of a class stay where it is no longer wanted.
-pub(crate) fn orphans(class: &NamespaceClass) -> bool {
-    class.spec.policy.on_unbind == OnUnbind::Orphan
-}
-
-/// The class as it is for one namespace.
-pub(crate) fn present(
-    class: &NamespaceClass,
-    checked: &Checked,
-    seal: &Seal,
-    binding_uid: &str,
-    namespace: &Facts,
-) -> ClassSeen {
-    let name = class.name_any();
-    let stamp = Stamp { namespace: &namespace.name, class: &name, binding_uid, protect: class.spec.protect };
-    let (items, problems) = match checked.as_ref().map_err(Clone::clone).and_then(|class| class.items(namespace)) {
-        Ok(items) => (items.iter().map(|item| seal.sealed(item.stamped(&stamp))).collect(), Vec::new()),
-        Err(problems) => (Vec::new(), problems),
-    };
-    let metadata = class.spec.namespace_metadata.clone().unwrap_or_default();
-    ClassSeen::Present(Class {
-        uid: class.uid().unwrap_or_default(),
-        generation: class.metadata.generation.unwrap_or_default(),
-        items,
-        problems,
-        policy: validate::policy(class),
-        namespace_metadata: NamespaceMetadata { labels: metadata.labels, annotations: metadata.annotations },
-        deleting: is_deleting(class.meta()),
-        recorded_kinds: recorded_kinds(class),
-        name,
-    })
-}
-
-/// The kinds the class has recorded, and whose watches therefore run.
-fn recorded_kinds(class: &NamespaceClass) -> BTreeSet<KindName> {
-    let recorded = class.status.iter().flat_map(|status| &status.kinds);
-    recorded.map(|kind| (kind.api_version.clone(), kind.kind.clone())).collect()
-}
-
-fn owner(controller: Option<&Controller>, binding_uid: &str) -> Owner {
-    match controller {
-        None => Owner::Nobody,
-        Some(controller) if controller.uid == binding_uid => Owner::ThisBinding,
-        // There is one binding of a name at a time: one of another UID is no more.
-        Some(controller) if controller.is_binding => Owner::FormerBinding,
-        Some(_) => Owner::Other,
-    }
-}
-
-pub(crate) fn described(api_version: String, metadata: &ObjectMeta, binding_uid: &str) -> Read {
-    let others = metadata.owner_references.iter().flatten().filter(|owner| owner.uid != binding_uid);
-    Read {
-        api_version,
-        uid: metadata.uid.clone().unwrap_or_default(),
-        version: metadata.resource_version.clone().unwrap_or_default(),
-        owner: owner(controller_of(metadata).as_ref(), binding_uid),
-        deleting: metadata.deletion_timestamp.is_some(),
-        witness: None,
-        taken_fields: fields::taken_over(metadata),
-        other_owners: json!(others.collect::<Vec<_>>()),
-    }
-}
-
-/// The status as the core reads it: both shapes are the API's.
-fn status_of(binding: &NamespaceClassBinding) -> Status {
-    let status = serde_json::to_value(binding.status.clone().unwrap_or_default()).unwrap_or_default();
-    serde_json::from_value(status).unwrap_or_default()
-}
-
-pub(crate) fn described_namespace(namespace: &v1::Namespace, relabelled: bool) -> Namespace {
-    Namespace {
-        name: namespace.name_any(),
-        terminating: is_deleting(namespace.meta()),
-        unlabelled: !namespace.labels().contains_key(CLASS_LABEL),
-        relabelled,
-        labels: namespace.labels().clone(),
-        annotations: namespace.annotations().clone(),
-    }
-}
-
-pub(crate) fn described_binding(binding: &NamespaceClassBinding) -> Binding {
-    Binding {
-        uid: binding.uid().unwrap_or_default(),
-        version: binding.resource_version().unwrap_or_default(),
-        generation: binding.metadata.generation.unwrap_or_default(),
-        class: binding.spec.class_name.clone(),
-        deleting: is_deleting(binding.meta()),
-        status: status_of(binding),
-    }
-}
-
-pub(crate) fn facts(namespace: &v1::Namespace) -> Facts {
-    Facts {
-        name: namespace.name_any(),
-        uid: namespace.uid().unwrap_or_default(),
-        labels: namespace.labels().clone(),
-        annotations: namespace.annotations().clone(),
-    }
 }
 
 impl Reconciler for ResourcesReconciler {

@@ -34,7 +34,8 @@ use super::{
 use crate::{
     engine::write::read,
     namespaces::{
-        resources::{described, described_binding, facts, read_doubtful},
+        described::{described, described_binding, facts},
+        resources::read_doubtful,
         stamped::Entry,
         stamping::Stamper,
     },

@@ -28,9 +28,10 @@ use crate::{
         write::{call, read},
     },
     namespaces::{
+        described::{described_namespace, facts, orphans, present, stamped_entry},
         kinds::{Kind, Kinds},
         kinds_in_use, kinds_named_by,
-        resources::{KindsFound, described_namespace, facts, look_up_kinds, orphans, present, stamped_entry},
+        resources::{KindsFound, look_up_kinds},
         stamped::{Entry, api_resource},
         stamping::Stamper,
     },

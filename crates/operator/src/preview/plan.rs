@@ -20,7 +20,7 @@ use super::{
 };
 use crate::{
     engine::is_deleting,
-    namespaces::{binding::observed, resources::described_binding},
+    namespaces::{binding::observed, described::described_binding},
     settings::Settings,
 };
 
