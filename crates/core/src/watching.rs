@@ -10,6 +10,9 @@ use crate::backoff::Backoff;
 /// A refusal or an error this often in a row is a state, not a hiccup.
 const HICCUPS: u32 = 3;
 
+/// After this many errors in a row that the server itself answers, what was known is no longer taken for true.
+const LOST: u32 = 8;
+
 /// A stream that ends sooner than this did not serve anybody: opening it again at once would be a loop.
 const SHORTEST: Duration = Duration::from_secs(1);
 
@@ -157,6 +160,10 @@ impl Supervision {
             {
                 self.standing = Standing::Failing(why.clone());
             }
+            Trouble::Other(why) if self.failures >= LOST && self.standing.is_synced() => {
+                self.has_picture = false;
+                self.standing = Standing::Failing(why.clone());
+            }
             Trouble::Forbidden | Trouble::Unreachable(_) | Trouble::Other(_) => {}
         }
         if self.has_picture { Answer::Resume { after } } else { Answer::List { after } }
@@ -214,10 +221,22 @@ mod tests {
         watch.failed(&Trouble::Other("in other words".into()));
         assert_eq!(*watch.standing(), failing, "nobody is told the same twice");
         watch.listed();
-        for _ in 0..10 {
-            watch.failed(&other());
+        watch.heard();
+        for _ in 0..20 {
+            watch.failed(&Trouble::Unreachable("refused".into()));
         }
         assert_eq!(*watch.standing(), Standing::Synced);
+    }
+
+    #[test]
+    fn a_kind_the_server_cannot_tell_about_any_more_is_listed_anew_and_says_so() {
+        let mut watch = synced();
+        for _ in 1..LOST {
+            assert!(matches!(watch.failed(&other()), Answer::Resume { .. }));
+            assert!(watch.standing().is_synced());
+        }
+        assert!(matches!(watch.failed(&other()), Answer::List { .. }));
+        assert_eq!(*watch.standing(), Standing::Failing("conversion webhook failed".into()));
     }
 
     #[test]

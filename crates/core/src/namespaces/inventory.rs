@@ -95,6 +95,11 @@ impl Applied {
         Identity { group: group_of(&self.api_version).to_owned(), kind: self.kind.clone(), name: self.name.clone() }
     }
 
+    /// `apiVersion` and `kind`.
+    pub fn kind_name(&self) -> (String, String) {
+        (self.api_version.clone(), self.kind.clone())
+    }
+
     pub fn is(&self, identity: &Identity) -> bool {
         self.name == identity.name && self.kind == identity.kind && group_of(&self.api_version) == identity.group
     }

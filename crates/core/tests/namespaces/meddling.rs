@@ -223,3 +223,40 @@ fn a_refused_object_is_tried_behind_all_others_and_nothing_is_pruned_meanwhile()
     let groups: Vec<_> = plan.groups.iter().map(|group| group.iter().map(Step::kind).collect::<Vec<_>>()).collect();
     assert_eq!(groups, [vec!["Apply"], vec!["Prune"]], "the refused one, and only then the prune");
 }
+
+/// What a binding made, seen in another version than the one its class uses, and not readable in that one.
+#[test]
+fn a_binding_stays_as_long_as_what_is_to_be_kept_cannot_be_released() {
+    use croft_core::{namespaces::resources, plan::Step};
+    let mut world = bound();
+    world.classes.get_mut("web").unwrap().orphan_on_unbind = true;
+    world.label = None;
+    let mut seen = world.see_resources().unwrap();
+    seen.stamped.get_mut(&identity("one")).unwrap().api_version = "v1beta1".into();
+    seen.read.remove(&identity("one"));
+    let kinds: Vec<_> = resources::plan(&seen).iter().map(Step::kind).collect();
+    assert_eq!(kinds, ["Release"], "the other one is released, and the binding waits");
+    let status = resources::report(&seen, &[], &crate::world::now());
+    assert_eq!(status.conditions.reason("Ready"), Some("Unobservable"));
+}
+
+#[test]
+fn what_is_no_longer_wanted_and_cannot_be_read_is_not_forgotten() {
+    use croft_core::namespaces::resources;
+    let mut world = bound();
+    world.classes.get_mut("web").unwrap().items.remove(0);
+    let mut seen = world.see_resources().unwrap();
+    seen.stamped.remove(&identity("one"));
+    seen.read.clear();
+    seen.unreadable.insert(identity("one"), "the API is away".into());
+    let status = resources::report(&seen, &[], &crate::world::now());
+    let entry = status.applied(&identity("one")).expect("it stays on record");
+    assert_eq!((entry.state, entry.uid.is_some()), (State::Pruning, true));
+    assert_eq!(status.conditions.reason("Ready"), Some("Unobservable"));
+    // Read at last, and not there: it is forgotten.
+    seen.unreadable.clear();
+    seen.read.insert(identity("one"), None);
+    let status = resources::report(&seen, &[], &crate::world::now());
+    assert!(status.applied(&identity("one")).is_none());
+    assert_eq!(status.conditions.reason("Ready"), Some("ReconcileSuccess"));
+}

@@ -127,7 +127,8 @@ impl Election {
                 _ if !candidate.has_looked() => now + self.timing.renew,
                 Decision::Wait { until } => until,
                 decision => match self.write(&mut candidate, decision).await {
-                    Ok(()) => continue,
+                    Ok(()) if !stop.is_cancelled() => continue,
+                    Ok(()) => break,
                     Err(_) => self.clock.now() + self.timing.renew / 2,
                 },
             };

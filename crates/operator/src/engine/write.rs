@@ -179,10 +179,22 @@ impl Writer {
 
     /// Replaces the whole status of exactly `target`; done already if the object is gone.
     pub async fn status<K: Object>(&self, target: Target<'_>, status: &impl Serialize) -> Result<Written, Failure> {
-        let patch = json!([
-            { "op": "test", "path": "/metadata/uid", "value": target.uid },
-            { "op": "add", "path": "/status", "value": status },
-        ]);
+        self.status_at::<K>(target, None, status).await
+    }
+
+    /// As [`Writer::status`]; fails as stale unless the object is still at `version`.
+    pub async fn status_at<K: Object>(
+        &self,
+        target: Target<'_>,
+        version: Option<&str>,
+        status: &impl Serialize,
+    ) -> Result<Written, Failure> {
+        let mut patch = vec![json!({ "op": "test", "path": "/metadata/uid", "value": target.uid })];
+        patch.extend(
+            version.map(|version| json!({ "op": "test", "path": "/metadata/resourceVersion", "value": version })),
+        );
+        patch.push(json!({ "op": "add", "path": "/status", "value": status }));
+        let patch = Value::Array(patch);
         let patch: kube::api::Patch<Value> = Patch::Json(
             serde_json::from_value(patch)
                 .map_err(|error| Failure::new(FailureClass::Rejected, "InvalidStatus", error.to_string()))?,

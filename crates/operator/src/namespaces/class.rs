@@ -7,6 +7,7 @@ use croft_core::{
     namespaces::class::{self, Bound, ClassStep, Kind, Observed, Status},
     plan::{Failure, Outcome, Plan},
     time::Timestamp,
+    watching::Standing,
 };
 use kube::{Resource, ResourceExt};
 use serde_json::Value;
@@ -52,6 +53,17 @@ impl ClassReconciler {
             }
         }
         Ok(uses)
+    }
+}
+
+impl ClassReconciler {
+    /// Kinds of which objects of the class exist, or may exist: those whose watch has not told yet.
+    fn live(&self, class: &NamespaceClass) -> BTreeSet<Kind> {
+        let mut live = self.stamps.kinds_of(&class.name_any());
+        let recorded = super::kinds_in_use(std::iter::once(class));
+        let is_hidden = |kind: &Kind| !matches!(self.stamps.standing(kind), Standing::Synced | Standing::NotServed);
+        live.extend(recorded.into_iter().filter(is_hidden));
+        live
     }
 }
 
@@ -107,7 +119,7 @@ impl Reconciler for ClassReconciler {
             problems: validate(&class).err().unwrap_or_default(),
             resources: i64::try_from(class.spec.resources.len()).unwrap_or(i64::MAX),
             uses: self.uses(&class).await?,
-            live: self.stamps.kinds_of(&key.name),
+            live: self.live(&class),
             // Only the binding named like its namespace counts.
             namespaces: namespaces
                 .iter()

@@ -18,7 +18,10 @@ use croft_core::{
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::APIResource;
 use kube::{Client, api::ApiResource};
 
-use crate::engine::{Cache, KindChanges, Pusher, write::call};
+use crate::{
+    engine::{Cache, KindChanges, Pusher, write::call},
+    panics::essential,
+};
 
 /// The reason when a single kind cannot be asked about.
 pub(super) const UNABLE: &str = "KindUnavailable";
@@ -58,16 +61,14 @@ impl Kinds {
         Self { client, known: Arc::default() }
     }
 
-    /// Looks the kind up; a kind that is not installed is an answer too, but not one to remember.
+    /// Looks the kind up; a kind that is not installed is an answer too.
     pub(crate) async fn look_up(&self, api_version: &str, kind: &str) -> Result<Kind, Failure> {
         let name = (api_version.to_owned(), kind.to_owned());
         if let Some(known) = self.known().get(&name) {
             return Ok(known.clone());
         }
         let found = self.ask(api_version, kind).await?;
-        if found.seen != KindSeen::NotInstalled {
-            self.known().insert(name, found.clone());
-        }
+        self.known().insert(name, found.clone());
         Ok(found)
     }
 
@@ -82,7 +83,7 @@ impl Kinds {
             Ok(list) => list.resources,
             Err(failure) if failure.reason == "NotFound" => Vec::new(),
             // The server that is asked answers, but not for this group: an aggregated API that is down.
-            Err(failure) if failure.reason == "ApiServerError" => {
+            Err(failure) if matches!(failure.reason, "ApiServerError" | "TimedOut") => {
                 return Err(Failure { reason: UNABLE, ..failure });
             }
             Err(failure) => return Err(failure),
@@ -100,13 +101,13 @@ impl Kinds {
     pub(super) fn follow(&self, changes: &KindChanges, bindings: Arc<Cache<NamespaceClassBinding>>, pusher: Pusher) {
         let kinds = self.clone();
         let mut changes = changes.changes();
-        tokio::spawn(async move {
+        tokio::spawn(essential("kinds", async move {
             loop {
                 changes.until_served().await;
                 kinds.known().clear();
                 super::wake_all(&bindings, &pusher);
             }
-        });
+        }));
     }
 
     fn known(&self) -> std::sync::MutexGuard<'_, BTreeMap<KindName, Kind>> {

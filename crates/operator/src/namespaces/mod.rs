@@ -35,6 +35,7 @@ use crate::{
         watch::{place_of, revision_of},
         write::resource_name,
     },
+    panics::essential,
     parts::{Definition, Ground},
     rbac::{Use, Within},
     roles::TenantKinds,
@@ -144,7 +145,7 @@ fn install(engine: &mut EngineBuilder, ground: &Ground) {
         move |change| woken_by_binding(change, &journal)
     });
     let seal = SharedSeal::default();
-    tokio::spawn(seal.clone().find(writer.clone(), operator_namespace.clone()));
+    tokio::spawn(essential("digest key", seal.clone().find(writer.clone(), operator_namespace.clone())));
     let stamps = Stamps::new(engine, seal.clone(), caches.bindings.clone());
     caches.classes.wakes({
         let (caches, stamps, pusher) = (caches.clone(), stamps.clone(), engine.pusher());

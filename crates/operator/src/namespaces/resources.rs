@@ -143,7 +143,11 @@ impl ResourcesReconciler {
             Standing::Starting if is_watched => {
                 Err(Failure::new(FailureClass::Stale, "NotSynced", format!("the watch of {} is starting", name.1)))
             }
-            Standing::Starting | Standing::Synced | Standing::NotServed => Ok(kind.seen.clone()),
+            Standing::NotServed => {
+                let why = format!("{} is not served in the version that is watched", kind.resource.plural);
+                Ok(KindSeen::Unobservable { why })
+            }
+            Standing::Starting | Standing::Synced => Ok(kind.seen.clone()),
         }
     }
 
@@ -177,7 +181,12 @@ pub(crate) struct KindsFound {
 }
 
 /// The kinds of wanted and of recorded objects.
-pub(crate) async fn look_up_kinds(known: &Kinds, seen: &ClassSeen, status: &Status) -> Result<KindsFound, Failure> {
+pub(crate) async fn look_up_kinds(
+    known: &Kinds,
+    seen: &ClassSeen,
+    status: &Status,
+    stamped: &BTreeMap<Identity, Stamped>,
+) -> Result<KindsFound, Failure> {
     let mut found = KindsFound::default();
     let items = match seen {
         ClassSeen::Present(class) => class.items.as_slice(),
@@ -185,7 +194,9 @@ pub(crate) async fn look_up_kinds(known: &Kinds, seen: &ClassSeen, status: &Stat
     };
     let wanted = items.iter().map(|item| (item.api_version.clone(), item.identity.kind.clone()));
     let recorded = status.applied_resources.iter().map(|applied| (applied.api_version.clone(), applied.kind.clone()));
-    for name in wanted.chain(recorded).collect::<BTreeSet<_>>() {
+    // A watch may show objects in another version than the one they were made in.
+    let stamped = stamped.iter().map(|(identity, object)| (object.api_version.clone(), identity.kind.clone()));
+    for name in wanted.chain(recorded).chain(stamped).collect::<BTreeSet<_>>() {
         match known.look_up(&name.0, &name.1).await {
             Ok(kind) => {
                 found.kinds.insert(name, kind);
@@ -232,7 +243,7 @@ pub(crate) async fn read_doubtful(
                 });
                 seen.read.insert(identity, object);
             }
-            Err(failure) if failure.reason == "ApiServerError" => {
+            Err(failure) if matches!(failure.reason, "ApiServerError" | "Forbidden" | "TimedOut") => {
                 seen.unreadable.insert(identity, failure.message);
             }
             Err(failure) => return Err(failure),
@@ -324,7 +335,8 @@ impl Reconciler for ResourcesReconciler {
         let mut bound = described_binding(&binding);
         let stored = bound.status;
         bound.status = self.with_held(&key.namespace, |held| resources::current(held, &uid, &stored));
-        let found = look_up_kinds(&self.kinds, &class, &bound.status).await?;
+        let objects = self.stamped(&key.namespace, &uid);
+        let found = look_up_kinds(&self.kinds, &class, &bound.status, &objects).await?;
         let mut kinds = BTreeMap::new();
         for (name, kind) in &found.kinds {
             kinds.insert(name.clone(), self.kind_seen(&class, name, kind)?);
@@ -336,7 +348,7 @@ impl Reconciler for ResourcesReconciler {
         let mut observed = Observed {
             namespace: described_namespace(&namespace, self.is_relabelled(&namespace, &class_name)),
             unknown_class: self.unknown_class(&namespace, &class_name),
-            stamped: self.stamped(&key.namespace, &uid),
+            stamped: objects,
             orphan_unstamped: self.orphans(bound.status.observed_class_name.as_deref().unwrap_or(&class_name)),
             binding: bound,
             class,
@@ -381,7 +393,9 @@ impl Reconciler for ResourcesReconciler {
     async fn write_status(&self, seen: &Seen, status: Value) -> Result<Written, Failure> {
         let namespace = seen.observed.namespace.name.as_str();
         let target = Target { namespace, name: namespace, uid: &seen.observed.binding.uid };
-        self.writer.status::<NamespaceClassBinding>(target, &status).await
+        // What another replica has recorded meanwhile must not be forgotten: an adoption above all.
+        let version = seen.observed.binding.version.as_str();
+        self.writer.status_at::<NamespaceClassBinding>(target, Some(version), &status).await
     }
 }
 

@@ -54,7 +54,8 @@ impl SharedSeal {
                 Ok(Some(key)) => break key,
                 Ok(None) => {}
                 Err(failure) => {
-                    attempt += 1;
+                    // An API server that is away is waited for.
+                    attempt += u32::from(failure.class != FailureClass::Transient);
                     warn!(%failure, secret = KEY_SECRET, "cannot read or make the key of digests");
                 }
             }

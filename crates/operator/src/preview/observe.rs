@@ -172,14 +172,15 @@ impl Cluster {
             let kinds = class.items.iter().map(|item| (item.api_version.clone(), item.identity.kind.clone()));
             class.recorded_kinds = kinds.collect();
         }
-        let KindsFound { kinds, unable } = look_up_kinds(&self.kinds, &seen, &binding.status)
+        let stamped = self.stamped_in(&namespace.name_any(), &binding.uid, class);
+        let KindsFound { kinds, unable } = look_up_kinds(&self.kinds, &seen, &binding.status, &stamped)
             .await
             .map_err(because("discovering the kinds of the class"))?;
         let observed = Observed {
             namespace: described_namespace(namespace, false),
             orphan_unstamped: self
                 .is_orphaning(binding.status.observed_class_name.as_deref().unwrap_or(&binding.class), class),
-            stamped: self.stamped_in(&namespace.name_any(), &binding.uid, class),
+            stamped,
             binding,
             class: seen,
             kinds: kinds

@@ -32,6 +32,9 @@ use super::{
 };
 use crate::plan::Plan;
 
+/// Why something is out of sight, where nobody says more.
+const UNREAD: &str = "it could not be read";
+
 /// Behind every rank of [`rank`].
 const LAST: u8 = u8::MAX;
 
@@ -176,13 +179,34 @@ impl Observed {
     /// Something this binding made that cannot be observed now, and why.
     fn out_of_sight(&self) -> Option<(Identity, String)> {
         let made = self.binding.status.applied_resources.iter().filter(|applied| applied.uid.is_some());
-        let hidden =
-            made.filter_map(|applied| match self.kinds.get(&(applied.api_version.clone(), applied.kind.clone())) {
-                Some(KindSeen::Unobservable { why }) => Some((applied.identity(), why.clone())),
-                _ => None,
-            });
-        let unread = self.unreadable.iter().map(|(identity, why)| (identity.clone(), why.clone()));
-        hidden.chain(unread).next()
+        let hidden = made.filter_map(|applied| match self.kinds.get(&applied.kind_name()) {
+            Some(KindSeen::Unobservable { why }) => Some((applied.identity(), why.clone())),
+            _ => None,
+        });
+        let lost = self.unaccounted().map(|(applied, why)| (applied.identity(), why));
+        // Only who has read an object can release it.
+        let unread = self.leftovers().into_iter().filter(|leftover| leftover.keep && !leftover.deleting);
+        let unread = unread.filter(|leftover| !self.read.contains_key(&leftover.identity));
+        let unread = unread.map(|leftover| (leftover.identity, UNREAD.to_owned()));
+        hidden.chain(lost).chain(unread).next()
+    }
+
+    /// What is on record, no longer wanted, and neither seen nor read: it may be there all the same.
+    fn unaccounted(&self) -> impl Iterator<Item = (&Applied, String)> {
+        let wanted: BTreeSet<_> = self.wanted().iter().map(|item| item.identity.clone()).collect();
+        let made = self.binding.status.applied_resources.iter().filter(|applied| applied.uid.is_some());
+        made.filter_map(move |applied| {
+            let identity = applied.identity();
+            let is_known =
+                wanted.contains(&identity) || self.stamped.contains_key(&identity) || self.read.contains_key(&identity);
+            match self.kinds.get(&applied.kind_name()) {
+                _ if is_known => None,
+                // With its kind the object is gone.
+                Some(KindSeen::NotInstalled | KindSeen::ClusterScoped) => None,
+                Some(KindSeen::Unobservable { why }) => Some((applied, why.clone())),
+                _ => Some((applied, self.unreadable.get(&identity).map_or_else(|| UNREAD.to_owned(), Clone::clone))),
+            }
+        })
     }
 
     /// The namespace or the binding is on its way out, or the binding on its way to another class.

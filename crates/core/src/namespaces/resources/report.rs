@@ -106,6 +106,10 @@ fn readiness(seen: &Observed, class: &Class, outcomes: Outcomes<'_>) -> Readines
         Some((item, obstacle)) => {
             stalled(reason_of(&obstacle), format!("{}: {}", item.identity, explain(item, &obstacle)))
         }
+        None if seen.unaccounted().next().is_some() => {
+            let what = seen.unaccounted().next().map(|(applied, why)| format!("{}: {why}", applied.identity()));
+            stalled(UNOBSERVABLE, format!("no longer wanted, and cannot be observed: {}", what.unwrap_or_default()))
+        }
         None => Readiness::Ready {
             reason: "ReconcileSuccess",
             message: format!("Successfully applied {} resources from class {}", class.items.len(), class.name),
@@ -199,7 +203,12 @@ fn inventory(seen: &Observed, class: &Class, outcomes: Outcomes<'_>) -> Vec<Appl
             ..recorded.unwrap_or_default()
         })
     });
-    namespace_entry(seen, class, outcomes).into_iter().chain(wanted).chain(leftovers).collect()
+    let lost = seen.unaccounted().map(|(applied, why)| Applied {
+        state: State::Pruning,
+        message: Some(why),
+        ..applied.clone()
+    });
+    namespace_entry(seen, class, outcomes).into_iter().chain(wanted).chain(leftovers).chain(lost).collect()
 }
 
 /// The Namespace is listed while it carries labels or annotations of the class.

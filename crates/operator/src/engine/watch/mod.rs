@@ -34,6 +34,9 @@ pub(crate) use self::{
 use super::{cache::Place, kinds::KindChanges};
 use crate::telemetry::metrics::Metrics;
 
+/// A kind that is not served is asked for again after this long, should nothing have announced it.
+const AT_LAST: Duration = Duration::from_secs(600);
+
 /// How long after a panic a watch is opened anew.
 const AFTER_PANIC: Duration = Duration::from_secs(5);
 
@@ -126,7 +129,7 @@ impl<S, T> Supervisor<S, T> {
         while !self.sink.has_ended() {
             match answer {
                 Answer::AwaitKind => {
-                    changes.until_served().await;
+                    let _ = tokio::time::timeout(AT_LAST, changes.until_served()).await;
                     version = None;
                 }
                 Answer::List { after } => {

@@ -170,6 +170,7 @@ fn slow() -> Trouble {
 fn trouble(error: &kube::Error) -> Trouble {
     match error {
         kube::Error::Api(status) => trouble_of(status),
+        kube::Error::SerdeError(error) => Trouble::Other(format!("its answer cannot be read: {error}")),
         other => Trouble::Unreachable(root_cause(other)),
     }
 }
