@@ -1,7 +1,9 @@
-//! Conditions as the API types have them <-> as the core has them: the same JSON on both sides.
+//! Conditions as the API types have them <-> as the core has them: the same JSON on both sides. And what they tell anew.
 
-use croft_core::conditions::Conditions;
+use croft_core::conditions::{Condition as Said, Conditions, Truth};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+
+use crate::engine::events::Note;
 
 /// What cannot be read was not written by us and is written anew.
 pub fn from_api(conditions: &[Condition]) -> Conditions {
@@ -17,9 +19,26 @@ pub fn is_ready<'a>(conditions: impl IntoIterator<Item = &'a Condition>) -> bool
     conditions.into_iter().any(|condition| condition.type_ == "Ready" && condition.status == "True")
 }
 
+/// An Event for each condition that says something new. `Ready`, `Reconciling` and `Stalled` say one thing together: it is a
+/// warning where somebody must act. Of any other condition it is a warning that it does not hold.
+pub fn news(before: &Conditions, after: &Conditions) -> Vec<Note> {
+    let is_new = |said: &&Said| {
+        let told = before.get(&said.kind);
+        told.is_none_or(|told| (told.status, &told.reason) != (said.status, &said.reason))
+    };
+    let told_by_ready = |said: &&Said| matches!(said.kind.as_str(), "Reconciling" | "Stalled");
+    let news = after.0.iter().filter(|said| !told_by_ready(said)).filter(is_new);
+    let note = |said: &Said| {
+        let is_fine = if said.kind == "Ready" { !after.is_true("Stalled") } else { said.status == Truth::True };
+        let note = if is_fine { Note::normal } else { Note::warning };
+        note(&*said.reason, &*said.message)
+    };
+    news.map(note).collect()
+}
+
 #[cfg(test)]
 mod tests {
-    use croft_core::{conditions::Truth, time::Timestamp};
+    use croft_core::{conditions::Readiness, time::Timestamp};
 
     use super::*;
 
@@ -37,5 +56,37 @@ mod tests {
         conditions.set("Stalled", Truth::Unknown, "Why", "", &crate::engine::timestamp());
         assert_eq!(to_api(&conditions).len(), 2);
         assert_eq!(from_api(&to_api(&conditions)), conditions);
+    }
+
+    fn now() -> Timestamp {
+        Timestamp("2026-01-01T00:00:01Z".into())
+    }
+
+    #[test]
+    fn readiness_is_told_once_and_is_a_warning_where_somebody_must_act() {
+        let told = |readiness: &Readiness| {
+            let mut conditions = Conditions::default();
+            readiness.write(&mut conditions, 1, &now());
+            conditions
+        };
+        let waiting = told(&Readiness::Progressing { reason: "Working", message: "a moment".into() });
+        let stalled = told(&Readiness::Stalled { reason: "InvalidSpec", message: "look at it".into() });
+        assert_eq!(news(&Conditions::default(), &waiting), [Note::normal("Working", "a moment")]);
+        assert_eq!(news(&waiting, &stalled), [Note::warning("InvalidSpec", "look at it")]);
+        let reworded = told(&Readiness::Stalled { reason: "InvalidSpec", message: "look again".into() });
+        assert_eq!(news(&stalled, &reworded), [], "the same reason in other words is no news");
+    }
+
+    #[test]
+    fn every_other_condition_is_told_for_itself_and_is_a_warning_where_it_does_not_hold() {
+        let mut before = Conditions::default();
+        before.set("Accepted", Truth::True, "BackupAccepted", "backup accepted", &now());
+        let mut after = before.clone();
+        after.set("Queued", Truth::False, "Rejected", "no room", &now());
+        assert_eq!(news(&before, &after), [Note::warning("Rejected", "no room")]);
+        let refused = after.clone();
+        after.set("Queued", Truth::True, "BackupScheduled", "made", &now());
+        assert_eq!(news(&refused, &after), [Note::normal("BackupScheduled", "made")]);
+        assert_eq!(news(&after, &after), []);
     }
 }

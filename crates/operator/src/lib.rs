@@ -8,6 +8,7 @@ pub mod conditions;
 pub mod engine;
 pub mod manifests;
 pub mod namespaces;
+pub mod objects;
 mod panics;
 pub mod parts;
 pub mod preview;

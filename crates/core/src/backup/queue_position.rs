@@ -1,43 +1,207 @@
-//! How many are ahead in Velero's queue. An estimate: Velero does not promise to work in the order of creation.
+//! How many are ahead in Velero's queue, and whose place changes when one leaves it. An estimate: Velero does not promise to
+//! work in the order of creation.
+//!
+//! Velero keeps what it has done for weeks, so that those still waiting are few among many. Only they are in a [`Line`].
 
 use crate::time::Timestamp;
 
 /// One Backup (or Restore) in Velero's namespace, whoever made it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Turn {
-    pub created: Timestamp,
+pub struct Turn<At = Timestamp> {
+    pub created: At,
     /// Velero is done with it, well or badly.
     pub finished: bool,
 }
 
-/// 0: served. 1: running, or first in line. Otherwise one more than the number of unfinished ones that came before.
-pub fn position<'a>(own: &Turn, all: impl IntoIterator<Item = &'a Turn>) -> u64 {
-    if own.finished {
-        return 0;
+/// One that Velero is not done with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Waiting<At, Who> {
+    created: At,
+    name: String,
+    /// Whom to tell when its place changes, if anybody.
+    who: Option<Who>,
+}
+
+/// Everything Velero is not done with, in the order of creation.
+#[derive(Clone, Debug)]
+pub struct Line<Who, At = Timestamp> {
+    waiting: Vec<Waiting<At, Who>>,
+}
+
+impl<Who, At> Default for Line<Who, At> {
+    fn default() -> Self {
+        Self { waiting: Vec::new() }
     }
-    let ahead = all.into_iter().filter(|other| !other.finished && other.created < own.created).count();
-    1 + u64::try_from(ahead).unwrap_or(u64::MAX - 1)
+}
+
+impl<Who, At: Ord + Clone> Line<Who, At> {
+    /// 0: served. 1: running, or first in line. Otherwise one more than the number of those waiting that came before.
+    pub fn position(&self, own: &Turn<At>) -> u64 {
+        if own.finished {
+            return 0;
+        }
+        let ahead = self.waiting.partition_point(|other| other.created < own.created);
+        1 + u64::try_from(ahead).unwrap_or(u64::MAX - 1)
+    }
+
+    /// The object called `name` has changed (`None`: did not or does not exist). Gives those whose place has become better by
+    /// that: all that came after it, if it was waiting and is no more.
+    pub fn change<'line>(
+        &'line mut self,
+        name: &str,
+        before: Option<&Turn<At>>,
+        after: Option<&Turn<At>>,
+        who: Option<Who>,
+    ) -> impl Iterator<Item = &'line Who> + use<'line, Who, At> {
+        let is_waiting = |turn: &&Turn<At>| !turn.finished;
+        let (before, after) = (before.filter(is_waiting), after.filter(is_waiting));
+        if let Some(place) = before.and_then(|before| self.place_of(name, before).ok()) {
+            self.waiting.remove(place);
+        }
+        if let Some(after) = after {
+            let place = self.place_of(name, after).unwrap_or_else(|place| place);
+            self.waiting.insert(place, Waiting { created: after.created.clone(), name: name.to_owned(), who });
+        }
+        let left = before.filter(|_| after.is_none()).map(|before| &before.created);
+        let behind =
+            left.map_or(self.waiting.len(), |left| self.waiting.partition_point(|other| other.created <= *left));
+        self.waiting[behind..].iter().filter_map(|other| other.who.as_ref())
+    }
+
+    /// Where it is, or where it would be.
+    fn place_of(&self, name: &str, turn: &Turn<At>) -> Result<usize, usize> {
+        self.waiting
+            .binary_search_by(|other| other.created.cmp(&turn.created).then_with(|| other.name.as_str().cmp(name)))
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::{cell::Cell, cmp::Ordering, collections::BTreeMap};
+
+    use proptest::prelude::*;
+
     use super::*;
 
     fn turn(second: u32, finished: bool) -> Turn {
         Turn { created: Timestamp(format!("2026-01-01T00:00:{second:02}Z")), finished }
     }
 
+    /// A line of these, each called and to be told by its number.
+    fn line(turns: &[Turn]) -> Line<usize> {
+        let mut line = Line::default();
+        for (number, turn) in turns.iter().enumerate() {
+            assert_eq!(line.change(&number.to_string(), None, Some(turn), Some(number)).count(), 0);
+        }
+        line
+    }
+
     #[test]
     fn the_running_one_is_first_and_the_finished_one_is_served() {
-        let own = turn(5, false);
-        assert_eq!(position(&own, [&own]), 1);
-        assert_eq!(position(&turn(5, true), [&turn(1, false)]), 0);
+        assert_eq!(line(&[turn(5, false)]).position(&turn(5, false)), 1);
+        assert_eq!(line(&[turn(1, false), turn(5, true)]).position(&turn(5, true)), 0);
     }
 
     #[test]
     fn only_unfinished_older_ones_are_ahead() {
-        let own = turn(5, false);
-        let all = [turn(1, true), turn(2, false), turn(3, false), turn(5, false), turn(6, false), own.clone()];
-        assert_eq!(position(&own, &all), 3);
+        let all = [turn(1, true), turn(2, false), turn(3, false), turn(5, false), turn(6, false), turn(5, false)];
+        assert_eq!(line(&all).position(&all[5]), 3);
+    }
+
+    #[test]
+    fn who_leaves_makes_room_for_those_behind_and_nobody_else() {
+        let all = [turn(1, false), turn(2, false), turn(2, false), turn(3, false), turn(4, true)];
+        let told = |after: Option<Turn>| {
+            line(&all).change("1", Some(&all[1]), after.as_ref(), Some(1)).copied().collect::<Vec<_>>()
+        };
+        assert_eq!(told(Some(turn(2, true))), [3], "done");
+        assert_eq!(told(None), [3], "deleted");
+        assert_eq!(told(Some(turn(2, false))), [0; 0], "still running");
+    }
+
+    #[test]
+    fn nobody_is_told_about_one_that_is_not_ours() {
+        let mut line = line(&[turn(1, false)]);
+        assert_eq!(line.change("theirs", None, Some(&turn(2, false)), None).count(), 0);
+        assert_eq!(line.change("0", Some(&turn(1, false)), None, None).count(), 0);
+        assert_eq!(line.position(&turn(3, false)), 2, "but it counts");
+    }
+
+    type All = BTreeMap<usize, Turn<u8>>;
+
+    /// The definition, read aloud.
+    fn naive(own: &Turn<u8>, all: &All) -> u64 {
+        let ahead = all.values().filter(|other| !other.finished && other.created < own.created).count();
+        if own.finished { 0 } else { 1 + ahead as u64 }
+    }
+
+    proptest! {
+        #[test]
+        fn every_position_and_everybody_told_is_as_the_definition_says(
+            changes in prop::collection::vec((0..8_usize, prop::option::of((0..6_u8, any::<bool>()))), 1..60),
+        ) {
+            let (mut all, mut line) = (All::new(), Line::<usize, u8>::default());
+            for (number, after) in changes {
+                let after = after.map(|(created, finished)| Turn { created, finished });
+                let before = all.clone();
+                match after.clone() {
+                    Some(after) => all.insert(number, after),
+                    None => all.remove(&number),
+                };
+                let told = line.change(&number.to_string(), before.get(&number), after.as_ref(), Some(number));
+                let mut told: Vec<_> = told.copied().collect();
+                told.sort_unstable();
+                let waits = |turn: Option<&Turn<u8>>| turn.is_some_and(|turn| !turn.finished);
+                let has_left = waits(before.get(&number)) && !waits(after.as_ref());
+                let moved = all.iter().filter(|(other, turn)| has_left && before.get(other) == Some(turn));
+                let moved = moved.filter(|(_, turn)| naive(turn, &before) != naive(turn, &all));
+                prop_assert_eq!(told, moved.map(|(other, _)| *other).collect::<Vec<_>>());
+                for turn in all.values() {
+                    prop_assert_eq!(line.position(turn), naive(turn, &all));
+                }
+            }
+        }
+    }
+
+    /// A time that counts how often it is looked at.
+    #[derive(Clone, Debug)]
+    struct Counted<'a>(u32, &'a Cell<u64>);
+
+    impl Ord for Counted<'_> {
+        fn cmp(&self, other: &Self) -> Ordering {
+            self.1.set(self.1.get() + 1);
+            self.0.cmp(&other.0)
+        }
+    }
+
+    impl PartialOrd for Counted<'_> {
+        fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+            Some(self.cmp(other))
+        }
+    }
+
+    impl Eq for Counted<'_> {}
+
+    impl PartialEq for Counted<'_> {
+        fn eq(&self, other: &Self) -> bool {
+            self.cmp(other) == Ordering::Equal
+        }
+    }
+
+    #[test]
+    fn one_that_is_done_costs_each_waiting_one_a_dozen_looks_however_many_were_done_before() {
+        let looks = Cell::new(0);
+        let turn = |created: u32, finished| Turn { created: Counted(created, &looks), finished };
+        let mut line = Line::<u32, Counted<'_>>::default();
+        for number in 0..2_000 {
+            line.change(&number.to_string(), None, Some(&turn(number, number < 1_000)), Some(number)).count();
+        }
+        looks.set(0);
+        let told: Vec<_> =
+            line.change("1000", Some(&turn(1_000, false)), Some(&turn(1_000, true)), None).copied().collect();
+        assert_eq!(told, (1_001..2_000).collect::<Vec<_>>());
+        let positions: Vec<_> = told.iter().map(|number| line.position(&turn(*number, false))).collect();
+        assert_eq!(positions, (1..1_000).collect::<Vec<_>>());
+        assert!(looks.get() <= 12 * 1_000, "{} looks", looks.get());
     }
 }

@@ -6,6 +6,8 @@
 
 use std::{fmt, time::Duration};
 
+use serde::{Deserialize, Serialize};
+
 use super::{
     CephUser, KeyPair, Problem, Reason, Target,
     claim::{Claim, Record, User},
@@ -58,7 +60,9 @@ pub enum Deletion {
     Retain,
 }
 
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+/// `status` of an S3Bucket, as far as this file writes it, in the shape the API has.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
 pub struct Status {
     pub observed_generation: Option<i64>,
     pub created: bool,

@@ -16,12 +16,13 @@ use croft_core::{
     plan::{Failure, Outcome, Plan},
     time::Timestamp,
 };
-use kube::{Api, ResourceExt};
+use kube::ResourceExt;
 use serde_json::Value;
 
-use super::{BACKUP, Caches, DELETIONS_OF_BACKUP, marks, queue, request};
+use super::{BACKUP, Caches, DELETIONS_OF_BACKUP, marks, request};
 use crate::{
-    engine::{Key, Reconciler, Report, Work, Writer, Written, is_deleting, write::read},
+    engine::{Key, Reconciler, Report, Work, Writer, Written, is_deleting},
+    objects,
     settings::SharedSettings,
 };
 
@@ -43,23 +44,13 @@ impl BackupReconciler {
         Self { caches, writer, settings }
     }
 
-    /// The request as the API server has it, where a stale look could run a backup a second time.
-    async fn newest(&self, cached: Arc<NonAdminBackup>) -> Result<Option<Arc<NonAdminBackup>>, Failure> {
-        if !super::may_be_created(&request::status::<Status>(cached.status.as_ref()).conditions, &cached.metadata) {
-            return Ok(Some(cached));
-        }
-        let api: Api<NonAdminBackup> = Api::namespaced(self.writer.client(), &cached.namespace().unwrap_or_default());
-        let live = read(api.get_opt(&cached.name_any())).await?;
-        Ok(live.filter(|live| live.uid() == cached.uid()).map(Arc::new))
-    }
-
     fn location(&self, backup: &NonAdminBackup) -> Location {
         let Some(name) = backup.spec.backup_spec.storage_location() else { return Location::Default };
         let namespace = backup.namespace().unwrap_or_default();
         let Some(location) = self.caches.locations.get(&namespace, name) else {
             return Location::Missing { name: name.to_owned() };
         };
-        let status: location::Status = request::status(location.status.as_ref());
+        let status: location::Status = objects::status(location.status.as_ref());
         let nacuuid = status.velero_backup_storage_location.and_then(|reference| reference.nacuuid);
         let origin = |nacuuid: &String| Origin { namespace, name: name.to_owned(), nacuuid: nacuuid.clone() };
         let velero = nacuuid.as_ref().map(origin).and_then(|origin| self.location_phase(&origin));
@@ -82,7 +73,7 @@ impl BackupReconciler {
             marks: marks::BACKUP.marks(&backup.metadata),
             spec: backup.spec.0.0.clone(),
             status: backup.status.as_ref().map(|status| status.0.0.clone()).unwrap_or_default(),
-            position: queue::position(&*backup, &self.caches.velero_backups),
+            position: self.caches.backup_queue.position(&*backup),
         })
     }
 
@@ -140,13 +131,14 @@ impl Reconciler for BackupReconciler {
 
     async fn observe(&self, key: &Key) -> Result<Option<Seen>, Failure> {
         let Some(cached) = self.caches.backups.get(&key.namespace, &key.name) else { return Ok(None) };
-        let Some(backup) = self.newest(cached).await? else { return Ok(None) };
+        let known: Status = objects::status(cached.status.as_ref());
+        let Some(backup) = request::newest(&self.writer, cached, &known.conditions).await? else { return Ok(None) };
         let mut observed = Observed {
             object: request::object(&self.caches, &*backup, NAB_FINALIZER),
             spec: backup.spec.backup_spec.0.0.clone(),
             delete_backup: backup.spec.delete_backup,
             force_delete_backup: backup.spec.force_delete_backup,
-            status: request::status(backup.status.as_ref()),
+            status: objects::status(backup.status.as_ref()),
             location: self.location(&backup),
             velero: None,
             deletions: Vec::new(),
@@ -171,7 +163,7 @@ impl Reconciler for BackupReconciler {
                 self.writer.create(&Backup { metadata, spec: spec.clone().into(), status: None }).await
             }
             Step::DeleteSelf { .. } => {
-                self.writer.delete::<NonAdminBackup>(request::target(&seen.observed.object), None).await
+                self.writer.delete::<NonAdminBackup>(objects::target(&seen.request.metadata), None).await
             }
             Step::DeleteRestore(victim) => {
                 request::delete::<NonAdminRestore>(&self.writer, &seen.observed.object.namespace, victim).await
@@ -192,6 +184,6 @@ impl Reconciler for BackupReconciler {
     }
 
     async fn write_status(&self, seen: &Seen, status: Value) -> Result<Written, Failure> {
-        self.writer.status::<NonAdminBackup>(request::target(&seen.observed.object), &status).await
+        self.writer.status::<NonAdminBackup>(objects::target(&seen.request.metadata), &status).await
     }
 }

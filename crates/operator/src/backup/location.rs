@@ -26,6 +26,7 @@ use serde_json::{Value, json};
 use super::{Caches, LOCATION, marks, request};
 use crate::{
     engine::{Key, Reconciler, Report, Target, Work, Writer, Written, is_deleting, write::read},
+    objects,
     settings::SharedSettings,
 };
 
@@ -85,7 +86,7 @@ impl LocationReconciler {
 
     fn claim(&self, location: &NonAdminBackupStorageLocation) -> Claim {
         let object = request::object(&self.caches, location, NABSL_FINALIZER);
-        let status: Status = request::status(location.status.as_ref());
+        let status: Status = objects::status(location.status.as_ref());
         let origin = object.origin(status.velero_backup_storage_location.as_ref());
         let velero = self.velero(&origin).filter(|velero| origin.owns(&velero.marks));
         Claim {
@@ -175,7 +176,7 @@ impl Reconciler for LocationReconciler {
         let mut observed = Observed {
             object: request::object(&self.caches, &*location, NABSL_FINALIZER),
             spec: location.spec.backup_storage_location_spec.0.0.clone(),
-            status: request::status(location.status.as_ref()),
+            status: objects::status(location.status.as_ref()),
             secret: self.secret(&location),
             copy: None,
             velero: None,
@@ -229,6 +230,6 @@ impl Reconciler for LocationReconciler {
     }
 
     async fn write_status(&self, seen: &Seen, status: Value) -> Result<Written, Failure> {
-        self.writer.status::<NonAdminBackupStorageLocation>(request::target(&seen.observed.object), &status).await
+        self.writer.status::<NonAdminBackupStorageLocation>(objects::target(&seen.request.metadata), &status).await
     }
 }

@@ -17,14 +17,10 @@ use croft_api::{
     backup::{NonAdminBackup, NonAdminBackupStorageLocation, NonAdminRestore},
     velero::{BACKUP_NAME_LABEL, Backup, BackupStorageLocation, DeleteBackupRequest, Restore},
 };
-use croft_core::conditions::Conditions;
 use k8s_openapi::api::core::v1::{Namespace, Secret};
-use kube::{
-    Resource, ResourceExt,
-    api::{ObjectMeta, PartialObjectMeta},
-};
+use kube::{Resource, ResourceExt, api::PartialObjectMeta};
 
-use self::{backup::BackupReconciler, location::LocationReconciler, restore::RestoreReconciler};
+use self::{backup::BackupReconciler, location::LocationReconciler, queue::Queue, restore::RestoreReconciler};
 use crate::{
     engine::{Cache, Change, EngineBuilder, Key, Part, Scope, Work, is_deleting},
     parts::{Definition, Ground},
@@ -95,6 +91,8 @@ struct Caches {
     velero_backups: Arc<Cache<Backup>>,
     velero_restores: Arc<Cache<Restore>>,
     velero_deletions: Arc<Cache<DeleteBackupRequest>>,
+    backup_queue: Queue,
+    restore_queue: Queue,
 }
 
 impl Caches {
@@ -111,6 +109,8 @@ impl Caches {
             velero_backups: engine.objects(BACKUPS, &velero),
             velero_restores: engine.objects(BACKUPS, &velero),
             velero_deletions: engine.objects(BACKUPS, &velero),
+            backup_queue: Queue::default(),
+            restore_queue: Queue::default(),
         }
     }
 
@@ -160,11 +160,6 @@ fn was_queued(conditions: Option<&Vec<croft_api::Condition>>) -> bool {
     conditions.into_iter().flatten().any(|condition| condition.type_ == "Queued" && condition.status == "True")
 }
 
-/// Whether the next step for a request may be to hand it to Velero, which must happen once only.
-fn may_be_created(conditions: &Conditions, metadata: &ObjectMeta) -> bool {
-    !conditions.is_true("Queued") && metadata.finalizers.as_ref().is_some_and(|finalizers| !finalizers.is_empty())
-}
-
 fn install(engine: &mut EngineBuilder, ground: &Ground) {
     let Ground { writer, settings, .. } = ground;
     let caches = Caches::open(engine, settings.load().backup.velero_namespace.clone());
@@ -204,14 +199,10 @@ fn wake_on_requests(caches: &Caches) {
 
 /// What Velero does wakes the request it is done for, and whoever waits for it.
 fn wake_on_velero(caches: &Caches) {
-    let seen = caches.clone();
-    caches
-        .velero_backups
-        .wakes(move |change: Change<'_, Backup>| queue::woken(BACKUP, marks::BACKUP, change, &seen.velero_backups));
-    let seen = caches.clone();
-    caches
-        .velero_restores
-        .wakes(move |change: Change<'_, Restore>| queue::woken(RESTORE, marks::RESTORE, change, &seen.velero_restores));
+    let queue = caches.backup_queue.clone();
+    caches.velero_backups.wakes(move |change: Change<'_, Backup>| queue.woken(BACKUP, marks::BACKUP, change));
+    let queue = caches.restore_queue.clone();
+    caches.velero_restores.wakes(move |change: Change<'_, Restore>| queue.woken(RESTORE, marks::RESTORE, change));
     let seen = caches.clone();
     caches.velero_locations.wakes(move |change: Change<'_, BackupStorageLocation>| {
         let Some(owner) = marks::LOCATION.request(LOCATION, &change.object().metadata) else { return Vec::new() };

@@ -1,27 +1,32 @@
 //! What the three reconcilers of this part have in common: reading a request and telling about it.
 
+use std::sync::Arc;
+
 use croft_core::{
     backup::{Object, OnDelete, Settings, Victim},
-    conditions::{Conditions, Truth},
+    conditions::Conditions,
     plan::{Failure, FailureClass},
     time::Timestamp,
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::{
-    Api, ResourceExt,
+    Api, Resource, ResourceExt,
     api::{Patch, PatchParams},
+    core::NamespaceResourceScope,
 };
-use serde::{Serialize, de::DeserializeOwned};
+use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::Caches;
 use crate::{
+    conditions,
     engine::{
         Report, Target, Writer, Written,
-        events::{Note, about},
+        events::about,
         is_deleting,
-        write::{FIELD_MANAGER, Object as Kind, call, resource_name, written},
+        write::{FIELD_MANAGER, Object as Kind, call, read, resource_name, written},
     },
+    objects::has_finalizer,
     settings::{self, SharedSettings},
 };
 
@@ -46,17 +51,28 @@ pub(super) fn object<K: Kind>(caches: &Caches, request: &K, finalizer: &str) -> 
         name: request.name_any(),
         uid: request.uid().unwrap_or_default(),
         generation: request.meta().generation.unwrap_or_default(),
-        has_finalizer: request.finalizers().iter().any(|other| other == finalizer),
+        has_finalizer: has_finalizer(request.meta(), finalizer),
         is_deleting: is_deleting(request.meta()),
         namespace_is_terminating,
         namespace,
     }
 }
 
-/// A status of the API as the core reads it: both have the shape of the CRD.
-pub(super) fn status<S: DeserializeOwned + Default>(status: Option<&impl Serialize>) -> S {
-    let status = status.and_then(|status| serde_json::to_value(status).ok());
-    status.and_then(|status| serde_json::from_value(status).ok()).unwrap_or_default()
+/// The request as the API server has it, where a stale look could hand it to Velero a second time.
+pub(super) async fn newest<K>(
+    writer: &Writer,
+    cached: Arc<K>,
+    conditions: &Conditions,
+) -> Result<Option<Arc<K>>, Failure>
+where
+    K: Kind + Resource<Scope = NamespaceResourceScope>,
+{
+    if conditions.is_true("Queued") || cached.finalizers().is_empty() {
+        return Ok(Some(cached));
+    }
+    let api: Api<K> = Api::namespaced(writer.client(), &cached.namespace().unwrap_or_default());
+    let live = read(api.get_opt(&cached.name_any())).await?;
+    Ok(live.filter(|live| live.uid() == cached.uid()).map(Arc::new))
 }
 
 pub(super) fn time(time: Option<&Time>) -> Timestamp {
@@ -72,17 +88,9 @@ pub(super) fn told<K: Kind, S: Serialize + PartialEq>(
     if before == after {
         return Report::default();
     }
-    let changed = conditions_after.0.iter().filter(|condition| {
-        let told = conditions_before.get(&condition.kind);
-        told.is_none_or(|told| (told.status, &told.reason) != (condition.status, &condition.reason))
-    });
-    let events = changed.map(|condition| match condition.status {
-        Truth::True => Note::normal(&condition.reason, &condition.message),
-        Truth::False | Truth::Unknown => Note::warning(&condition.reason, &condition.message),
-    });
     Report {
         status: serde_json::to_value(after).ok(),
-        events: events.collect(),
+        events: conditions::news(conditions_before, conditions_after),
         about: Some(about(request)),
         ..Report::default()
     }
@@ -102,11 +110,6 @@ pub(super) async fn replace<K: Kind>(
     let params = PatchParams { field_manager: Some(FIELD_MANAGER.into()), ..PatchParams::default() };
     let made = call("patch", api.patch(target.name, &params, &Patch::<Value>::Json(patch))).await?;
     Ok(written(&made, &resource_name::<K>()))
-}
-
-/// Where a request is, for a write that may touch only it.
-pub(super) fn target(object: &Object) -> Target<'_> {
-    Target { namespace: &object.namespace, name: &object.name, uid: &object.uid }
 }
 
 /// Deletes an object in a namespace, if it still is the one that was seen.

@@ -16,12 +16,13 @@ use croft_core::{
     plan::{Failure, Outcome, Plan},
     time::Timestamp,
 };
-use kube::{Api, ResourceExt};
+use kube::ResourceExt;
 use serde_json::Value;
 
-use super::{Caches, RESTORE, marks, queue, request};
+use super::{Caches, RESTORE, marks, request};
 use crate::{
-    engine::{Key, Reconciler, Report, Work, Writer, Written, is_deleting, write::read},
+    engine::{Key, Reconciler, Report, Work, Writer, Written, is_deleting},
+    objects,
     settings::SharedSettings,
 };
 
@@ -43,22 +44,12 @@ impl RestoreReconciler {
         Self { caches, writer, settings }
     }
 
-    /// The request as the API server has it, where a stale look could run a restore a second time.
-    async fn newest(&self, cached: Arc<NonAdminRestore>) -> Result<Option<Arc<NonAdminRestore>>, Failure> {
-        if !super::may_be_created(&request::status::<Status>(cached.status.as_ref()).conditions, &cached.metadata) {
-            return Ok(Some(cached));
-        }
-        let api: Api<NonAdminRestore> = Api::namespaced(self.writer.client(), &cached.namespace().unwrap_or_default());
-        let live = read(api.get_opt(&cached.name_any())).await?;
-        Ok(live.filter(|live| live.uid() == cached.uid()).map(Arc::new))
-    }
-
     fn source(&self, restore: &NonAdminRestore) -> Source {
         let namespace = restore.namespace().unwrap_or_default();
         let name = restore.spec.restore_spec.backup_name().unwrap_or_default();
         match self.caches.backups.get(&namespace, name) {
             Some(backup) => {
-                let status: BackupStatus = request::status(backup.status.as_ref());
+                let status: BackupStatus = objects::status(backup.status.as_ref());
                 self.usable(namespace, name, &status).unwrap_or(Source::NotReady)
             }
             None if self.caches.backups.exists(&namespace, name) => Source::NotReady,
@@ -84,7 +75,7 @@ impl RestoreReconciler {
             marks: marks::RESTORE.marks(&restore.metadata),
             status: restore.status.as_ref().map(|status| status.0.0.clone()).unwrap_or_default(),
             is_deleting: is_deleting(&restore.metadata),
-            position: queue::position(&*restore, &self.caches.velero_restores),
+            position: self.caches.restore_queue.position(&*restore),
         })
     }
 }
@@ -103,11 +94,12 @@ impl Reconciler for RestoreReconciler {
 
     async fn observe(&self, key: &Key) -> Result<Option<Seen>, Failure> {
         let Some(cached) = self.caches.restores.get(&key.namespace, &key.name) else { return Ok(None) };
-        let Some(restore) = self.newest(cached).await? else { return Ok(None) };
+        let known: Status = objects::status(cached.status.as_ref());
+        let Some(restore) = request::newest(&self.writer, cached, &known.conditions).await? else { return Ok(None) };
         let mut observed = Observed {
             object: request::object(&self.caches, &*restore, NAR_FINALIZER),
             spec: restore.spec.restore_spec.0.0.clone(),
-            status: request::status(restore.status.as_ref()),
+            status: objects::status(restore.status.as_ref()),
             source: self.source(&restore),
             velero: None,
         };
@@ -141,6 +133,6 @@ impl Reconciler for RestoreReconciler {
     }
 
     async fn write_status(&self, seen: &Seen, status: Value) -> Result<Written, Failure> {
-        self.writer.status::<NonAdminRestore>(request::target(&seen.observed.object), &status).await
+        self.writer.status::<NonAdminRestore>(objects::target(&seen.request.metadata), &status).await
     }
 }

@@ -2,28 +2,28 @@
 
 use std::{sync::Arc, time::Duration};
 
-use croft_api::storage::{BUCKET_FINALIZER, S3Bucket, S3BucketStatus, validate};
+use croft_api::storage::{BUCKET_FINALIZER, S3Bucket, validate};
 use croft_core::{
     plan::{Failure, Outcome, Plan},
     storage::{
         ClassChoice,
-        bucket::{self, Bucket, Found, Lookup, Observed, Owner, Status, Step},
+        bucket::{self, Bucket, Found, Lookup, Observed, Owner, Step},
         record_name,
     },
     time::Timestamp,
 };
-use kube::ResourceExt;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::{
     BUCKET, Caches,
     ceph::Ceph,
-    claim::{claim_seen, exactly, target},
-    user,
+    claim::{claim_seen, target},
+    has_finalizer, user,
 };
 use crate::{
     conditions,
     engine::{Key, Reconciler, Report, Work, Writer, Written, events::about},
+    objects,
 };
 
 #[derive(Debug)]
@@ -122,20 +122,19 @@ impl Reconciler for BucketReconciler {
     fn report(&self, seen: &Seen, outcomes: &[(&Step, Outcome)], now: &Timestamp) -> Report {
         let retry = bucket::must_retry(&seen.observed);
         let Some(status) = bucket::report(&seen.observed, outcomes, now) else { return Report::default() };
-        let old = seen.raw.status.clone().unwrap_or_default();
-        let events = super::news(&conditions::from_api(&old.conditions), &status.conditions);
-        let status = bucket_status(&old, &status);
-        let status = (seen.raw.status.as_ref() != Some(&status)).then(|| json!(status));
+        let before = seen.observed.bucket.as_ref().map(|bucket| &bucket.status);
+        let events = before.map_or_else(Vec::new, |before| conditions::news(&before.conditions, &status.conditions));
+        let is_new = seen.raw.status.is_none() || before != Some(&status);
+        let status = is_new.then(|| objects::status_over(seen.raw.status.as_ref(), &status)).flatten();
         Report { status, events, about: Some(about(&*seen.raw)), retry, ..Report::default() }
     }
 
     async fn write_status(&self, seen: &Seen, status: Value) -> Result<Written, Failure> {
-        self.writer.status::<S3Bucket>(exactly(&target(&seen.raw.metadata)), &status).await
+        self.writer.status::<S3Bucket>(objects::target(&seen.raw.metadata), &status).await
     }
 }
 
 fn bucket_seen(bucket: &S3Bucket) -> Bucket {
-    let status = bucket.status.clone().unwrap_or_default();
     Bucket {
         target: target(&bucket.metadata),
         generation: bucket.metadata.generation.unwrap_or_default(),
@@ -143,24 +142,8 @@ fn bucket_seen(bucket: &S3Bucket) -> Bucket {
             let passed = jiff::Timestamp::now().duration_since(since.0);
             Duration::try_from(passed).unwrap_or_default()
         }),
-        finalizer: bucket.finalizers().iter().any(|finalizer| finalizer == BUCKET_FINALIZER),
+        finalizer: has_finalizer(bucket),
         spec: validate::bucket(bucket),
-        status: Status {
-            observed_generation: status.observed_generation,
-            created: status.created,
-            reason: status.reason,
-            conditions: conditions::from_api(&status.conditions),
-        },
-    }
-}
-
-/// The new status; what the core does not know of stays.
-fn bucket_status(old: &S3BucketStatus, new: &Status) -> S3BucketStatus {
-    S3BucketStatus {
-        observed_generation: new.observed_generation,
-        created: new.created,
-        reason: new.reason.clone(),
-        conditions: conditions::to_api(&new.conditions),
-        ..old.clone()
+        status: objects::status(bucket.status.as_ref()),
     }
 }

@@ -31,6 +31,7 @@ use crate::{
     engine::{
         Key, Reconciler, Report, Target, Work, Writer, Written, events::about, is_deleting, timestamp, write::read,
     },
+    objects,
 };
 
 /// On every Secret of ours, so that they can be found with `kubectl get secrets -l`.
@@ -204,15 +205,14 @@ impl Reconciler for ClaimReconciler {
             return Report { retry, ..Report::default() };
         };
         let old = raw.status.clone().unwrap_or_default();
-        let events = super::news(&conditions::from_api(&old.conditions), &status.conditions);
+        let events = conditions::news(&conditions::from_api(&old.conditions), &status.conditions);
         let status = claim_status(&old, &status);
         let status = (raw.status.as_ref() != Some(&status)).then(|| json!(status));
         Report { status, events, about: Some(about(&**raw)), retry, ..Report::default() }
     }
 
     async fn write_status(&self, seen: &Seen, status: Value) -> Result<Written, Failure> {
-        let target = target(&seen.raw()?.metadata);
-        self.writer.status::<S3UserClaim>(exactly(&target), &status).await
+        self.writer.status::<S3UserClaim>(objects::target(&seen.raw()?.metadata), &status).await
     }
 }
 
@@ -233,7 +233,7 @@ pub(super) fn claim_seen(claim: &S3UserClaim) -> Claim {
         target: target(&claim.metadata),
         generation: claim.metadata.generation.unwrap_or_default(),
         deleting: is_deleting(&claim.metadata),
-        finalizer: claim.finalizers().iter().any(|finalizer| finalizer == CLAIM_FINALIZER),
+        finalizer: objects::has_finalizer(&claim.metadata, CLAIM_FINALIZER),
         spec: validate::claim(claim),
         status: Status {
             observed_generation: status.observed_generation,
@@ -310,7 +310,7 @@ pub(super) fn target(metadata: &ObjectMeta) -> storage::Target {
     }
 }
 
-pub(super) fn exactly(target: &storage::Target) -> Target<'_> {
+fn exactly(target: &storage::Target) -> Target<'_> {
     Target { namespace: &target.namespace, name: &target.name, uid: &target.uid }
 }
 

@@ -14,7 +14,6 @@ use std::{
 
 use croft_api::storage::{BUCKET_FINALIZER, S3Bucket, S3Class, S3User, S3UserClaim};
 use croft_core::{
-    conditions::Conditions,
     plan::{Failure, FailureClass},
     storage::record_name,
 };
@@ -26,7 +25,8 @@ use kube::{ResourceExt, core::PartialObjectMeta};
 
 use self::{bucket::BucketReconciler, claim::ClaimReconciler, gateways::Gateways};
 use crate::{
-    engine::{Cache, Change, EngineBuilder, Key, Part, Scope, Work, events::Note, is_deleting},
+    engine::{Cache, Change, EngineBuilder, Key, Part, Scope, Work, is_deleting},
+    objects,
     parts::{Definition, Ground},
     rbac::{Use, Within},
     roles::TenantKinds,
@@ -242,7 +242,7 @@ fn differs<'a, K, View: PartialEq>(change: Change<'a, K>, view: impl Fn(&'a K) -
 }
 
 fn has_finalizer(bucket: &S3Bucket) -> bool {
-    bucket.finalizers().iter().any(|finalizer| finalizer == BUCKET_FINALIZER)
+    objects::has_finalizer(&bucket.metadata, BUCKET_FINALIZER)
 }
 
 fn place(metadata: &ObjectMeta, name: &str) -> String {
@@ -262,17 +262,6 @@ fn claim_of(user: &S3User) -> Option<(String, String)> {
     let claim = user.spec.claim_ref.as_ref()?;
     let (namespace, name) = (claim.namespace.clone()?, claim.name.clone()?);
     (user.name_any() == record_name(&namespace, &name)).then_some((namespace, name))
-}
-
-/// What to tell in an Event: only a new reason.
-fn news(before: &Conditions, after: &Conditions) -> Vec<Note> {
-    match (before.reason("Ready"), after.get("Ready")) {
-        (old, Some(ready)) if old != Some(&ready.reason) => {
-            let (reason, message) = (ready.reason.clone(), ready.message.clone());
-            vec![if after.is_true("Stalled") { Note::warning(reason, message) } else { Note::normal(reason, message) }]
-        }
-        _ => Vec::new(),
-    }
 }
 
 /// A step that needs what was not observed: the next look will tell.

@@ -7,8 +7,13 @@ use std::{
 
 use anyhow::Result;
 use croft_testbed::{Testbed, process, wait};
+use k8s_openapi::api::events::v1::Event;
+use kube::{Api, api::ListParams};
 
-use crate::support::{PATIENCE, World, croft, eventually};
+use crate::{
+    support::{PATIENCE, World, croft, eventually},
+    tenant::{ask, define_class, served},
+};
 
 fn run(arguments: &[&str]) -> Result<Output> {
     Ok(Command::new(croft()).args(arguments).env_remove("KUBECONFIG").output()?)
@@ -106,17 +111,38 @@ async fn a_missing_right_is_named_in_the_log_and_heals_when_granted() -> Result<
 async fn settings_are_reloaded_and_a_bad_file_changes_nothing() -> Result<()> {
     let (bed, installed) = World::installed(Testbed::kubernetes()).await?;
     let file = bed.dir().join("croft.yaml");
-    std::fs::write(&file, "namespaces: {systemNamespaces: []}\n")?;
+    std::fs::write(&file, "namespaces: {systemNamespaces: [theirs]}\n")?;
     let path = file.to_string_lossy().into_owned();
     let operator = installed.start(&bed, "own", &installed.identity.kubeconfig, &["--config", &path])?;
     operator.ready(PATIENCE).await?;
+    define_class(&bed).await?;
     let says = |text: &'static str| {
         let process = &operator.process;
         async move { eventually(text, || async { Ok(process.log().contains(text).then_some(())) }).await }
     };
+
     std::fs::write(&file, "namespaces: {systemNamspaces: []}\n")?;
     says("settings not reloaded; the old ones stay in force").await;
-    std::fs::write(&file, "namespaces: {systemNamespaces: [x]}\n")?;
+    ask(&bed, "theirs").await?;
+    is_refused(&bed, "theirs").await;
+
+    std::fs::write(&file, "namespaces: {systemNamespaces: []}\n")?;
     says("settings reloaded").await;
+    bed.admin().kubectl(&["annotate", "namespace", "theirs", "looked-at=again"]).await?;
+    served(&bed, "theirs").await;
     Ok(())
+}
+
+/// Waits until the owner of the namespace has been told that it cannot have a class.
+async fn is_refused(bed: &Testbed, namespace: &str) {
+    let events: Api<Event> = Api::namespaced(bed.admin().client.clone(), "default");
+    eventually(&format!("the refusal of {namespace}"), || async {
+        let mut told = events.list(&ListParams::default()).await?.items.into_iter();
+        let is_about = |event: &Event| {
+            event.reason.as_deref() == Some("NotAllowed")
+                && event.regarding.as_ref().is_some_and(|about| about.name.as_deref() == Some(namespace))
+        };
+        Ok(told.find(is_about))
+    })
+    .await;
 }

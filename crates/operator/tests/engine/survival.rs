@@ -3,10 +3,12 @@
 use std::{collections::BTreeSet, time::Duration};
 
 use anyhow::Result;
+use croft_api::velero::Backup;
 use croft_testbed::{
     Testbed,
     fault::{Action, FaultProxy, Match},
 };
+use kube::{Api, api::ListParams};
 use serde_json::json;
 
 use crate::{
@@ -135,26 +137,28 @@ async fn at_rest_nothing_is_requested_but_the_lease() -> Result<()> {
 #[tokio::test]
 async fn a_part_whose_kinds_are_missing_waits_and_starts_when_they_appear() -> Result<()> {
     let world = World::own(Testbed::kubernetes()).await?;
-    let detail = |text: &str| text.contains("waiting for the CRD backups.velero.io");
-    let (status, ready) = http_get(&format!("{}/readyz", world.operator.health)).await?;
-    assert_eq!(status, 200, "other parts work: {ready}");
-    assert!(detail(&ready), "{ready}");
+    let (is_ready, detail) = world.operator.readiness().await?;
+    assert!(is_ready && detail.contains("waiting for the CRD backups.velero.io"), "{detail}");
     assert!(world.operator.metrics().await?.contains("croft_part_waiting{part=\"backup\"} 1"));
+    define_class(&world.bed).await?;
+    ask(&world.bed, "shop").await?;
+    served(&world.bed, "shop").await;
+
     world.bed.install_velero_crds().await?;
     eventually("the backup part to start", || async {
-        let (_, ready) = http_get(&format!("{}/readyz", world.operator.health)).await?;
+        let (_, detail) = world.operator.readiness().await?;
         let metrics = world.operator.metrics().await?;
-        Ok((!ready.contains("waiting") && metrics.contains("croft_part_waiting{part=\"backup\"} 0")).then_some(()))
+        Ok((!detail.contains("waiting") && metrics.contains("croft_part_waiting{part=\"backup\"} 0")).then_some(()))
     })
     .await;
-    apply(world.bed.admin(), "{apiVersion: v1, kind: ConfigMap, metadata: {name: still-works, namespace: default}}")
-        .await?;
+    let request = "{apiVersion: oadp.openshift.io/v1alpha1, kind: NonAdminBackup, \
+                   metadata: {name: nightly, namespace: shop}, spec: {backupSpec: {}}}";
+    apply(world.bed.admin(), request).await?;
+    let backups: Api<Backup> = Api::namespaced(world.client(), "velero");
+    let made = eventually("the request to be handed to Velero", || async {
+        Ok(backups.list(&ListParams::default()).await?.items.pop())
+    })
+    .await;
+    assert_eq!(made.spec.0.0["includedNamespaces"], json!(["shop"]));
     Ok(())
-}
-
-async fn http_get(url: &str) -> Result<(u16, String)> {
-    let output = tokio::process::Command::new("curl").args(["-s", "-w", "\n%{http_code}", url]).output().await?;
-    let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    let (body, code) = text.rsplit_once('\n').unwrap_or((&text, "0"));
-    Ok((code.parse()?, body.to_owned()))
 }
