@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::time::Timestamp;
+use crate::{plan::Failure, time::Timestamp};
 
 /// Longest message the API takes; a status with a longer one would not be stored at all.
 pub const LONGEST_MESSAGE: usize = 32_768;
@@ -90,6 +90,12 @@ impl Conditions {
             None => self.0.push(condition),
         }
         self
+    }
+
+    /// The object cannot be looked at: nobody can tell whether it is ready.
+    pub fn set_unseen(&mut self, failure: &Failure, generation: i64, now: &Timestamp) -> &mut Self {
+        let message = format!("cannot be looked at: {failure}");
+        self.set_observed("Ready", Truth::Unknown, "CannotObserve", message, Some(generation), now)
     }
 
     pub fn remove(&mut self, kind: &str) -> &mut Self {

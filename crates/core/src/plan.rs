@@ -123,6 +123,18 @@ impl Failure {
     }
 }
 
+/// How many looks in a row may fail before people are told: a hiccup is over by then.
+const UNTOLD: u32 = 5;
+/// Looks that come too early end by themselves, mostly.
+const UNTOLD_STALE: u32 = 8;
+
+impl Failure {
+    /// Whether to tell people that something cannot be looked at, after this many failed looks before.
+    pub fn is_worth_telling_after(&self, failures: u32) -> bool {
+        failures >= if self.class == FailureClass::Stale { UNTOLD_STALE } else { UNTOLD }
+    }
+}
+
 impl fmt::Display for Failure {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(out, "{}: {}", self.reason, self.message)

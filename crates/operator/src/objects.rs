@@ -33,10 +33,9 @@ pub fn status_over(old: Option<&impl Serialize>, new: &impl Serialize) -> Option
     if !status.is_object() {
         status = Value::Object(serde_json::Map::new());
     }
-    for (field, value) in new.as_object()? {
-        status[field] = value.clone();
-    }
-    status.as_object_mut()?.retain(|_, value| !value.is_null());
+    let fields = status.as_object_mut()?;
+    fields.extend(new.as_object()?.clone());
+    fields.retain(|_, value| !value.is_null());
     Some(status)
 }
 

@@ -65,7 +65,7 @@ impl<Who, At: Ord + Clone> Line<Who, At> {
         let left = before.filter(|_| after.is_none()).map(|before| &before.created);
         let behind =
             left.map_or(self.waiting.len(), |left| self.waiting.partition_point(|other| other.created <= *left));
-        self.waiting[behind..].iter().filter_map(|other| other.who.as_ref())
+        self.waiting.iter().skip(behind).filter_map(|other| other.who.as_ref())
     }
 
     /// Where it is, or where it would be.

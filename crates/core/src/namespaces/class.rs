@@ -128,6 +128,18 @@ pub fn plan(seen: &Observed) -> Plan<ClassStep> {
     }
 }
 
+/// The version in which a kind is watched, of those in which classes use it. The one that is watched stays while it is served.
+pub fn version_to_watch<'k>(used: &[&'k Kind], watched: Option<(&Kind, bool)>) -> Option<&'k Kind> {
+    if let Some((watched, true)) = watched
+        && let Some(same) = used.iter().find(|kind| **kind == watched)
+    {
+        return Some(same);
+    }
+    let is_dead = |kind: &Kind| watched.is_some_and(|(watched, is_served)| !is_served && watched == kind);
+    let is_stable = |kind: &Kind| !["alpha", "beta"].iter().any(|early| kind.api_version.contains(early));
+    used.iter().copied().max_by_key(|kind| (!is_dead(kind), is_stable(kind), &kind.api_version))
+}
+
 /// The new status, if it is new.
 pub fn report(seen: &Observed, now: &Timestamp) -> Option<Status> {
     let status = status(seen, now);
@@ -189,4 +201,25 @@ fn write_conditions(seen: &Observed, status: &mut Status, now: &Timestamp) {
         }
     };
     conditions.set_observed("Ready", truth, reason, message, generation, now);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn kind(version: &str) -> Kind {
+        Kind { api_version: format!("apps.dev/{version}"), kind: "Lamp".into(), resource: "lamps".into() }
+    }
+
+    #[test]
+    fn a_kind_is_watched_in_a_version_that_is_served_and_moves_only_when_it_must() {
+        let (early, stable, later) = (kind("v1beta1"), kind("v1"), kind("v2alpha1"));
+        let all = [&early, &stable, &later];
+        assert_eq!(version_to_watch(&all, None), Some(&stable), "not the one whose name is greatest");
+        assert_eq!(version_to_watch(&all, Some((&early, true))), Some(&early), "moving costs a list");
+        assert_eq!(version_to_watch(&all, Some((&stable, false))), Some(&later));
+        assert_eq!(version_to_watch(&[&early], Some((&early, false))), Some(&early), "there is no other");
+        assert_eq!(version_to_watch(&[&stable], Some((&early, true))), Some(&stable), "nobody uses the other any more");
+        assert_eq!(version_to_watch(&[], Some((&early, true))), None);
+    }
 }

@@ -110,6 +110,7 @@ pub struct Queue<K> {
     delayed: BTreeSet<(Instant, K)>,
     /// How many ready keys have waited since when.
     waiting: BTreeMap<Instant, usize>,
+    depth: usize,
     running: usize,
     most_running: usize,
     /// How many of the running ones are not live changes.
@@ -127,6 +128,7 @@ impl<K: Key> Queue<K> {
             ready: BTreeMap::new(),
             delayed: BTreeSet::new(),
             waiting: BTreeMap::new(),
+            depth: 0,
             running: 0,
             most_running,
             background: 0,
@@ -218,6 +220,7 @@ impl<K: Key> Queue<K> {
         self.passed.clear();
         self.delayed.clear();
         self.waiting.clear();
+        self.depth = 0;
     }
 
     /// When to call [`Queue::pop`] again although nothing was pushed.
@@ -227,7 +230,7 @@ impl<K: Key> Queue<K> {
 
     /// Keys ready but not running.
     pub fn depth(&self) -> usize {
-        self.waiting.values().sum()
+        self.depth
     }
 
     pub fn running(&self) -> usize {
@@ -237,6 +240,11 @@ impl<K: Key> Queue<K> {
     /// How long the oldest ready key has been waiting.
     pub fn oldest_wait(&self, now: Instant) -> Duration {
         self.waiting.keys().next().map(|since| now.since(*since)).unwrap_or_default()
+    }
+
+    /// How many attempts on `key` in a row did not settle.
+    pub fn failures(&self, key: &K) -> u32 {
+        self.entries.get(key).map_or(0, |entry| entry.failures)
     }
 
     /// Whether the queue will hand out `key` without another push.
@@ -251,11 +259,13 @@ impl<K: Key> Queue<K> {
     fn make_ready(&mut self, key: K, priority: Priority, since: Instant, failures: u32) {
         let ticket = self.line(priority).push(key.clone());
         *self.waiting.entry(since).or_default() += 1;
+        self.depth += 1;
         self.entries.insert(key, Entry { place: Place::Ready { priority, since, ticket }, failures });
     }
 
     fn stop_waiting(&mut self, since: Instant) {
         if let Some(count) = self.waiting.get_mut(&since) {
+            self.depth -= 1;
             *count -= 1;
             if *count == 0 {
                 self.waiting.remove(&since);

@@ -17,7 +17,6 @@ use croft_core::{
     time::Timestamp,
 };
 use kube::ResourceExt;
-use serde_json::Value;
 
 use super::{BACKUP, Caches, DELETIONS_OF_BACKUP, marks, request};
 use crate::{
@@ -181,9 +180,5 @@ impl Reconciler for BackupReconciler {
             Some(after) => request::told(&*seen.request, (before, &before.conditions), (&after, &after.conditions)),
             None => Report::default(),
         }
-    }
-
-    async fn write_status(&self, seen: &Seen, status: Value) -> Result<Written, Failure> {
-        self.writer.status::<NonAdminBackup>(objects::target(&seen.request.metadata), &status).await
     }
 }

@@ -21,7 +21,7 @@ use croft_core::{
 };
 use k8s_openapi::{ByteString, api::core::v1::Secret};
 use kube::{Api, ResourceExt, api::ObjectMeta};
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::{Caches, LOCATION, marks, request};
 use crate::{
@@ -227,9 +227,5 @@ impl Reconciler for LocationReconciler {
             Some(after) => request::told(&*seen.request, (before, &before.conditions), (&after, &after.conditions)),
             None => Report::default(),
         }
-    }
-
-    async fn write_status(&self, seen: &Seen, status: Value) -> Result<Written, Failure> {
-        self.writer.status::<NonAdminBackupStorageLocation>(objects::target(&seen.request.metadata), &status).await
     }
 }

@@ -21,9 +21,7 @@ use super::Caches;
 use crate::{
     conditions,
     engine::{
-        Report, Target, Writer, Written,
-        events::about,
-        is_deleting,
+        Report, Target, Writer, Written, is_deleting,
         write::{FIELD_MANAGER, Object as Kind, call, read, resource_name, written},
     },
     objects::has_finalizer,
@@ -88,12 +86,7 @@ pub(super) fn told<K: Kind, S: Serialize + PartialEq>(
     if before == after {
         return Report::default();
     }
-    Report {
-        status: serde_json::to_value(after).ok(),
-        events: conditions::news(conditions_before, conditions_after),
-        about: Some(about(request)),
-        ..Report::default()
-    }
+    Report::on(request, Some(after), conditions::news(conditions_before, conditions_after))
 }
 
 /// Replaces whole fields of exactly `target`: what was in them before is gone.

@@ -17,7 +17,6 @@ use croft_core::{
     time::Timestamp,
 };
 use kube::ResourceExt;
-use serde_json::Value;
 
 use super::{Caches, RESTORE, marks, request};
 use crate::{
@@ -130,9 +129,5 @@ impl Reconciler for RestoreReconciler {
             Some(after) => request::told(&*seen.request, (before, &before.conditions), (&after, &after.conditions)),
             None => Report::default(),
         }
-    }
-
-    async fn write_status(&self, seen: &Seen, status: Value) -> Result<Written, Failure> {
-        self.writer.status::<NonAdminRestore>(objects::target(&seen.request.metadata), &status).await
     }
 }

@@ -21,6 +21,7 @@ use tracing::{debug, error, warn};
 use super::{
     Key, Part, Work,
     clock::Clock,
+    lease::Leading,
     readiness::Readiness,
     reconcile::{Context, Worker},
     sleep_until,
@@ -91,7 +92,7 @@ pub(super) struct Dispatcher {
     pub(super) workers: Workers,
     pub(super) inbox: Inbox,
     /// Told when a term begins and when it has ended, after the journal was.
-    pub(super) leads: watch::Receiver<bool>,
+    pub(super) leads: watch::Receiver<Leading>,
     pub(super) context: Context,
     pub(super) readiness: Readiness,
     pub(super) clock: Clock,
@@ -115,8 +116,9 @@ impl Dispatcher {
         let mut resync = tokio::time::interval(RESYNC / RESYNC_TURNS);
         resync.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut turn = 0;
+        let mut term = Leading::default();
         loop {
-            let leads = *leading.borrow();
+            let leads = term.now;
             if leads {
                 self.fill(&mut queue, &mut running);
             }
@@ -134,11 +136,9 @@ impl Dispatcher {
                 }
                 Some(done) = running.tasks.join_next_with_id() => self.finish(&mut queue, &mut running, done),
                 Ok(()) = leading.changed() => {
-                    if *leading.borrow_and_update() {
-                        self.take(&mut queue, Push::Everything, true);
-                    } else {
-                        end_term(&mut queue, &mut running).await;
-                    }
+                    end_term(&mut queue, &mut running).await;
+                    term = *leading.borrow_and_update();
+                    self.take(&mut queue, Push::Everything, term.now);
                 }
                 Ok(()) = ready.changed() => {}
                 _ = resync.tick() => {
@@ -195,10 +195,10 @@ impl Dispatcher {
                 continue;
             }
             self.context.journal.looks(&key);
-            let (worker, context) = (worker.clone(), self.context.clone());
+            let (worker, context, failures) = (worker.clone(), self.context.clone(), queue.failures(&key));
             let task = running.tasks.spawn({
                 let key = key.clone();
-                async move { worker.run(key, context).await }
+                async move { worker.run(key, failures, context).await }
             });
             running.keys.insert(task.id(), key);
         }

@@ -16,7 +16,7 @@ use kube::{
     Api, Client, Resource,
     core::{PartialObjectMeta, discovery::v2::APIGroupDiscovery},
 };
-use tokio::sync::watch;
+use tokio::{sync::watch, time::Instant};
 use tokio_util::task::TaskTracker;
 use tracing::warn;
 
@@ -29,6 +29,9 @@ use crate::telemetry::metrics::Metrics;
 
 /// When to look again after a change: a kind is served some moments after its CRD was made, and nothing announces it.
 const UNTIL_SERVED: [Duration; 3] = [Duration::from_millis(300), Duration::from_secs(2), Duration::from_secs(10)];
+
+/// However often kinds change, nobody looks more often than this.
+const CALM: Duration = Duration::from_secs(2);
 
 /// Everything the API server serves, built in or not, in its own order.
 pub async fn discover(client: &Client) -> Result<Vec<APIGroupDiscovery>, Failure> {
@@ -57,7 +60,7 @@ impl Default for KindChanges {
 impl KindChanges {
     /// Changes from now on.
     pub fn changes(&self) -> Changes {
-        Changes { count: self.0.subscribe(), live: 0, moments: Vec::new() }
+        Changes { count: self.0.subscribe(), live: 0, moments: Vec::new(), not_before: Instant::now() }
     }
 
     /// Watches what announces kinds; runs for ever.
@@ -101,26 +104,42 @@ pub struct Changes {
     count: watch::Receiver<Count>,
     /// Live changes up to here are known.
     live: u64,
-    /// How long after the one before each of the moments of the last change comes; the next one last.
-    moments: Vec<Duration>,
+    /// When to look, the next moment last.
+    moments: Vec<Instant>,
+    not_before: Instant,
 }
 
 impl Changes {
     /// Ends when it is worth looking again. May be dropped and called again.
     pub async fn until_served(&mut self) {
-        let moment = self.moments.last().copied();
-        tokio::select! {
-            // The sender lives as long as the engine.
-            _ = self.count.changed() => {
-                let live = self.count.borrow_and_update().live;
-                if std::mem::replace(&mut self.live, live) != live {
-                    self.moments = UNTIL_SERVED.into_iter().rev().collect();
+        loop {
+            tokio::select! {
+                // The sender lives as long as the engine.
+                _ = self.count.changed() => self.note(),
+                () = super::sleep_until(self.moments.last().copied()) => {
+                    self.moments.pop();
+                    self.not_before = Instant::now() + CALM;
+                    return;
                 }
             }
-            () = tokio::time::sleep(moment.unwrap_or_default()), if moment.is_some() => {
-                self.moments.pop();
-            }
         }
+    }
+
+    /// A change: the moment that is due next stays due, the later ones begin anew.
+    fn note(&mut self) {
+        let live = self.count.borrow_and_update().live;
+        let is_live = std::mem::replace(&mut self.live, live) != live;
+        let now = Instant::now();
+        let due = if is_live { UNTIL_SERVED.map(|after| now + after).to_vec() } else { vec![now] };
+        let next = self.moments.pop();
+        if is_live {
+            self.moments.clear();
+        }
+        for moment in next.into_iter().chain(due) {
+            self.moments.push(moment.max(self.not_before));
+        }
+        self.moments.sort_by_key(|moment| std::cmp::Reverse(*moment));
+        self.moments.dedup();
     }
 }
 
@@ -157,5 +176,54 @@ impl<K: Resource> Sink<K> for Announcements {
         if let (Standing::Failing(why), true) = (standing, self.speaks) {
             warn!("cannot reach the API server, will keep trying: {why}");
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// When it is worth looking within the next minute, in milliseconds, if `happens` happens.
+    async fn looks(kinds: &KindChanges, happens: impl Future<Output = ()>) -> Vec<u128> {
+        let mut changes = kinds.changes();
+        let begun = Instant::now();
+        let mut looks = Vec::new();
+        let watching = async {
+            loop {
+                changes.until_served().await;
+                looks.push(begun.elapsed().as_millis());
+            }
+        };
+        let minute = async {
+            happens.await;
+            tokio::time::sleep(Duration::from_secs(60)).await;
+        };
+        tokio::select! {
+            () = watching => {}
+            () = minute => {}
+        }
+        looks
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_change_is_looked_at_three_times_and_a_list_once() {
+        let kinds = KindChanges::default();
+        assert_eq!(looks(&kinds, async { kinds.listed() }).await, [0]);
+        assert_eq!(looks(&kinds, async { kinds.changed() }).await, [300, 2_000, 10_000]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn changes_without_end_are_looked_at_at_a_pace_and_the_last_one_three_times() {
+        let kinds = KindChanges::default();
+        let storm = async {
+            for _ in 0..100 {
+                kinds.changed();
+                tokio::time::sleep(Duration::from_millis(100)).await;
+            }
+        };
+        let looks = looks(&kinds, storm).await;
+        assert_eq!(looks.first(), Some(&300));
+        assert!(looks.len() <= 9, "{looks:?}");
+        assert_eq!(looks.last(), Some(&19_900));
     }
 }

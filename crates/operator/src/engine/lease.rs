@@ -32,7 +32,14 @@ const MARGIN: Duration = Duration::from_millis(300);
 pub struct Leadership {
     clock: Clock,
     term: Arc<watch::Sender<Term>>,
-    leading: Arc<watch::Sender<bool>>,
+    leading: Arc<watch::Sender<Leading>>,
+}
+
+/// Whether we lead, and how often we began to: an end that was followed at once by a beginning is an end all the same.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Leading {
+    pub now: bool,
+    pub terms: u64,
 }
 
 impl fmt::Debug for Leadership {
@@ -43,11 +50,7 @@ impl fmt::Debug for Leadership {
 
 impl Leadership {
     pub fn new(clock: Clock) -> Self {
-        Self {
-            clock,
-            term: Arc::new(watch::Sender::new(Term::default())),
-            leading: Arc::new(watch::Sender::new(false)),
-        }
+        Self { clock, term: Arc::new(watch::Sender::new(Term::default())), leading: Arc::default() }
     }
 
     pub fn holds(&self) -> bool {
@@ -55,7 +58,7 @@ impl Leadership {
     }
 
     /// Told when a term begins and when it has ended.
-    pub fn changes(&self) -> watch::Receiver<bool> {
+    pub fn changes(&self) -> watch::Receiver<Leading> {
         self.leading.subscribe()
     }
 
@@ -86,7 +89,12 @@ impl Leadership {
     fn set(&self, term: Term) {
         self.term.send_if_modified(|current| std::mem::replace(current, term) != term);
         let leads = self.holds();
-        self.leading.send_if_modified(|leading| std::mem::replace(leading, leads) != leads);
+        self.leading.send_if_modified(|leading| {
+            let has_changed = leading.now != leads;
+            leading.terms += u64::from(has_changed && leads);
+            leading.now = leads;
+            has_changed
+        });
     }
 }
 
@@ -264,6 +272,21 @@ mod tests {
         assert!(leadership.within_term(call_of(Duration::from_secs(10))).await.is_err());
         assert!(begun.elapsed() < Duration::from_secs(3), "{:?}", begun.elapsed());
         assert!(!leadership.holds(), "in the last moments nothing is begun");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_term_that_ends_and_begins_anew_unobserved_is_another_term() {
+        let leadership = Leadership::new(Clock::start());
+        term(&leadership, Duration::from_secs(3));
+        let mut changes = leadership.changes();
+        let first = *changes.borrow_and_update();
+        leadership.set(Term::default());
+        term(&leadership, Duration::from_secs(3));
+        assert!(changes.has_changed().unwrap());
+        let second = *changes.borrow_and_update();
+        assert!(first.now && second.now && first != second, "{first:?} {second:?}");
+        term(&leadership, Duration::from_secs(4));
+        assert!(!changes.has_changed().unwrap(), "a renewal is the same term");
     }
 
     #[tokio::test(start_paused = true)]

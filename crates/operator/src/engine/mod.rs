@@ -13,6 +13,7 @@ mod kinds;
 pub mod lease;
 mod readiness;
 mod reconcile;
+pub mod report;
 pub mod watch;
 pub mod write;
 
@@ -41,7 +42,8 @@ pub use self::{
     key::{Key, Part, Work},
     kinds::{Changes, KindChanges, discover},
     readiness::Readiness,
-    reconcile::{Context, Reconciler, Report},
+    reconcile::{Context, Reconciler},
+    report::{NewStatus, Report},
     write::{Target, Writer, Written},
 };
 use self::{
@@ -243,7 +245,7 @@ impl EngineBuilder {
         }
         tasks.spawn(essential("readiness", readiness.clone().follow()));
         tasks.spawn(essential("journal", self.journal.clone().keep()));
-        let leads = Arc::new(Sender::new(false));
+        let leads = Arc::<Sender<lease::Leading>>::default();
         let follow = follow_leadership(leadership.clone(), self.journal.clone(), self.metrics.clone(), leads.clone());
         tasks.spawn(essential("leadership", follow));
         let dispatchers = TaskTracker::new();
@@ -259,6 +261,7 @@ impl EngineBuilder {
                     leadership: leadership.clone(),
                     metrics: self.metrics.clone(),
                     events: events.clone(),
+                    writer: write::Writer::new(self.client.clone()),
                     journal: self.journal.clone(),
                     slots: Arc::new(Semaphore::new(concurrency)),
                 },
@@ -292,16 +295,15 @@ async fn follow_leadership(
     leadership: lease::Leadership,
     journal: Journal,
     metrics: Arc<Metrics>,
-    leads: Arc<Sender<bool>>,
+    leads: Arc<Sender<lease::Leading>>,
 ) {
     let mut changes = leadership.changes();
     loop {
         let leading = *changes.borrow_and_update();
-        metrics.leading(leading);
-        if leading {
+        metrics.leading(leading.now);
+        journal.stop();
+        if leading.now {
             journal.start();
-        } else {
-            journal.stop();
         }
         leads.send_replace(leading);
         if changes.changed().await.is_err() {

@@ -8,17 +8,17 @@ use croft_core::{
     time::Timestamp,
 };
 use futures::{StreamExt, future::BoxFuture, stream};
-use k8s_openapi::api::core::v1::ObjectReference;
 use tokio::sync::Semaphore;
 use tracing::{debug, info, warn};
 
 use super::{
     Key, Work,
     clock::timestamp,
-    events::{Events, Note},
+    events::Events,
     journal::Journal,
     lease::Leadership,
-    write::Written,
+    report::Report,
+    write::{Writer, Written},
 };
 use crate::telemetry::metrics::Metrics;
 
@@ -52,26 +52,11 @@ pub trait Reconciler: Send + Sync + 'static {
     /// Pure: what to say about it, once everything ran that could.
     fn report(&self, seen: &Self::Seen, outcomes: &[(&Self::Step, Outcome)], now: &Timestamp) -> Report;
 
-    /// Writes the status that `report` gave.
-    fn write_status(
-        &self,
-        seen: &Self::Seen,
-        status: serde_json::Value,
-    ) -> impl Future<Output = Result<Written, Failure>> + Send;
-}
-
-/// What leaves a reconcile besides its steps.
-#[derive(Clone, Debug, Default)]
-pub struct Report {
-    /// The whole new status, only if it differs from the observed one.
-    pub status: Option<serde_json::Value>,
-    /// Events, only on a change of reason.
-    pub events: Vec<Note>,
-    /// What the events are about.
-    pub about: Option<ObjectReference>,
-    pub next: Next,
-    /// Something is wrong that is not a failed step: try again with backoff.
-    pub retry: bool,
+    /// Pure: what to say about what cannot even be looked at. Nothing, where a look asks only for the object itself: its status
+    /// could not be written either.
+    fn unseen(&self, _key: &Key, _failure: &Failure, _now: &Timestamp) -> Report {
+        Report::default()
+    }
 }
 
 /// What a reconcile shares with the engine.
@@ -80,6 +65,7 @@ pub struct Context {
     pub leadership: Leadership,
     pub metrics: Arc<Metrics>,
     pub events: Events,
+    pub writer: Writer,
     pub journal: Journal,
     /// One for each call that may be under way. Keys with many steps share them with all others: a hundred calls at once
     /// end no sooner, and whoever comes next would wait behind them.
@@ -92,7 +78,8 @@ pub(super) trait Worker: Send + Sync {
 
     fn resync(&self) -> Vec<Key>;
 
-    fn run(&self, key: Key, context: Context) -> BoxFuture<'_, Verdict>;
+    /// `failures`: how many attempts before this one did not settle.
+    fn run(&self, key: Key, failures: u32, context: Context) -> BoxFuture<'_, Verdict>;
 }
 
 impl<R: Reconciler> Worker for R {
@@ -104,20 +91,20 @@ impl<R: Reconciler> Worker for R {
         Reconciler::resync(self)
     }
 
-    fn run(&self, key: Key, context: Context) -> BoxFuture<'_, Verdict> {
+    fn run(&self, key: Key, failures: u32, context: Context) -> BoxFuture<'_, Verdict> {
         Box::pin(async move {
-            let verdict = reconcile(self, &key, &context).await;
+            let verdict = reconcile(self, &key, failures, &context).await;
             context.metrics.reconciled(key.work, verdict);
             verdict
         })
     }
 }
 
-async fn reconcile<R: Reconciler>(worker: &R, key: &Key, context: &Context) -> Verdict {
+async fn reconcile<R: Reconciler>(worker: &R, key: &Key, failures: u32, context: &Context) -> Verdict {
     let seen = match worker.observe(key).await {
         Ok(Some(seen)) => seen,
         Ok(None) => return Verdict::Settled(Next::Settled),
-        Err(failure) => return failed(key, &failure, context),
+        Err(failure) => return unseen(worker, key, &failure, failures, context).await,
     };
     let now = timestamp();
     let plan = worker.plan(&seen, &now);
@@ -127,13 +114,24 @@ async fn reconcile<R: Reconciler>(worker: &R, key: &Key, context: &Context) -> V
     let outcomes = execute(worker, key, &seen, &plan, context).await;
     let failure = outcomes.iter().find_map(|(_, outcome)| outcome.failure()).cloned();
     let report = worker.report(&seen, &outcomes, &now);
-    let told = tell(worker, key, &seen, &report, context).await;
+    let told = tell(key, &report, context).await;
     match failure.or(told.err()) {
         Some(failure) => failed(key, &failure, context),
         None if report.retry => Verdict::Failed,
         None if report.next == Next::Settled => Verdict::Settled(plan.next),
         None => Verdict::Settled(report.next),
     }
+}
+
+/// It could not be looked at. People hear of it once it has lasted.
+async fn unseen<R: Reconciler>(worker: &R, key: &Key, failure: &Failure, failures: u32, context: &Context) -> Verdict {
+    if failure.is_worth_telling_after(failures) {
+        let report = worker.unseen(key, failure, &timestamp());
+        if let Err(failure) = tell(key, &report, context).await {
+            debug!(%key, %failure, "not told");
+        }
+    }
+    failed(key, failure, context)
 }
 
 /// Runs the groups in order; a group starts only when everything before it is done.
@@ -180,16 +178,10 @@ async fn run_step<R: Reconciler>(worker: &R, key: &Key, seen: &R::Seen, step: &R
 }
 
 /// The one place where results leave: status, then events.
-async fn tell<R: Reconciler>(
-    worker: &R,
-    key: &Key,
-    seen: &R::Seen,
-    report: &Report,
-    context: &Context,
-) -> Result<(), Failure> {
+async fn tell(key: &Key, report: &Report, context: &Context) -> Result<(), Failure> {
     if let Some(status) = &report.status {
         let _slot = context.slots.acquire().await;
-        let written = context.leadership.within_term(worker.write_status(seen, status.clone())).await;
+        let written = context.leadership.within_term(context.writer.status(status)).await;
         context.metrics.step(key.work, "WriteStatus", written.as_ref().err());
         context.journal.wrote(key, &written?);
     }

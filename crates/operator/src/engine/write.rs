@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 use super::{
     Place,
     failure::{classify, timed_out},
+    report::NewStatus,
 };
 
 /// Our name in managedFields for everything but stamped objects.
@@ -177,34 +178,22 @@ impl Writer {
         Ok(answer.either(|object| written(&object, stream), |_| gone()))
     }
 
-    /// Replaces the whole status of exactly `target`; done already if the object is gone.
-    pub async fn status<K: Object>(&self, target: Target<'_>, status: &impl Serialize) -> Result<Written, Failure> {
-        self.status_at::<K>(target, None, status).await
-    }
-
-    /// As [`Writer::status`]; fails as stale unless the object is still at `version`.
-    pub async fn status_at<K: Object>(
-        &self,
-        target: Target<'_>,
-        version: Option<&str>,
-        status: &impl Serialize,
-    ) -> Result<Written, Failure> {
-        let mut patch = vec![json!({ "op": "test", "path": "/metadata/uid", "value": target.uid })];
+    /// Replaces a whole status; done already if the object is gone, stale if it is not as it was seen.
+    pub async fn status(&self, status: &NewStatus) -> Result<Written, Failure> {
+        let mut patch = vec![json!({ "op": "test", "path": "/metadata/uid", "value": status.uid })];
+        let version = status.version.as_ref();
         patch.extend(
             version.map(|version| json!({ "op": "test", "path": "/metadata/resourceVersion", "value": version })),
         );
-        patch.push(json!({ "op": "add", "path": "/status", "value": status }));
-        let patch = Value::Array(patch);
+        patch.push(json!({ "op": "add", "path": "/status", "value": status.value }));
         let patch: kube::api::Patch<Value> = Patch::Json(
-            serde_json::from_value(patch)
+            serde_json::from_value(Value::Array(patch))
                 .map_err(|error| Failure::new(FailureClass::Rejected, "InvalidStatus", error.to_string()))?,
         );
-        let api = self.api::<K>(target.namespace);
+        let api = self.api_of(&status.resource, &status.namespace);
         let params = self.patching(FIELD_MANAGER);
-        let made = call("status", api.patch_status(target.name, &params, &patch))
-            .await
-            .map(|made| written(&made, &resource_name::<K>()));
-        gone_is_done(made)
+        let made = call("status", api.patch_status(&status.name, &params, &patch)).await;
+        gone_is_done(made.map(|made| written(&made, &status.stream)))
     }
 
     /// How objects are created under a name.
@@ -219,11 +208,14 @@ impl Writer {
 
     /// Access to a kind whatever its scope: an empty namespace means the cluster. Answers are read as metadata only.
     pub fn api<K: Object>(&self, namespace: &str) -> Api<DynamicObject> {
-        let resource = ApiResource::erase::<K>(&());
+        self.api_of(&ApiResource::erase::<K>(&()), namespace)
+    }
+
+    fn api_of(&self, resource: &ApiResource, namespace: &str) -> Api<DynamicObject> {
         if namespace.is_empty() {
-            Api::all_with(self.client.clone(), &resource)
+            Api::all_with(self.client.clone(), resource)
         } else {
-            Api::namespaced_with(self.client.clone(), namespace, &resource)
+            Api::namespaced_with(self.client.clone(), namespace, resource)
         }
     }
 }

@@ -157,8 +157,4 @@ impl Reconciler for BindingReconciler {
         let events = done.chain(self.news(seen)).collect();
         Report { events, about: Some(about(&*seen.namespace)), ..Report::default() }
     }
-
-    async fn write_status(&self, _seen: &Seen, _status: serde_json::Value) -> Result<Written, Failure> {
-        Ok(Written::elsewhere())
-    }
 }

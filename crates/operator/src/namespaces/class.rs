@@ -4,23 +4,22 @@ use std::{collections::BTreeSet, sync::Arc};
 
 use croft_api::namespaces::{NamespaceClass, NamespaceClassBinding, OnClassDelete, validate::validate};
 use croft_core::{
-    namespaces::class::{self, Bound, ClassStep, Kind, Observed, Status},
+    namespaces::class::{self, Bound, ClassStep, Kind, Observed},
     plan::{Failure, Outcome, Plan},
     time::Timestamp,
     watching::Standing,
 };
 use kube::{Resource, ResourceExt};
-use serde_json::Value;
 
 use super::{
     CLASS, CLASS_INDEX, Caches,
     kinds::{Kinds, UNABLE},
     stamped::Stamps,
 };
-use crate::engine::{
-    Key, Reconciler, Report, Target, Work, Writer, Written,
-    events::{Note, about},
-    is_deleting,
+use crate::{
+    conditions,
+    engine::{Key, Reconciler, Report, Work, Writer, Written, events::Note, is_deleting},
+    objects,
 };
 
 /// Holds a class whose deletion needs our help.
@@ -91,11 +90,6 @@ fn bound(binding: &NamespaceClassBinding, class: &NamespaceClass) -> Bound {
     }
 }
 
-fn status_of(class: &NamespaceClass) -> Status {
-    let status = serde_json::to_value(class.status.clone().unwrap_or_default()).unwrap_or_default();
-    serde_json::from_value(status).unwrap_or_default()
-}
-
 impl Reconciler for ClassReconciler {
     type Seen = Seen;
     type Step = ClassStep;
@@ -126,7 +120,7 @@ impl Reconciler for ClassReconciler {
                 .filter(|binding| binding.namespace().as_ref() == Some(&binding.name_any()))
                 .map(|binding| bound(binding, &class))
                 .collect(),
-            status: status_of(&class),
+            status: objects::status(class.status.as_ref()),
         };
         Ok(Some(Seen { class, observed }))
     }
@@ -150,16 +144,12 @@ impl Reconciler for ClassReconciler {
         let told = seen.observed.status.conditions.reason("Accepted");
         let events = status.iter().filter_map(|status| status.conditions.get("Accepted"));
         let events = events.filter(|accepted| accepted.reason == "InvalidClass" && told != Some(&accepted.reason));
-        Report {
-            events: events.map(|accepted| Note::warning("InvalidClass", &accepted.message)).collect(),
-            status: status.as_ref().and_then(|status| serde_json::to_value(status).ok()),
-            about: Some(about(&*seen.class)),
-            ..Report::default()
-        }
+        let events = events.map(|accepted| Note::warning("InvalidClass", &accepted.message)).collect();
+        Report::on(&*seen.class, status.as_ref(), events)
     }
 
-    async fn write_status(&self, seen: &Seen, status: Value) -> Result<Written, Failure> {
-        let (name, uid) = (seen.class.name_any(), seen.class.uid().unwrap_or_default());
-        self.writer.status::<NamespaceClass>(Target { namespace: "", name: &name, uid: &uid }, &status).await
+    fn unseen(&self, key: &Key, failure: &Failure, now: &Timestamp) -> Report {
+        let class = self.caches.classes.get("", &key.name);
+        class.map_or_else(Report::default, |class| conditions::unseen(&*class, class.status.as_ref(), failure, now))
     }
 }

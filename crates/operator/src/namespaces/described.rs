@@ -4,7 +4,6 @@ use std::collections::BTreeSet;
 
 use croft_api::namespaces::{CLASS_LABEL, NamespaceClass, NamespaceClassBinding, OnUnbind, validate};
 use croft_core::namespaces::{
-    inventory::Status,
     manifest::Stamp,
     resources::{Binding, Class, ClassSeen, KindName, Namespace, NamespaceMetadata, Owner, Read, Stamped},
     template::Facts,
@@ -19,7 +18,7 @@ use super::{
     fields,
     stamped::{self, Controller, controller_of},
 };
-use crate::engine::is_deleting;
+use crate::{engine::is_deleting, objects};
 
 /// Whether objects of a class stay where it is no longer wanted.
 pub(crate) fn orphans(class: &NamespaceClass) -> bool {
@@ -84,12 +83,6 @@ pub(crate) fn described(api_version: String, metadata: &ObjectMeta, binding_uid:
     }
 }
 
-/// The status as the core reads it: both shapes are the API's.
-fn status_of(binding: &NamespaceClassBinding) -> Status {
-    let status = serde_json::to_value(binding.status.clone().unwrap_or_default()).unwrap_or_default();
-    serde_json::from_value(status).unwrap_or_default()
-}
-
 pub(crate) fn described_namespace(namespace: &v1::Namespace, relabelled: bool) -> Namespace {
     Namespace {
         name: namespace.name_any(),
@@ -108,7 +101,7 @@ pub(crate) fn described_binding(binding: &NamespaceClassBinding) -> Binding {
         generation: binding.metadata.generation.unwrap_or_default(),
         class: binding.spec.class_name.clone(),
         deleting: is_deleting(binding.meta()),
-        status: status_of(binding),
+        status: objects::status(binding.status.as_ref()),
     }
 }
 

@@ -1,27 +1,32 @@
-//! What the API server knows about the kinds classes use: asked once per kind, forgotten whenever what is served may have
+//! What the API server knows about the kinds classes use: asked once per version of a group, forgotten whenever what is served may have
 //! changed.
 
 use std::{
     collections::BTreeMap,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
 };
 
 use croft_api::namespaces::NamespaceClassBinding;
 use croft_core::{
-    namespaces::{
-        class,
-        manifest::group_of,
-        resources::{KindName, KindSeen},
-    },
+    backoff::Backoff,
+    namespaces::{class, manifest::group_of, resources::KindSeen},
     plan::Failure,
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::APIResource;
 use kube::{Client, api::ApiResource};
+use tokio::time::Instant;
 
+use super::stamped::Stamps;
 use crate::{
-    engine::{Cache, KindChanges, Pusher, write::call},
+    engine::{Cache, KindChanges, Pusher, failure::timed_out, write::call},
     panics::essential,
 };
+
+/// An aggregated API that is asked and says nothing keeps those waiting who ask for the first time.
+const LONGEST: Duration = Duration::from_secs(3);
+/// What could not be asked about is asked about ever more rarely, unless something changes.
+const UNASKED: Backoff = Backoff { first: Duration::from_secs(1), most: Duration::from_secs(60) };
 
 /// The reason when a single kind cannot be asked about.
 pub(super) const UNABLE: &str = "KindUnavailable";
@@ -47,7 +52,65 @@ impl Kind {
 #[derive(Clone)]
 pub(crate) struct Kinds {
     client: Client,
-    known: Arc<Mutex<BTreeMap<KindName, Kind>>>,
+    /// By `apiVersion`.
+    known: Arc<Mutex<BTreeMap<String, Arc<Version>>>>,
+}
+
+/// One version of a group: what is served in it, once that is known.
+#[derive(Default)]
+struct Version {
+    answer: Mutex<Option<Answer>>,
+    /// One asks, the others wait for what it hears.
+    asking: tokio::sync::Mutex<()>,
+}
+
+#[derive(Clone)]
+enum Answer {
+    Serves(Arc<Vec<APIResource>>),
+    /// It could not be asked about, this often in a row, and is not again before this moment.
+    Unable {
+        failure: Failure,
+        times: u32,
+        until: Instant,
+    },
+}
+
+impl Answer {
+    fn is_fresh(&self) -> bool {
+        match self {
+            Answer::Serves(_) => true,
+            Answer::Unable { until, .. } => Instant::now() < *until,
+        }
+    }
+
+    fn unable(failure: Failure, before: Option<&Answer>) -> Self {
+        let times = match before {
+            Some(Answer::Unable { times, .. }) => times.saturating_add(1),
+            _ => 1,
+        };
+        Answer::Unable { failure, times, until: Instant::now() + UNASKED.delay(times, 0) }
+    }
+
+    fn given(self) -> Result<Arc<Vec<APIResource>>, Failure> {
+        match self {
+            Answer::Serves(resources) => Ok(resources),
+            Answer::Unable { failure, .. } => Err(failure),
+        }
+    }
+}
+
+impl Version {
+    fn known(&self) -> MutexGuard<'_, Option<Answer>> {
+        self.answer.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn last(&self) -> Option<Answer> {
+        self.known().clone()
+    }
+
+    fn fresh(&self) -> Option<Answer> {
+        self.last().filter(Answer::is_fresh)
+    }
 }
 
 impl std::fmt::Debug for Kinds {
@@ -63,60 +126,87 @@ impl Kinds {
 
     /// Looks the kind up; a kind that is not installed is an answer too.
     pub(crate) async fn look_up(&self, api_version: &str, kind: &str) -> Result<Kind, Failure> {
-        let name = (api_version.to_owned(), kind.to_owned());
-        if let Some(known) = self.known().get(&name) {
-            return Ok(known.clone());
-        }
-        let found = self.ask(api_version, kind).await?;
-        self.known().insert(name, found.clone());
-        Ok(found)
-    }
-
-    async fn ask(&self, api_version: &str, kind: &str) -> Result<Kind, Failure> {
-        let group = group_of(api_version);
-        let served = if group.is_empty() {
-            call("discover", self.client.list_core_api_resources(api_version)).await
-        } else {
-            call("discover", self.client.list_api_group_resources(api_version)).await
-        };
-        let served = match served {
-            Ok(list) => list.resources,
-            Err(failure) if failure.reason == "NotFound" => Vec::new(),
-            // The server that is asked answers, but not for this group: an aggregated API that is down.
-            Err(failure) if matches!(failure.reason, "ApiServerError" | "TimedOut") => {
-                return Err(Failure { reason: UNABLE, ..failure });
-            }
-            Err(failure) => return Err(failure),
-        };
-        let found = served.into_iter().find(|resource| resource.kind == kind && !resource.name.contains('/'));
+        let served = self.served(api_version).await?;
+        let found = served.iter().find(|resource| resource.kind == kind && !resource.name.contains('/'));
         Ok(described(api_version, kind, found))
     }
 
-    /// Forgets what is known about a kind: it turned out not to be true any more.
-    pub(super) fn forget(&self, api_version: &str, kind: &str) {
-        self.known().remove(&(api_version.to_owned(), kind.to_owned()));
+    async fn served(&self, api_version: &str) -> Result<Arc<Vec<APIResource>>, Failure> {
+        let version = self.known().entry(api_version.to_owned()).or_default().clone();
+        if let Some(answer) = version.fresh() {
+            return answer.given();
+        }
+        let last = version.last();
+        let _asking = match (version.asking.try_lock(), last) {
+            (Ok(asking), _) => asking,
+            // A server that keeps one waiting need not keep all waiting.
+            (Err(_), Some(answer)) => return answer.given(),
+            (Err(_), None) => version.asking.lock().await,
+        };
+        if let Some(answer) = version.fresh() {
+            return answer.given();
+        }
+        let answer = match self.ask(api_version).await {
+            Ok(resources) => Answer::Serves(Arc::new(resources)),
+            Err(failure) if failure.reason == UNABLE => Answer::unable(failure, version.last().as_ref()),
+            Err(failure) => return Err(failure),
+        };
+        *version.known() = Some(answer.clone());
+        answer.given()
     }
 
-    /// When kinds come, go or change, everything is asked again as it is needed, and bindings are woken.
-    pub(super) fn follow(&self, changes: &KindChanges, bindings: Arc<Cache<NamespaceClassBinding>>, pusher: Pusher) {
+    async fn ask(&self, api_version: &str) -> Result<Vec<APIResource>, Failure> {
+        let asked = async {
+            if group_of(api_version).is_empty() {
+                call("discover", self.client.list_core_api_resources(api_version)).await
+            } else {
+                call("discover", self.client.list_api_group_resources(api_version)).await
+            }
+        };
+        match tokio::time::timeout(LONGEST, asked).await.unwrap_or_else(|_| Err(timed_out("discover"))) {
+            Ok(list) => Ok(list.resources),
+            Err(failure) if failure.reason == "NotFound" => Ok(Vec::new()),
+            // The server that is asked answers, but not for this group: an aggregated API that is down.
+            Err(failure) if matches!(failure.reason, "ApiServerError" | "TimedOut") => {
+                Err(Failure { reason: UNABLE, ..failure })
+            }
+            Err(failure) => Err(failure),
+        }
+    }
+
+    /// Forgets what is known about a version: it turned out not to be true any more.
+    pub(super) fn forget(&self, api_version: &str) {
+        self.known().remove(api_version);
+    }
+
+    /// When kinds come, go or change, everything is asked again as it is needed, watches move to versions that are served, and
+    /// bindings are woken.
+    pub(super) fn follow(
+        &self,
+        changes: &KindChanges,
+        stamps: Stamps,
+        bindings: Arc<Cache<NamespaceClassBinding>>,
+        pusher: Pusher,
+    ) {
         let kinds = self.clone();
         let mut changes = changes.changes();
         tokio::spawn(essential("kinds", async move {
             loop {
                 changes.until_served().await;
                 kinds.known().clear();
+                stamps.reconsider();
                 super::wake_all(&bindings, &pusher);
             }
         }));
     }
 
-    fn known(&self) -> std::sync::MutexGuard<'_, BTreeMap<KindName, Kind>> {
+    fn known(&self) -> MutexGuard<'_, BTreeMap<String, Arc<Version>>> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-fn described(api_version: &str, kind: &str, found: Option<APIResource>) -> Kind {
-    let seen = match &found {
+fn described(api_version: &str, kind: &str, found: Option<&APIResource>) -> Kind {
+    let seen = match found {
         None => KindSeen::NotInstalled,
         Some(resource) if resource.namespaced => KindSeen::Namespaced,
         Some(_) => KindSeen::ClusterScoped,
@@ -128,7 +218,7 @@ fn described(api_version: &str, kind: &str, found: Option<APIResource>) -> Kind 
         version: version.to_owned(),
         api_version: api_version.to_owned(),
         kind: kind.to_owned(),
-        plural: found.map(|resource| resource.name).unwrap_or_default(),
+        plural: found.map(|resource| resource.name.clone()).unwrap_or_default(),
     };
     Kind { seen, resource }
 }

@@ -150,7 +150,7 @@ fn install(engine: &mut EngineBuilder, ground: &Ground) {
     caches.classes.wakes({
         let (caches, stamps, pusher) = (caches.clone(), stamps.clone(), engine.pusher());
         move |change: Change<'_, NamespaceClass>| {
-            stamps.watch_only(&kinds_in_use(caches.classes.all().iter().map(AsRef::as_ref)));
+            stamps.watch_only(kinds_in_use(caches.classes.all().iter().map(AsRef::as_ref)));
             let name = change.object().name_any();
             if concerns_namespaces(change) {
                 for key in namespaces_of(&caches, &name) {
@@ -162,7 +162,7 @@ fn install(engine: &mut EngineBuilder, ground: &Ground) {
     });
 
     let kinds = Kinds::new(engine.client());
-    kinds.follow(&engine.kinds(), caches.bindings.clone(), engine.pusher());
+    kinds.follow(&engine.kinds(), stamps.clone(), caches.bindings.clone(), engine.pusher());
     engine.reconciler(BindingReconciler::new(caches.clone(), writer.clone(), settings.clone()));
     engine.reconciler(ClassReconciler {
         caches: caches.clone(),

@@ -36,10 +36,9 @@ use super::{
     stamped::{self, Stamps},
     stamping::{Stamper, whole},
 };
-use crate::engine::{
-    Clock, Key, Reconciler, Report, Target, Work, Writer, Written,
-    events::{Note, about},
-    write::read,
+use crate::{
+    conditions,
+    engine::{Clock, Key, Reconciler, Report, Target, Work, Writer, Written, events::Note, write::read},
 };
 
 /// However many objects others change at once, this many namespaces are read in one go, then one every while.
@@ -366,11 +365,11 @@ impl Reconciler for ResourcesReconciler {
     async fn execute(&self, seen: &Seen, step: &ResourceStep) -> Result<Written, Failure> {
         let namespace = seen.observed.namespace.name.as_str();
         let written = carry_out(&seen.stamper, namespace, &seen.kinds, step).await;
-        if let (Err(failure), Some((api_version, kind))) = (&written, step.kind_name())
+        if let (Err(failure), Some((api_version, _))) = (&written, step.kind_name())
             && failure.reason == "NotFound"
         {
             // What is known about the kind may be old: it is asked about again.
-            self.kinds.forget(api_version, kind);
+            self.kinds.forget(api_version);
         }
         written
     }
@@ -381,21 +380,19 @@ impl Reconciler for ResourcesReconciler {
             resources::tell(observed, &seen.stored, outcomes, held, now, self.clock.now())
         });
         let events = told.event.map(|(warning, reason, message)| Note { warning, reason, message });
-        Report {
-            status: told.status.and_then(|status| serde_json::to_value(status).ok()),
-            events: events.into_iter().collect(),
-            about: Some(about(&*seen.binding)),
-            next: told.next,
-            retry: told.retry,
-        }
+        let report = Report::on(&*seen.binding, told.status.as_ref(), events.into_iter().collect());
+        // What another replica has recorded meanwhile must not be forgotten: an adoption above all.
+        let status = report.status.map(|status| status.only_at(&observed.binding.version));
+        Report { status, next: told.next, retry: told.retry, ..report }
     }
 
-    async fn write_status(&self, seen: &Seen, status: Value) -> Result<Written, Failure> {
-        let namespace = seen.observed.namespace.name.as_str();
-        let target = Target { namespace, name: namespace, uid: &seen.observed.binding.uid };
-        // What another replica has recorded meanwhile must not be forgotten: an adoption above all.
-        let version = seen.observed.binding.version.as_str();
-        self.writer.status_at::<NamespaceClassBinding>(target, Some(version), &status).await
+    fn unseen(&self, key: &Key, failure: &Failure, now: &Timestamp) -> Report {
+        let binding = self.caches.bindings.get(&key.namespace, &key.name);
+        binding.map_or_else(Report::default, |binding| {
+            let report = conditions::unseen(&*binding, binding.status.as_ref(), failure, now);
+            let version = binding.resource_version().unwrap_or_default();
+            Report { status: report.status.map(|status| status.only_at(&version)), ..report }
+        })
     }
 }
 

@@ -7,6 +7,7 @@ use std::{
 };
 
 use croft_core::{
+    backoff::Backoff,
     namespaces::witness::Seal,
     plan::{Failure, FailureClass},
 };
@@ -19,7 +20,7 @@ use crate::engine::{Writer, write::read};
 
 pub(crate) const KEY_SECRET: &str = "croft-digest-key";
 const FIELD: &str = "key";
-const RETRY: Duration = Duration::from_millis(500);
+const RETRY: Backoff = Backoff { first: Duration::from_millis(500), most: Duration::from_secs(30) };
 /// Then a key of this process alone serves: Secrets in classes are looked after, at the price of a read each after a restart.
 const ATTEMPTS: u32 = 6;
 
@@ -48,7 +49,7 @@ impl SharedSeal {
 
     /// Reads the key, or makes it.
     pub(super) async fn find(self, writer: Writer, namespace: String) {
-        let mut attempt = 0;
+        let (mut attempt, mut failures) = (0, 0);
         let key = loop {
             match stored(&writer, &namespace).await {
                 Ok(Some(key)) => break key,
@@ -56,6 +57,7 @@ impl SharedSeal {
                 Err(failure) => {
                     // An API server that is away is waited for.
                     attempt += u32::from(failure.class != FailureClass::Transient);
+                    failures += 1;
                     warn!(%failure, secret = KEY_SECRET, "cannot read or make the key of digests");
                 }
             }
@@ -63,7 +65,7 @@ impl SharedSeal {
                 warn!(secret = KEY_SECRET, "digests of Secrets are good until the next start only");
                 break rand::random();
             }
-            tokio::time::sleep(RETRY).await;
+            tokio::time::sleep(RETRY.delay(failures, 0)).await;
         };
         let _ = self.seal.set(Seal::new(key));
         self.known.notify_waiters();

@@ -11,7 +11,7 @@ use std::{
 use croft_api::namespaces::{NamespaceClassBinding, STAMP_LABEL};
 use croft_core::{
     namespaces::{
-        class::Kind,
+        class::{Kind, version_to_watch},
         manifest::{Identity, group_of},
         witness::{self, Seal},
     },
@@ -181,6 +181,8 @@ pub(super) struct Stamps {
     surroundings: Surroundings,
     bindings: Arc<Cache<NamespaceClassBinding>>,
     watched: Arc<Mutex<BTreeMap<KindKey, Watched>>>,
+    /// What classes use, in every version they use it in.
+    used: Arc<Mutex<BTreeSet<Kind>>>,
 }
 
 impl std::fmt::Debug for Stamps {
@@ -215,13 +217,29 @@ impl Stamps {
             surroundings: engine.surroundings(),
             bindings,
             watched: Arc::default(),
+            used: Arc::default(),
         }
     }
 
     /// Watches exactly these kinds from now on.
-    pub(super) fn watch_only(&self, kinds: &BTreeSet<Kind>) {
-        let wanted: BTreeMap<KindKey, &Kind> = kinds.iter().map(|kind| (key_of(kind), kind)).collect();
+    pub(super) fn watch_only(&self, kinds: BTreeSet<Kind>) {
+        *lock(&self.used) = kinds;
+        self.reconsider();
+    }
+
+    /// Watches every kind that is used, in a version that is served if there is one.
+    pub(super) fn reconsider(&self) {
+        let used = lock(&self.used);
+        let mut versions: BTreeMap<KindKey, Vec<&Kind>> = BTreeMap::new();
+        for kind in used.iter() {
+            versions.entry(key_of(kind)).or_default().push(kind);
+        }
         let mut watched = self.watched();
+        let mut wanted: BTreeMap<KindKey, &Kind> = BTreeMap::new();
+        for (key, versions) in versions {
+            let current = watched.get(&key).map(|watch| (&watch.kind, *watch.standing.borrow() != Standing::NotServed));
+            wanted.extend(version_to_watch(&versions, current).map(|kind| (key, kind)));
+        }
         watched.retain(|key, watch| {
             let goes_on = watch.goes_on(wanted.get(key).copied());
             if !goes_on {

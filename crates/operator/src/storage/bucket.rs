@@ -12,7 +12,6 @@ use croft_core::{
     },
     time::Timestamp,
 };
-use serde_json::Value;
 
 use super::{
     BUCKET, Caches,
@@ -22,7 +21,7 @@ use super::{
 };
 use crate::{
     conditions,
-    engine::{Key, Reconciler, Report, Work, Writer, Written, events::about},
+    engine::{Key, Reconciler, Report, Work, Writer, Written},
     objects,
 };
 
@@ -126,11 +125,7 @@ impl Reconciler for BucketReconciler {
         let events = before.map_or_else(Vec::new, |before| conditions::news(&before.conditions, &status.conditions));
         let is_new = seen.raw.status.is_none() || before != Some(&status);
         let status = is_new.then(|| objects::status_over(seen.raw.status.as_ref(), &status)).flatten();
-        Report { status, events, about: Some(about(&*seen.raw)), retry, ..Report::default() }
-    }
-
-    async fn write_status(&self, seen: &Seen, status: Value) -> Result<Written, Failure> {
-        self.writer.status::<S3Bucket>(objects::target(&seen.raw.metadata), &status).await
+        Report { retry, ..Report::on(&*seen.raw, status.as_ref(), events) }
     }
 }
 

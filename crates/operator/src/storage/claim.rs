@@ -23,14 +23,12 @@ use k8s_openapi::{
     apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference},
 };
 use kube::{Api, Resource, ResourceExt};
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::{CLAIM, Caches, ceph::Ceph, user};
 use crate::{
     conditions,
-    engine::{
-        Key, Reconciler, Report, Target, Work, Writer, Written, events::about, is_deleting, timestamp, write::read,
-    },
+    engine::{Key, NewStatus, Reconciler, Report, Target, Work, Writer, Written, is_deleting, timestamp, write::read},
     objects,
 };
 
@@ -176,7 +174,7 @@ impl Reconciler for ClaimReconciler {
             Step::MarkRecord { name, uid, mark } => {
                 let uid = uid.as_ref().or_else(|| seen.made.get()).map(String::as_str).unwrap_or_default();
                 let status = user::record_status(seen.record.as_deref(), mark, &timestamp());
-                self.writer.status::<S3User>(cluster(name, uid), &status).await
+                self.writer.status(&NewStatus::at::<S3User>(cluster(name, uid), json!(status))).await
             }
             Step::DeleteRecord { name, uid } => self.writer.delete::<S3User>(cluster(name, uid), None).await,
             Step::CreateSecret { namespace, name, body } => self.writer.create(&secret(namespace, name, body)).await,
@@ -207,12 +205,13 @@ impl Reconciler for ClaimReconciler {
         let old = raw.status.clone().unwrap_or_default();
         let events = conditions::news(&conditions::from_api(&old.conditions), &status.conditions);
         let status = claim_status(&old, &status);
-        let status = (raw.status.as_ref() != Some(&status)).then(|| json!(status));
-        Report { status, events, about: Some(about(&**raw)), retry, ..Report::default() }
+        let status = (raw.status.as_ref() != Some(&status)).then_some(status);
+        Report { retry, ..Report::on(&**raw, status.as_ref(), events) }
     }
 
-    async fn write_status(&self, seen: &Seen, status: Value) -> Result<Written, Failure> {
-        self.writer.status::<S3UserClaim>(objects::target(&seen.raw()?.metadata), &status).await
+    fn unseen(&self, key: &Key, failure: &Failure, now: &Timestamp) -> Report {
+        let claim = self.caches.claims.get(&key.namespace, &key.name);
+        claim.map_or_else(Report::default, |claim| conditions::unseen(&*claim, claim.status.as_ref(), failure, now))
     }
 }
 

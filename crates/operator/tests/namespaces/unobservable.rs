@@ -6,7 +6,7 @@ use anyhow::{Context, Result};
 use croft_testbed::fault::{Action, Match};
 use kube::{
     Api, ResourceExt,
-    api::{ApiResource, DynamicObject},
+    api::{ApiResource, DynamicObject, Patch, PatchParams},
 };
 use serde_json::{Value, json};
 
@@ -83,6 +83,24 @@ async fn a_binding_waits_for_what_it_made_of_a_kind_that_cannot_be_seen() -> Res
 
 /// Kinds of `*.k8s.io` groups need not come with Kubernetes: Gateway API's are CRDs.
 #[tokio::test]
+async fn a_namespace_that_cannot_be_looked_at_says_so_instead_of_ready_and_heals() -> Result<()> {
+    let world = Proxied::new().await?;
+    let _operator = world.started().await?;
+    let class = Class::with_spec(world.client(), "dim", json!({"resources": [config_map("made", "1")]})).await?;
+    let space = Space::of(&world.bed, "dim", "dim").await?;
+    space.follows(&class).await;
+    // That a class is gone counts only after a live look, which fails.
+    let broken = world.proxy.on(Match::verb("get").resource("namespaceclasses")).before(Action::Status(500)).always();
+    world.bed.admin().kubectl(&["delete", "namespaceclass", "dim"]).await?;
+    let binding = space.says("CannotObserve").await;
+    assert_eq!(condition(&binding, "Ready").context("a condition")?.status, "Unknown");
+    space.has_value("made", "1").await;
+    broken.remove();
+    space.is_unbound().await;
+    Ok(())
+}
+
+#[tokio::test]
 async fn a_kind_of_a_kubernetes_group_that_is_uninstalled_is_not_asked_for_in_a_loop() -> Result<()> {
     const GROUP: &str = "lamps.x-k8s.io";
     let world = Proxied::new().await?;
@@ -128,5 +146,93 @@ async fn a_version_that_a_kind_gains_later_is_used_as_soon_as_it_is_served() -> 
     apply(admin, &grown.to_string()).await?;
     space.follows(&class).await;
     eventually("the object", || async { Ok(api(&space, GROUP, "v2", "Lamp", "lamps").get_opt("it").await?) }).await;
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_kind_is_seen_in_a_version_that_is_still_served_when_another_goes() -> Result<()> {
+    const GROUP: &str = "aging.croft.dev";
+    let world = Proxied::new().await?;
+    let admin = world.bed.admin();
+    apply(admin, &may_be_in_classes(GROUP, "lamps")).await?;
+    let versions = |early_is_served: bool| -> Result<String> {
+        let mut crd: Value = serde_json::from_str(&crd(GROUP, "Lamp", "lamps", "Namespaced"))?;
+        let mut early = crd["spec"]["versions"][0].clone();
+        (early["name"], early["storage"], early["served"]) = ("v1beta1".into(), false.into(), early_is_served.into());
+        crd["spec"]["versions"].as_array_mut().context("versions")?.push(early);
+        Ok(crd.to_string())
+    };
+    apply(admin, &versions(true)?).await?;
+    let _operator = world.started().await?;
+    let early =
+        Class::with_spec(world.client(), "early", json!({"resources": [item(GROUP, "v1beta1", "Lamp")]})).await?;
+    let space = Space::of(&world.bed, "early", "early").await?;
+    space.follows(&early).await;
+    let stable = Class::with_spec(world.client(), "stable", json!({"resources": [item(GROUP, "v1", "Lamp")]})).await?;
+    let other = Space::of(&world.bed, "stable", "stable").await?;
+    other.follows(&stable).await;
+    apply(admin, &versions(false)?).await?;
+    space.says("KindNotInstalled").await;
+    let lamps = api(&other, GROUP, "v1", "Lamp", "lamps");
+    let edit = json!({"spec": {"v": "edited"}});
+    lamps.patch("it", &PatchParams::default(), &Patch::Merge(&edit)).await?;
+    eventually("the drift to be put right", || async {
+        Ok((lamps.get("it").await?.data["spec"]["v"] == "1").then_some(()))
+    })
+    .await;
+    Ok(())
+}
+
+#[tokio::test]
+async fn objects_in_another_version_than_the_watched_one_are_read_once_and_then_known() -> Result<()> {
+    const GROUP: &str = "mixed.croft.dev";
+    let world = Proxied::new().await?;
+    let admin = world.bed.admin();
+    apply(admin, &may_be_in_classes(GROUP, "lamps")).await?;
+    let mut both: Value = serde_json::from_str(&crd(GROUP, "Lamp", "lamps", "Namespaced"))?;
+    let mut early = both["spec"]["versions"][0].clone();
+    (early["name"], early["storage"]) = ("v1beta1".into(), false.into());
+    both["spec"]["versions"].as_array_mut().context("versions")?.push(early);
+    apply(admin, &both.to_string()).await?;
+    let operator = world.started().await?;
+    let stable = Class::with_spec(world.client(), "stable", json!({"resources": [item(GROUP, "v1", "Lamp")]})).await?;
+    Space::of(&world.bed, "stable", "stable").await?.follows(&stable).await;
+    let spec = json!({"resources": [config_map("made", "1"), item(GROUP, "v1beta1", "Lamp")]});
+    let early = Class::with_spec(world.client(), "early", spec).await?;
+    let space = Space::of(&world.bed, "early", "early").await?;
+    space.follows(&early).await;
+    world.quiet(Duration::from_secs(3)).await;
+    world.proxy.clear_log();
+    // Each of these is a look at all of the namespace.
+    for value in ["a", "b", "c"] {
+        space.edit("made", "somebody", json!({"data": {"key": value}})).await?;
+        space.has_value("made", "1").await;
+        world.quiet(Duration::from_secs(1)).await;
+    }
+    let log = world.proxy.log();
+    let reads = log.iter().filter(|seen| seen.request.verb == "get" && seen.request.resource.ends_with("/lamps"));
+    assert!(reads.count() <= 1, "{log:#?}");
+    drop(operator);
+    Ok(())
+}
+
+#[tokio::test]
+async fn an_api_that_never_answers_blocks_its_own_items_only_and_is_asked_rarely() -> Result<()> {
+    const GROUP: &str = "mute.croft.dev";
+    let world = Proxied::new().await?;
+    let _operator = world.started().await?;
+    let mute = Match::any().resource("").name("/apis/mute.croft.dev/v1");
+    let mute = world.proxy.on(mute).before(Action::Hold).always();
+    let spec = json!({"resources": [config_map("made", "1"), item(GROUP, "v1", "Lamp")]});
+    Class::with_spec(world.client(), "mute", spec).await?;
+    let mut spaces = Vec::new();
+    for number in 0..20 {
+        spaces.push(Space::of(&world.bed, &format!("mute-{number}"), "mute").await?);
+    }
+    for space in &spaces {
+        space.has_value("made", "1").await;
+        space.says("Unobservable").await;
+    }
+    assert!((1..=8).contains(&mute.fired()), "asked {} times", mute.fired());
     Ok(())
 }

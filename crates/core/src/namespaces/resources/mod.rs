@@ -306,9 +306,11 @@ impl Observed {
             if known.content == object.content {
                 return Need::Nothing;
             }
-            let shown = read.and_then(|read| read.witness.clone()).filter(|shown| shown.fields == known.fields);
-            if let Some(shown) = shown {
-                return Need::Vouch(Fingerprint { content: shown.content, ..known });
+            let shown = read.and_then(|read| Some((&read.version, read.witness.clone()?)));
+            if let Some((version, shown)) = shown.filter(|(_, shown)| shown.fields == known.fields) {
+                // The watch may show another version of the API: what it shows is vouched for if it is what was read.
+                let content = if *version == object.version { object.content.clone() } else { shown.content };
+                return Need::Vouch(Fingerprint { content, ..known });
             }
             if class.policy.report_drift {
                 return Need::Blocked(Obstacle::Drifted);
