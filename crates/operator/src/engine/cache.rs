@@ -151,9 +151,11 @@ impl<K> Cache<K> {
         self.woken(Change { before: before.as_deref(), after: Some(&object), live })
     }
 
-    /// Notes that an object exists but cannot be read.
-    pub(super) fn put_unreadable(&self, place: Place) {
-        self.write().unreadable.insert(place);
+    /// Notes that an object exists but cannot be read; whether that is news to those who take it for absent.
+    pub(super) fn put_unreadable(&self, place: Place) -> bool {
+        let mut state = self.write();
+        let is_known = state.objects.contains_key(&place);
+        state.unreadable.insert(place) && !is_known
     }
 
     /// Removes an object and returns the keys to wake; `None` if it could never be read, so that nobody knows whom it concerned.
@@ -242,8 +244,9 @@ mod tests {
     fn an_unreadable_object_is_not_taken_for_a_deleted_one() {
         let cache = cache();
         cache.put(&Place::new("", "x"), "apple", true);
-        cache.put_unreadable(Place::new("", "x"));
-        cache.put_unreadable(Place::new("", "y"));
+        assert!(!cache.put_unreadable(Place::new("", "x")), "what it was still counts");
+        assert!(cache.put_unreadable(Place::new("", "y")), "it was taken for absent");
+        assert!(!cache.put_unreadable(Place::new("", "y")));
         assert!(cache.get("", "x").is_some() && cache.exists("", "y"));
         assert!(cache.get("", "y").is_none());
         assert!(cache.remove(&Place::new("", "y")).is_none(), "nobody knows whom it concerned");

@@ -40,6 +40,8 @@ enum Push {
     Key(Key, Priority),
     /// Look at everything once.
     Everything,
+    /// Look at everything of this tenant once.
+    Tenant(String),
 }
 
 /// Puts keys into the queues from anywhere.
@@ -66,6 +68,13 @@ impl Pusher {
     pub fn push_everything(&self) {
         for sender in self.senders.values() {
             let _ = sender.send(Push::Everything);
+        }
+    }
+
+    /// As [`Pusher::push_everything`], for what can concern only one tenant.
+    pub fn push_tenant(&self, tenant: &str) {
+        for sender in self.senders.values() {
+            let _ = sender.send(Push::Tenant(tenant.to_owned()));
         }
     }
 }
@@ -156,11 +165,14 @@ impl Dispatcher {
         match push {
             _ if !leads => {}
             Push::Key(key, priority) => queue.push(key, priority, self.clock.now()),
-            Push::Everything => {
-                let all = self.workers.values().flat_map(|worker| worker.all());
-                all.for_each(|key| queue.push(key, Priority::Resync, self.clock.now()));
-            }
+            Push::Everything => self.push_all(queue, |_| true),
+            Push::Tenant(tenant) => self.push_all(queue, |key| key.tenant() == tenant),
         }
+    }
+
+    fn push_all(&self, queue: &mut Queue<Key>, is_meant: impl Fn(&Key) -> bool) {
+        let all = self.workers.values().flat_map(|worker| worker.all());
+        all.filter(is_meant).for_each(|key| queue.push(key, Priority::Resync, self.clock.now()));
     }
 
     /// Pushes the share of the keys whose turn it is.

@@ -213,6 +213,7 @@ impl EngineBuilder {
             source,
             sink: CacheSink {
                 resource: resource.clone(),
+                is_tenants: *scope == Scope::Cluster,
                 cache: cache.clone(),
                 journal: self.journal.clone(),
                 pusher: self.pusher.clone(),

@@ -133,6 +133,8 @@ async fn a_class_that_could_never_be_read_lets_its_namespaces_go_when_it_is_dele
     }]}});
     admin.kubectl(&["patch", "crd", "namespaceclasses.akuity.io", "--type=merge", "-p", &loose.to_string()]).await?;
     admin.kubectl(&["delete", "validatingwebhookconfiguration", "croft"]).await?;
+    // The namespace asks first: what waits for a class hears of it however it is written.
+    ask(&world.bed, "bound").await?;
     let broken = json!({"apiVersion": "akuity.io/v1alpha1", "kind": "NamespaceClass", "metadata": {"name": "small"},
                         "spec": {"resources": "not a list"}});
     eventually("the broken class to be let in", || async {
@@ -140,7 +142,6 @@ async fn a_class_that_could_never_be_read_lets_its_namespaces_go_when_it_is_dele
         Ok(Some(admin.kubectl_stdin(&arguments, &broken.to_string()).await?))
     })
     .await;
-    ask(&world.bed, "bound").await?;
     let bindings: Api<NamespaceClassBinding> = Api::namespaced(admin.client.clone(), "bound");
     eventually("the binding", || async { Ok(bindings.get_opt("bound").await?) }).await;
     admin.kubectl(&["delete", "namespaceclass", "small"]).await?;

@@ -18,6 +18,8 @@ use crate::{
 
 pub(crate) struct CacheSink<K> {
     pub(crate) resource: String,
+    /// Watched in all namespaces: its objects are their tenants'.
+    pub(crate) is_tenants: bool,
     pub(crate) cache: Arc<Cache<K>>,
     pub(crate) journal: Journal,
     pub(crate) pusher: Pusher,
@@ -46,7 +48,9 @@ impl<K: Resource + Send + Sync> Sink<K> for CacheSink<K> {
                     error,
                     "object cannot be read and is left alone"
                 );
-                self.cache.put_unreadable(place);
+                if self.cache.put_unreadable(place.clone()) {
+                    self.wake_whom_it_may_concern(&place);
+                }
             }
         }
     }
@@ -70,7 +74,16 @@ impl<K> CacheSink<K> {
     fn remove(&self, place: &Place) {
         match self.cache.remove(place) {
             Some(keys) => self.wake(keys, Priority::Live),
-            None => self.pusher.push_everything(),
+            None => self.wake_whom_it_may_concern(place),
+        }
+    }
+
+    /// What an object that cannot be read points at is not known. What a tenant makes concerns her own namespace only.
+    fn wake_whom_it_may_concern(&self, place: &Place) {
+        if self.is_tenants && !place.namespace.is_empty() {
+            self.pusher.push_tenant(&place.namespace);
+        } else {
+            self.pusher.push_everything();
         }
     }
 
