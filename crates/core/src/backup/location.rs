@@ -19,7 +19,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Object, Phase, Place, Reference, Settings, Victim,
+    Object, Phase, Reference, Settings, Store, Victim,
     ownership::{Marks, Origin},
     validate::{self, LocationSpec, Refusal, SecretKey},
     velero::Fields,
@@ -81,9 +81,9 @@ pub struct Claim {
     pub uid: String,
     pub created: Timestamp,
     /// By its spec, if that is allowed.
-    pub wanted: Option<Place>,
+    pub wanted: Option<Store>,
     /// As Velero has it.
-    pub in_force: Option<Place>,
+    pub in_force: Option<Store>,
 }
 
 /// The location with the best claim to the place `own` wants, if that is not `own`: whoever stores there already, then

@@ -22,4 +22,4 @@ pub mod validate;
 mod velero;
 
 pub use request::{Object, OnDelete, Phase, QueueInfo, Reference, Settings, Victim};
-pub use velero::{Fields, Place, Progress};
+pub use velero::{Fields, Progress, Store};

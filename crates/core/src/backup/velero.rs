@@ -117,17 +117,17 @@ impl LocationSpec {
     }
 }
 
-/// Where a location stores. Two locations of one place would show each other's backups.
+/// Where a location stores. Two locations of one store would show each other's backups.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct Store {
     provider: String,
     server: String,
     bucket: String,
     prefix: String,
 }
 
-impl Place {
-    /// The place of a location as Velero has it.
+impl Store {
+    /// The store of a location as Velero has it.
     pub fn of(spec: &Fields) -> Self {
         let inside = |outer: &str, name: &str| {
             let outer = field(spec, outer).and_then(Value::as_object);
@@ -143,9 +143,9 @@ impl Place {
 }
 
 impl LocationSpec {
-    /// The place Velero will have it in.
-    pub fn place(&self) -> Place {
-        Place::of(&self.for_velero(""))
+    /// Where Velero will store.
+    pub fn store(&self) -> Store {
+        Store::of(&self.for_velero(""))
     }
 }
 
@@ -272,7 +272,7 @@ mod tests {
                 "credential": { "name": "mine", "key": "cloud" },
                 "config": { "s3Url": url },
             }))
-            .place()
+            .store()
         };
         assert_eq!(place("b", "http://one"), place("b", "http://one:80"));
         assert_ne!(place("b", "http://one"), place("b", "http://two"));

@@ -1,6 +1,6 @@
 use croft_core::{
     backup::{
-        Phase, Place, Victim,
+        Phase, Store, Victim,
         location::{Claim, Copy, Observed, Status, Step, VeleroLocation, Version, copy_mark, plan, report, twin},
         ownership::Marks,
         validate::SecretKey,
@@ -350,7 +350,7 @@ fn two_locations_never_share_a_place() {
 
 #[test]
 fn a_place_belongs_to_who_stores_there_and_then_to_who_came_first() {
-    let place = |bucket: &str| Some(Place::of(&fields(json!({ "objectStorage": { "bucket": bucket } }))));
+    let place = |bucket: &str| Some(Store::of(&fields(json!({ "objectStorage": { "bucket": bucket } }))));
     let claim = |name: &str, created: &str, wanted: &str, in_force: Option<&str>| Claim {
         name: name.into(),
         uid: name.into(),

@@ -11,7 +11,7 @@ use croft_api::{
 };
 use croft_core::{
     backup::{
-        Place, Victim,
+        Store, Victim,
         location::{self, Claim, Copy, Observed, Status, Step, VeleroLocation, Version, copy_mark},
         ownership::Origin,
         validate::SecretKey,
@@ -93,8 +93,8 @@ impl LocationReconciler {
             name: object.name,
             uid: object.uid,
             created: request::time(location.creation_timestamp().as_ref()),
-            wanted: validate::location(location).ok().map(|spec| spec.place()),
-            in_force: velero.map(|velero| Place::of(&velero.spec)),
+            wanted: validate::location(location).ok().map(|spec| spec.store()),
+            in_force: velero.map(|velero| Store::of(&velero.spec)),
         }
     }
 

@@ -33,12 +33,12 @@ pub(super) const UNABLE: &str = "KindUnavailable";
 
 /// A kind as the API server serves it.
 #[derive(Clone, Debug)]
-pub(crate) struct Kind {
+pub(crate) struct ServedKind {
     pub(crate) seen: KindSeen,
     pub(crate) resource: ApiResource,
 }
 
-impl Kind {
+impl ServedKind {
     /// The kind as a class records it, if objects of it can be stamped.
     pub(crate) fn stampable(&self) -> Option<class::Kind> {
         (self.seen == KindSeen::Namespaced).then(|| class::Kind {
@@ -125,7 +125,7 @@ impl Kinds {
     }
 
     /// Looks the kind up; a kind that is not installed is an answer too.
-    pub(crate) async fn look_up(&self, api_version: &str, kind: &str) -> Result<Kind, Failure> {
+    pub(crate) async fn look_up(&self, api_version: &str, kind: &str) -> Result<ServedKind, Failure> {
         let served = self.served(api_version).await?;
         let found = served.iter().find(|resource| resource.kind == kind && !resource.name.contains('/'));
         Ok(described(api_version, kind, found))
@@ -205,7 +205,7 @@ impl Kinds {
     }
 }
 
-fn described(api_version: &str, kind: &str, found: Option<&APIResource>) -> Kind {
+fn described(api_version: &str, kind: &str, found: Option<&APIResource>) -> ServedKind {
     let seen = match found {
         None => KindSeen::NotInstalled,
         Some(resource) if resource.namespaced => KindSeen::Namespaced,
@@ -220,5 +220,5 @@ fn described(api_version: &str, kind: &str, found: Option<&APIResource>) -> Kind
         kind: kind.to_owned(),
         plural: found.map(|resource| resource.name.clone()).unwrap_or_default(),
     };
-    Kind { seen, resource }
+    ServedKind { seen, resource }
 }

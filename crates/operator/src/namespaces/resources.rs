@@ -31,7 +31,7 @@ use super::{
     BINDING, Caches,
     blueprints::Blueprints,
     described::{described, described_binding, described_namespace, facts, orphans, present, stamped_entry},
-    kinds::{Kind, Kinds, UNABLE},
+    kinds::{Kinds, ServedKind, UNABLE},
     seal::SharedSeal,
     stamped::{self, Stamps},
     stamping::{Stamper, whole},
@@ -65,7 +65,7 @@ pub(super) struct Seen {
     /// The status as it is written; the observed one may be ahead of it.
     stored: Status,
     observed: Observed,
-    kinds: BTreeMap<KindName, Kind>,
+    kinds: BTreeMap<KindName, ServedKind>,
     stamper: Stamper,
 }
 
@@ -130,7 +130,7 @@ impl ResourcesReconciler {
     }
 
     /// A kind as its watch lets it be seen; fails while the watch starts: whoever decides now decides on half a picture.
-    fn kind_seen(&self, class: &ClassSeen, name: &KindName, kind: &Kind) -> Result<KindSeen, Failure> {
+    fn kind_seen(&self, class: &ClassSeen, name: &KindName, kind: &ServedKind) -> Result<KindSeen, Failure> {
         let Some(stampable) = kind.stampable() else { return Ok(kind.seen.clone()) };
         let is_watched = match class {
             ClassSeen::Present(class) => class.recorded_kinds.contains(name),
@@ -174,7 +174,7 @@ impl ResourcesReconciler {
 /// What discovery says about the kinds of a binding.
 #[derive(Debug, Default)]
 pub(crate) struct KindsFound {
-    pub(crate) kinds: BTreeMap<KindName, Kind>,
+    pub(crate) kinds: BTreeMap<KindName, ServedKind>,
     /// Kinds that cannot be asked about, and why.
     pub(crate) unable: BTreeMap<KindName, String>,
 }
@@ -213,7 +213,7 @@ pub(crate) async fn look_up_kinds(
 pub(crate) async fn read_doubtful(
     client: &Client,
     seen: &mut Observed,
-    kinds: &BTreeMap<KindName, Kind>,
+    kinds: &BTreeMap<KindName, ServedKind>,
     seal: &Seal,
 ) -> Result<(), Failure> {
     for (api_version, identity) in seen.to_read() {
@@ -255,7 +255,7 @@ pub(crate) async fn read_doubtful(
 pub(crate) async fn carry_out(
     stamper: &Stamper,
     namespace: &str,
-    kinds: &BTreeMap<KindName, Kind>,
+    kinds: &BTreeMap<KindName, ServedKind>,
     step: &ResourceStep,
 ) -> Result<Written, Failure> {
     match step {
@@ -294,7 +294,7 @@ pub(crate) async fn carry_out(
 
 /// How the kind of an object is reached.
 pub(crate) fn resource_of<'k>(
-    kinds: &'k BTreeMap<KindName, Kind>,
+    kinds: &'k BTreeMap<KindName, ServedKind>,
     api_version: &str,
     identity: &Identity,
 ) -> Result<&'k ApiResource, Failure> {

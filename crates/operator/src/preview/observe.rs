@@ -29,7 +29,7 @@ use crate::{
     },
     namespaces::{
         described::{described_namespace, facts, orphans, present, stamped_entry},
-        kinds::{Kind, Kinds},
+        kinds::{Kinds, ServedKind},
         kinds_in_use, kinds_named_by,
         resources::{KindsFound, look_up_kinds},
         stamped::{Entry, api_resource},
@@ -73,7 +73,7 @@ pub(super) struct Cluster {
 #[derive(Clone, Debug)]
 pub(super) struct Seen {
     pub(super) observed: Observed,
-    pub(super) kinds: BTreeMap<KindName, Kind>,
+    pub(super) kinds: BTreeMap<KindName, ServedKind>,
 }
 
 impl Cluster {
