@@ -210,7 +210,7 @@ proptest! {
         spec in location_spec(), status in status::<location::Status>("veleroBackupStorageLocation"), velero in map(), mut dice in dice(),
     ) {
         if let Ok(spec) = validate::location(&spec, NAMESPACE) {
-            let _ = spec.place();
+            let _ = spec.store();
         }
         let there = VeleroLocation { uid: "u".into(), marks: marks(&mut dice), spec: velero.clone(), status: velero };
         let seen = location::Observed {
