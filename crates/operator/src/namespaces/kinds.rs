@@ -10,7 +10,11 @@ use std::{
 use croft_api::namespaces::NamespaceClassBinding;
 use croft_core::{
     backoff::Backoff,
-    namespaces::{class, manifest::group_of, resources::KindSeen},
+    namespaces::{
+        class,
+        manifest::group_of,
+        resources::{KindName, KindSeen},
+    },
     plan::Failure,
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::APIResource;
@@ -25,6 +29,10 @@ use crate::{
 
 /// An aggregated API that is asked and says nothing keeps those waiting who ask for the first time.
 const LONGEST: Duration = Duration::from_secs(3);
+/// So many calls in a row that are not answered are no accident.
+const HICCUPS: u32 = 3;
+/// What is served may change without anything that announces it.
+const BELIEVED: Duration = Duration::from_secs(600);
 /// What could not be asked about is asked about ever more rarely, unless something changes.
 const UNASKED: Backoff = Backoff { first: Duration::from_secs(1), most: Duration::from_secs(60) };
 
@@ -54,6 +62,15 @@ pub(crate) struct Kinds {
     client: Client,
     /// By `apiVersion`.
     known: Arc<Mutex<BTreeMap<String, Arc<Version>>>>,
+    hangs: Arc<Mutex<BTreeMap<KindName, Hang>>>,
+}
+
+/// Calls about objects of a kind that were not answered in time, in a row.
+#[derive(Clone, Copy, Debug)]
+struct Hang {
+    times: u32,
+    /// Until then nobody else tries.
+    until: Instant,
 }
 
 /// One version of a group: what is served in it, once that is known.
@@ -66,7 +83,10 @@ struct Version {
 
 #[derive(Clone)]
 enum Answer {
-    Serves(Arc<Vec<APIResource>>),
+    Serves {
+        resources: Arc<Vec<APIResource>>,
+        since: Instant,
+    },
     /// It could not be asked about, this often in a row, and is not again before this moment.
     Unable {
         failure: Failure,
@@ -78,7 +98,7 @@ enum Answer {
 impl Answer {
     fn is_fresh(&self) -> bool {
         match self {
-            Answer::Serves(_) => true,
+            Answer::Serves { since, .. } => since.elapsed() < BELIEVED,
             Answer::Unable { until, .. } => Instant::now() < *until,
         }
     }
@@ -93,7 +113,7 @@ impl Answer {
 
     fn given(self) -> Result<Arc<Vec<APIResource>>, Failure> {
         match self {
-            Answer::Serves(resources) => Ok(resources),
+            Answer::Serves { resources, .. } => Ok(resources),
             Answer::Unable { failure, .. } => Err(failure),
         }
     }
@@ -121,7 +141,31 @@ impl std::fmt::Debug for Kinds {
 
 impl Kinds {
     pub(crate) fn new(client: Client) -> Self {
-        Self { client, known: Arc::default() }
+        Self { client, known: Arc::default(), hangs: Arc::default() }
+    }
+
+    /// How a call about objects of a kind ended. One webhook that never answers would otherwise keep everybody waiting who uses
+    /// its kind, and with them everybody else.
+    pub(super) fn called(&self, kind: &KindName, failure: Option<&Failure>) {
+        let mut hangs = self.hangs.lock().unwrap_or_else(PoisonError::into_inner);
+        if failure.is_some_and(|failure| failure.reason == "TimedOut") {
+            let times = hangs.get(kind).map_or(1, |hang| hang.times.saturating_add(1));
+            hangs.insert(kind.clone(), Hang { times, until: Instant::now() + UNASKED.delay(times, 0) });
+        } else {
+            hangs.remove(kind);
+        }
+    }
+
+    /// Why objects of a kind are left alone for now, if they are. Whoever asks when the time is over tries for all.
+    pub(super) fn why_not(&self, kind: &KindName) -> Option<String> {
+        let mut hangs = self.hangs.lock().unwrap_or_else(PoisonError::into_inner);
+        let hang = hangs.get_mut(kind).filter(|hang| hang.times >= HICCUPS)?;
+        let now = Instant::now();
+        if hang.until <= now {
+            hang.until = now + UNASKED.delay(hang.times, 0);
+            return None;
+        }
+        Some(format!("the API server does not answer in time where {} is concerned", kind.1))
     }
 
     /// Looks the kind up; a kind that is not installed is an answer too.
@@ -147,7 +191,7 @@ impl Kinds {
             return answer.given();
         }
         let answer = match self.ask(api_version).await {
-            Ok(resources) => Answer::Serves(Arc::new(resources)),
+            Ok(resources) => Answer::Serves { resources: Arc::new(resources), since: Instant::now() },
             Err(failure) if failure.reason == UNABLE => Answer::unable(failure, version.last().as_ref()),
             Err(failure) => return Err(failure),
         };

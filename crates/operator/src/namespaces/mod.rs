@@ -150,7 +150,8 @@ fn install(engine: &mut EngineBuilder, ground: &Ground) {
     caches.classes.wakes({
         let (caches, stamps, pusher) = (caches.clone(), stamps.clone(), engine.pusher());
         move |change: Change<'_, NamespaceClass>| {
-            stamps.watch_only(kinds_in_use(caches.classes.all().iter().map(AsRef::as_ref)));
+            let kinds = |class: Option<&NamespaceClass>| kinds_in_use(class.into_iter());
+            stamps.class_changed(&kinds(change.before), &kinds(change.after));
             let name = change.object().name_any();
             if concerns_namespaces(change) {
                 for key in namespaces_of(&caches, &name) {

@@ -236,3 +236,32 @@ async fn an_api_that_never_answers_blocks_its_own_items_only_and_is_asked_rarely
     assert!((1..=8).contains(&mute.fired()), "asked {} times", mute.fired());
     Ok(())
 }
+
+#[tokio::test]
+async fn a_kind_whose_writes_never_end_keeps_nobody_else_waiting() -> Result<()> {
+    const GROUP: &str = "stuck.croft.dev";
+    let world = Proxied::new().await?;
+    let admin = world.bed.admin();
+    apply(admin, &may_be_in_classes(GROUP, "lamps")).await?;
+    apply(admin, &crd(GROUP, "Lamp", "lamps", "Namespaced")).await?;
+    let _operator = world.started().await?;
+    // As when an admission webhook of the kind accepts connections and says nothing.
+    let _stuck = world.proxy.on(Match::verb("create").resource("stuck.croft.dev/lamps")).before(Action::Hold).always();
+    let spec = json!({"resources": [config_map("made", "1"), item(GROUP, "v1", "Lamp")]});
+    Class::with_spec(world.client(), "stuck", spec).await?;
+    let free = Class::with_spec(world.client(), "free", json!({"resources": [config_map("made", "1")]})).await?;
+    let mut spaces = Vec::new();
+    for number in 0..60 {
+        spaces.push(Space::of(&world.bed, &format!("stuck-{number}"), "stuck").await?);
+    }
+    for round in 0..5 {
+        let other = Space::of(&world.bed, &format!("free-{round}"), "free").await?;
+        let begun = std::time::Instant::now();
+        other.follows(&free).await;
+        assert!(begun.elapsed() < Duration::from_secs(4), "round {round}: {:?}", begun.elapsed());
+    }
+    for space in &spaces {
+        space.says("Unobservable").await;
+    }
+    Ok(())
+}
