@@ -71,17 +71,19 @@ pub fn report(seen: &Observed, outcomes: Outcomes<'_>, now: &Timestamp) -> Statu
     status
 }
 
-/// A label that names no class is told on the binding that stays.
+/// A label that names no class, or one on its way out, is told on the binding that stays.
 fn despite_label(seen: &Observed, readiness: Readiness) -> Readiness {
-    match (&seen.unknown_class, readiness) {
-        (Some(unknown), Readiness::Ready { .. }) => stalled(
-            "ClassNotFound",
-            format!(
-                "the namespace's label names class {unknown}, which does not exist; the objects of class {} stay",
-                seen.binding.class
-            ),
-        ),
-        (_, readiness) => readiness,
+    if !matches!(readiness, Readiness::Ready { .. }) {
+        return readiness;
+    }
+    let told = |named: &str, how: &str| {
+        let bound = &seen.binding.class;
+        format!("the namespace's label names class {named}, which {how}; the objects of class {bound} stay")
+    };
+    match (&seen.unknown_class, seen.class_on_its_way_out()) {
+        (Some(unknown), _) => stalled("ClassNotFound", told(unknown, "does not exist")),
+        (None, Some(leaving)) => stalled("ClassDeleting", told(leaving, "is being deleted")),
+        (None, None) => readiness,
     }
 }
 
@@ -106,13 +108,14 @@ fn readiness(seen: &Observed, class: &Class, outcomes: Outcomes<'_>) -> Readines
         Some((item, obstacle)) => {
             stalled(reason_of(&obstacle), format!("{}: {}", item.identity, explain(item, &obstacle)))
         }
-        None if seen.unaccounted().next().is_some() => {
-            let what = seen.unaccounted().next().map(|(applied, why)| format!("{}: {why}", applied.identity()));
-            stalled(UNOBSERVABLE, format!("no longer wanted, and cannot be observed: {}", what.unwrap_or_default()))
-        }
-        None => Readiness::Ready {
-            reason: "ReconcileSuccess",
-            message: format!("Successfully applied {} resources from class {}", class.items.len(), class.name),
+        None => match seen.unwanted_out_of_sight() {
+            Some((identity, why)) => {
+                stalled(UNOBSERVABLE, format!("no longer wanted, and cannot be observed: {identity}: {why}"))
+            }
+            None => Readiness::Ready {
+                reason: "ReconcileSuccess",
+                message: format!("Successfully applied {} resources from class {}", class.items.len(), class.name),
+            },
         },
     }
 }
@@ -198,8 +201,9 @@ fn inventory(seen: &Observed, class: &Class, outcomes: Outcomes<'_>) -> Vec<Appl
             kind: leftover.identity.kind.clone(),
             name: leftover.identity.name.clone(),
             uid: Some(leftover.uid.clone()),
+            adopted: seen.is_adopted(&leftover.identity, &leftover.uid),
             state: State::Pruning,
-            message: failure.map(|failure| failure.message.clone()),
+            message: failure.map(|failure| failure.message.clone()).or(leftover.out_of_sight),
             ..recorded.unwrap_or_default()
         })
     });
@@ -239,12 +243,11 @@ fn is_refusal(failure: &Failure) -> bool {
 }
 
 fn entry(seen: &Observed, class: &Class, item: &Rendered, outcomes: Outcomes<'_>) -> Applied {
-    let recorded = seen.recorded(&item.identity).cloned().unwrap_or_default();
     let applied = Applied {
         api_version: item.api_version.clone(),
         kind: item.identity.kind.clone(),
         name: item.identity.name.clone(),
-        ..recorded
+        ..on_record(seen, &item.identity)
     };
     let last = outcomes
         .iter()
@@ -260,6 +263,19 @@ fn entry(seen: &Observed, class: &Class, item: &Rendered, outcomes: Outcomes<'_>
         // Whatever went wrong before is over.
         (_, Need::Nothing) => Applied { state: State::Applied, message: None, ..applied },
         (_, Need::Steps(_)) => applied,
+    }
+}
+
+/// What is on record about a wanted object, and which one it is: if we died right after making it anew, the record is of the one
+/// before it.
+fn on_record(seen: &Observed, identity: &Identity) -> Applied {
+    let recorded = seen.recorded(identity).cloned().unwrap_or_default();
+    let stamped = seen.stamped.get(identity).filter(|object| seen.is_ours(identity, &object.uid, &object.owner));
+    match stamped {
+        Some(object) => {
+            Applied { adopted: seen.is_adopted(identity, &object.uid), uid: Some(object.uid.clone()), ..recorded }
+        }
+        None => recorded,
     }
 }
 
@@ -335,6 +351,8 @@ fn blocked(item: &Rendered, applied: Applied, obstacle: &Obstacle) -> Applied {
         Obstacle::ClusterScoped => Applied { state: State::Failed, message, uid: None, digest: None, ..applied },
         Obstacle::NotInstalled => Applied { state: State::Pending, message, uid: None, digest: None, ..applied },
         Obstacle::Forbidden { .. } => Applied { state: State::Failed, message, ..applied },
+        // That the name is taken stays on record, or it would be tried again and again.
+        Obstacle::Unobservable { .. } if applied.state == State::Conflict => Applied { message, ..applied },
         Obstacle::BeingDeleted | Obstacle::Unobservable { .. } => Applied { state: State::Pending, message, ..applied },
         Obstacle::Drifted => Applied { state: State::Drifted, message, ..applied },
         Obstacle::ToAdopt { uid } => {
