@@ -49,7 +49,7 @@ pub(crate) struct ServedKind {
 impl ServedKind {
     /// The kind as a class records it, if objects of it can be stamped.
     pub(crate) fn stampable(&self) -> Option<class::Kind> {
-        (self.seen == KindSeen::Namespaced).then(|| class::Kind {
+        matches!(self.seen, KindSeen::Namespaced | KindSeen::Moved { .. }).then(|| class::Kind {
             api_version: self.resource.api_version.clone(),
             kind: self.resource.kind.clone(),
             resource: self.resource.plural.clone(),
@@ -62,8 +62,12 @@ pub(crate) struct Kinds {
     client: Client,
     /// By `apiVersion`.
     known: Arc<Mutex<BTreeMap<String, Arc<Version>>>>,
+    /// Versions by group, and since when that is known.
+    groups: Arc<tokio::sync::Mutex<Option<(Instant, Versions)>>>,
     hangs: Arc<Mutex<BTreeMap<KindName, Hang>>>,
 }
+
+type Versions = Arc<BTreeMap<String, Vec<String>>>;
 
 /// Calls about objects of a kind that were not answered in time, in a row.
 #[derive(Clone, Copy, Debug)]
@@ -141,7 +145,7 @@ impl std::fmt::Debug for Kinds {
 
 impl Kinds {
     pub(crate) fn new(client: Client) -> Self {
-        Self { client, known: Arc::default(), hangs: Arc::default() }
+        Self { client, known: Arc::default(), groups: Arc::default(), hangs: Arc::default() }
     }
 
     /// How a call about objects of a kind ended. One webhook that never answers would otherwise keep everybody waiting who uses
@@ -171,8 +175,40 @@ impl Kinds {
     /// Looks the kind up; a kind that is not installed is an answer too.
     pub(crate) async fn look_up(&self, api_version: &str, kind: &str) -> Result<ServedKind, Failure> {
         let served = self.served(api_version).await?;
-        let found = served.iter().find(|resource| resource.kind == kind && !resource.name.contains('/'));
-        Ok(described(api_version, kind, found))
+        if let Some(found) = find(&served, kind) {
+            return Ok(described(api_version, kind, Some(found)));
+        }
+        // What was made of it is still there if another version is served, and is reached by that.
+        for other in self.versions_beside(api_version).await? {
+            let served = self.served(&other).await?;
+            if let Some(found) = find(&served, kind).filter(|found| found.namespaced) {
+                let moved = described(&other, kind, Some(found));
+                return Ok(ServedKind { seen: KindSeen::Moved { to: other }, ..moved });
+            }
+        }
+        Ok(described(api_version, kind, None))
+    }
+
+    /// The other versions of the group that are served.
+    async fn versions_beside(&self, api_version: &str) -> Result<Vec<String>, Failure> {
+        let groups = self.groups().await?;
+        let versions = groups.get(group_of(api_version)).into_iter().flatten();
+        Ok(versions.filter(|version| *version != api_version).cloned().collect())
+    }
+
+    async fn groups(&self) -> Result<Versions, Failure> {
+        let mut known = self.groups.lock().await;
+        if let Some((_, versions)) = known.as_ref().filter(|(since, _)| since.elapsed() < BELIEVED) {
+            return Ok(versions.clone());
+        }
+        let groups = call("discover", self.client.list_api_groups()).await?.groups.into_iter();
+        let versions = groups.map(|group| {
+            let versions = group.versions.into_iter().map(|version| version.group_version).collect();
+            (group.name, versions)
+        });
+        let versions: Versions = Arc::new(versions.collect());
+        *known = Some((Instant::now(), versions.clone()));
+        Ok(versions)
     }
 
     async fn served(&self, api_version: &str) -> Result<Arc<Vec<APIResource>>, Failure> {
@@ -219,8 +255,9 @@ impl Kinds {
     }
 
     /// Forgets what is known about a version: it turned out not to be true any more.
-    pub(super) fn forget(&self, api_version: &str) {
+    pub(super) async fn forget(&self, api_version: &str) {
         self.known().remove(api_version);
+        *self.groups.lock().await = None;
     }
 
     /// When kinds come, go or change, everything is asked again as it is needed, watches move to versions that are served, and
@@ -238,6 +275,7 @@ impl Kinds {
             loop {
                 changes.until_served().await;
                 kinds.known().clear();
+                *kinds.groups.lock().await = None;
                 stamps.reconsider();
                 super::wake_all(&bindings, &pusher);
             }
@@ -247,6 +285,10 @@ impl Kinds {
     fn known(&self) -> MutexGuard<'_, BTreeMap<String, Arc<Version>>> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+fn find<'r>(served: &'r [APIResource], kind: &str) -> Option<&'r APIResource> {
+    served.iter().find(|resource| resource.kind == kind && !resource.name.contains('/'))
 }
 
 fn described(api_version: &str, kind: &str, found: Option<&APIResource>) -> ServedKind {

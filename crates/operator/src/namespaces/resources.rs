@@ -14,7 +14,7 @@ use croft_core::{
         manifest::Identity,
         resources::{self, ClassSeen, Held, KindName, KindSeen, Observed, Read, ResourceStep, Stamped},
         template::Facts,
-        witness::{Seal, Witness},
+        witness::{Care, Seal, Witness},
     },
     plan::{Failure, FailureClass, Outcome, Plan},
     time::Timestamp,
@@ -128,8 +128,12 @@ impl ResourcesReconciler {
         namespace.labels().get(CLASS_LABEL).is_some_and(|label| label != bound && self.caches.can_be_chosen(label))
     }
 
+    /// Whether objects of a class stay where it is no longer wanted. A class that cannot be read may say so.
     fn orphans(&self, class: &str) -> bool {
-        self.caches.classes.get("", class).is_some_and(|class| orphans(&class))
+        match self.caches.classes.get("", class) {
+            Some(class) => orphans(&class),
+            None => self.caches.classes.exists("", class),
+        }
     }
 
     /// A kind as its watch lets it be seen; fails while the watch starts: whoever decides now decides on half a picture.
@@ -232,7 +236,7 @@ pub(crate) async fn read_doubtful(
             Some(manifest) => read(api.get_opt(&identity.name)).await.map(|found| {
                 found.map(|object| {
                     let object_whole = whole(&object, &api_version, &identity.kind);
-                    let witness = Witness::of(&object_whole, manifest, seal);
+                    let witness = Witness::of(&object_whole, manifest, seal, seen.class.care());
                     (object.metadata, Some(witness))
                 })
             }),
@@ -332,10 +336,11 @@ impl Reconciler for ResourcesReconciler {
         let Some(seal) = self.seal.get().cloned() else {
             return Err(Failure::new(FailureClass::Stale, "NoKey", "the key of digests is not known yet"));
         };
-        let stamper = Stamper { writer: self.writer.clone(), seal };
+        let stamper = Stamper { writer: self.writer.clone(), seal, care: Care::default() };
         let uid = binding.uid().unwrap_or_default();
         let class_name = binding.spec.class_name.clone();
         let class = self.class(&class_name, &stamper, &uid, &facts(&namespace)).await?;
+        let stamper = Stamper { care: class.care(), ..stamper };
         let mut bound = described_binding(&binding);
         let stored = bound.status;
         bound.status = self.with_held(&key.namespace, |held| resources::current(held, &uid, &stored));
@@ -378,7 +383,7 @@ impl Reconciler for ResourcesReconciler {
             self.kinds.called(&(api_version.to_owned(), kind.to_owned()), written.as_ref().err());
             if written.as_ref().is_err_and(|failure| failure.reason == "NotFound") {
                 // What is known about the kind may be old: it is asked about again.
-                self.kinds.forget(api_version);
+                self.kinds.forget(api_version).await;
             }
         }
         written

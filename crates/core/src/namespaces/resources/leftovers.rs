@@ -100,7 +100,7 @@ impl Observed {
         let mut hidden = kept.filter_map(|item| match self.kind_of(item) {
             KindSeen::Unobservable { why } => Some((item.identity.clone(), why)),
             KindSeen::Forbidden { .. } => Some((item.identity.clone(), self.unread_because(&item.identity))),
-            KindSeen::Namespaced | KindSeen::ClusterScoped | KindSeen::NotInstalled => None,
+            KindSeen::Namespaced | KindSeen::Moved { .. } | KindSeen::ClusterScoped | KindSeen::NotInstalled => None,
         });
         hidden.next()
     }

@@ -63,6 +63,10 @@ pub struct Observed {
 enum Obstacle {
     ClusterScoped,
     NotInstalled,
+    /// The version the class uses is no longer served, another one is.
+    Moved {
+        to: String,
+    },
     Forbidden {
         resource: String,
     },
@@ -219,6 +223,7 @@ impl Observed {
         match self.kind_of(item) {
             KindSeen::ClusterScoped => Need::Blocked(Obstacle::ClusterScoped),
             KindSeen::NotInstalled => Need::Blocked(Obstacle::NotInstalled),
+            KindSeen::Moved { to } => Need::Blocked(Obstacle::Moved { to }),
             KindSeen::Forbidden { resource } => Need::Blocked(Obstacle::Forbidden { resource }),
             KindSeen::Unobservable { why } => Need::Blocked(Obstacle::Unobservable { why }),
             KindSeen::Namespaced if self.unreadable.contains_key(&item.identity) => {

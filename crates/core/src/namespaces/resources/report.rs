@@ -1,8 +1,10 @@
 //! What a binding says about itself after its plan ran.
 
+use std::collections::BTreeMap;
+
 use super::{Class, ClassSeen, NamespaceMetadata, Need, Observed, Obstacle, ResourceStep, step::namespace_identity};
 use crate::{
-    conditions::Readiness,
+    conditions::{Readiness, cut},
     namespaces::{
         inventory::{Applied, Fingerprint, State, Status},
         manifest::{Identity, Rendered},
@@ -179,23 +181,29 @@ fn failing(step: &ResourceStep, failure: &Failure) -> Readiness {
     }
 }
 
+/// Objects somebody made look like ours are listed up to this many: a status has an end.
+const MOST_UNRECORDED: usize = 100;
+
 /// The inventory after the plan ran: the namespace, the class's objects in its order, then what is still to be removed.
 fn inventory(seen: &Observed, class: &Class, outcomes: Outcomes<'_>) -> Vec<Applied> {
-    let wanted = class.items.iter().map(|item| entry(seen, class, item, outcomes));
+    // Of several steps about an object the last one counts.
+    let ran = outcomes.iter().filter(|(_, outcome)| *outcome != Outcome::NotRun);
+    let ran: BTreeMap<_, _> = ran.filter_map(|ran| Some((ran.0.identity()?, ran))).collect();
+    let records = seen.binding.status.applied_resources.iter().map(|applied| (applied.identity(), applied));
+    let records: BTreeMap<Identity, &Applied> = records.collect();
+    let wanted = class.items.iter().map(|item| entry(seen, class, item, ran.get(&item.identity).copied()));
+    let mut unrecorded = 0;
     let leftovers = seen.leftovers().into_iter().filter_map(|leftover| {
-        let gone = |(step, outcome): &(&ResourceStep, Outcome)| {
-            step.identity() == Some(&leftover.identity)
-                && matches!(step, ResourceStep::Prune { .. } | ResourceStep::Release { .. })
-                && outcome.is_done()
-        };
-        if outcomes.iter().any(gone) {
+        let recorded = records.get(&leftover.identity).copied();
+        unrecorded += usize::from(recorded.is_none());
+        let outcome = ran.get(&leftover.identity).copied();
+        let is_gone = outcome.is_some_and(|(step, outcome)| {
+            matches!(step, ResourceStep::Prune { .. } | ResourceStep::Release { .. }) && outcome.is_done()
+        });
+        if is_gone || (recorded.is_none() && unrecorded > MOST_UNRECORDED) {
             return None;
         }
-        let failure = outcomes
-            .iter()
-            .find(|(step, _)| step.identity() == Some(&leftover.identity))
-            .and_then(|(_, o)| o.failure());
-        let recorded = seen.recorded(&leftover.identity).cloned();
+        let failure = outcome.and_then(|(_, outcome)| outcome.failure());
         Some(Applied {
             api_version: leftover.api_version.clone(),
             kind: leftover.identity.kind.clone(),
@@ -204,16 +212,21 @@ fn inventory(seen: &Observed, class: &Class, outcomes: Outcomes<'_>) -> Vec<Appl
             adopted: seen.is_adopted(&leftover.identity, &leftover.uid),
             state: State::Pruning,
             message: failure.map(|failure| failure.message.clone()).or(leftover.out_of_sight),
-            ..recorded.unwrap_or_default()
+            ..recorded.cloned().unwrap_or_default()
         })
     });
+    let leftovers: Vec<_> = leftovers.collect();
     let lost = seen.unaccounted().map(|(applied, why)| Applied {
         state: State::Pruning,
         message: Some(why),
         ..applied.clone()
     });
-    namespace_entry(seen, class, outcomes).into_iter().chain(wanted).chain(leftovers).chain(lost).collect()
+    let all = namespace_entry(seen, class, outcomes).into_iter().chain(wanted).chain(leftovers).chain(lost);
+    all.map(|applied| Applied { message: applied.message.map(|message| cut(message, LONGEST)), ..applied }).collect()
 }
+
+/// A message about one of many objects.
+const LONGEST: usize = 1_000;
 
 /// The Namespace is listed while it carries labels or annotations of the class.
 fn namespace_entry(seen: &Observed, class: &Class, outcomes: Outcomes<'_>) -> Option<Applied> {
@@ -242,17 +255,13 @@ fn is_refusal(failure: &Failure) -> bool {
     matches!(failure.class, FailureClass::Forbidden | FailureClass::Rejected)
 }
 
-fn entry(seen: &Observed, class: &Class, item: &Rendered, outcomes: Outcomes<'_>) -> Applied {
+fn entry(seen: &Observed, class: &Class, item: &Rendered, last: Option<&(&ResourceStep, Outcome)>) -> Applied {
     let applied = Applied {
         api_version: item.api_version.clone(),
         kind: item.identity.kind.clone(),
         name: item.identity.name.clone(),
         ..on_record(seen, &item.identity)
     };
-    let last = outcomes
-        .iter()
-        .rev()
-        .find(|(step, outcome)| step.identity() == Some(&item.identity) && *outcome != Outcome::NotRun);
     match (last, seen.need(item, class)) {
         (Some((step, Outcome::Done { uid, witness })), _) => done(applied, step, uid.clone(), witness.as_deref()),
         (Some((_, Outcome::Failed(failure))), _) => failed(item, applied, failure),
@@ -350,7 +359,7 @@ fn blocked(item: &Rendered, applied: Applied, obstacle: &Obstacle) -> Applied {
         }
         Obstacle::ClusterScoped => Applied { state: State::Failed, message, uid: None, digest: None, ..applied },
         Obstacle::NotInstalled => Applied { state: State::Pending, message, uid: None, digest: None, ..applied },
-        Obstacle::Forbidden { .. } => Applied { state: State::Failed, message, ..applied },
+        Obstacle::Forbidden { .. } | Obstacle::Moved { .. } => Applied { state: State::Failed, message, ..applied },
         // That the name is taken stays on record, or it would be tried again and again.
         Obstacle::Unobservable { .. } if applied.state == State::Conflict => Applied { message, ..applied },
         Obstacle::BeingDeleted | Obstacle::Unobservable { .. } => Applied { state: State::Pending, message, ..applied },
@@ -368,6 +377,9 @@ fn explain(item: &Rendered, obstacle: &Obstacle) -> String {
                 "the operator may not list and watch {resource}; {}",
                 missing_rule(&item.identity.group, resource, STAMPING)
             );
+        }
+        Obstacle::Moved { to } => {
+            return format!("{} is no longer served; change the class to {to}", item.api_version);
         }
         Obstacle::Unobservable { why } => {
             return format!("cannot be observed, so nothing is done about it: {why}");
@@ -396,7 +408,7 @@ fn missing_rule(group: &str, resource: &str, verbs: &str) -> String {
 fn reason_of(obstacle: &Obstacle) -> &'static str {
     match obstacle {
         Obstacle::ClusterScoped => "InvalidClass",
-        Obstacle::NotInstalled => "KindNotInstalled",
+        Obstacle::NotInstalled | Obstacle::Moved { .. } => "KindNotInstalled",
         Obstacle::Forbidden { .. } => "Forbidden",
         Obstacle::NotOurs | Obstacle::Controlled => "Conflict",
         Obstacle::BeingDeleted => "Terminating",
