@@ -72,7 +72,10 @@ impl fmt::Display for Trouble {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Trouble::ClassNotFound(class) => {
-                write!(out, "there is no NamespaceClass {class}; it is applied as soon as it is created")
+                write!(
+                    out,
+                    "there is no NamespaceClass {class}, or it is being deleted; it is applied as soon as it is created"
+                )
             }
             Trouble::EmptyLabel => {
                 write!(out, "the label {CLASS_LABEL} is empty and changes nothing; name a class, or remove the label")

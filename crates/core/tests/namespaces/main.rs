@@ -13,5 +13,6 @@ mod outside;
 mod policies;
 mod roll_out;
 mod seeing;
+mod stories;
 mod truth;
 mod world;

@@ -6,7 +6,7 @@ use croft_core::{
 };
 
 use crate::{
-    explorer::{at_rest, reachable},
+    explorer::{at_rest, reachable, reconciled},
     world::{ClassSpec, Object, Sight, World, class, identity, item, now},
 };
 
@@ -139,6 +139,16 @@ fn a_stripped_label_is_put_back_because_the_owner_proves_it() {
         (&world.objects["one"].uid, &world.objects["one"].stamp),
         (&before.objects["one"].uid, &before.objects["one"].stamp)
     );
+}
+
+#[test]
+fn a_name_found_taken_is_no_conflict_before_it_is_known_by_whom() {
+    let mut world = bound();
+    world.object_mut("one").stamp = None;
+    let mut world = reconciled(&world);
+    assert_eq!(world.ready_reason(), "RolloutPending", "we have taken it ourselves");
+    world.settle();
+    assert_eq!(world.ready_reason(), "ReconcileSuccess");
 }
 
 #[test]

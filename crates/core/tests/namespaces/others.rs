@@ -81,9 +81,9 @@ impl explorer::World for World {
 
     fn report(&mut self, seen: &Seen, outcomes: &[(&Step, Outcome)]) {
         match seen {
-            Seen::Binding(_) => {}
             Seen::Resources(seen) => self.report_resources(seen, outcomes),
-            Seen::Class(name, uid, seen) => self.report_class(name, *uid, seen),
+            Seen::Class(name, uid, seen) if !is_let_go(outcomes) => self.report_class(name, *uid, seen),
+            Seen::Binding(_) | Seen::Class(..) => {}
         }
     }
 
@@ -132,6 +132,12 @@ impl Object {
     fn is_foreign(&self) -> bool {
         !self.is_a_bindings() && self.stamp.is_none()
     }
+}
+
+/// Whether we have let a class go: then it says nothing more.
+pub fn is_let_go(outcomes: &[(&Step, Outcome)]) -> bool {
+    let is_end = |step: &Step| matches!(step, Step::Class(ClassStep::LetGo));
+    outcomes.iter().any(|(step, outcome)| is_end(step) && outcome.is_done())
 }
 
 /// The outcomes of steps about objects.

@@ -20,7 +20,16 @@ use crate::{
 };
 
 fn failed(class: FailureClass, reason: &'static str) -> Outcome {
-    Outcome::Failed(Failure::new(class, reason, "refused"))
+    let message = match reason {
+        "AlreadyExists" => "an object of this name already exists",
+        "ApiServerError" => "the API server cannot handle the request now",
+        "Conflict" => "the object has been changed or replaced meanwhile",
+        "Forbidden" => "the operator lacks the right",
+        "Immutable" => "field is immutable when `immutable` is set",
+        "TwoControllers" => "only one owner can be the controller",
+        _ => "the server could not find the requested resource",
+    };
+    Outcome::Failed(Failure::new(class, reason, message))
 }
 
 fn conflict() -> Outcome {

@@ -24,7 +24,8 @@ use crate::explorer::at_rest;
 pub const NAMESPACE: &str = "team-a";
 
 /// Every name an object here may have.
-pub const NAMES: [&str; 8] = ["shared", "web-only", "db-only", "one", "two", "three", "gadget", "unrelated"];
+pub const NAMES: [&str; 11] =
+    ["shared", "web-only", "db-only", "one", "two", "three", "gadget", "unrelated", "limits", "welcome", "notice"];
 
 /// Those of them whose kind may come, go and be out of sight; all others are ConfigMaps.
 const WIDGETS: [&str; 2] = ["web-only", "gadget"];

@@ -24,6 +24,9 @@ const STAMPING: &str = "create, delete, get, list, patch, watch";
 /// Marks a message about a change that cannot be made in place.
 const IMMUTABLE: &str = "cannot be changed in place";
 
+/// About an object whose name is taken, before it is known by whom.
+const TAKEN: &str = "an object of this name exists; about to be looked at";
+
 /// The reason while something cannot be observed.
 pub(super) const UNOBSERVABLE: &str = "Unobservable";
 
@@ -166,9 +169,8 @@ fn first_failed(outcomes: Outcomes<'_>) -> Option<(&ResourceStep, &Failure)> {
 
 fn failing(step: &ResourceStep, failure: &Failure) -> Readiness {
     let reason = match (step, failure) {
-        (_, Failure { reason: "AlreadyExists", .. }) => "Conflict",
-        // It has just changed: nothing is wrong yet.
-        (_, Failure { class: FailureClass::Stale, reason: "Conflict", .. }) => "RolloutPending",
+        // It has just changed, or its name is taken by we do not know whom: nothing is wrong yet.
+        (_, Failure { class: FailureClass::Stale, reason: "Conflict" | "AlreadyExists", .. }) => "RolloutPending",
         (_, Failure { class: FailureClass::Forbidden, .. }) => "Forbidden",
         (ResourceStep::Prune { .. } | ResourceStep::Release { .. }, _) => "PruneFailed",
         _ => "ApplyFailed",
@@ -314,7 +316,7 @@ fn done(applied: Applied, step: &ResourceStep, uid: Option<String>, witness: Opt
 fn failed(item: &Rendered, applied: Applied, failure: &Failure) -> Applied {
     match failure.reason {
         // Somebody has the name: the next look reads who.
-        "AlreadyExists" => blocked(item, applied, &Obstacle::NotOurs),
+        "AlreadyExists" => Applied { message: Some(TAKEN.to_owned()), ..blocked(item, applied, &Obstacle::NotOurs) },
         "Immutable" => {
             Applied { state: State::Failed, message: Some(format!("{IMMUTABLE}: {}", failure.message)), ..applied }
         }
