@@ -76,8 +76,12 @@ impl Seal {
 }
 
 fn is_secret(object: &Value) -> bool {
-    object.get("kind").and_then(Value::as_str) == Some("Secret")
-        && object.get("apiVersion").and_then(Value::as_str) == Some("v1")
+    is_of_core(object, "Secret")
+}
+
+fn is_of_core(object: &Value, kind: &str) -> bool {
+    let says = |field: &str, value: &str| object.get(field).and_then(Value::as_str) == Some(value);
+    says("kind", kind) && says("apiVersion", "v1")
 }
 
 /// What a live object shows.
@@ -140,12 +144,14 @@ pub fn content(object: &Value, seal: &Seal) -> String {
     seal.long_digest(object, &Value::Object(kept))
 }
 
-/// The parts of `live` that `manifest` touches; of metadata, which many share, the places it sets.
+/// The parts of `live` that `manifest` touches; of what is known to be shared, metadata and plain data, the places it sets.
 fn parts(live: &Value, manifest: &Value) -> Value {
+    let is_plain = ["ConfigMap", "Secret"].iter().any(|kind| is_of_core(live, kind));
+    let is_shared = |key: &str| key == "metadata" || (is_plain && matches!(key, "data" | "binaryData"));
     let (Value::Object(live), Value::Object(manifest)) = (live, manifest) else { return live.clone() };
     let touched = manifest.iter().map(|(key, value)| {
         let there = match live.get(key) {
-            Some(metadata) if key == "metadata" => shown(metadata, value),
+            Some(shared) if is_shared(key) => shown(shared, value),
             other => other.cloned().unwrap_or_default(),
         };
         (key.clone(), there)

@@ -214,7 +214,12 @@ fn namespaces_of(caches: &Caches, name: &str) -> Vec<Key> {
     let bound = caches.bindings.by(CLASS_INDEX, name);
     let bound = bound.iter().map(|binding| binding_key(binding));
     let labelled = caches.namespaces.by(CLASS_INDEX, name);
-    let labelled = labelled.iter().map(|namespace| Key::cluster(NAMESPACE, namespace.name_any()));
+    // Who asks for it in vain says so on the binding it has.
+    let labelled = labelled.iter().map(|namespace| namespace.name_any()).flat_map(|name| {
+        let has_binding = caches.bindings.exists(&name, &name);
+        let binding = has_binding.then(|| Key::new(BINDING, &name, &name));
+        [Some(Key::cluster(NAMESPACE, &name)), binding].into_iter().flatten()
+    });
     bound.chain(labelled).collect()
 }
 

@@ -265,3 +265,37 @@ async fn a_kind_whose_writes_never_end_keeps_nobody_else_waiting() -> Result<()>
     }
     Ok(())
 }
+
+#[tokio::test]
+async fn what_is_to_be_kept_outlives_the_version_it_was_made_in() -> Result<()> {
+    const GROUP: &str = "kept.croft.dev";
+    let world = Proxied::new().await?;
+    let admin = world.bed.admin();
+    apply(admin, &may_be_in_classes(GROUP, "lamps")).await?;
+    let versions = |early_is_served: bool| -> Result<String> {
+        let mut crd: Value = serde_json::from_str(&crd(GROUP, "Lamp", "lamps", "Namespaced"))?;
+        let mut early = crd["spec"]["versions"][0].clone();
+        (early["name"], early["storage"], early["served"]) = ("v1beta1".into(), false.into(), early_is_served.into());
+        crd["spec"]["versions"].as_array_mut().context("versions")?.push(early);
+        Ok(crd.to_string())
+    };
+    apply(admin, &versions(true)?).await?;
+    let operator = world.started().await?;
+    let spec = json!({"policy": {"onUnbind": "Orphan"}, "resources": [item(GROUP, "v1beta1", "Lamp")]});
+    let class = Class::with_spec(world.client(), "kept", spec).await?;
+    let space = Space::of(&world.bed, "kept", "kept").await?;
+    space.follows(&class).await;
+    apply(admin, &versions(false)?).await?;
+    let binding = space.says("KindNotInstalled").await;
+    let message = &condition(&binding, "Ready").context("a condition")?.message;
+    assert!(message.contains("change the class to kept.croft.dev/v1"), "{message}");
+    let _operator = world.restart(operator).await?;
+    space.label(None).await?;
+    space.is_unbound().await;
+    let lamp = api(&space, GROUP, "v1", "Lamp", "lamps").get("it").await?;
+    assert!(
+        lamp.owner_references().is_empty() && lamp.metadata.deletion_timestamp.is_none(),
+        "released, as the class says"
+    );
+    Ok(())
+}

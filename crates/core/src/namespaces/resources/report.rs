@@ -446,4 +446,28 @@ mod tests {
             assert_eq!(told(other), other);
         }
     }
+
+    #[test]
+    fn objects_that_were_made_to_look_like_ours_do_not_make_a_status_too_large_to_be_stored() {
+        use crate::namespaces::resources::{Binding, Namespace, Owner, Stamped};
+        let identity =
+            |number: u32| Identity { kind: "ConfigMap".into(), name: format!("c-{number}"), ..Identity::default() };
+        let forged = |number| {
+            let object = Stamped { uid: "u".into(), owner: Owner::ThisBinding, deleting: true, ..Stamped::default() };
+            (identity(number), object)
+        };
+        let seen = Observed {
+            namespace: Namespace { name: "shop".into(), ..Namespace::default() },
+            binding: Binding { uid: "b".into(), ..Binding::default() },
+            class: ClassSeen::Present(Class::default()),
+            stamped: (0..20_000).map(forged).collect(),
+            ..Observed::default()
+        };
+        let failure = Failure::new(FailureClass::Rejected, "Rejected", "no ".repeat(100_000));
+        let prune = ResourceStep::prune(&identity(0), "v1", "u", "1");
+        let status = report(&seen, &[(&prune, Outcome::Failed(failure))], &Timestamp("2026-01-01T00:00:00Z".into()));
+        assert_eq!(status.applied_resources.len(), MOST_UNRECORDED);
+        let stored = serde_json::to_string(&status).map(|text| text.len()).unwrap_or(usize::MAX);
+        assert!(stored < 200_000, "{stored} bytes");
+    }
 }
