@@ -467,7 +467,7 @@ mod tests {
         let prune = ResourceStep::prune(&identity(0), "v1", "u", "1");
         let status = report(&seen, &[(&prune, Outcome::Failed(failure))], &Timestamp("2026-01-01T00:00:00Z".into()));
         assert_eq!(status.applied_resources.len(), MOST_UNRECORDED);
-        let stored = serde_json::to_string(&status).map(|text| text.len()).unwrap_or(usize::MAX);
+        let stored = serde_json::to_string(&status).map_or(usize::MAX, |text| text.len());
         assert!(stored < 200_000, "{stored} bytes");
     }
 }
