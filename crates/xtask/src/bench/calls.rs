@@ -33,7 +33,13 @@ impl Calls {
         Self(self.0.iter().map(|(verb, now)| (verb.clone(), now.saturating_sub(count(verb)))).collect())
     }
 
-    /// All but watches and renewals of the lease: the lease alone is written by `update`.
+    pub(super) fn add(&mut self, more: &Self) {
+        for (verb, count) in &more.0 {
+            *self.0.entry(verb.clone()).or_default() += count;
+        }
+    }
+
+    /// All but watches and renewals of the lease, which alone is written by `update`. Events are among them.
     pub(super) fn requests(&self) -> f64 {
         self.sum(&["get", "create", "patch", "delete", "other"])
     }

@@ -6,9 +6,15 @@
 mod calls;
 mod cluster;
 mod generator;
+mod laps;
 mod machine;
+mod model;
 mod namespaces;
+mod pairs;
+mod plots;
 mod rest;
+mod single;
+mod twin;
 mod witness;
 
 use anyhow::{Context, Result};
@@ -53,7 +59,7 @@ pub(crate) fn bench(subjects: &[Subject]) -> Result<()> {
 /// The generator lives in this program, and must not be slower than what is compared with it.
 fn again_optimised(subjects: &[Subject]) -> Result<()> {
     let names: Vec<_> = subjects.iter().filter_map(ValueEnum::to_possible_value).collect();
-    let mut arguments = vec!["run", "--quiet", "--locked", "--release", "--package", "xtask", "--", "bench"];
+    let mut arguments = vec!["run", "--locked", "--profile", "bench-tools", "--package", "xtask", "--", "bench"];
     arguments.extend(names.iter().map(clap::builder::PossibleValue::get_name));
     cargo(&arguments)
 }
@@ -66,6 +72,8 @@ struct Figure {
     bar: Option<Bar>,
     /// What the value was made from.
     note: String,
+    /// The pairs of laps it is the median of.
+    pairs: Vec<Value>,
 }
 
 #[derive(Clone, Copy)]
@@ -97,7 +105,7 @@ impl Bar {
 
 impl Figure {
     fn new(name: &'static str, value: f64, unit: &'static str) -> Self {
-        Self { name, unit, value, bar: None, note: String::new() }
+        Self { name, unit, value, bar: None, note: String::new(), pairs: Vec::new() }
     }
 
     fn bar(self, bar: Bar) -> Self {
@@ -106,6 +114,10 @@ impl Figure {
 
     fn note(self, note: impl Into<String>) -> Self {
         Self { note: note.into(), ..self }
+    }
+
+    fn pairs(self, pairs: Vec<Value>) -> Self {
+        Self { pairs, ..self }
     }
 
     fn is_reached(&self) -> bool {
@@ -124,7 +136,13 @@ impl Figure {
 
     fn json(&self) -> Value {
         let bar = self.bar.map(Bar::value);
-        json!({ "value": self.value, "unit": self.unit, "bar": bar, "reached": self.is_reached(), "note": self.note })
+        let mut figure = json!({
+            "value": self.value, "unit": self.unit, "bar": bar, "reached": self.is_reached(), "note": self.note,
+        });
+        if !self.pairs.is_empty() {
+            figure["pairs"] = json!(self.pairs);
+        }
+        figure
     }
 }
 
@@ -142,6 +160,11 @@ fn report(figures: &[Figure]) -> Result<()> {
         .with_context(|| format!("writing {}", path.display()))?;
     println!("\nwritten to {}\n", path.display());
     Ok(())
+}
+
+#[expect(clippy::cast_precision_loss, reason = "numbers of namespaces")]
+fn as_f64(number: usize) -> f64 {
+    number as f64
 }
 
 #[expect(clippy::cast_precision_loss, reason = "sizes far below 2^52")]
