@@ -16,11 +16,12 @@ use croft_api::namespaces::CLASS_LABEL;
 use croft_testbed::Operator;
 
 use super::{
-    Bar, Figure, as_f64,
+    as_f64,
     calls::Calls,
     cluster::{Cluster, in_flight},
+    figures::{Bar, Figure},
     machine::{Load, cpu_seconds, quiet},
-    pairs::{Lap, Pair, Side, Spread, order},
+    pairs::{Lap, Pair, Side, order},
     plots::Plots,
     witness::{Space, Witness},
 };
@@ -207,12 +208,7 @@ impl Results {
 
 impl Entry {
     fn ratio(&self, name: &'static str) -> Figure {
-        let spread = Spread::of(self.pairs.iter().map(Pair::ratio));
-        let pairs = self.pairs.iter().map(Pair::json).collect();
-        Figure::new(name, spread.median, "of gen")
-            .bar(Bar::AtLeast(MIN_RATIO))
-            .note(format!("median of {} pairs, {spread}; {self}", self.pairs.len()))
-            .pairs(pairs)
+        Figure::of_pairs(name, self.pairs.clone()).bar(Bar::AtLeast(MIN_RATIO)).note(self.to_string())
     }
 
     fn requests(&self) -> f64 {

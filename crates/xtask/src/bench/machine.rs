@@ -98,10 +98,19 @@ pub(super) async fn quiet() {
     }
 }
 
-/// Processor time of one process in seconds.
-#[expect(clippy::cast_precision_loss, reason = "ticks far below 2^52")]
+/// Processor time of one process.
 pub(super) fn cpu_seconds(pid: u32) -> f64 {
-    process(pid).map_or(0, |process| process.ticks) as f64 / TICKS_A_SECOND
+    seconds(process(pid).map_or(0, |process| process.ticks))
+}
+
+/// Processor time of this process and all daemons.
+pub(super) fn our_cpu_seconds() -> f64 {
+    seconds(ours())
+}
+
+#[expect(clippy::cast_precision_loss, reason = "ticks far below 2^52")]
+fn seconds(ticks: u64) -> f64 {
+    ticks as f64 / TICKS_A_SECOND
 }
 
 /// Processor time since some start.

@@ -10,15 +10,15 @@ use croft_api::namespaces::CLASS_LABEL;
 use croft_testbed::Operator;
 
 use super::{
-    Bar, Figure,
     cluster::Cluster,
+    figures::{Bar, Figure},
     generator::{Generator, Models},
     laps::{AFTER, Act, BEFORE, Block, Course, LIMIT, Results},
     mib,
     model::Model,
     plots::Plots,
     rest::rss_at_rest,
-    single,
+    single, whole,
     witness::{Space, Witness},
 };
 
@@ -47,6 +47,7 @@ pub(super) async fn measure(program: &Path) -> Result<Vec<Figure>> {
     let mut figures = vec![requests(&results), rss("rss_after_work", &operator).await?];
     let operator = single::restart(&course, operator, &mut figures).await?;
     figures.push(rss("rss_after_restart", &operator).await?);
+    figures.extend(whole::measure(&course.cluster.admin).await?);
     single::idle_latency(&course, &blocks, &mut figures).await?;
     single::busy_latency(&course, &blocks, &mut figures).await?;
     for block in &blocks {

@@ -83,6 +83,15 @@ impl Spread {
     }
 }
 
+impl Spread {
+    pub(super) fn json(&self) -> Value {
+        let Self { least, lower_quartile, median, upper_quartile, most } = self;
+        json!({
+            "least": least, "lowerQuartile": lower_quartile, "median": median, "upperQuartile": upper_quartile, "most": most,
+        })
+    }
+}
+
 impl fmt::Display for Spread {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { least, lower_quartile, upper_quartile, most, .. } = self;

@@ -7,6 +7,7 @@ use std::{
 };
 
 use anyhow::{Context, Result};
+use croft_api::namespaces::CLASS_LABEL;
 use k8s_openapi::api::core::v1::Namespace;
 use kube::{Api, ResourceExt, api::ListParams};
 
@@ -16,7 +17,6 @@ use super::{
     model::Owned,
     twin,
 };
-use croft_api::namespaces::CLASS_LABEL;
 
 pub(super) struct Plots {
     pub(super) names: Vec<String>,

@@ -8,8 +8,8 @@ use croft_testbed::Operator;
 use futures::future::try_join_all;
 
 use super::{
-    Bar, Figure,
     calls::Calls,
+    figures::{Bar, Figure},
     laps::{Block, Course, GENERATION_AFTER, LIMIT},
     machine::{Load, quiet},
     namespaces::names,
@@ -48,6 +48,7 @@ pub(super) async fn restart(course: &Course, operator: Operator, figures: &mut V
         Figure::new("restart_writes", settled.writes(), "requests")
             .bar(Bar::AtMost(0.0))
             .note(format!("{seen} changes seen by the independent watch; {settled}")),
+        Figure::new("restart_reads", settled.reads(), "requests").bar(Bar::AtMost(0.0)),
         Figure::new("restart_to_ready", ready, "s").bar(Bar::AtMost(MAX_START_SECONDS)),
         Figure::new("requests_at_rest", rest.requests(), "requests").bar(Bar::AtMost(0.0)).note(rest.to_string()),
     ]);
