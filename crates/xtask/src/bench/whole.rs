@@ -6,24 +6,23 @@
 use anyhow::{Context, Result, bail};
 use croft_core::namespaces::witness::{Seal, content};
 use futures::{AsyncBufReadExt, TryStreamExt};
-use http::{Request, header::ACCEPT};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{
-    Client,
-    core::{DynamicObject, PartialObjectMeta, WatchEvent},
+    Client, Resource,
+    api::WatchParams,
+    core::{DynamicObject, PartialObjectMeta, Request, WatchEvent},
 };
 use serde_json::json;
 
 use super::{
     as_f64,
+    cluster::ITEM_SELECTOR,
     figures::Figure,
     machine::{our_cpu_seconds, quiet},
     pairs::Spread,
 };
 
 const PAIRS: usize = 5;
-const WATCH: &str = "/api/v1/configmaps?watch=true&labelSelector=app.kubernetes.io%2Fpart-of%3Dbench\
-                     &sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true";
 
 /// What is asked for of each object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,11 +32,14 @@ enum Form {
 }
 
 impl Form {
-    fn accept(self) -> &'static str {
-        match self {
-            Form::Whole => "application/json",
-            Form::Metadata => "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=1",
-        }
+    /// Asks for everything there is and then for what happens.
+    fn request(self) -> Result<http::Request<Vec<u8>>> {
+        let request = Request::new(ConfigMap::url_path(&(), None));
+        let params = WatchParams::default().labels(ITEM_SELECTOR).initial_events();
+        Ok(match self {
+            Form::Whole => request.watch(&params, "0")?,
+            Form::Metadata => request.watch_metadata(&params, "0")?,
+        })
     }
 
     /// Reads one change as the operator would; whether it is one, and not the end of what there is.
@@ -98,8 +100,7 @@ pub(super) async fn measure(client: &Client) -> Result<Vec<Figure>> {
 /// Watches until everything there is has been told.
 async fn follow(client: &Client, form: Form) -> Result<Cost> {
     let before = our_cpu_seconds();
-    let request = Request::get(WATCH).header(ACCEPT, form.accept()).body(Vec::new())?;
-    let mut lines = client.request_stream(request).await?.lines();
+    let mut lines = client.request_stream(form.request()?).await?.lines();
     let (mut changes, mut bytes) = (0, 0);
     while let Some(line) = lines.try_next().await? {
         if !form.read(&line)? {
