@@ -1,9 +1,10 @@
 //! The bare generator: sends what the operator would leave behind, and nothing else. No watches, no decisions, no queue.
 //!
-//! It is the floor, so each of its requests is the cheapest that has the effect: what is not there is made, what is there is
-//! patched in the one field that changes, and nothing is made sure of by a precondition. The same client library and account,
-//! and per namespace the same order: the binding, whose UID the objects name as their owner; the objects side by side; the
-//! binding's status, which names their UIDs.
+//! It is the floor, so each of its requests is the cheapest that has the effect. Of what API server, etcd and client together
+//! spend on one, a ConfigMap of this size takes 0.7 ms to make by POST and 1.3 ms by apply; to change it takes 0.8 ms by PUT, 0.9
+//! by any patch and 1.2 by apply; the status of a binding takes 4.2 ms by PUT and 4.9 by patch. Per namespace the order is the
+//! operator's: the binding, whose UID the objects name as their owner; the objects side by side; the binding's status, which
+//! names their UIDs.
 
 use std::sync::Arc;
 
@@ -12,7 +13,7 @@ use futures::future::try_join_all;
 use http::{Method, Request, header::CONTENT_TYPE};
 use kube::{Client, Config};
 use serde::{Deserialize, de::DeserializeOwned};
-use serde_json::{Value, json};
+use serde_json::Value;
 use tokio::sync::Semaphore;
 
 use super::{
@@ -22,8 +23,6 @@ use super::{
 };
 
 const JSON: &str = "application/json";
-const JSON_PATCH: &str = "application/json-patch+json";
-const MERGE_PATCH: &str = "application/merge-patch+json";
 
 #[derive(Clone)]
 pub(super) struct Generator {
@@ -38,7 +37,6 @@ pub(super) struct Models {
     pub(super) before: Model,
     /// With another value in its first item.
     pub(super) after: Model,
-    pub(super) value_after: &'static str,
 }
 
 /// All that is read of an answer.
@@ -48,8 +46,10 @@ struct Made {
 }
 
 #[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
 struct Named {
     uid: String,
+    resource_version: String,
 }
 
 impl Generator {
@@ -62,13 +62,13 @@ impl Generator {
     pub(super) async fn onboard(&self, namespace: &str, namespace_uid: &str) -> Result<Owned> {
         let model = &self.models.before;
         let path = format!("{}?fieldManager=croft-operator", bindings(namespace));
-        let made: Made = self.send(Method::POST, path, JSON, model.binding(namespace, namespace_uid)).await?;
-        self.fill(model, namespace, made.metadata.uid).await
+        let made: Made = self.send(Method::POST, path, model.binding(namespace, namespace_uid)).await?;
+        self.fill(model, namespace, made.metadata.uid, made.metadata.resource_version).await
     }
 
     /// 11 requests: ten objects and the status.
     pub(super) async fn refill(&self, namespace: &str, owned: Owned) -> Result<Owned> {
-        self.fill(&self.models.after, namespace, owned.binding).await
+        self.fill(&self.models.after, namespace, owned.binding, owned.version).await
     }
 
     /// 2 requests: the first object and the status.
@@ -76,10 +76,8 @@ impl Generator {
         let model = &self.models.after;
         let item = model.items.first().context("a class without items")?;
         let path = format!("{}/{}?fieldManager=croft", objects(namespace), item.name);
-        let change = json!({ "data": { "value": self.models.value_after } });
-        self.send::<Made>(Method::PATCH, path, MERGE_PATCH, change.to_string()).await?;
-        self.status(model, namespace, &owned).await?;
-        Ok(owned)
+        self.send::<Made>(Method::PUT, path, model.manifest(item, namespace, &owned.binding)).await?;
+        self.status(model, namespace, owned).await
     }
 
     /// 11 requests: each object and the binding.
@@ -89,40 +87,31 @@ impl Generator {
         self.delete(format!("{}/{namespace}", bindings(namespace))).await
     }
 
-    async fn fill(&self, model: &Model, namespace: &str, binding: String) -> Result<Owned> {
+    async fn fill(&self, model: &Model, namespace: &str, binding: String, version: String) -> Result<Owned> {
         let made = try_join_all(model.items.iter().map(|item| self.make(model, item, namespace, &binding))).await?;
         let objects = made.into_iter().map(|made| made.metadata.uid).collect();
-        let owned = Owned { binding, objects };
-        self.status(model, namespace, &owned).await?;
-        Ok(owned)
+        self.status(model, namespace, Owned { binding, version, objects }).await
     }
 
     async fn make(&self, model: &Model, item: &Item, namespace: &str, binding_uid: &str) -> Result<Made> {
         let path = format!("{}?fieldManager=croft", objects(namespace));
-        self.send(Method::POST, path, JSON, model.manifest(item, namespace, binding_uid)).await
+        self.send(Method::POST, path, model.manifest(item, namespace, binding_uid)).await
     }
 
     async fn delete(&self, path: String) -> Result<()> {
-        self.send::<Value>(Method::DELETE, path, JSON, String::new()).await?;
+        self.send::<Value>(Method::DELETE, path, String::new()).await?;
         Ok(())
     }
 
-    async fn status(&self, model: &Model, namespace: &str, owned: &Owned) -> Result<()> {
+    async fn status(&self, model: &Model, namespace: &str, owned: Owned) -> Result<Owned> {
         let path = format!("{}/{namespace}/status?fieldManager=croft-operator", bindings(namespace));
-        let addition = format!(r#"[{{"op":"add","path":"/status","value":{}}}]"#, model.status(owned));
-        self.send::<Made>(Method::PATCH, path, JSON_PATCH, addition).await?;
-        Ok(())
+        let made: Made = self.send(Method::PUT, path, model.status(namespace, &owned)).await?;
+        Ok(Owned { version: made.metadata.resource_version, ..owned })
     }
 
-    async fn send<Answer: DeserializeOwned>(
-        &self,
-        method: Method,
-        path: String,
-        content: &'static str,
-        body: String,
-    ) -> Result<Answer> {
+    async fn send<Answer: DeserializeOwned>(&self, method: Method, path: String, body: String) -> Result<Answer> {
         let _permit = self.permits.acquire().await?;
-        let request = Request::builder().method(method).uri(&path).header(CONTENT_TYPE, content);
+        let request = Request::builder().method(method).uri(&path).header(CONTENT_TYPE, JSON);
         self.client.request(request.body(body.into_bytes())?).await.with_context(|| format!("sending {path}"))
     }
 }

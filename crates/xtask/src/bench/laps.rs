@@ -219,6 +219,7 @@ impl Entry {
 impl fmt::Display for Entry {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let cpu = self.effort.cpu * 1000.0 / as_f64(self.namespaces);
-        write!(out, "croft sent {:.2} requests and used {cpu:.2} ms of processor time a namespace", self.requests())
+        let (requests, calls) = (self.requests(), &self.effort.calls);
+        write!(out, "croft used {cpu:.2} ms of processor time and {requests:.2} requests a namespace: {calls}")
     }
 }

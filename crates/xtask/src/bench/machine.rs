@@ -27,7 +27,9 @@ const QUIET_LIMIT: Duration = Duration::from_secs(20);
 pub(super) struct Conditions {
     /// What a fixed piece of work took right before.
     fixed_work: Duration,
-    /// Percent of the machine used by neither us nor nobody.
+    /// Percent of the machine that nobody used.
+    idle: u64,
+    /// Percent that others used.
     others: u64,
     /// Percent the host gave to other guests.
     stolen: u64,
@@ -35,8 +37,8 @@ pub(super) struct Conditions {
 
 impl fmt::Display for Conditions {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { fixed_work, others, stolen } = self;
-        write!(out, "fixed work {} ms, {others} % others, {stolen} % stolen", fixed_work.as_millis())
+        let Self { fixed_work, idle, others, stolen } = self;
+        write!(out, "fixed work {} ms, {idle} % idle, {others} % others, {stolen} % stolen", fixed_work.as_millis())
     }
 }
 
@@ -44,6 +46,7 @@ impl Conditions {
     pub(super) fn json(&self) -> Value {
         json!({
             "fixedWorkMilliseconds": self.fixed_work.as_secs_f64() * 1000.0,
+            "idlePercent": self.idle,
             "othersPercent": self.others,
             "stolenPercent": self.stolen,
         })
@@ -66,6 +69,7 @@ impl Load {
         let all = spent.all.max(1);
         Conditions {
             fixed_work: self.fixed_work,
+            idle: spent.idle * 100 / all,
             others: all.saturating_sub(spent.idle + spent.stolen + spent.ours) * 100 / all,
             stolen: spent.stolen * 100 / all,
         }

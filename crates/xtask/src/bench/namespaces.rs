@@ -107,7 +107,7 @@ async fn learn(cluster: &Cluster, witness: &Witness) -> Result<Models> {
     cluster.label(&names, CLASS_LABEL, None).await?;
     witness.until(&names, LIMIT, Space::is_bare, Space::last_change).await?;
     cluster.delete_class(class).await?;
-    Ok(Models { before, after, value_after: AFTER })
+    Ok(Models { before, after })
 }
 
 /// Everything but the removal: the operator's side of the block stays, the generator's goes.
