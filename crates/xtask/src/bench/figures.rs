@@ -15,7 +15,7 @@ pub(super) struct Figure {
     value: f64,
     bar: Option<Bar>,
     /// What the value was made from.
-    note: String,
+    notes: Vec<String>,
     /// The pairs of laps it is the median of.
     pairs: Vec<Pair>,
 }
@@ -56,14 +56,14 @@ impl Bar {
 
 impl Figure {
     pub(super) fn new(name: &'static str, value: f64, unit: &'static str) -> Self {
-        Self { name, unit, value, bar: None, note: String::new(), pairs: Vec::new() }
+        Self { name, unit, value, bar: None, notes: Vec::new(), pairs: Vec::new() }
     }
 
     /// The operator's speed in terms of the generator's: the median of the pairs' ratios.
     pub(super) fn of_pairs(name: &'static str, pairs: Vec<Pair>) -> Self {
         let spread = Spread::of(pairs.iter().map(Pair::ratio));
-        let note = format!("median of {} pairs, {spread}", pairs.len());
-        Self { note, pairs, ..Self::new(name, spread.median, "of the generator's speed") }
+        let notes = vec![format!("median of {} pairs, {spread}", pairs.len())];
+        Self { notes, pairs, ..Self::new(name, spread.median, "of the generator's speed") }
     }
 
     pub(super) fn bar(self, bar: Bar) -> Self {
@@ -71,9 +71,9 @@ impl Figure {
     }
 
     /// One more thing the value was made from.
-    pub(super) fn note(self, note: impl AsRef<str>) -> Self {
-        let separator = if self.note.is_empty() { "" } else { "; " };
-        Self { note: format!("{}{separator}{}", self.note, note.as_ref()), ..self }
+    pub(super) fn note(mut self, note: impl Into<String>) -> Self {
+        self.notes.push(note.into());
+        self
     }
 
     fn is_reached(&self) -> bool {
@@ -98,7 +98,7 @@ impl Figure {
     }
 
     fn json(&self) -> Value {
-        let mut figure = json!({ "value": self.value, "unit": self.unit, "note": self.note });
+        let mut figure = json!({ "value": self.value, "unit": self.unit, "notes": self.notes });
         if let Some(bar) = self.bar {
             figure["bar"] = json!(format!("{} {}", bar.sign(), bar.value()));
             figure["reached"] = json!(self.is_reached());
@@ -115,8 +115,8 @@ pub(super) fn print(figures: &[Figure]) {
     println!();
     for figure in figures {
         println!("{}", figure.line().trim_end());
-        if !figure.note.is_empty() {
-            println!("{}", dim(&format!("   {}", figure.note)));
+        for note in &figure.notes {
+            println!("{}", dim(&format!("   {note}")));
         }
     }
 }
@@ -166,10 +166,5 @@ mod tests {
     fn exactly_the_bar_is_enough() {
         let figures = [Bar::AtLeast(12.3), Bar::AtMost(12.3)].map(|bar| Figure::new("edge", 12.3, "").bar(bar));
         assert!(ensure_reached(&figures).is_ok());
-    }
-
-    #[test]
-    fn notes_are_added_up() {
-        assert_eq!(Figure::new("a", 1.0, "").note("one").note("two").note, "one; two");
     }
 }

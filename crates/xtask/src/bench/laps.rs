@@ -6,7 +6,6 @@
 
 use std::{
     collections::BTreeMap,
-    fmt,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -20,9 +19,10 @@ use super::{
     calls::Calls,
     cluster::{Cluster, in_flight},
     figures::{Bar, Figure},
-    machine::{Load, cpu_seconds, quiet},
+    machine::{Load, quiet},
     pairs::{Lap, Pair, Side, order},
     plots::Plots,
+    processes::Usage,
     witness::{Space, Witness},
 };
 use crate::terminal::dim;
@@ -74,21 +74,17 @@ pub(super) struct Course {
 }
 
 impl Course {
-    /// Lets both sides do `act`; also tells what it cost the operator.
-    pub(super) async fn pair(&self, act: Act, block: &Block, operator: &Operator) -> Result<(Pair, Effort)> {
-        let before = Effort::of(operator).await?;
+    /// Lets both sides do `act`; also tells what the operator asked of the API server.
+    pub(super) async fn pair(&self, act: Act, block: &Block, operator: &Operator) -> Result<(Pair, Calls)> {
+        let before = Calls::of(operator).await?;
         let [first, second] = order(block.index);
-        let laps = [self.lap(act, block, first).await?, self.lap(act, block, second).await?];
+        let (one, other) = (self.lap(act, block, first).await?, self.lap(act, block, second).await?);
         quiet().await;
-        let spent = Effort::of(operator).await?.since(&before);
-        let [generator, operator] = if first == Side::Generator { laps } else { [laps[1], laps[0]] };
+        let calls = Calls::of(operator).await?.since(&before);
+        let (generator, operator) = if first == Side::Generator { (one, other) } else { (other, one) };
         let pair = Pair { generator, operator };
-        let number = block.index + 1;
-        println!(
-            "{}",
-            dim(&format!("   {act:?} {number}: {:.2}; generator {generator}, operator {operator}", pair.ratio()))
-        );
-        Ok((pair, spent))
+        println!("{}", dim(&format!("   {act:?} {}: {pair}", block.index + 1)));
+        Ok((pair, calls))
     }
 
     async fn lap(&self, act: Act, block: &Block, side: Side) -> Result<Lap> {
@@ -159,23 +155,6 @@ impl Course {
     }
 }
 
-/// What something cost the operator.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Effort {
-    cpu: f64,
-    pub(super) calls: Calls,
-}
-
-impl Effort {
-    async fn of(operator: &Operator) -> Result<Self> {
-        Ok(Self { cpu: cpu_seconds(operator.process.pid()), calls: Calls::of(operator).await? })
-    }
-
-    fn since(&self, before: &Self) -> Self {
-        Self { cpu: self.cpu - before.cpu, calls: self.calls.since(&before.calls) }
-    }
-}
-
 /// All pairs of laps, act by act.
 #[derive(Default)]
 pub(super) struct Results(BTreeMap<Act, Entry>);
@@ -184,16 +163,15 @@ pub(super) struct Results(BTreeMap<Act, Entry>);
 struct Entry {
     pairs: Vec<Pair>,
     namespaces: usize,
-    effort: Effort,
+    calls: Calls,
 }
 
 impl Results {
-    pub(super) fn add(&mut self, act: Act, block: &Block, (pair, effort): (Pair, Effort)) {
+    pub(super) fn add(&mut self, act: Act, block: &Block, (pair, calls): (Pair, Calls)) {
         let entry = self.0.entry(act).or_default();
         entry.pairs.push(pair);
         entry.namespaces += block.names.len();
-        entry.effort.cpu += effort.cpu;
-        entry.effort.calls.add(&effort.calls);
+        entry.calls.add(&calls);
     }
 
     pub(super) fn ratios(&self) -> Vec<Figure> {
@@ -202,24 +180,26 @@ impl Results {
 
     /// Of the operator, a namespace.
     pub(super) fn requests(&self, act: Act) -> (f64, String) {
-        self.0.get(&act).map_or((f64::NAN, String::new()), |entry| (entry.requests(), entry.effort.calls.to_string()))
+        self.0.get(&act).map_or((f64::NAN, String::new()), |entry| (entry.requests(), entry.calls.to_string()))
     }
 }
 
 impl Entry {
     fn ratio(&self, name: &'static str) -> Figure {
-        Figure::of_pairs(name, self.pairs.clone()).bar(Bar::AtLeast(MIN_RATIO)).note(self.to_string())
+        let namespaces = as_f64(self.namespaces);
+        let used = |side: fn(&Pair) -> &Lap| {
+            let mut usage = Usage::default();
+            self.pairs.iter().for_each(|pair| usage.add(&side(pair).conditions.ours));
+            usage.for_each(namespaces)
+        };
+        Figure::of_pairs(name, self.pairs.clone())
+            .bar(Bar::AtLeast(MIN_RATIO))
+            .note(format!("processor time a namespace: generator {}", used(|pair| &pair.generator)))
+            .note(format!("operator {}", used(|pair| &pair.operator)))
+            .note(format!("croft sent {:.2} requests a namespace: {}", self.requests(), self.calls))
     }
 
     fn requests(&self) -> f64 {
-        self.effort.calls.requests() / as_f64(self.namespaces)
-    }
-}
-
-impl fmt::Display for Entry {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let cpu = self.effort.cpu * 1000.0 / as_f64(self.namespaces);
-        let (requests, calls) = (self.requests(), &self.effort.calls);
-        write!(out, "croft used {cpu:.2} ms of processor time and {requests:.2} requests a namespace: {calls}")
+        self.calls.requests() / as_f64(self.namespaces)
     }
 }

@@ -9,10 +9,8 @@ use std::{
 use croft_testbed::wait;
 use serde_json::{Value, json};
 
+use super::processes::Usage;
 use crate::terminal::dim;
-
-/// `USER_HZ`, the same on every Linux.
-const TICKS_A_SECOND: f64 = 100.0;
 
 /// Some 30 ms.
 const FIXED_STEPS: u64 = 20_000_000;
@@ -23,7 +21,7 @@ const QUIET_TICKS: u64 = 4;
 const QUIET_LIMIT: Duration = Duration::from_secs(20);
 
 /// How the machine was during a lap.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Conditions {
     /// What a fixed piece of work took right before.
     fixed_work: Duration,
@@ -33,11 +31,13 @@ pub(super) struct Conditions {
     others: u64,
     /// Percent the host gave to other guests.
     stolen: u64,
+    /// What we used ourselves.
+    pub(super) ours: Usage,
 }
 
 impl fmt::Display for Conditions {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { fixed_work, idle, others, stolen } = self;
+        let Self { fixed_work, idle, others, stolen, .. } = self;
         write!(out, "fixed work {} ms, {idle} % idle, {others} % others, {stolen} % stolen", fixed_work.as_millis())
     }
 }
@@ -65,13 +65,14 @@ impl Load {
     }
 
     pub(super) fn since(&self) -> Conditions {
-        let spent = Ticks::now().since(self.before);
+        let spent = Ticks::now().since(&self.before);
         let all = spent.all.max(1);
         Conditions {
             fixed_work: self.fixed_work,
             idle: spent.idle * 100 / all,
-            others: all.saturating_sub(spent.idle + spent.stolen + spent.ours) * 100 / all,
+            others: all.saturating_sub(spent.idle + spent.stolen + spent.ours.ticks()) * 100 / all,
             stolen: spent.stolen * 100 / all,
+            ours: spent.ours,
         }
     }
 }
@@ -93,51 +94,36 @@ fn time_fixed_work() -> Duration {
 /// object is there.
 pub(super) async fn quiet() {
     let quiet = wait::until_true("the machine to be quiet", QUIET_LIMIT, || async {
-        let before = ours();
+        let before = Usage::now();
         tokio::time::sleep(QUIET_WINDOW).await;
-        Ok(ours().saturating_sub(before) <= QUIET_TICKS)
+        Ok(Usage::now().since(&before).ticks() <= QUIET_TICKS)
     });
     if quiet.await.is_err() {
         println!("{}", dim(&format!("   not quiet after {QUIET_LIMIT:?}, going on all the same")));
     }
 }
 
-/// Processor time of one process.
-pub(super) fn cpu_seconds(pid: u32) -> f64 {
-    seconds(process(pid).map_or(0, |process| process.ticks))
-}
-
-/// Processor time of this process and all daemons.
-pub(super) fn our_cpu_seconds() -> f64 {
-    seconds(ours())
-}
-
-#[expect(clippy::cast_precision_loss, reason = "ticks far below 2^52")]
-fn seconds(ticks: u64) -> f64 {
-    ticks as f64 / TICKS_A_SECOND
-}
-
 /// Processor time since some start.
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Default)]
 struct Ticks {
     all: u64,
     idle: u64,
     stolen: u64,
-    ours: u64,
+    ours: Usage,
 }
 
 impl Ticks {
     fn now() -> Self {
         let stat = fs::read_to_string("/proc/stat").unwrap_or_default();
-        Self { ours: ours(), ..Self::of_machine(stat.lines().next().unwrap_or_default()) }
+        Self { ours: Usage::now(), ..Self::of_machine(stat.lines().next().unwrap_or_default()) }
     }
 
-    fn since(self, before: Self) -> Self {
+    fn since(&self, before: &Self) -> Self {
         Self {
             all: self.all.saturating_sub(before.all),
             idle: self.idle.saturating_sub(before.idle),
             stolen: self.stolen.saturating_sub(before.stolen),
-            ours: self.ours.saturating_sub(before.ours),
+            ours: self.ours.since(&before.ours),
         }
     }
 
@@ -145,29 +131,8 @@ impl Ticks {
     fn of_machine(line: &str) -> Self {
         let fields: Vec<u64> = line.split_whitespace().skip(1).filter_map(|field| field.parse().ok()).collect();
         let sum = |from: usize, count: usize| fields.iter().skip(from).take(count).sum();
-        Self { all: sum(0, 8), idle: sum(3, 2), stolen: sum(7, 1), ours: 0 }
+        Self { all: sum(0, 8), idle: sum(3, 2), stolen: sum(7, 1), ours: Usage::default() }
     }
-}
-
-/// This process and the daemons it has started, which are all its direct children.
-fn ours() -> u64 {
-    let me = std::process::id();
-    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
-    let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
-    pids.filter_map(|pid| process(pid).filter(|process| pid == me || process.parent == me)).map(|one| one.ticks).sum()
-}
-
-struct Process {
-    parent: u32,
-    ticks: u64,
-}
-
-fn process(pid: u32) -> Option<Process> {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The name in parentheses may contain anything: what follows the last one is numbers.
-    let fields: Vec<_> = stat.rsplit_once(')')?.1.split_whitespace().collect();
-    let number = |place: usize| fields.get(place)?.parse::<u64>().ok();
-    Some(Process { parent: u32::try_from(number(1)?).ok()?, ticks: number(11)? + number(12)? })
 }
 
 #[cfg(test)]

@@ -12,6 +12,7 @@ mod model;
 mod namespaces;
 mod pairs;
 mod plots;
+mod processes;
 mod rest;
 mod single;
 mod twin;

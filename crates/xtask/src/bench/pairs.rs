@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::machine::Conditions;
 
 /// One timing, and what the machine was like meanwhile.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Lap {
     pub(super) took: Duration,
     pub(super) conditions: Conditions,
@@ -41,7 +41,7 @@ pub(super) fn order(pair: usize) -> [Side; 2] {
 }
 
 /// The same work done by both.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Pair {
     pub(super) generator: Lap,
     pub(super) operator: Lap,
@@ -55,6 +55,12 @@ impl Pair {
 
     pub(super) fn json(&self) -> Value {
         json!({ "ratio": self.ratio(), "generator": self.generator.json(), "operator": self.operator.json() })
+    }
+}
+
+impl fmt::Display for Pair {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{:.2}; generator {}, operator {}", self.ratio(), self.generator, self.operator)
     }
 }
 

@@ -42,7 +42,7 @@ fn binding(group: &str) -> ApiResource {
     ApiResource::from_gvk_with_plural(&kind, BINDINGS)
 }
 
-/// Makes a twin of the binding's kind, and lets `user` write it.
+/// Makes a twin of the binding's kind, and lets `user` write it, and objects by a verb that the operator does without.
 pub(super) async fn install(admin: &Client, user: &str) -> Result<()> {
     let kinds: Api<CustomResourceDefinition> = Api::all(admin.clone());
     let original = kinds.get(&format!("{BINDINGS}.{ORIGINAL}")).await.context("the operator is not installed")?;
@@ -60,13 +60,8 @@ pub(super) async fn install(admin: &Client, user: &str) -> Result<()> {
 }
 
 async fn allow(admin: &Client, user: &str) -> Result<()> {
-    let everything = PolicyRule {
-        api_groups: Some(vec![TWIN.into()]),
-        resources: Some(vec!["*".into()]),
-        verbs: vec!["*".into()],
-        ..PolicyRule::default()
-    };
-    let role = ClusterRole { metadata: named("bench"), rules: Some(vec![everything]), aggregation_rule: None };
+    let rules = vec![rule(TWIN, "*", "*"), rule("", "configmaps", "update")];
+    let role = ClusterRole { metadata: named("bench"), rules: Some(rules), aggregation_rule: None };
     let given = ClusterRoleBinding {
         metadata: named("bench"),
         role_ref: RoleRef { api_group: RBAC.into(), kind: "ClusterRole".into(), name: "bench".into() },
@@ -80,6 +75,15 @@ async fn allow(admin: &Client, user: &str) -> Result<()> {
     Api::all(admin.clone()).create(&PostParams::default(), &role).await?;
     Api::all(admin.clone()).create(&PostParams::default(), &given).await?;
     Ok(())
+}
+
+fn rule(group: &str, resource: &str, verb: &str) -> PolicyRule {
+    PolicyRule {
+        api_groups: Some(vec![group.into()]),
+        resources: Some(vec![resource.into()]),
+        verbs: vec![verb.into()],
+        ..PolicyRule::default()
+    }
 }
 
 fn named(name: &str) -> ObjectMeta {

@@ -14,13 +14,7 @@ use kube::{
 };
 use serde_json::json;
 
-use super::{
-    as_f64,
-    cluster::ITEM_SELECTOR,
-    figures::Figure,
-    machine::{our_cpu_seconds, quiet},
-    pairs::Spread,
-};
+use super::{as_f64, cluster::ITEM_SELECTOR, figures::Figure, machine::quiet, pairs::Spread, processes::Usage};
 
 const PAIRS: usize = 5;
 
@@ -99,7 +93,7 @@ pub(super) async fn measure(client: &Client) -> Result<Vec<Figure>> {
 
 /// Watches until everything there is has been told.
 async fn follow(client: &Client, form: Form) -> Result<Cost> {
-    let before = our_cpu_seconds();
+    let before = Usage::now();
     let mut lines = client.request_stream(form.request()?).await?.lines();
     let (mut changes, mut bytes) = (0, 0);
     while let Some(line) = lines.try_next().await? {
@@ -109,7 +103,7 @@ async fn follow(client: &Client, form: Form) -> Result<Cost> {
         changes += 1;
         bytes += line.len() + 1;
     }
-    let microseconds = (our_cpu_seconds() - before) * 1e6;
+    let microseconds = Usage::now().since(&before).seconds() * 1e6;
     Ok(Cost { bytes: as_f64(bytes) / as_f64(changes), microseconds: microseconds / as_f64(changes) })
 }
 
