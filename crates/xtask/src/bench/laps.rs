@@ -1,8 +1,8 @@
 //! Generator and operator do the same work in turns, block by block, on the same API server.
 //!
-//! Both sides see the same acts of the administrator (labels, deletions) in the same lap, and both laps begin with the first
-//! request and end when an independent watch has seen the last object and the last status. No lap begins before all the work
-//! of the one before is done: the controllers' too.
+//! Both sides see the same acts of the administrator (labels, deletions, changes of a class) in their laps, and both laps begin
+//! with the first request and end when an independent watch has seen the last object and the last status. The generator waits
+//! for none of these acts. No lap begins before all the work of the one before is done: the controllers' too.
 
 use std::{
     collections::BTreeMap,
@@ -63,6 +63,8 @@ impl Act {
 pub(super) struct Block {
     pub(super) index: usize,
     pub(super) class: String,
+    /// Of the same contents: what the administrator does to the class he does to this one in the generator's lap.
+    pub(super) unused_class: String,
     pub(super) names: Vec<String>,
 }
 
@@ -106,7 +108,7 @@ impl Course {
                 self.until(names, |space| space.is_furnished(GENERATION_BEFORE)).await
             }
             Act::Change => {
-                self.plots.change().await?;
+                tokio::try_join!(self.cluster.apply_class(&block.unused_class, AFTER), self.plots.change())?;
                 self.until(names, |space| space.is_furnished(GENERATION_AFTER)).await
             }
             Act::Refill => {
@@ -115,7 +117,7 @@ impl Course {
                 self.until(names, |space| space.is_furnished(GENERATION_AFTER) && space.uids().is_disjoint(&old)).await
             }
             Act::Remove => {
-                self.plots.remove().await?;
+                tokio::try_join!(self.cluster.delete_class(&block.unused_class), self.plots.remove())?;
                 self.until(names, Space::is_bare).await
             }
         }

@@ -69,7 +69,13 @@ fn count() -> Result<usize> {
 fn blocks(namespaces: usize) -> Vec<Block> {
     let names = names("bench", namespaces);
     let blocks = names.chunks(namespaces.div_ceil(PAIRS).max(1)).enumerate();
-    blocks.map(|(index, names)| Block { index, class: format!("block-{index}"), names: names.to_vec() }).collect()
+    let block = |(index, names): (usize, &[String])| Block {
+        index,
+        class: format!("block-{index}"),
+        unused_class: format!("spare-{index}"),
+        names: names.to_vec(),
+    };
+    blocks.map(block).collect()
 }
 
 pub(super) fn names(prefix: &str, count: usize) -> Vec<String> {
@@ -112,8 +118,10 @@ async fn learn(cluster: &Cluster, witness: &Witness) -> Result<Models> {
 
 /// Everything but the removal: the operator's side of the block stays, the generator's goes.
 async fn grow(course: &Course, block: &Block, operator: &Operator, results: &mut Results) -> Result<()> {
-    course.cluster.apply_class(&block.class, BEFORE).await?;
-    course.cluster.class_is_settled(&block.class).await?;
+    for class in [&block.class, &block.unused_class] {
+        course.cluster.apply_class(class, BEFORE).await?;
+        course.cluster.class_is_settled(class).await?;
+    }
     for act in [Act::Onboard, Act::Change, Act::Refill] {
         results.add(act, block, course.pair(act, block, operator).await?);
         course.cluster.class_is_settled(&block.class).await?;

@@ -1,12 +1,17 @@
-//! The operator's names in another group: what the generator writes costs the API server the same, to the byte, and the
-//! operator does not see it.
+//! The operator's names in another group: what the generator writes costs the API server the same, to the byte and to the fences
+//! it has to pass, and the operator does not see it.
 
 use std::time::Duration;
 
 use anyhow::{Context, Result};
 use croft_testbed::wait;
 use k8s_openapi::{
-    api::rbac::v1::{ClusterRole, ClusterRoleBinding, PolicyRule, RoleRef, Subject},
+    api::{
+        admissionregistration::v1::{
+            ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding, ValidatingAdmissionPolicyBindingSpec,
+        },
+        rbac::v1::{ClusterRole, ClusterRoleBinding, PolicyRule, RoleRef, Subject},
+    },
     apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
 };
 use kube::{
@@ -14,6 +19,7 @@ use kube::{
     api::{ListParams, ObjectMeta, PostParams},
     core::{ApiResource, DynamicObject, GroupVersionKind},
 };
+use serde::{Serialize, de::DeserializeOwned};
 
 const ORIGINAL: &str = "akuity.io";
 /// As long as the original.
@@ -42,20 +48,46 @@ fn binding(group: &str) -> ApiResource {
     ApiResource::from_gvk_with_plural(&kind, BINDINGS)
 }
 
-/// Makes a twin of the binding's kind, and lets `user` write it, and objects by a verb that the operator does without.
+/// Makes a twin of the binding's kind and of the fences, and lets `user` write it, and objects by a verb that the operator does
+/// without.
 pub(super) async fn install(admin: &Client, user: &str) -> Result<()> {
     let kinds: Api<CustomResourceDefinition> = Api::all(admin.clone());
     let original = kinds.get(&format!("{BINDINGS}.{ORIGINAL}")).await.context("the operator is not installed")?;
-    let spec = serde_json::from_str(&renamed(&serde_json::to_string(&original.spec)?))?;
     let metadata = named(&format!("{BINDINGS}.{TWIN}"));
-    let twin = CustomResourceDefinition { metadata, spec, status: None };
+    let twin = CustomResourceDefinition { metadata, spec: twin_of(&original.spec)?, status: None };
     kinds.create(&PostParams::default(), &twin).await?;
     allow(admin, user).await?;
+    fence(admin).await?;
     let twins: Api<DynamicObject> = Api::all_with(admin.clone(), &twin_binding());
     wait::until("the twin of the binding to be served", SERVED_LIMIT, || async {
         Ok(Some(twins.list_metadata(&ListParams::default()).await?))
     })
     .await?;
+    Ok(())
+}
+
+/// The same with the twin's names.
+fn twin_of<T: Serialize + DeserializeOwned>(original: &T) -> Result<T> {
+    Ok(serde_json::from_str(&renamed(&serde_json::to_string(original)?))?)
+}
+
+/// The operator's fences around the twin, too.
+async fn fence(admin: &Client) -> Result<()> {
+    let policies: Api<ValidatingAdmissionPolicy> = Api::all(admin.clone());
+    let bindings: Api<ValidatingAdmissionPolicyBinding> = Api::all(admin.clone());
+    for original in bindings.list(&ListParams::default()).await? {
+        let policy = original.spec.as_ref().and_then(|spec| spec.policy_name.clone()).unwrap_or_default();
+        let (metadata, spec) = (named(&format!("bench-{policy}")), policies.get(&policy).await?.spec);
+        let twin = ValidatingAdmissionPolicy { metadata: metadata.clone(), spec: twin_of(&spec)?, status: None };
+        if twin.spec == spec {
+            continue; // Not about us.
+        }
+        policies.create(&PostParams::default(), &twin).await?;
+        let spec = original
+            .spec
+            .map(|spec| ValidatingAdmissionPolicyBindingSpec { policy_name: metadata.name.clone(), ..spec });
+        bindings.create(&PostParams::default(), &ValidatingAdmissionPolicyBinding { metadata, spec }).await?;
+    }
     Ok(())
 }
 
