@@ -16,6 +16,10 @@ use std::{
 use anyhow::{Context, Result, anyhow, ensure};
 use http::{Request, StatusCode};
 use http_body_util::Full;
+use kube::{
+    Api,
+    api::{ApiResource, DynamicObject, GroupVersionKind, PostParams},
+};
 use serde_json::json;
 use tokio::net::{TcpListener, TcpStream};
 use tokio_util::task::AbortOnDropHandle;
@@ -30,6 +34,7 @@ use crate::{
 const NAMESPACE: &str = "croft-system";
 const ACCOUNT: &str = "croft";
 const CLASS_LIMIT: Duration = Duration::from_secs(20);
+const TRUST_LIMIT: Duration = Duration::from_secs(10);
 /// Places in the port block of a replica, and of the front door.
 const METRICS: u16 = 0;
 const WEBHOOK: u16 = 1;
@@ -80,7 +85,11 @@ impl Installed {
             .args(extra);
         let process = process::spawn("croft", &command, &bed.dir().join(format!("{name}.log")))?;
         self.front.leads_to(ports.get(WEBHOOK));
-        Ok(Operator { process, health: format!("http://{}", address(METRICS)), _ports: ports })
+        let health = format!("http://{}", address(METRICS));
+        let classes = ApiResource::from_gvk(&GroupVersionKind::gvk("akuity.io", "v1alpha1", "NamespaceClass"));
+        let classes = ApiResource { plural: "namespaceclasses".into(), ..classes };
+        let classes = Api::all_with(bed.admin().client.clone(), &classes);
+        Ok(Operator { process, health, classes, _ports: ports })
     }
 }
 
@@ -90,6 +99,7 @@ pub struct Operator {
     pub process: Process,
     /// Base address of `/healthz`, `/readyz` and `/metrics`.
     pub health: String,
+    classes: Api<DynamicObject>,
     _ports: PortBlock,
 }
 
@@ -105,7 +115,21 @@ impl Operator {
             Ok(Some(Ok(())))
         })
         .await
-        .map_err(|error| anyhow!("{error:#}\n{}", self.process.log_tail()))?
+        .map_err(|error| anyhow!("{error:#}\n{}", self.process.log_tail()))??;
+        // Where a test wants the API server never to trust it, this is not waited for.
+        let _ = wait::until("the API server to trust its certificate", TRUST_LIMIT, || self.is_trusted()).await;
+        Ok(())
+    }
+
+    /// Whether the API server, which hears of a new certificate a moment later, can call the webhook.
+    async fn is_trusted(&self) -> Result<Option<()>> {
+        let class = json!({ "apiVersion": "akuity.io/v1alpha1", "kind": "NamespaceClass",
+                            "metadata": { "name": "is-it-trusted" }, "spec": { "resources": [] } });
+        let class: DynamicObject = serde_json::from_value(class)?;
+        let params = PostParams { dry_run: true, ..PostParams::default() };
+        let answer = self.classes.create(&params, &class).await;
+        let is_called = !answer.is_err_and(|error| error.to_string().contains("failed calling webhook"));
+        Ok(is_called.then_some(()))
     }
 
     /// Whether it says it is ready, and its detail.

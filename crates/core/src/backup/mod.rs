@@ -12,6 +12,7 @@
 mod availability;
 #[expect(clippy::module_inception, reason = "the part and one of its kinds have the same name")]
 pub mod backup;
+mod duration;
 pub mod location;
 pub mod names;
 pub mod ownership;

@@ -7,7 +7,10 @@ use std::fmt;
 
 use serde_json::Value;
 
-use super::velero::{Fields, field, text};
+use super::{
+    duration,
+    velero::{Fields, field, text},
+};
 
 /// Why a request is not carried out, in words for the one who made it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,6 +26,14 @@ impl std::error::Error for Refusal {}
 
 fn refuse<T>(message: impl Into<String>) -> Result<T, Refusal> {
     Err(Refusal(message.into()))
+}
+
+/// Refuses what Velero could not read as a length of time.
+fn readable_durations(spec: &Fields, place: &str) -> Result<(), Refusal> {
+    match duration::unreadable(spec) {
+        Some(field) => refuse(format!("{place}.{field} must be a duration such as 30m or 720h")),
+        None => Ok(()),
+    }
 }
 
 /// Lists of a `backupSpec` that are read or added to here. What is no list could mean anything to Velero.
@@ -46,6 +57,7 @@ impl BackupSpec {
 }
 
 pub fn backup(spec: &Fields, namespace: &str) -> Result<BackupSpec, Refusal> {
+    readable_durations(spec, "NonAdminBackup spec.backupSpec")?;
     let restricted = |field: &str| refuse(format!("NonAdminBackup spec.backupSpec.{field} is restricted"));
     if let Some(list) = LISTS.iter().find(|list| field(spec, list).is_some_and(|items| !items.is_array())) {
         return refuse(format!("NonAdminBackup spec.backupSpec.{list} must be a list"));
@@ -96,6 +108,7 @@ impl RestoreSpec {
 }
 
 pub fn restore(spec: &Fields) -> Result<RestoreSpec, Refusal> {
+    readable_durations(spec, "NonAdminRestore spec.restoreSpec")?;
     let restricted =
         |field: &str| refuse(format!("NonAdminRestore nonAdminRestore.spec.restoreSpec.{field} is restricted"));
     if text(spec, "scheduleName").is_some() {
@@ -152,6 +165,7 @@ impl LocationSpec {
 }
 
 pub fn location(spec: &Fields, namespace: &str) -> Result<LocationSpec, Refusal> {
+    readable_durations(spec, "NonAdminBackupStorageLocation spec.backupStorageLocationSpec")?;
     if field(spec, "default").is_some_and(|wanted| *wanted != Value::Bool(false)) {
         return refuse("NonAdminBackupStorageLocation cannot be used as a default BSL");
     }

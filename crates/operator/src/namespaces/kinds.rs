@@ -10,11 +10,7 @@ use std::{
 use croft_api::namespaces::NamespaceClassBinding;
 use croft_core::{
     backoff::Backoff,
-    namespaces::{
-        class,
-        manifest::group_of,
-        resources::{KindName, KindSeen},
-    },
+    namespaces::{class, manifest::group_of, resources::KindSeen},
     plan::Failure,
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::APIResource;
@@ -29,8 +25,6 @@ use crate::{
 
 /// An aggregated API that is asked and says nothing keeps those waiting who ask for the first time.
 const LONGEST: Duration = Duration::from_secs(3);
-/// So many calls in a row that are not answered are no accident.
-const HICCUPS: u32 = 3;
 /// What is served may change without anything that announces it.
 const BELIEVED: Duration = Duration::from_secs(600);
 /// What could not be asked about is asked about ever more rarely, unless something changes.
@@ -64,18 +58,9 @@ pub(crate) struct Kinds {
     known: Arc<Mutex<BTreeMap<String, Arc<Version>>>>,
     /// Versions by group, and since when that is known.
     groups: Arc<tokio::sync::Mutex<Option<(Instant, Versions)>>>,
-    hangs: Arc<Mutex<BTreeMap<KindName, Hang>>>,
 }
 
 type Versions = Arc<BTreeMap<String, Vec<String>>>;
-
-/// Calls about objects of a kind that were not answered in time, in a row.
-#[derive(Clone, Copy, Debug)]
-struct Hang {
-    times: u32,
-    /// Until then nobody else tries.
-    until: Instant,
-}
 
 /// One version of a group: what is served in it, once that is known.
 #[derive(Default)]
@@ -145,31 +130,7 @@ impl std::fmt::Debug for Kinds {
 
 impl Kinds {
     pub(crate) fn new(client: Client) -> Self {
-        Self { client, known: Arc::default(), groups: Arc::default(), hangs: Arc::default() }
-    }
-
-    /// How a call about objects of a kind ended. One webhook that never answers would otherwise keep everybody waiting who uses
-    /// its kind, and with them everybody else.
-    pub(super) fn called(&self, kind: &KindName, failure: Option<&Failure>) {
-        let mut hangs = self.hangs.lock().unwrap_or_else(PoisonError::into_inner);
-        if failure.is_some_and(|failure| failure.reason == "TimedOut") {
-            let times = hangs.get(kind).map_or(1, |hang| hang.times.saturating_add(1));
-            hangs.insert(kind.clone(), Hang { times, until: Instant::now() + UNASKED.delay(times, 0) });
-        } else {
-            hangs.remove(kind);
-        }
-    }
-
-    /// Why objects of a kind are left alone for now, if they are. Whoever asks when the time is over tries for all.
-    pub(super) fn why_not(&self, kind: &KindName) -> Option<String> {
-        let mut hangs = self.hangs.lock().unwrap_or_else(PoisonError::into_inner);
-        let hang = hangs.get_mut(kind).filter(|hang| hang.times >= HICCUPS)?;
-        let now = Instant::now();
-        if hang.until <= now {
-            hang.until = now + UNASKED.delay(hang.times, 0);
-            return None;
-        }
-        Some(format!("the API server does not answer in time where {} is concerned", kind.1))
+        Self { client, known: Arc::default(), groups: Arc::default() }
     }
 
     /// Looks the kind up; a kind that is not installed is an answer too.

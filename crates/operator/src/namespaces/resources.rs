@@ -348,11 +348,7 @@ impl Reconciler for ResourcesReconciler {
         let found = look_up_kinds(&self.kinds, &class, &bound.status, &objects).await?;
         let mut kinds = BTreeMap::new();
         for (name, kind) in &found.kinds {
-            let seen = match self.kinds.why_not(name) {
-                Some(why) => KindSeen::Unobservable { why },
-                None => self.kind_seen(&class, name, kind)?,
-            };
-            kinds.insert(name.clone(), seen);
+            kinds.insert(name.clone(), self.kind_seen(&class, name, kind)?);
         }
         kinds.extend(found.unable.iter().map(|(name, why)| {
             let why = why.clone();
@@ -379,12 +375,11 @@ impl Reconciler for ResourcesReconciler {
     async fn execute(&self, seen: &Seen, step: &ResourceStep) -> Result<Written, Failure> {
         let namespace = seen.observed.namespace.name.as_str();
         let written = carry_out(&seen.stamper, namespace, &seen.kinds, step).await;
-        if let Some((api_version, kind)) = step.kind_name() {
-            self.kinds.called(&(api_version.to_owned(), kind.to_owned()), written.as_ref().err());
-            if written.as_ref().is_err_and(|failure| failure.reason == "NotFound") {
-                // What is known about the kind may be old: it is asked about again.
-                self.kinds.forget(api_version).await;
-            }
+        if let (Err(failure), Some((api_version, _))) = (&written, step.kind_name())
+            && failure.reason == "NotFound"
+        {
+            // What is known about the kind may be old: it is asked about again.
+            self.kinds.forget(api_version).await;
         }
         written
     }

@@ -5,13 +5,16 @@ use std::{io::Read as _, path::Path};
 use anyhow::{Context as _, bail};
 use croft_api::namespaces::{NamespaceClass, validate};
 use http::{Method, Request};
-use kube::{Client, Resource, ResourceExt};
+use kube::{Api, Client, Resource, ResourceExt};
 use serde_json::{Value, json};
 
 use crate::engine::{
     failure::{classify, timed_out},
     write::CALL_TIMEOUT,
 };
+
+/// How often a class that changes meanwhile is tried again.
+const ATTEMPTS: u32 = 5;
 
 /// One NamespaceClass as somebody wrote it.
 #[derive(Clone, Debug)]
@@ -72,6 +75,19 @@ impl Written {
 
     /// What the API server says to the class itself: schema, rules, admission.
     async fn refusals(&self, client: &Client, live: Option<&NamespaceClass>) -> anyhow::Result<Vec<String>> {
+        // The operator writes the class's status whenever something happens: that is no fault of the class.
+        let mut newest = live.cloned();
+        for _ in 0..ATTEMPTS {
+            if let Some(refusals) = self.refusals_at(client, newest.as_ref()).await? {
+                return Ok(refusals);
+            }
+            newest = Api::all(client.clone()).get_opt(&self.name).await?;
+        }
+        anyhow::bail!("class {} changes all the time; try again", self.name)
+    }
+
+    /// As [`Self::refusals`], for exactly this form of the class; nothing if that is not the newest any more.
+    async fn refusals_at(&self, client: &Client, live: Option<&NamespaceClass>) -> anyhow::Result<Option<Vec<String>>> {
         let mut body = self.raw.clone();
         let given = &self.raw["metadata"];
         body["metadata"] = json!({ "name": self.name, "labels": given["labels"], "annotations": given["annotations"] });
@@ -92,11 +108,12 @@ impl Written {
         let request = request.body(serde_json::to_vec(&body)?)?;
         let answer = tokio::time::timeout(CALL_TIMEOUT, client.request::<Value>(request)).await;
         match answer {
-            Ok(Ok(_)) => Ok(Vec::new()),
+            Ok(Ok(_)) => Ok(Some(Vec::new())),
+            Ok(Err(kube::Error::Api(status))) if status.code == 409 => Ok(None),
             Ok(Err(kube::Error::Api(status))) if (400..500).contains(&status.code) => {
                 let causes = status.details.iter().flat_map(|details| &details.causes);
                 let causes: Vec<_> = causes.map(|cause| format!("{}: {}", cause.field, cause.message)).collect();
-                Ok(if causes.is_empty() { vec![status.message.clone()] } else { causes })
+                Ok(Some(if causes.is_empty() { vec![status.message.clone()] } else { causes }))
             }
             Ok(Err(error)) => Err(classify(&error).into()),
             Err(_) => Err(timed_out("the API server").into()),

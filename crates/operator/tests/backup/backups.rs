@@ -167,3 +167,14 @@ async fn somebody_elses_velero_backup_is_never_touched() -> Result<()> {
     assert!(plot.veleros::<Backup>().get_opt(&velero_name(&backup)).await?.is_none());
     Ok(())
 }
+
+#[tokio::test]
+async fn a_duration_velero_cannot_read_never_gets_to_it() -> Result<()> {
+    let plot = Plot::furnished("banana").await?;
+    let spec = json!({ "backupSpec": { "storageLocation": "here", "ttl": "banana" } });
+    plot.create::<NonAdminBackup>("nightly", spec).await?;
+    let refused = plot.status::<NonAdminBackup>("nightly", "to be refused", |s| s["phase"] == "BackingOff").await;
+    assert!(message(&refused, "Accepted").contains("spec.backupSpec.ttl must be a duration"), "{refused}");
+    assert!(refused.get("veleroBackup").is_none(), "{refused}");
+    Ok(())
+}

@@ -261,7 +261,8 @@ async fn a_kind_whose_writes_never_end_keeps_nobody_else_waiting() -> Result<()>
         assert!(begun.elapsed() < Duration::from_secs(4), "round {round}: {:?}", begun.elapsed());
     }
     for space in &spaces {
-        space.says("Unobservable").await;
+        space.has_value("made", "1").await;
+        space.says("ApplyFailed").await;
     }
     Ok(())
 }
