@@ -32,8 +32,9 @@ test:  ## set-up, formatting, lints, generated files and all tests
 check:  ## formatting, lints, generated files and dependencies (builds cargo-deny once, 6 minutes on two cores)
 	@cargo xtask check
 
+# Not by way of `cargo xtask`, which would be built only to build itself once more.
 bench:  ## what the operator costs, and its speed against a bare generator, into target/bench.json
-	@cargo xtask bench
+	@cargo run --locked --profile bench-tools --package xtask -- bench
 
 generate:  ## write deploy/ and docs/ from the code
 	@cargo xtask generate

@@ -114,7 +114,7 @@ proptest! {
         location in object::<backup::NonAdminBackupStorageLocation>("NonAdminBackupStorageLocation"),
     ) {
         if let Ok(spec) = backup::validate::location(&location) {
-            let _ = spec.place();
+            let _ = spec.store();
         }
     }
 

@@ -81,7 +81,7 @@ impl Conditions {
             kind: kind.to_owned(),
             status,
             reason: reason.to_owned(),
-            message: cut(message.into()),
+            message: cut(message.into(), LONGEST_MESSAGE),
             observed_generation,
             last_transition_time: since(self.get(kind)),
         };
@@ -104,11 +104,11 @@ impl Conditions {
     }
 }
 
-/// The message, or as much of it as the API takes.
-fn cut(mut message: String) -> String {
-    if message.len() > LONGEST_MESSAGE {
+/// The message, or as much of it as there is room for.
+pub fn cut(mut message: String, room: usize) -> String {
+    if message.len() > room {
         const MORE: &str = "...";
-        let room = LONGEST_MESSAGE.saturating_sub(MORE.len());
+        let room = room.saturating_sub(MORE.len());
         let end = (0..=room).rev().find(|end| message.is_char_boundary(*end)).unwrap_or_default();
         message.truncate(end);
         message.push_str(MORE);

@@ -18,6 +18,21 @@ const SHORTEST: Duration = Duration::from_secs(1);
 
 const BACKOFF: Backoff = Backoff { first: Duration::from_millis(200), most: Duration::from_secs(15) };
 
+/// How many objects are asked for as long as nobody knows how large they are.
+pub const FIRST_PAGE: u32 = 20;
+const LARGEST_PAGE: u32 = 500;
+/// A page is held in memory as text and as objects: it must be small, whatever is in it.
+const PAGE_BYTES: usize = 2 << 20;
+
+/// How many objects to ask for next, after a page of so many objects and bytes.
+pub fn next_page(objects: usize, bytes: usize) -> u32 {
+    if objects == 0 {
+        return FIRST_PAGE;
+    }
+    let fitting = PAGE_BYTES.saturating_mul(objects).checked_div(bytes).unwrap_or(0);
+    u32::try_from(fitting).unwrap_or(LARGEST_PAGE).clamp(1, LARGEST_PAGE)
+}
+
 /// What went wrong with a list or a watch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Trouble {
@@ -178,6 +193,14 @@ impl Supervision {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn pages_are_as_large_as_their_objects_allow() {
+        assert_eq!(next_page(20, 20_000), 500, "small objects");
+        assert_eq!(next_page(20, 20 << 20), 2, "as large as they get");
+        assert_eq!(next_page(0, 100), FIRST_PAGE);
+        assert_eq!(next_page(usize::MAX, 1), 500);
+    }
 
     fn synced() -> Supervision {
         let mut watch = Supervision::new(0);

@@ -331,3 +331,14 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn what_is_in_a_secret_is_not_repeated_in_a_problem() {
+    for text in ["x {{ hunter2", "{{ hunter2 }}"] {
+        let manifest = |kind: &str| {
+            map(json!({"apiVersion": "v1", "kind": kind, "metadata": {"name": "s"}, "stringData": {"a": text}}))
+        };
+        let told = Problem::list(&check(&manifest("Secret"), "spec.resources[0]", &[]));
+        assert!(told.contains("spec.resources[0].stringData") && !told.contains("hunter2"), "{told}");
+    }
+}

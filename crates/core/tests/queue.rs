@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, time::Duration};
 use croft_core::{
     backoff::Backoff,
     plan::Next,
-    queue::{Backoffs, Key, PATIENCE, Priority, Queue, Verdict},
+    queue::{Backoffs, Key, PATIENCE, Priority, Queue, SLOW, Verdict},
     time::Instant,
 };
 
@@ -33,6 +33,7 @@ fn queue(most_running: usize) -> Queue<Work> {
 enum Event {
     Push(Work, Priority),
     Pop,
+    TakesLong(Work),
     Done(Work, Verdict),
     Wait(u64),
 }
@@ -43,6 +44,7 @@ fn events() -> Vec<Event> {
         for priority in [Priority::Live, Priority::Retry, Priority::Resync] {
             events.push(Event::Push(key, priority));
         }
+        events.push(Event::TakesLong(key));
         for verdict in [
             Verdict::Settled(Next::Settled),
             Verdict::Failed,
@@ -61,6 +63,7 @@ fn check(story: &[Event], most_running: usize) {
     let mut queue = queue(most_running);
     let mut now = Instant(0);
     let mut running: BTreeSet<Work> = BTreeSet::new();
+    let mut slow: BTreeSet<Work> = BTreeSet::new();
     // Keys pushed since they were last handed out: the queue must still hand them out.
     let mut owed: BTreeSet<Work> = BTreeSet::new();
     for event in story {
@@ -72,12 +75,20 @@ fn check(story: &[Event], most_running: usize) {
             Event::Pop => {
                 if let Some(key) = queue.pop(now) {
                     assert!(running.insert(key), "{key:?} handed out twice: {story:?}");
-                    assert!(running.len() <= most_running, "too many at once: {story:?}");
+                    assert!(running.len() - slow.len() <= most_running, "too many at once: {story:?}");
+                    assert!(slow.len() <= most_running * SLOW, "too many slow ones: {story:?}");
                     owed.remove(&key);
+                }
+            }
+            Event::TakesLong(key) => {
+                if running.contains(&key) {
+                    queue.takes_long(&key);
+                    slow.insert(key);
                 }
             }
             Event::Done(key, verdict) => {
                 if running.remove(&key) {
+                    slow.remove(&key);
                     queue.done(&key, verdict, now);
                     if matches!(verdict, Verdict::Failed | Verdict::Stale) {
                         assert!(queue.remembers(&key), "a failed key was forgotten: {story:?}");
@@ -134,7 +145,7 @@ fn explore(events: &[Event], depth: usize, story: &mut Vec<Event>, stories: &mut
 #[test]
 fn no_story_of_five_events_loses_a_wake_up_or_runs_a_key_twice() {
     let events = events();
-    assert_eq!(events.len(), 2 + KEYS.len() * 8);
+    assert_eq!(events.len(), 2 + KEYS.len() * 9);
     let mut stories = 0_u64;
     let mut story = Vec::new();
     // The first event is a push without loss of generality: everything before it leaves an empty queue empty.
@@ -341,4 +352,26 @@ fn a_cleared_queue_knows_only_what_runs() {
     assert_eq!(queue.pop(Instant(1)), None);
     queue.push(running, Priority::Live, Instant(2));
     assert_eq!(queue.pop(Instant(2)), Some(running));
+}
+
+#[test]
+fn what_takes_long_gives_its_place_to_others_up_to_a_limit() {
+    let mut queue = queue(1);
+    let names = (0_u8..).map(|number| Work("a", number));
+    for key in names.clone().take(SLOW + 3) {
+        queue.push(key, Priority::Live, Instant(0));
+    }
+    for key in names.clone().take(SLOW) {
+        assert_eq!(queue.pop(Instant(0)), Some(key));
+        assert_eq!(queue.pop(Instant(0)), None, "one place");
+        queue.takes_long(&key);
+        queue.takes_long(&key);
+    }
+    let last = queue.pop(Instant(0)).unwrap();
+    queue.takes_long(&last);
+    assert_eq!(queue.pop(Instant(0)), None, "not for any number of them");
+    queue.done(&Work("a", 0), Verdict::Settled(Next::Settled), Instant(0));
+    assert_eq!(queue.pop(Instant(0)), None, "it had no place to give back");
+    queue.done(&last, Verdict::Settled(Next::Settled), Instant(0));
+    assert!(queue.pop(Instant(0)).is_some());
 }

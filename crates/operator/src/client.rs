@@ -93,16 +93,55 @@ where
     }
 }
 
-/// The verb as RBAC names it; reads of one object and of many are told apart by their query only where it matters.
+/// The verb as RBAC names it; asking what is served is none of its verbs.
 fn verb(request: &Request<Body>) -> &'static str {
     let query = request.uri().query().unwrap_or_default();
     match *request.method() {
         Method::GET if query.contains("watch=true") => "watch",
-        Method::GET => "get",
+        Method::GET => reading_verb(request.uri().path()),
         Method::POST => "create",
         Method::PUT => "update",
         Method::PATCH => "patch",
         Method::DELETE => "delete",
         _ => "other",
+    }
+}
+
+fn reading_verb(path: &str) -> &'static str {
+    let steps: Vec<_> = path.split('/').filter(|step| !step.is_empty()).collect();
+    let below_version = match steps.as_slice() {
+        ["api", _, below @ ..] | ["apis", _, _, below @ ..] => below,
+        _ => &[],
+    };
+    match below_version {
+        [] => "discover",
+        [_resource] | ["namespaces", _, _resource] => "list",
+        _ => "get",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_of_one_object_of_many_and_of_what_is_served_are_told_apart() {
+        for (path, verb) in [
+            ("/api", "discover"),
+            ("/apis", "discover"),
+            ("/api/v1", "discover"),
+            ("/apis/apps/v1", "discover"),
+            ("/api/v1/namespaces", "list"),
+            ("/api/v1/configmaps", "list"),
+            ("/api/v1/namespaces/a/configmaps", "list"),
+            ("/apis/akuity.io/v1alpha1/namespaceclasses", "list"),
+            ("/apis/akuity.io/v1alpha1/namespaces/a/namespaceclassbindings", "list"),
+            ("/api/v1/namespaces/a", "get"),
+            ("/api/v1/namespaces/a/configmaps/b", "get"),
+            ("/apis/akuity.io/v1alpha1/namespaceclasses/a", "get"),
+            ("/apis/apps/v1/namespaces/a/deployments/b/status", "get"),
+        ] {
+            assert_eq!(reading_verb(path), verb, "{path}");
+        }
     }
 }

@@ -76,10 +76,17 @@ async fn operate(options: RunOptions, settings: Settings) -> anyhow::Result<()> 
     let readiness = running.readiness.clone();
     let health = server::serve(health, metrics.clone(), readiness.clone(), certificate.clone(), stop.clone());
     tasks.spawn(essential("health", health));
+    let closed = CancellationToken::new();
     let door = Door { listener: webhook, certificate, metrics };
-    let admission =
-        admission::run(admission_options(&options), client.clone(), settings, door, surroundings.clone(), stop.clone());
-    tasks.spawn(essential("admission", admission));
+    let admission = admission::run(
+        admission_options(&options),
+        client.clone(),
+        settings,
+        door,
+        surroundings.clone(),
+        closed.clone(),
+    );
+    let admission = tokio::spawn(essential("admission", admission));
     tasks.spawn(announce(readiness, clock));
 
     let election = Election {
@@ -96,13 +103,24 @@ async fn operate(options: RunOptions, settings: Settings) -> anyhow::Result<()> 
     asked_to_stop().await?;
     info!("stopping: finishing what is under way");
     stop.cancel();
-    // The lease is kept until nothing of ours writes any more, and only then handed over.
-    running.drained().await;
-    handed_over.cancel();
-    let _ = tokio::time::timeout(HANDOVER, campaign).await;
+    let hand_over = async {
+        // The lease is kept until nothing of ours writes any more, and only then handed over.
+        running.drained().await;
+        handed_over.cancel();
+        let _ = tokio::time::timeout(HANDOVER, campaign).await;
+    };
+    let close_door = async {
+        tokio::time::sleep(LINGER).await;
+        closed.cancel();
+        let _ = admission.await;
+    };
+    tokio::join!(hand_over, close_door);
     info!("stopped");
     Ok(())
 }
+
+/// The API server may call this replica until it has heard that it is no longer ready.
+const LINGER: Duration = Duration::from_secs(2);
 
 /// Two calls to the API server; without an answer the lease simply runs out.
 const HANDOVER: Duration = Duration::from_secs(3);

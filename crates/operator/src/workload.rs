@@ -73,7 +73,8 @@ fn pod(options: &ManifestOptions) -> PodSpec {
             seccomp_profile: Some(SeccompProfile { type_: "RuntimeDefault".into(), localhost_profile: None }),
             ..PodSecurityContext::default()
         }),
-        termination_grace_period_seconds: Some(10),
+        // Longer than what is under way may take to finish, and the lease to be handed over.
+        termination_grace_period_seconds: Some(30),
         containers: vec![container(options)],
         ..PodSpec::default()
     }

@@ -6,6 +6,9 @@ use std::fmt;
 
 use crate::plan::{Plan, Step};
 
+/// On a namespace: the class it asks for.
+pub(super) const CLASS_LABEL: &str = "namespaceclass.akuity.io/name";
+
 /// What is known about one namespace.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Observed {
@@ -69,11 +72,14 @@ impl fmt::Display for Trouble {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Trouble::ClassNotFound(class) => {
-                write!(out, "there is no NamespaceClass {class}; it is applied as soon as it is created")
+                write!(
+                    out,
+                    "there is no NamespaceClass {class}, or it is being deleted; it is applied as soon as it is created"
+                )
             }
-            Trouble::EmptyLabel => out.write_str(
-                "the label namespaceclass.akuity.io/name is empty and changes nothing; name a class, or remove the label",
-            ),
+            Trouble::EmptyLabel => {
+                write!(out, "the label {CLASS_LABEL} is empty and changes nothing; name a class, or remove the label")
+            }
             Trouble::SystemNamespace => out.write_str("system namespaces cannot have a class"),
         }
     }

@@ -3,8 +3,8 @@
 //! Who may update an object may write anything into its managedFields, so they tell nothing about it. Two digests do:
 //! - `content`, of all there is but `status` and what the server keeps in metadata. The watch tells it without a read; as long as
 //!   it is the one on record nothing has happened, also after a restart;
-//! - `fields`, of the values at the places the class sets. Where the content is another one, a read tells by it whether that
-//!   concerns us, whatever the API server made of the values when it stored them.
+//! - `fields`, of what the class sets. Where the content is another one, a read tells by it whether that concerns us, whatever
+//!   the API server made of the values when it stored them. How much that is, [`Care`] says.
 //!
 //! Whoever may read bindings may not guess at Secrets by their digests: those are keyed.
 
@@ -12,9 +12,9 @@ use std::fmt;
 
 use hmac::{Hmac, KeyInit, Mac};
 use serde_json::{Map, Value};
-use sha2::Sha256;
+use sha2::{Digest, Sha256};
 
-use super::manifest::{Rendered, canonical, digest, short};
+use super::manifest::{Rendered, canonical, digest, long, short};
 
 /// What the API server keeps in metadata, or what says nothing about what an object is.
 const KEPT_BY_SERVER: [&str; 9] = [
@@ -49,11 +49,19 @@ impl Seal {
         if is_secret(object) { self.keyed(value) } else { digest(value) }
     }
 
+    fn long_digest(&self, object: &Value, value: &Value) -> String {
+        if is_secret(object) { long(&self.hash(value)) } else { long(&Sha256::digest(canonical(value).as_bytes())) }
+    }
+
     fn keyed(&self, value: &Value) -> String {
+        short(&self.hash(value))
+    }
+
+    fn hash(&self, value: &Value) -> Vec<u8> {
         // A key of any length will do, so this cannot fail.
-        let Ok(mut mac) = Hmac::<Sha256>::new_from_slice(&self.0) else { return String::new() };
+        let Ok(mut mac) = Hmac::<Sha256>::new_from_slice(&self.0) else { return Vec::new() };
         mac.update(canonical(value).as_bytes());
-        short(&mac.finalize().into_bytes())
+        mac.finalize().into_bytes().to_vec()
     }
 
     /// An object ready to be applied, its digests keyed where they must be.
@@ -68,8 +76,12 @@ impl Seal {
 }
 
 fn is_secret(object: &Value) -> bool {
-    object.get("kind").and_then(Value::as_str) == Some("Secret")
-        && object.get("apiVersion").and_then(Value::as_str) == Some("v1")
+    is_of_core(object, "Secret")
+}
+
+fn is_of_core(object: &Value, kind: &str) -> bool {
+    let says = |field: &str, value: &str| object.get(field).and_then(Value::as_str) == Some(value);
+    says("kind", kind) && says("apiVersion", "v1")
 }
 
 /// What a live object shows.
@@ -83,8 +95,11 @@ pub struct Witness {
 
 impl Witness {
     /// What `object` shows of `manifest`.
-    pub fn of(object: &Value, manifest: &Value, seal: &Seal) -> Self {
-        let shown = shown(object, manifest);
+    pub fn of(object: &Value, manifest: &Value, seal: &Seal, care: Care) -> Self {
+        let shown = match care {
+            Care::Places => shown(object, manifest),
+            Care::Parts => parts(object, manifest),
+        };
         Self { fields: seal.digest(object, &shown), content: content(object, seal) }
     }
 
@@ -94,15 +109,27 @@ impl Witness {
     }
 }
 
+/// How much of an object counts as set by a manifest.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Care {
+    /// Every part of the object that the manifest touches, whole: only the API server knows which maps and lists are of one
+    /// piece, such as a selector. What others added to one that is not costs an apply that changes nothing.
+    #[default]
+    Parts,
+    /// The places the manifest sets and no other: where drift is only reported, additions of others are not worth a word.
+    Places,
+}
+
 impl fmt::Display for Witness {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(out, "{}.{}", self.fields, self.content)
     }
 }
 
-/// Digest of everything in an object but what the server keeps.
+/// Digest of everything in an object but what the server keeps. Whoever may write the object may choose what is in it, so it is
+/// long: nobody shall find two forms of an object that look the same.
 pub fn content(object: &Value, seal: &Seal) -> String {
-    let Some(all) = object.as_object() else { return seal.digest(object, object) };
+    let Some(all) = object.as_object() else { return seal.long_digest(object, object) };
     let mut kept: Map<String, Value> = Map::new();
     for (name, value) in all.iter().filter(|(name, _)| *name != "status") {
         let value = match (name.as_str(), value.as_object()) {
@@ -114,7 +141,22 @@ pub fn content(object: &Value, seal: &Seal) -> String {
         };
         kept.insert(name.clone(), value);
     }
-    seal.digest(object, &Value::Object(kept))
+    seal.long_digest(object, &Value::Object(kept))
+}
+
+/// The parts of `live` that `manifest` touches; of what is known to be shared, metadata and plain data, the places it sets.
+fn parts(live: &Value, manifest: &Value) -> Value {
+    let is_plain = ["ConfigMap", "Secret"].iter().any(|kind| is_of_core(live, kind));
+    let is_shared = |key: &str| key == "metadata" || (is_plain && matches!(key, "data" | "binaryData"));
+    let (Value::Object(live), Value::Object(manifest)) = (live, manifest) else { return live.clone() };
+    let touched = manifest.iter().map(|(key, value)| {
+        let there = match live.get(key) {
+            Some(shared) if is_shared(key) => shown(shared, value),
+            other => other.cloned().unwrap_or_default(),
+        };
+        (key.clone(), there)
+    });
+    Value::Object(touched.collect())
 }
 
 /// The part of `live` at the places that `manifest` sets.
@@ -176,21 +218,45 @@ mod tests {
     #[test]
     fn values_are_compared_as_the_server_stored_them_and_additions_do_not_count() {
         let manifest = quota("1000m");
-        let answered = Witness::of(&quota("1"), &manifest, &SEAL);
+        let witness = |live: &Value, care| Witness::of(live, &manifest, &SEAL, care);
         let added = with(quota("1"), "/spec/scopes", json!(["BestEffort"]));
-        assert_eq!(Witness::of(&added, &manifest, &SEAL).fields, answered.fields);
-        assert_ne!(Witness::of(&added, &manifest, &SEAL).content, answered.content);
-        for changed in
-            [quota("2"), with(quota("1"), "/spec/hard", json!({})), with(quota("1"), "/metadata/labels", json!(null))]
-        {
-            assert_ne!(Witness::of(&changed, &manifest, &SEAL).fields, answered.fields);
+        let annotated = with(quota("1"), "/metadata/annotations", json!({"x": "y"}));
+        for care in [Care::Places, Care::Parts] {
+            let answered = witness(&quota("1"), care);
+            assert_eq!(witness(&annotated, care).fields, answered.fields, "metadata is shared");
+            assert_ne!(witness(&annotated, care).content, answered.content);
+            assert_eq!(witness(&added, care).fields == answered.fields, care == Care::Places);
+            for changed in [
+                quota("2"),
+                with(quota("1"), "/spec/hard", json!({})),
+                with(quota("1"), "/metadata/labels", json!(null)),
+            ] {
+                assert_ne!(witness(&changed, care).fields, answered.fields);
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_added_to_a_selector_or_to_a_member_of_a_list_is_seen() {
+        let policy = |selector: Value, peer: Value| {
+            json!({"apiVersion": "networking.k8s.io/v1", "kind": "NetworkPolicy", "metadata": {"name": "deny"},
+                   "spec": {"podSelector": selector, "ingress": [{"from": [peer]}]}})
+        };
+        let manifest = policy(json!({}), json!({"podSelector": {"matchLabels": {"app": "web"}}}));
+        let fields = |live: &Value| Witness::of(live, &manifest, &SEAL, Care::Parts).fields;
+        let narrowed =
+            policy(json!({"matchLabels": {"no": "pod"}}), json!({"podSelector": {"matchLabels": {"app": "web"}}}));
+        let widened =
+            policy(json!({}), json!({"podSelector": {"matchLabels": {"app": "web"}}, "namespaceSelector": {}}));
+        for changed in [narrowed, widened] {
+            assert_ne!(fields(&changed), fields(&manifest), "{changed}");
         }
     }
 
     #[test]
     fn members_of_lists_are_compared_one_by_one() {
         let list = |ports: Value| json!({"spec": {"ports": ports}});
-        let fields = |live: Value| Witness::of(&list(live), &list(json!([{"port": 80}])), &SEAL).fields;
+        let fields = |live: Value| Witness::of(&list(live), &list(json!([{"port": 80}])), &SEAL, Care::Places).fields;
         let defaulted = fields(json!([{"port": 80, "protocol": "TCP"}]));
         assert_eq!(fields(json!([{"port": 80, "protocol": "TCP", "nodePort": 3}])), defaulted);
         assert_ne!(fields(json!([{"port": 81, "protocol": "TCP"}])), defaulted);
@@ -202,7 +268,8 @@ mod tests {
         let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s"}, "data": {"a": "eA=="}});
         let other = Seal::new([8; 32]);
         assert_ne!(content(&secret, &SEAL), content(&secret, &other));
-        assert_ne!(Witness::of(&secret, &secret, &SEAL).fields, Witness::of(&secret, &secret, &other).fields);
+        let fields = |seal: &Seal| Witness::of(&secret, &secret, seal, Care::Parts).fields;
+        assert_ne!(fields(&SEAL), fields(&other));
         let rendered = Rendered { manifest: secret.clone(), digest: digest(&secret), ..Rendered::default() };
         let sealed = |seal: &Seal| seal.sealed(rendered.clone()).digest;
         assert!(sealed(&SEAL) != sealed(&other) && sealed(&SEAL) != rendered.digest);
@@ -212,7 +279,8 @@ mod tests {
 
     #[test]
     fn a_witness_survives_being_written_and_read() {
-        let witness = Witness::of(&quota("1"), &quota("1"), &SEAL);
+        let witness = Witness::of(&quota("1"), &quota("1"), &SEAL, Care::Parts);
+        assert_eq!(witness.content.len(), 32, "as long as it takes");
         assert_eq!(Witness::parse(&witness.to_string()), Some(witness));
         assert_eq!((Witness::parse("a"), Witness::parse("a.b.c")), (None, None));
     }

@@ -9,6 +9,7 @@
 //!   nobody is starved: whatever waits is taken after it was passed [`PATIENCE`] times.
 //! - **Room for live changes.** Less urgent keys take at most half of what may run at once: however many they are, a change
 //!   somebody just made finds a free place.
+//! - **Slow ones keep nobody waiting.** An attempt that somebody outside holds up gives its place to others.
 //! - **Per-key backoff.** Attempts in a row that did not settle delay only their own key; a fresh change is tried at once,
 //!   and only a real attempt counts.
 //! - **Cheap.** Every operation costs the logarithm of what waits.
@@ -26,6 +27,9 @@ use crate::{backoff::Backoff, plan::Next, time::Instant};
 
 /// How many urgent keys may pass a less urgent one.
 pub const PATIENCE: u32 = 8;
+
+/// So many times as many keys as have a place may be under way without one, because they take long.
+pub const SLOW: usize = 8;
 
 /// A unit of work that belongs to somebody.
 pub trait Key: Ord + Clone {
@@ -62,6 +66,15 @@ pub enum Verdict {
     Parked,
 }
 
+/// An attempt on a key.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Attempt {
+    /// How many before it, in a row, did not settle.
+    pub failures: u32,
+    /// Something has just changed.
+    pub live: bool,
+}
+
 /// How soon a key comes back, by how its attempt ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Backoffs {
@@ -91,6 +104,8 @@ enum Place {
     Running {
         again: Option<Priority>,
         live: bool,
+        /// It takes long and has given its place to others.
+        slow: bool,
     },
     /// Kept only so that its failures are not forgotten.
     Parked,
@@ -111,7 +126,9 @@ pub struct Queue<K> {
     /// How many ready keys have waited since when.
     waiting: BTreeMap<Instant, usize>,
     depth: usize,
+    /// Those that have a place.
     running: usize,
+    slow: usize,
     most_running: usize,
     /// How many of the running ones are not live changes.
     background: usize,
@@ -130,6 +147,7 @@ impl<K: Key> Queue<K> {
             waiting: BTreeMap::new(),
             depth: 0,
             running: 0,
+            slow: 0,
             most_running,
             background: 0,
             passed: BTreeMap::new(),
@@ -173,7 +191,9 @@ impl<K: Key> Queue<K> {
         let live = priority == Priority::Live;
         let key = self.line(priority).pop()?;
         let entry = self.entries.get_mut(&key)?;
-        if let Place::Ready { since, .. } = std::mem::replace(&mut entry.place, Place::Running { again: None, live }) {
+        if let Place::Ready { since, .. } =
+            std::mem::replace(&mut entry.place, Place::Running { again: None, live, slow: false })
+        {
             self.stop_waiting(since);
         }
         self.running += 1;
@@ -181,11 +201,31 @@ impl<K: Key> Queue<K> {
         Some(key)
     }
 
+    /// The attempt on `key` takes long: somebody outside keeps it waiting. Its place goes to others, as long as there are not
+    /// too many such.
+    pub fn takes_long(&mut self, key: &K) {
+        if self.slow >= self.most_running.saturating_mul(SLOW) {
+            return;
+        }
+        if let Some(Entry { place: Place::Running { slow: slow @ false, live, .. }, .. }) = self.entries.get_mut(key) {
+            *slow = true;
+            self.slow += 1;
+            self.running -= 1;
+            self.background -= usize::from(!*live);
+        }
+    }
+
     /// The attempt on `key` ended.
     pub fn done(&mut self, key: &K, verdict: Verdict, now: Instant) {
-        let Some(Entry { place: Place::Running { again, live }, failures }) = self.entries.remove(key) else { return };
-        self.running -= 1;
-        self.background -= usize::from(!live);
+        let Some(Entry { place: Place::Running { again, live, slow }, failures }) = self.entries.remove(key) else {
+            return;
+        };
+        if slow {
+            self.slow -= 1;
+        } else {
+            self.running -= 1;
+            self.background -= usize::from(!live);
+        }
         let failures = match verdict {
             Verdict::Settled(_) => 0,
             Verdict::Failed | Verdict::Stale => failures.saturating_add(1),
@@ -234,7 +274,7 @@ impl<K: Key> Queue<K> {
     }
 
     pub fn running(&self) -> usize {
-        self.running
+        self.running + self.slow
     }
 
     /// How long the oldest ready key has been waiting.
@@ -242,9 +282,12 @@ impl<K: Key> Queue<K> {
         self.waiting.keys().next().map(|since| now.since(*since)).unwrap_or_default()
     }
 
-    /// How many attempts on `key` in a row did not settle.
-    pub fn failures(&self, key: &K) -> u32 {
-        self.entries.get(key).map_or(0, |entry| entry.failures)
+    /// What is known about the attempt under way on `key`.
+    pub fn attempt(&self, key: &K) -> Attempt {
+        self.entries.get(key).map_or_else(Attempt::default, |entry| Attempt {
+            failures: entry.failures,
+            live: matches!(entry.place, Place::Running { live: true, .. }),
+        })
     }
 
     /// Whether the queue will hand out `key` without another push.

@@ -18,7 +18,7 @@ use croft_core::{
             blocked_items, plan, report,
         },
         template::{Facts, uses_templates, variables},
-        witness::{Seal, Witness, content},
+        witness::{Care, Seal, Witness, content},
     },
     problem::{MOST_PROBLEMS, Problem},
 };
@@ -180,7 +180,7 @@ fn read(dice: &mut Dice, item: &Rendered, json: &Value) -> Option<Read> {
         version: "1".into(),
         owner: owner(dice),
         deleting: dice.flip(),
-        witness: dice.some(Witness::of(json, &item.manifest, &SEAL)),
+        witness: dice.some(Witness::of(json, &item.manifest, &SEAL, Care::Parts)),
         taken_fields: dice.some(json.clone()),
         other_owners: json.clone(),
     };
@@ -299,7 +299,7 @@ proptest! {
 
     #[test]
     fn anything_can_be_told_apart_from_anything(live in json(), manifest in json()) {
-        let witness = Witness::of(&live, &manifest, &SEAL);
+        let witness = Witness::of(&live, &manifest, &SEAL, Care::Parts);
         prop_assert_eq!(&witness.content, &content(&live, &SEAL));
         prop_assert_eq!(Witness::parse(&witness.to_string()), Some(witness));
         let _ = (shape(&live), digest(&manifest));

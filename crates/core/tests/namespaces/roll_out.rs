@@ -1,11 +1,17 @@
 //! What a class says about itself.
 
 use croft_core::{
-    namespaces::class::{Bound, ClassStep, Kind, Observed, plan, report},
+    namespaces::{
+        class::{Bound, ClassStep, Kind, Observed, plan, report},
+        resources::Policy,
+    },
     problem::Problem,
 };
 
-use crate::world::now;
+use crate::{
+    explorer::{Limits, at_rest, explore},
+    world::{ClassSpec, Other, World, class, now},
+};
 
 fn kind(name: &str) -> Kind {
     Kind { api_version: "v1".into(), kind: name.into(), resource: name.to_lowercase() }
@@ -67,4 +73,23 @@ fn a_class_is_held_only_where_its_deletion_needs_us() {
     seen.namespaces.clear();
     assert_eq!(steps(&seen), [ClassStep::LetGo]);
     assert_eq!(steps(&Observed { held: true, ..Observed::default() }), [ClassStep::LetGo], "policy changed back");
+}
+
+/// A class of either policy, new and in use.
+fn tended() -> impl Iterator<Item = World> {
+    let orphan = Policy { orphan_on_class_delete: true, ..Policy::default() };
+    let block = Policy { block_class_delete: true, ..Policy::default() };
+    [Policy::default(), orphan, block].into_iter().flat_map(|policy| {
+        let spec = ClassSpec { policy, ..class(&["gadget"]) };
+        let others = &[Other::Owner, Other::Administrator];
+        let new = World { label: Some("web"), others, tends_classes: true, ..World::new([("web", spec)]) };
+        [at_rest(&new), new]
+    })
+}
+
+#[test]
+fn a_class_records_its_kinds_first_goes_last_and_counts_right_whatever_others_do() {
+    let explored = explore("class", tended(), Limits { acts: 2, faults: false, at_once: 1 });
+    assert!(explored.worlds.len() > 1_000, "only {} worlds", explored.worlds.len());
+    explore("class, with faults", tended(), Limits { acts: 1, faults: true, at_once: 1 });
 }

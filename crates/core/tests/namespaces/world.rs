@@ -1,87 +1,217 @@
-//! One namespace, two classes that share an object, and an API server small enough to explore.
+//! One namespace, a few classes and their objects, in an API server small enough to explore.
 
-use std::collections::BTreeMap;
+use std::{
+    cell::RefCell,
+    collections::{BTreeMap, HashMap},
+    fmt,
+    hash::{DefaultHasher, Hash, Hasher},
+    rc::Rc,
+};
 
 use croft_core::{
     namespaces::{
-        binding::{self, BindingStep},
+        class,
         inventory::Status,
-        manifest::{Identity, Item, Rendered, Stamp, digest},
-        resources::{self, Class, ClassSeen, KindSeen, NamespaceMetadata, Owner, Policy, Read, ResourceStep, Stamped},
-        witness::Witness,
+        manifest::{Identity, Item, Rendered, Stamp},
+        resources::Policy,
     },
-    plan::{Failure, FailureClass, Outcome},
     time::Timestamp,
 };
 use serde_json::json;
 
+use crate::explorer::at_rest;
+
 pub const NAMESPACE: &str = "team-a";
 
+/// Every name an object here may have.
+pub const NAMES: [&str; 11] =
+    ["shared", "web-only", "db-only", "one", "two", "three", "gadget", "unrelated", "limits", "welcome", "notice"];
+
+/// Those of them whose kind may come, go and be out of sight; all others are ConfigMaps.
+const WIDGETS: [&str; 2] = ["web-only", "gadget"];
+
 /// An object in the namespace, as the API server has it.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[expect(clippy::struct_excessive_bools, reason = "independent facts, each with its own name")]
 pub struct Object {
     pub uid: String,
+    /// Who controls it.
     pub owner: Option<String>,
-    pub labelled: bool,
-    pub class: String,
-    /// Digest of the content.
-    pub content: String,
-    /// Changes with every change, by anybody.
-    pub version: u32,
+    /// The class its label names.
+    pub stamp: Option<String>,
+    /// The value of the one field that classes set.
+    pub data: Option<String>,
     /// What somebody else added: it changes none of our values.
-    pub additions: u32,
+    pub additions: bool,
     /// Made by create and not yet taken over by apply.
     pub created: bool,
-    /// Some field of it cannot be changed.
+    /// Its value cannot be changed.
     pub immutable: bool,
+    /// Somebody's finalizer holds it.
+    pub held: bool,
+    pub deleting: bool,
+    /// By somebody else: whatever becomes of it, we never delete it.
+    pub made_by_others: bool,
 }
 
-impl Object {
-    /// What a watch or a read shows of it.
-    fn witness(&self) -> Witness {
-        let fields = format!("{}-{}-{}", self.content, self.owner.as_deref().unwrap_or_default(), self.labelled);
-        Witness { content: format!("{fields}-{}", self.additions), fields }
-    }
-}
-
-#[derive(Clone, Debug, PartialEq)]
+/// The binding of the namespace. Which one it is, and its version, say all about it.
+#[derive(Clone, Debug)]
 pub struct Bound {
     pub uid: String,
     pub class: String,
-    pub version: u32,
-    pub status: Status,
+    pub status: Rc<Status>,
+    /// Changes with class and status.
+    pub version: u64,
+}
+
+#[derive(Clone, Default, PartialEq)]
+pub struct ClassSpec {
+    /// Tells a class from another one of its name.
+    pub uid: u32,
+    pub generation: i64,
+    pub items: Vec<Item>,
+    pub policy: Policy,
+    pub orphan_on_unbind: bool,
+    pub labels: BTreeMap<String, String>,
+    pub deleting: bool,
+    /// By our finalizer.
+    pub held: bool,
+    pub status: class::Status,
+    /// What has been rendered of it: worlds are many, and rendering is most of what they cost.
+    pub rendered: Memo,
+}
+
+/// How far the operator can see the widgets.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Sight {
+    #[default]
+    Clear,
+    /// Their API is away: nothing is listed, read or written.
+    Away,
+    /// Their watch fails, and shows what was there when it began to; calls are answered.
+    Frozen(BTreeMap<&'static str, Rc<Object>>),
+    /// They are watched, but cannot be read.
+    Unreadable,
+    /// We may neither list nor change them.
+    Forbidden,
+    /// Their definition has been deleted, and they with it.
+    NotInstalled,
+}
+
+/// Who acts in a world, besides the operator.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Other {
+    /// Changes the label of the namespace.
+    Owner,
+    /// Does whatever can be done to objects.
+    Tenant,
+    /// Edits, deletes and remakes classes.
+    Administrator,
+    /// Lets widgets come, go, and be out of sight.
+    Outage,
 }
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct World {
     pub label: Option<&'static str>,
-    pub classes: BTreeMap<&'static str, ClassSpec>,
+    pub classes: BTreeMap<&'static str, Rc<ClassSpec>>,
     pub binding: Option<Bound>,
-    pub objects: BTreeMap<Identity, Object>,
+    pub objects: BTreeMap<&'static str, Rc<Object>>,
+    /// What classes have set on the namespace.
     pub namespace_labels: BTreeMap<String, String>,
+    pub widgets: Sight,
     pub made: u32,
+    pub others: &'static [Other],
+    /// The operator also works on the classes themselves; otherwise that is taken for done.
+    pub tends_classes: bool,
 }
 
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct ClassSpec {
-    pub items: Vec<Item>,
-    pub policy: Policy,
-    pub orphan_on_unbind: bool,
-    pub deleting: bool,
-    pub labels: BTreeMap<String, String>,
+impl Eq for World {}
+
+impl Hash for World {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        let classes = self.classes.iter().map(|(name, class)| {
+            let counts =
+                (class.status.observed_generation, class.status.bound_namespaces, class.status.ready_namespaces);
+            (*name, class.uid, class.generation, class.held, counts)
+        });
+        let binding = self.binding.as_ref().map(|bound| (&bound.uid, bound.version));
+        (self.label, classes.collect::<Vec<_>>(), binding, &self.objects, &self.namespace_labels).hash(state);
+        self.widgets.hash(state);
+    }
 }
 
-pub fn config_map(name: &str, value: &str) -> Item {
-    let raw = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": {"k": value}});
+impl Eq for ClassSpec {}
+
+impl PartialEq for Bound {
+    fn eq(&self, other: &Self) -> bool {
+        (&self.uid, self.version) == (&other.uid, other.version)
+    }
+}
+
+/// Versions follow from what they are of: so there are finitely many, and equal worlds are found equal.
+pub fn hash_of(value: impl Hash) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    value.hash(&mut hasher);
+    hasher.finish()
+}
+
+impl Bound {
+    pub fn new(uid: String, class: String, status: Status) -> Self {
+        let version = hash_of((&class, serde_json::to_string(&status).unwrap()));
+        Self { uid, class, status: Rc::new(status), version }
+    }
+}
+
+/// Rendered objects by class and binding. Says nothing about the class itself.
+#[derive(Default)]
+pub struct Memo(RefCell<ByClassAndBinding>);
+
+type ByClassAndBinding = HashMap<(String, String), Rc<[Rendered]>>;
+
+impl Clone for Memo {
+    fn clone(&self) -> Self {
+        Self::default()
+    }
+}
+
+impl PartialEq for Memo {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
+}
+
+impl fmt::Debug for ClassSpec {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { uid, generation, items, policy, orphan_on_unbind, labels, deleting, held, .. } = self;
+        let names: Vec<_> = items.iter().map(|item| &item.identity.name).collect();
+        write!(out, "#{uid}.{generation} {names:?} {labels:?}, deleting: {deleting}, held: {held}, ")?;
+        write!(out, "orphan: {orphan_on_unbind}, {policy:?}")
+    }
+}
+
+/// `apiVersion` and kind of what is called so.
+pub fn kind_of(name: &str) -> (&'static str, &'static str) {
+    if WIDGETS.contains(&name) { ("example.com/v1", "Widget") } else { ("v1", "ConfigMap") }
+}
+
+pub fn item(name: &str, value: Option<&str>) -> Item {
+    let (api_version, kind) = kind_of(name);
+    let mut raw = json!({"apiVersion": api_version, "kind": kind, "metadata": {"name": name}});
+    if let Some(value) = value {
+        raw["data"] = json!({"k": value});
+    }
     Item::parse(raw.as_object().unwrap()).unwrap()
 }
 
 pub fn identity(name: &str) -> Identity {
-    config_map(name, "").identity
+    let (api_version, kind) = kind_of(name);
+    let group = api_version.rsplit_once('/').map_or("", |(group, _)| group);
+    Identity { group: group.into(), kind: kind.into(), name: name.into() }
 }
 
 pub fn class(names: &[&str]) -> ClassSpec {
-    ClassSpec { items: names.iter().map(|name| config_map(name, "v")).collect(), ..ClassSpec::default() }
+    ClassSpec { items: names.iter().map(|name| item(name, Some("v"))).collect(), ..ClassSpec::default() }
 }
 
 pub fn now() -> Timestamp {
@@ -92,11 +222,14 @@ impl World {
     pub fn new(classes: impl IntoIterator<Item = (&'static str, ClassSpec)>) -> Self {
         Self {
             label: None,
-            classes: classes.into_iter().collect(),
+            classes: classes.into_iter().map(|(name, class)| (name, Rc::new(class))).collect(),
             binding: None,
             objects: BTreeMap::new(),
             namespace_labels: BTreeMap::new(),
+            widgets: Sight::default(),
             made: 0,
+            others: &[],
+            tends_classes: false,
         }
     }
 
@@ -105,298 +238,93 @@ impl World {
         format!("uid-{}", self.made)
     }
 
-    /// A stranger makes an object.
-    pub fn stranger_makes(&mut self, name: &str) {
-        let uid = self.uid();
-        let object = Object {
-            uid,
-            owner: None,
-            labelled: false,
-            class: String::new(),
-            content: "foreign".into(),
-            version: 1,
-            additions: 0,
-            created: false,
-            immutable: false,
-        };
-        self.objects.insert(identity(name), object);
+    /// For a change of the spec of a class.
+    pub fn class_mut(&mut self, name: &str) -> &mut ClassSpec {
+        let class = Rc::make_mut(self.classes.get_mut(name).unwrap());
+        class.rendered = Memo::default();
+        class.generation += 1;
+        class
     }
 
-    fn see_binding(&self) -> binding::Observed {
-        binding::Observed {
-            namespace: binding::Namespace {
-                name: NAMESPACE.into(),
-                uid: "ns".into(),
-                terminating: false,
-                system: false,
-                label: self.label.map(str::to_owned),
-            },
-            binding: self.binding.as_ref().map(|bound| binding::Binding {
-                uid: bound.uid.clone(),
-                version: bound.version.to_string(),
-                class: bound.class.clone(),
-                deleting: false,
-            }),
-            wanted_class: self.label.filter(|label| self.can_be_chosen(label)).map(str::to_owned),
+    pub fn object_mut(&mut self, name: &str) -> &mut Object {
+        Rc::make_mut(self.objects.get_mut(name).unwrap())
+    }
+
+    pub fn objects_mut(&mut self) -> impl Iterator<Item = &mut Object> {
+        self.objects.values_mut().map(Rc::make_mut)
+    }
+
+    /// A stranger makes an object.
+    pub fn stranger_makes(&mut self, name: &'static str) {
+        let object = Object {
+            uid: self.uid(),
+            owner: None,
+            stamp: None,
+            data: Some("foreign".into()),
+            additions: false,
+            created: false,
+            immutable: false,
+            held: false,
+            deleting: false,
+            made_by_others: true,
+        };
+        self.objects.insert(name, Rc::new(object));
+    }
+
+    /// Whoever deletes an object that is held has to wait.
+    pub fn delete_object(&mut self, name: &str) {
+        if self.objects.get(name).is_some_and(|object| object.held) {
+            self.object_mut(name).deleting = true;
+        } else {
+            self.objects.remove(name);
         }
     }
 
-    fn can_be_chosen(&self, class: &str) -> bool {
+    /// Leaves the world alone until nothing moves any more.
+    pub fn settle(&mut self) {
+        *self = at_rest(self);
+    }
+
+    pub fn status(&self) -> &Status {
+        &self.binding.as_ref().expect("there is a binding").status
+    }
+
+    pub fn can_be_chosen(&self, class: &str) -> bool {
         self.classes.get(class).is_some_and(|class| !class.deleting)
     }
 
-    fn class_seen(&self, bound: &Bound) -> ClassSeen {
-        let Some(spec) = self.classes.get(bound.class.as_str()) else { return ClassSeen::Gone };
-        let stamp = Stamp { namespace: NAMESPACE, class: &bound.class, binding_uid: &bound.uid, protect: false };
-        let items: Vec<Rendered> = spec.items.iter().map(|item| item.stamped(&stamp)).collect();
-        ClassSeen::Present(Class {
-            name: bound.class.clone(),
-            uid: format!("class-{}", bound.class),
-            generation: 1,
-            items,
-            policy: spec.policy,
-            namespace_metadata: NamespaceMetadata { labels: spec.labels.clone(), annotations: BTreeMap::new() },
-            deleting: spec.deleting,
-            recorded_kinds: [("v1".to_owned(), "ConfigMap".to_owned())].into(),
-            problems: Vec::new(),
-        })
-    }
-
-    pub fn see_resources(&self) -> Option<resources::Observed> {
-        let bound = self.binding.as_ref()?;
-        let mut seen = resources::Observed {
-            namespace: resources::Namespace {
-                name: NAMESPACE.into(),
-                unlabelled: self.label.is_none(),
-                relabelled: self.label.is_some_and(|label| label != bound.class && self.can_be_chosen(label)),
-                labels: self.namespace_labels.clone(),
-                ..resources::Namespace::default()
-            },
-            binding: resources::Binding {
-                uid: bound.uid.clone(),
-                version: bound.version.to_string(),
-                generation: 1,
-                class: bound.class.clone(),
-                deleting: false,
-                status: bound.status.clone(),
-            },
-            class: self.class_seen(bound),
-            kinds: [(("v1".into(), "ConfigMap".into()), KindSeen::Namespaced)].into(),
-            orphan_unstamped: self.classes.get(bound.class.as_str()).is_some_and(|class| class.orphan_on_unbind),
-            ..resources::Observed::default()
+    /// The objects the class of a binding asks for.
+    pub fn rendered(&self, bound: &Bound) -> Rc<[Rendered]> {
+        let Some(class) = self.classes.get(bound.class.as_str()) else { return Rc::default() };
+        let render = || {
+            let stamp = Stamp { namespace: NAMESPACE, class: &bound.class, binding_uid: &bound.uid, protect: false };
+            class.items.iter().map(|item| item.stamped(&stamp)).collect()
         };
-        for (identity, object) in self.objects.iter().filter(|(_, object)| object.labelled) {
-            let orphan = self.classes.get(object.class.as_str()).is_some_and(|class| class.orphan_on_unbind);
-            seen.stamped.insert(
-                identity.clone(),
-                Stamped {
-                    api_version: "v1".into(),
-                    uid: object.uid.clone(),
-                    version: object.version.to_string(),
-                    owner: self.owner(object),
-                    class: object.class.clone(),
-                    content: object.witness().content,
-                    created: object.created,
-                    orphan,
-                    deleting: false,
-                },
-            );
-        }
-        for (_, identity) in seen.to_read() {
-            let read = self.objects.get(&identity).map(|object| Read {
-                api_version: "v1".into(),
-                uid: object.uid.clone(),
-                version: object.version.to_string(),
-                owner: self.owner(object),
-                deleting: false,
-                witness: seen.shown_by(&identity).map(|_| object.witness()),
-                taken_fields: object.created.then(|| json!([])),
-                other_owners: json!([]),
-            });
-            seen.read.insert(identity, read);
-        }
-        Some(seen)
+        let mut memo = class.rendered.0.borrow_mut();
+        memo.entry((bound.class.clone(), bound.uid.clone())).or_insert_with(render).clone()
     }
 
-    fn owner(&self, object: &Object) -> Owner {
-        match (&object.owner, &self.binding) {
-            (None, _) => Owner::Nobody,
-            (Some(owner), Some(bound)) if *owner == bound.uid => Owner::ThisBinding,
-            (Some(owner), _) if owner.starts_with("uid-") => Owner::FormerBinding,
-            _ => Owner::Other,
-        }
+    /// Whether we can know of an object of ours: who takes the stamp off before it is on record hides it from us, until the
+    /// collector takes it together with its binding.
+    pub fn can_be_found(&self, name: &str, object: &Object) -> bool {
+        object.stamp.is_some() || self.is_listed(name)
     }
 
-    fn do_binding(&mut self, step: &BindingStep) {
-        match step {
-            BindingStep::CreateBinding { class, .. } => {
-                if self.binding.is_none() {
-                    let uid = self.uid();
-                    self.binding = Some(Bound { uid, class: class.clone(), version: 1, status: Status::default() });
-                }
-            }
-            BindingStep::Rebind { uid, version, to, .. } => {
-                if let Some(bound) =
-                    self.binding.as_mut().filter(|b| b.uid == *uid && b.version.to_string() == *version)
-                {
-                    bound.class.clone_from(to);
-                    bound.version += 1;
-                }
-            }
-        }
+    /// Whether the object is on record as ours.
+    pub fn is_listed(&self, name: &str) -> bool {
+        let listed = self.binding.as_ref().and_then(|bound| bound.status.applied(&identity(name))?.uid.as_ref());
+        listed.is_some() && listed == self.objects.get(name).map(|object| &object.uid)
     }
 
-    /// What the API server does with a step, preconditions included.
-    pub fn do_resource(&mut self, step: &ResourceStep) -> Outcome {
-        let fail = |reason| Outcome::Failed(Failure::new(FailureClass::Stale, reason, "refused"));
-        match step {
-            ResourceStep::ApplyNamespaceMetadata { metadata } => {
-                self.namespace_labels.clone_from(&metadata.labels);
-                Outcome::done()
-            }
-            ResourceStep::Create { identity, manifest, .. } => {
-                if self.objects.contains_key(identity) {
-                    return fail("AlreadyExists");
-                }
-                let uid = self.uid();
-                let object = Object {
-                    uid: uid.clone(),
-                    owner: manifest["metadata"]["ownerReferences"][0]["uid"].as_str().map(str::to_owned),
-                    labelled: true,
-                    class: manifest["metadata"]["labels"]["namespaceclass.akuity.io/class"].as_str().unwrap().into(),
-                    content: digest(manifest),
-                    version: 1,
-                    additions: 0,
-                    created: true,
-                    immutable: false,
-                };
-                let witness = Some(object.witness().to_string());
-                self.objects.insert(identity.clone(), object);
-                Outcome::Done { uid: Some(uid), witness }
-            }
-            ResourceStep::TakeFields { identity, uid, .. } => {
-                match self.objects.get_mut(identity).filter(|o| o.uid == *uid) {
-                    None => fail("Conflict"),
-                    Some(object) => {
-                        object.created = false;
-                        object.version += 1;
-                        Outcome::done()
-                    }
-                }
-            }
-            ResourceStep::Apply { identity, uid, manifest, .. } => self.apply(identity, uid, manifest),
-            ResourceStep::Prune { identity, uid, version, .. } => match self.objects.get(identity) {
-                None => Outcome::done(),
-                Some(object) if object.uid == *uid && object.version.to_string() == *version => {
-                    self.objects.remove(identity);
-                    Outcome::done()
-                }
-                Some(_) => fail("Conflict"),
-            },
-            ResourceStep::Release { identity, uid, .. } => {
-                if let Some(object) = self.objects.get_mut(identity).filter(|object| object.uid == *uid) {
-                    object.owner = None;
-                    object.labelled = false;
-                    object.version += 1;
-                }
-                Outcome::done()
-            }
-            ResourceStep::DeleteBinding { uid, version, .. } => {
-                let same = |bound: &Bound| bound.uid == *uid && bound.version.to_string() == *version;
-                if self.binding.as_ref().is_some_and(same) {
-                    assert!(
-                        self.objects.values().all(|object| object.owner.as_ref() != Some(uid)),
-                        "left to the collector"
-                    );
-                    self.binding = None;
-                }
-                Outcome::done()
-            }
-        }
+    /// Whether what there is of a name cannot be told now.
+    pub fn is_out_of_sight(&self, name: &str) -> bool {
+        WIDGETS.contains(&name) && !matches!(self.widgets, Sight::Clear | Sight::NotInstalled)
     }
 
-    fn apply(&mut self, identity: &Identity, uid: &str, manifest: &serde_json::Value) -> Outcome {
-        let content = digest(manifest);
-        let Some(object) = self.objects.get_mut(identity).filter(|object| object.uid == uid) else {
-            return Outcome::Failed(Failure::new(FailureClass::Stale, "Conflict", "another uid"));
-        };
-        if object.immutable && object.content != content {
-            return Outcome::Failed(Failure::new(FailureClass::Rejected, "Immutable", "field is immutable"));
-        }
-        let owner = manifest["metadata"]["ownerReferences"][0]["uid"].as_str().map(str::to_owned);
-        if object.content != content || object.owner != owner || !object.labelled {
-            object.version += 1;
-        }
-        object.owner = owner;
-        object.labelled = true;
-        object.class = manifest["metadata"]["labels"]["namespaceclass.akuity.io/class"].as_str().unwrap().into();
-        object.content = content;
-        Outcome::Done { uid: Some(object.uid.clone()), witness: Some(object.witness().to_string()) }
-    }
-
-    /// Runs both reconcilers once; stops for good when `steps_left` is used up, as a crash would. With `lose_replies` steps
-    /// are carried out but reported as failed. Returns the number of writes.
-    pub fn round(&mut self, steps_left: &mut usize, lose_replies: bool, now: &Timestamp) -> usize {
-        let mut ran = 0;
-        let mut may_go_on = |ran: &mut usize| {
-            let go_on = *steps_left > 0;
-            if go_on {
-                *steps_left -= 1;
-                *ran += 1;
-            }
-            go_on
-        };
-        for step in binding::plan(&self.see_binding()).iter() {
-            if !may_go_on(&mut ran) {
-                return ran;
-            }
-            self.do_binding(step);
-        }
-        let Some(seen) = self.see_resources() else { return ran };
-        let plan = resources::plan(&seen);
-        let mut outcomes = Vec::new();
-        let mut stopped = false;
-        for group in &plan.groups {
-            for step in group {
-                if stopped {
-                    outcomes.push((step, Outcome::NotRun));
-                    continue;
-                }
-                if !may_go_on(&mut ran) {
-                    return ran;
-                }
-                let outcome = self.do_resource(step);
-                outcomes.push((step, if lose_replies { Outcome::Failed(lost()) } else { outcome }));
-            }
-            stopped |= outcomes.iter().any(|(_, outcome)| !outcome.is_done());
-        }
-        let status = resources::report(&seen, &outcomes, now);
-        let bound = self.binding.as_mut().filter(|bound| bound.uid == seen.binding.uid && bound.status != status);
-        if let Some(bound) = bound
-            && may_go_on(&mut ran)
-        {
-            bound.status = status;
-            bound.version += 1;
-        }
-        ran
-    }
-
-    pub fn settle(&mut self) {
-        for _ in 0..12 {
-            if self.round(&mut usize::MAX.clone(), false, &now()) == 0 {
-                return;
-            }
-        }
-        panic!("never settles: {self:#?}");
-    }
-
-    /// Names of the objects that carry our stamp.
+    /// Names of the objects a binding controls.
     pub fn ours(&self) -> Vec<&str> {
-        self.objects
-            .iter()
-            .filter(|(_, object)| object.owner.is_some())
-            .map(|(identity, _)| identity.name.as_str())
-            .collect()
+        let ours = self.objects.iter().filter(|(_, object)| object.is_a_bindings());
+        ours.map(|(name, _)| *name).collect()
     }
 
     pub fn ready_reason(&self) -> &str {
@@ -404,6 +332,14 @@ impl World {
     }
 }
 
-fn lost() -> Failure {
-    Failure::new(FailureClass::Transient, "TimedOut", "no reply")
+impl Object {
+    /// Changes with every change, by anybody.
+    pub fn version(&self) -> String {
+        hash_of(self).to_string()
+    }
+
+    /// Whether a binding controls it, be it one that is no more.
+    pub fn is_a_bindings(&self) -> bool {
+        self.owner.as_ref().is_some_and(|owner| owner.starts_with("uid-"))
+    }
 }

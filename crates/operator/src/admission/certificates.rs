@@ -12,7 +12,7 @@ use std::{
 
 use croft_core::plan::{Failure, FailureClass};
 use k8s_openapi::{ByteString, api::core::v1::Secret, apimachinery::pkg::apis::meta::v1::ObjectMeta};
-use kube::{Api, ResourceExt, core::DeserializeGuard};
+use kube::{Api, ResourceExt};
 use rustls::{pki_types::CertificateDer, sign::CertifiedKey};
 use serde_json::json;
 use tokio::{sync::watch, time::Instant};
@@ -41,7 +41,7 @@ const LOOK: Duration = Duration::from_secs(5);
 const SPREAD: Duration = Duration::from_secs(15);
 
 pub(super) struct Certificates {
-    pub(super) secrets: Api<DeserializeGuard<Secret>>,
+    pub(super) secrets: Api<Secret>,
     pub(super) surroundings: Surroundings,
     pub(super) writer: Writer,
     pub(super) namespace: String,

@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use arc_swap::ArcSwapOption;
 use axum::Router;
 use hyper_util::{
-    rt::{TokioExecutor, TokioIo},
+    rt::{TokioExecutor, TokioIo, TokioTimer},
     server::conn::auto::Builder,
     service::TowerToHyperService,
 };
@@ -15,12 +15,18 @@ use rustls::{
     server::{ClientHello, ResolvesServerCert},
     sign::CertifiedKey,
 };
-use tokio::net::{TcpListener, TcpStream};
+use tokio::{
+    net::{TcpListener, TcpStream},
+    sync::Semaphore,
+};
 use tokio_rustls::TlsAcceptor;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tracing::{debug, error, warn};
 
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
+const IDLE: Duration = Duration::from_secs(30);
+/// API servers need a few each; whoever else can reach us must not fill the memory.
+const MOST_CONNECTIONS: usize = 256;
 /// Requests under way may take this long when we stop.
 const DRAIN: Duration = Duration::from_secs(5);
 
@@ -66,10 +72,19 @@ pub(super) async fn serve(
         Err(error) => return error!(%error, "the admission server cannot start"),
     };
     let connections = TaskTracker::new();
+    let places = Arc::new(Semaphore::new(MOST_CONNECTIONS));
     while let Some(accepted) = stop.run_until_cancelled(listener.accept()).await {
         match accepted {
-            Ok((stream, _)) => {
-                connections.spawn(connection(stream, acceptor.clone(), routes.clone(), stop.clone()));
+            Ok((stream, peer)) => {
+                let Ok(place) = places.clone().try_acquire_owned() else {
+                    debug!(%peer, "too many connections; this one is closed");
+                    continue;
+                };
+                let serving = connection(stream, acceptor.clone(), routes.clone(), stop.clone());
+                connections.spawn(async move {
+                    serving.await;
+                    drop(place);
+                });
             }
             Err(error) => {
                 warn!(%error, "cannot accept a connection");
@@ -90,7 +105,10 @@ async fn connection(stream: TcpStream, acceptor: TlsAcceptor, routes: Router, st
         Ok(Err(error)) => return debug!(%error, "TLS handshake failed"),
         Err(_) => return debug!("TLS handshake took too long"),
     };
-    let builder = Builder::new(TokioExecutor::new());
+    let mut builder = Builder::new(TokioExecutor::new());
+    // Who says nothing, or is no longer there, keeps no place.
+    builder.http1().timer(TokioTimer::new()).header_read_timeout(IDLE);
+    builder.http2().timer(TokioTimer::new()).keep_alive_interval(IDLE).keep_alive_timeout(IDLE);
     let mut serving = std::pin::pin!(builder.serve_connection(TokioIo::new(stream), TowerToHyperService::new(routes)));
     let ended = tokio::select! {
         ended = serving.as_mut() => ended,

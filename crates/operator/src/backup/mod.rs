@@ -19,6 +19,8 @@ use croft_api::{
 };
 use k8s_openapi::api::core::v1::{Namespace, Secret};
 use kube::{Resource, ResourceExt, api::PartialObjectMeta};
+use serde::Serialize;
+use serde_json::Value;
 
 use self::{backup::BackupReconciler, location::LocationReconciler, queue::Queue, restore::RestoreReconciler};
 use crate::{
@@ -179,7 +181,7 @@ fn wake_on_requests(caches: &Caches) {
     let seen = caches.clone();
     caches.locations.wakes(move |change: Change<'_, NonAdminBackupStorageLocation>| {
         let (namespace, name) = (change.object().namespace().unwrap_or_default(), change.object().name_any());
-        let mut keys = vec![key(LOCATION, change.object())];
+        let mut keys = own(LOCATION, change);
         keys.extend(seen.waiting_backups(&namespace, &name));
         let generation = |side: Option<&NonAdminBackupStorageLocation>| side.and_then(|side| side.metadata.generation);
         if generation(change.before) != generation(change.after) {
@@ -189,12 +191,34 @@ fn wake_on_requests(caches: &Caches) {
     });
     let seen = caches.clone();
     caches.backups.wakes(move |change: Change<'_, NonAdminBackup>| {
-        let own = key(BACKUP, change.object());
-        let mut keys = seen.waiting_restores(&own.namespace, &own.name);
-        keys.push(own);
+        let (namespace, name) = (change.object().namespace().unwrap_or_default(), change.object().name_any());
+        let mut keys = seen.waiting_restores(&namespace, &name);
+        keys.extend(own(BACKUP, change));
         keys
     });
-    caches.restores.wakes(|change: Change<'_, NonAdminRestore>| vec![key(RESTORE, change.object())]);
+    caches.restores.wakes(|change: Change<'_, NonAdminRestore>| own(RESTORE, change));
+}
+
+/// The request itself, unless only the wording of its status has changed: what we say about a failure is no reason to try again
+/// at once.
+fn own<K: ResourceExt + Serialize>(work: Work, change: Change<'_, K>) -> Vec<Key> {
+    let is_reworded = change.before.map(meaning) == change.after.map(meaning);
+    if is_reworded { Vec::new() } else { vec![key(work, change.object())] }
+}
+
+/// The object without its version and without the words and times of its conditions.
+fn meaning(object: &impl Serialize) -> Value {
+    let mut object = serde_json::to_value(object).unwrap_or_default();
+    if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
+        metadata.remove("resourceVersion");
+    }
+    for condition in object.pointer_mut("/status/conditions").and_then(Value::as_array_mut).into_iter().flatten() {
+        if let Some(condition) = condition.as_object_mut() {
+            condition.remove("message");
+            condition.remove("lastTransitionTime");
+        }
+    }
+    object
 }
 
 /// What Velero does wakes the request it is done for, and whoever waits for it.
@@ -249,4 +273,32 @@ fn wake_on_surroundings(caches: &Caches) {
         let restores = seen.restores.in_namespace(&namespace).into_iter().map(|restore| key(RESTORE, &*restore));
         backups.chain(restores).collect()
     });
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_request_whose_status_was_only_reworded_is_not_looked_at_again() {
+        let backup = |phase: &str, reason: &str, message: &str| -> NonAdminBackup {
+            let condition = json!({"type": "Accepted", "status": "False", "reason": reason, "message": message,
+                                   "lastTransitionTime": "2026-01-01T00:00:00Z"});
+            let backup = json!({
+                "apiVersion": "oadp.openshift.io/v1alpha1", "kind": "NonAdminBackup",
+                "metadata": {"namespace": "shop", "name": "nightly", "resourceVersion": message.len().to_string()},
+                "spec": {"backupSpec": {}}, "status": {"phase": phase, "conditions": [condition]},
+            });
+            serde_json::from_value(backup).unwrap()
+        };
+        let before = backup("New", "ApiServerError", "read tcp 10.0.0.5:40312: reset");
+        let woken = |after: &NonAdminBackup| {
+            own(BACKUP, Change { before: Some(&before), after: Some(after), live: true }).len()
+        };
+        assert_eq!(woken(&backup("New", "ApiServerError", "read tcp 10.0.0.5:412: reset")), 0);
+        assert_eq!(woken(&backup("New", "Rejected", "read tcp 10.0.0.5:40312: reset")), 1);
+        assert_eq!(woken(&backup("Created", "ApiServerError", "read tcp 10.0.0.5:40312: reset")), 1);
+    }
 }

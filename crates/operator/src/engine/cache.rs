@@ -171,7 +171,7 @@ impl<K> Cache<K> {
     }
 
     /// Places known before a relist that it did not name.
-    pub(super) fn missing_from(&self, listed: &BTreeSet<Place>) -> Vec<Place> {
+    pub(super) fn missing_from(&self, listed: &BTreeSet<Place>) -> BTreeSet<Place> {
         let state = self.read();
         state.objects.keys().chain(&state.unreadable).filter(|place| !listed.contains(place)).cloned().collect()
     }

@@ -3,7 +3,7 @@
 //! Each part has its own queue, places and slots: one that waits for a slow outside takes nothing from the others.
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, BTreeSet, HashMap},
     fmt,
     sync::Arc,
     time::Duration,
@@ -30,6 +30,9 @@ use super::{
 /// How long running reconciles may take to finish at the end: longer than any call may.
 const GRACE: Duration = Duration::from_secs(12);
 
+/// A reconcile that takes longer waits for somebody outside, and leaves its place to others.
+const LONG: Duration = Duration::from_secs(1);
+
 /// Everything is looked at again in this time, should a wake-up have been lost; spread, so that it is never felt.
 const RESYNC: Duration = Duration::from_secs(600);
 const RESYNC_TURNS: u32 = 60;
@@ -42,6 +45,13 @@ enum Push {
     Everything,
     /// Look at everything of this tenant once.
     Tenant(String),
+}
+
+/// What was asked for at once of those who are many.
+#[derive(Debug, Default)]
+struct Sweep {
+    everything: bool,
+    tenants: BTreeSet<String>,
 }
 
 /// Puts keys into the queues from anywhere.
@@ -112,13 +122,16 @@ pub(super) struct Dispatcher {
 struct Running {
     tasks: JoinSet<Verdict>,
     keys: HashMap<Id, Key>,
+    /// Whoever takes long says so here.
+    slow: mpsc::UnboundedSender<Key>,
 }
 
 impl Dispatcher {
     /// Runs until `stop`, then finishes what runs.
     pub(super) async fn run(mut self, stop: CancellationToken) {
         let mut queue = Queue::new(self.concurrency, Backoffs::default());
-        let mut running = Running { tasks: JoinSet::new(), keys: HashMap::new() };
+        let (slow, mut slow_ones) = mpsc::unbounded_channel();
+        let mut running = Running { tasks: JoinSet::new(), keys: HashMap::new(), slow };
         let mut leading = self.leads.clone();
         leading.mark_changed();
         let mut ready = self.readiness.changes();
@@ -138,17 +151,22 @@ impl Dispatcher {
             tokio::select! {
                 () = stop.cancelled() => break,
                 Some(push) = self.inbox.0.recv() => {
-                    self.take(&mut queue, push, leads);
+                    let mut sweep = Sweep::default();
+                    self.take(&mut queue, push, leads, &mut sweep);
                     while let Ok(push) = self.inbox.0.try_recv() {
-                        self.take(&mut queue, push, leads);
+                        self.take(&mut queue, push, leads, &mut sweep);
                     }
+                    self.sweep(&mut queue, &sweep);
                 }
                 Some(done) = running.tasks.join_next_with_id() => self.finish(&mut queue, &mut running, done),
                 Ok(()) = leading.changed() => {
                     end_term(&mut queue, &mut running).await;
                     term = *leading.borrow_and_update();
-                    self.take(&mut queue, Push::Everything, term.now);
+                    if term.now {
+                        self.sweep(&mut queue, &Sweep { everything: true, ..Sweep::default() });
+                    }
                 }
+                Some(key) = slow_ones.recv() => queue.takes_long(&key),
                 Ok(()) = ready.changed() => {}
                 _ = resync.tick() => {
                     self.resync(&mut queue, turn, leads);
@@ -161,18 +179,22 @@ impl Dispatcher {
     }
 
     /// A standby looks at everything when it takes over: until then there is nothing to remember.
-    fn take(&self, queue: &mut Queue<Key>, push: Push, leads: bool) {
+    fn take(&self, queue: &mut Queue<Key>, push: Push, leads: bool, sweep: &mut Sweep) {
         match push {
             _ if !leads => {}
             Push::Key(key, priority) => queue.push(key, priority, self.clock.now()),
-            Push::Everything => self.push_all(queue, |_| true),
-            Push::Tenant(tenant) => self.push_all(queue, |key| key.tenant() == tenant),
+            Push::Everything => sweep.everything = true,
+            Push::Tenant(tenant) => drop(sweep.tenants.insert(tenant)),
         }
     }
 
-    fn push_all(&self, queue: &mut Queue<Key>, is_meant: impl Fn(&Key) -> bool) {
-        let all = self.workers.values().flat_map(|worker| worker.all());
-        all.filter(is_meant).for_each(|key| queue.push(key, Priority::Resync, self.clock.now()));
+    /// Goes through all keys once, however often that was asked for.
+    fn sweep(&self, queue: &mut Queue<Key>, sweep: &Sweep) {
+        if sweep.everything || !sweep.tenants.is_empty() {
+            let all = self.workers.values().flat_map(|worker| worker.all());
+            let meant = all.filter(|key| sweep.everything || sweep.tenants.contains(key.tenant()));
+            meant.for_each(|key| queue.push(key, Priority::Resync, self.clock.now()));
+        }
     }
 
     /// Pushes the share of the keys whose turn it is.
@@ -207,10 +229,18 @@ impl Dispatcher {
                 continue;
             }
             self.context.journal.looks(&key);
-            let (worker, context, failures) = (worker.clone(), self.context.clone(), queue.failures(&key));
+            let (worker, context, attempt) = (worker.clone(), self.context.clone(), queue.attempt(&key));
             let task = running.tasks.spawn({
-                let key = key.clone();
-                async move { worker.run(key, failures, context).await }
+                let (key, slow) = (key.clone(), running.slow.clone());
+                async move {
+                    let work = worker.run(key.clone(), attempt, context);
+                    tokio::pin!(work);
+                    if let Ok(verdict) = tokio::time::timeout(LONG, work.as_mut()).await {
+                        return verdict;
+                    }
+                    let _ = slow.send(key);
+                    work.await
+                }
             });
             running.keys.insert(task.id(), key);
         }

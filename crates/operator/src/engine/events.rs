@@ -5,7 +5,10 @@ use std::{
     time::Duration,
 };
 
-use croft_core::budget::Budget;
+use croft_core::{
+    budget::{Budget, Budgets},
+    time::Instant,
+};
 use k8s_openapi::{
     api::{core::v1::ObjectReference, events::v1::Event},
     apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta},
@@ -18,6 +21,10 @@ use super::{clock::Clock, write::call};
 /// When a thousand objects change at once, the first Events show what happens and the status of each tells the rest.
 const BURST: u32 = 100;
 const EVERY: Duration = Duration::from_millis(200);
+
+/// Good news in the same words about many objects: a few of them say it for all.
+const SAME_BURST: u32 = 5;
+const SAME_EVERY: Duration = Duration::from_secs(30);
 
 /// One thing worth telling a person.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,13 +51,32 @@ pub struct Events {
     client: Client,
     instance: String,
     clock: Clock,
-    budgets: Arc<Mutex<Budgets>>,
+    pace: Arc<Mutex<Pace>>,
 }
 
-/// Good news never crowd out bad ones.
-struct Budgets {
+/// How much is told. Good news never crowd out bad ones.
+struct Pace {
     normal: Budget,
     warning: Budget,
+    /// By reason and message.
+    same: Budgets<(String, String)>,
+}
+
+impl Pace {
+    fn new() -> Self {
+        let all = Budget::new(BURST, EVERY);
+        Self { normal: all, warning: all, same: Budgets::new(Budget::new(SAME_BURST, SAME_EVERY)) }
+    }
+
+    fn allows(&mut self, note: &Note, now: Instant) -> bool {
+        if note.warning {
+            return self.warning.spend(now);
+        }
+        // What is not told at all repeats nothing, and what only repeats takes nothing from the others.
+        self.normal.has_left(now)
+            && self.same.spend((note.reason.clone(), note.message.clone()), now)
+            && self.normal.spend(now)
+    }
 }
 
 impl std::fmt::Debug for Events {
@@ -61,13 +87,12 @@ impl std::fmt::Debug for Events {
 
 impl Events {
     pub fn new(client: Client, instance: impl Into<String>, clock: Clock) -> Self {
-        let budget = Budget::new(BURST, EVERY);
-        let budgets = Arc::new(Mutex::new(Budgets { normal: budget, warning: budget }));
-        Self { client, instance: instance.into(), clock, budgets }
+        Self { client, instance: instance.into(), clock, pace: Arc::new(Mutex::new(Pace::new())) }
     }
 
     pub fn emit(&self, about: &ObjectReference, note: &Note) {
-        if !self.can_afford(note) {
+        let allowed = self.pace.lock().unwrap_or_else(PoisonError::into_inner).allows(note, self.clock.now());
+        if !allowed {
             debug!(reason = note.reason, "event not sent: too many at once");
             return;
         }
@@ -79,12 +104,6 @@ impl Events {
                 debug!(%failure, reason = event.reason, "event not recorded");
             }
         });
-    }
-
-    fn can_afford(&self, note: &Note) -> bool {
-        let mut budgets = self.budgets.lock().unwrap_or_else(PoisonError::into_inner);
-        let budget = if note.warning { &mut budgets.warning } else { &mut budgets.normal };
-        budget.spend(self.clock.now())
     }
 
     fn event(&self, about: &ObjectReference, note: &Note) -> Event {
@@ -127,6 +146,19 @@ pub fn about<K: Resource<DynamicType = ()>>(object: &K) -> ObjectReference {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn told(pace: &mut Pace, notes: impl Iterator<Item = Note>) -> usize {
+        notes.filter(|note| pace.allows(note, Instant(1000))).count()
+    }
+
+    #[test]
+    fn what_holds_for_a_thousand_namespaces_is_told_of_a_few_and_other_news_still_get_through() {
+        let mut pace = Pace::new();
+        let bound = || Note::normal("BindingCreated", "bound to class web");
+        assert_eq!(told(&mut pace, (0..1000).map(|_| bound())), 5);
+        assert_eq!(told(&mut pace, (0..1000).map(|one| Note::normal("Created", format!("bucket {one}")))), 95);
+        assert_eq!(told(&mut pace, (0..1000).map(|_| Note::warning("Forbidden", "not allowed"))), 100);
+    }
 
     #[test]
     fn a_note_fits_whatever_it_is_written_in() {

@@ -10,7 +10,7 @@ use k8s_openapi::{
     api::coordination::v1::{Lease, LeaseSpec},
     apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta},
 };
-use kube::{Api, Client, ResourceExt, api::PostParams, core::DeserializeGuard};
+use kube::{Api, Client, ResourceExt, api::PostParams};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
@@ -126,8 +126,7 @@ impl Election {
     /// A holder that cannot renew stops writing when its term ends and goes back to being a candidate with warm caches.
     pub async fn run(self, surroundings: Surroundings, stop: CancellationToken) {
         let mut candidate = Candidate::new(&self.identity, self.timing);
-        let api: Api<DeserializeGuard<Lease>> = Api::namespaced(self.client.clone(), &self.namespace);
-        let mut lease = follow(api, &self.name, surroundings);
+        let mut lease = follow(self.api(), &self.name, surroundings);
         loop {
             self.leadership.set(candidate.term());
             let now = self.clock.now();
@@ -187,8 +186,9 @@ impl Election {
                 Decision::Wait { .. } => Err(super::failure::timed_out("a lease that is not to be written")),
             }
         };
-        // A renewal that takes longer than a term is worth nothing.
-        let result = tokio::time::timeout(self.timing.term, attempt).await;
+        // One that hangs must leave time for another; a candidate has all the time that the result is worth something.
+        let longest = if was_leading { self.timing.renew } else { self.timing.term };
+        let result = tokio::time::timeout(longest, attempt).await;
         let result = result.unwrap_or_else(|_| Err(super::failure::timed_out("the lease")));
         match result {
             Ok(lease) => {

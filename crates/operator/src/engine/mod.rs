@@ -28,10 +28,10 @@ use croft_core::watching::Standing;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::{
     Api, Client, Resource,
-    core::{ClusterResourceScope, DeserializeGuard, NamespaceResourceScope, PartialObjectMeta},
+    core::{ClusterResourceScope, NamespaceResourceScope, PartialObjectMeta},
 };
 use serde::de::DeserializeOwned;
-use tokio::sync::{Semaphore, watch::Sender};
+use tokio::sync::watch::Sender;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 pub use self::{
@@ -42,7 +42,7 @@ pub use self::{
     key::{Key, Part, Work},
     kinds::{Changes, KindChanges, discover},
     readiness::Readiness,
-    reconcile::{Context, Reconciler},
+    reconcile::{Context, Reconciler, Slots},
     report::{NewStatus, Report},
     write::{Target, Writer, Written},
 };
@@ -154,7 +154,7 @@ impl EngineBuilder {
             + 'static,
     {
         let client = self.client.clone();
-        let api: Api<DeserializeGuard<K>> = match scope {
+        let api: Api<K> = match scope {
             Scope::Cluster => Api::all(client),
             Scope::Namespace(namespace) => Api::namespaced(client, namespace),
         };
@@ -172,7 +172,7 @@ impl EngineBuilder {
             + Sync
             + 'static,
     {
-        let api: Api<DeserializeGuard<K>> = Api::all(self.client.clone());
+        let api: Api<K> = Api::all(self.client.clone());
         self.cache(part, &Scope::Cluster, Wire::objects(api))
     }
 
@@ -264,7 +264,7 @@ impl EngineBuilder {
                     events: events.clone(),
                     writer: write::Writer::new(self.client.clone()),
                     journal: self.journal.clone(),
-                    slots: Arc::new(Semaphore::new(concurrency)),
+                    slots: Slots::new(concurrency),
                 },
                 readiness: readiness.clone(),
                 clock: self.clock,

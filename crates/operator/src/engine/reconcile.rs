@@ -1,14 +1,14 @@
 //! One reconcile: observe -> plan -> execute -> report, the same for every kind of work.
 
-use std::{fmt::Debug, future::Future, sync::Arc};
+use std::{fmt::Debug, future::Future, sync::Arc, time::Duration};
 
 use croft_core::{
     plan::{Failure, FailureClass, Next, Outcome, Plan, Step},
-    queue::Verdict,
+    queue::{Attempt, Verdict},
     time::Timestamp,
 };
 use futures::{StreamExt, future::BoxFuture, stream};
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, SemaphorePermit};
 use tracing::{debug, info, warn};
 
 use super::{
@@ -21,6 +21,9 @@ use super::{
     write::{Writer, Written},
 };
 use crate::telemetry::metrics::Metrics;
+
+/// A call that takes longer waits for somebody outside.
+const LONG: Duration = Duration::from_secs(1);
 
 /// Steps of one group in flight at once.
 const WIDTH: usize = 10;
@@ -69,7 +72,37 @@ pub struct Context {
     pub journal: Journal,
     /// One for each call that may be under way. Keys with many steps share them with all others: a hundred calls at once
     /// end no sooner, and whoever comes next would wait behind them.
-    pub slots: Arc<Semaphore>,
+    pub slots: Slots,
+}
+
+/// Calls under way. Whatever is no change somebody has just made takes half of them at most, however long its calls take.
+#[derive(Clone, Debug)]
+pub struct Slots {
+    all: Arc<Semaphore>,
+    background: Arc<Semaphore>,
+}
+
+impl Slots {
+    pub fn new(most: usize) -> Self {
+        Self { all: Arc::new(Semaphore::new(most)), background: Arc::new(Semaphore::new(most.div_ceil(2))) }
+    }
+
+    /// Makes a call in a slot; one that takes long gives it to others.
+    async fn within<T>(&self, live: bool, call: impl Future<Output = T>) -> T {
+        let slot = self.take(live).await;
+        let mut call = Box::pin(call);
+        if let Ok(result) = tokio::time::timeout(LONG, call.as_mut()).await {
+            return result;
+        }
+        drop(slot);
+        call.await
+    }
+
+    /// The semaphores are never closed.
+    async fn take(&self, live: bool) -> [Option<SemaphorePermit<'_>>; 2] {
+        let background = if live { None } else { self.background.acquire().await.ok() };
+        [background, self.all.acquire().await.ok()]
+    }
 }
 
 /// [`Reconciler`] without its types, for the dispatcher's table.
@@ -78,8 +111,7 @@ pub(super) trait Worker: Send + Sync {
 
     fn resync(&self) -> Vec<Key>;
 
-    /// `failures`: how many attempts before this one did not settle.
-    fn run(&self, key: Key, failures: u32, context: Context) -> BoxFuture<'_, Verdict>;
+    fn run(&self, key: Key, attempt: Attempt, context: Context) -> BoxFuture<'_, Verdict>;
 }
 
 impl<R: Reconciler> Worker for R {
@@ -91,30 +123,30 @@ impl<R: Reconciler> Worker for R {
         Reconciler::resync(self)
     }
 
-    fn run(&self, key: Key, failures: u32, context: Context) -> BoxFuture<'_, Verdict> {
+    fn run(&self, key: Key, attempt: Attempt, context: Context) -> BoxFuture<'_, Verdict> {
         Box::pin(async move {
-            let verdict = reconcile(self, &key, failures, &context).await;
+            let verdict = reconcile(self, &key, attempt, &context).await;
             context.metrics.reconciled(key.work, verdict);
             verdict
         })
     }
 }
 
-async fn reconcile<R: Reconciler>(worker: &R, key: &Key, failures: u32, context: &Context) -> Verdict {
+async fn reconcile<R: Reconciler>(worker: &R, key: &Key, attempt: Attempt, context: &Context) -> Verdict {
     let seen = match worker.observe(key).await {
         Ok(Some(seen)) => seen,
         Ok(None) => return Verdict::Settled(Next::Settled),
-        Err(failure) => return unseen(worker, key, &failure, failures, context).await,
+        Err(failure) => return unseen(worker, key, &failure, attempt, context).await,
     };
     let now = timestamp();
     let plan = worker.plan(&seen, &now);
     if !plan.is_settled() {
         debug!(%key, %plan, "plan");
     }
-    let outcomes = execute(worker, key, &seen, &plan, context).await;
+    let outcomes = execute(worker, (key, attempt), &seen, &plan, context).await;
     let failure = outcomes.iter().find_map(|(_, outcome)| outcome.failure()).cloned();
     let report = worker.report(&seen, &outcomes, &now);
-    let told = tell(key, &report, context).await;
+    let told = tell(key, &report, attempt, context).await;
     match failure.or(told.err()) {
         Some(failure) => failed(key, &failure, context),
         None if report.retry => Verdict::Failed,
@@ -124,10 +156,16 @@ async fn reconcile<R: Reconciler>(worker: &R, key: &Key, failures: u32, context:
 }
 
 /// It could not be looked at. People hear of it once it has lasted.
-async fn unseen<R: Reconciler>(worker: &R, key: &Key, failure: &Failure, failures: u32, context: &Context) -> Verdict {
-    if failure.is_worth_telling_after(failures) {
+async fn unseen<R: Reconciler>(
+    worker: &R,
+    key: &Key,
+    failure: &Failure,
+    attempt: Attempt,
+    context: &Context,
+) -> Verdict {
+    if failure.is_worth_telling_after(attempt.failures) {
         let report = worker.unseen(key, failure, &timestamp());
-        if let Err(failure) = tell(key, &report, context).await {
+        if let Err(failure) = tell(key, &report, attempt, context).await {
             debug!(%key, %failure, "not told");
         }
     }
@@ -137,7 +175,7 @@ async fn unseen<R: Reconciler>(worker: &R, key: &Key, failure: &Failure, failure
 /// Runs the groups in order; a group starts only when everything before it is done.
 async fn execute<'p, R: Reconciler>(
     worker: &R,
-    key: &Key,
+    (key, attempt): (&Key, Attempt),
     seen: &R::Seen,
     plan: &'p Plan<R::Step>,
     context: &Context,
@@ -151,7 +189,7 @@ async fn execute<'p, R: Reconciler>(
         }
         let mut calls = Vec::with_capacity(group.len());
         for step in group {
-            calls.push(run_step(worker, key, seen, step, context));
+            calls.push(run_step(worker, (key, attempt), seen, step, context));
         }
         let done: Vec<Outcome> = stream::iter(calls).buffered(WIDTH).collect().await;
         going_on = done.iter().all(Outcome::is_done);
@@ -160,9 +198,15 @@ async fn execute<'p, R: Reconciler>(
     outcomes
 }
 
-async fn run_step<R: Reconciler>(worker: &R, key: &Key, seen: &R::Seen, step: &R::Step, context: &Context) -> Outcome {
-    let _slot = context.slots.acquire().await;
-    let result = context.leadership.within_term(worker.execute(seen, step)).await;
+async fn run_step<R: Reconciler>(
+    worker: &R,
+    (key, attempt): (&Key, Attempt),
+    seen: &R::Seen,
+    step: &R::Step,
+    context: &Context,
+) -> Outcome {
+    let call = context.leadership.within_term(worker.execute(seen, step));
+    let result = context.slots.within(attempt.live, call).await;
     context.metrics.step(key.work, step.kind(), result.as_ref().err());
     match result {
         Ok(written) => {
@@ -178,10 +222,10 @@ async fn run_step<R: Reconciler>(worker: &R, key: &Key, seen: &R::Seen, step: &R
 }
 
 /// The one place where results leave: status, then events.
-async fn tell(key: &Key, report: &Report, context: &Context) -> Result<(), Failure> {
+async fn tell(key: &Key, report: &Report, attempt: Attempt, context: &Context) -> Result<(), Failure> {
     if let Some(status) = &report.status {
-        let _slot = context.slots.acquire().await;
-        let written = context.leadership.within_term(context.writer.status(status)).await;
+        let call = context.leadership.within_term(context.writer.status(status));
+        let written = context.slots.within(attempt.live, call).await;
         context.metrics.step(key.work, "WriteStatus", written.as_ref().err());
         context.journal.wrote(key, &written?);
     }

@@ -20,6 +20,11 @@ type Form = (Option<String>, Option<i64>);
 pub(super) struct Blueprints(Mutex<BTreeMap<String, (Form, Arc<Checked>)>>);
 
 impl Blueprints {
+    /// The class of that name is gone.
+    pub(super) fn forget(&self, class: &str) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(class);
+    }
+
     pub(super) fn of(&self, class: &NamespaceClass) -> Arc<Checked> {
         let form = (class.uid(), class.metadata.generation);
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -53,5 +58,7 @@ mod tests {
         assert!(Arc::ptr_eq(&first, &blueprints.of(&class("a", 1))));
         assert!(!Arc::ptr_eq(&first, &blueprints.of(&class("a", 2))));
         assert!(!Arc::ptr_eq(&blueprints.of(&class("a", 2)), &blueprints.of(&class("b", 2))));
+        blueprints.forget("web");
+        assert!(blueprints.0.lock().unwrap().is_empty());
     }
 }

@@ -150,7 +150,8 @@ fn install(engine: &mut EngineBuilder, ground: &Ground) {
     caches.classes.wakes({
         let (caches, stamps, pusher) = (caches.clone(), stamps.clone(), engine.pusher());
         move |change: Change<'_, NamespaceClass>| {
-            stamps.watch_only(kinds_in_use(caches.classes.all().iter().map(AsRef::as_ref)));
+            let kinds = |class: Option<&NamespaceClass>| kinds_in_use(class.into_iter());
+            stamps.class_changed(&kinds(change.before), &kinds(change.after));
             let name = change.object().name_any();
             if concerns_namespaces(change) {
                 for key in namespaces_of(&caches, &name) {
@@ -213,7 +214,12 @@ fn namespaces_of(caches: &Caches, name: &str) -> Vec<Key> {
     let bound = caches.bindings.by(CLASS_INDEX, name);
     let bound = bound.iter().map(|binding| binding_key(binding));
     let labelled = caches.namespaces.by(CLASS_INDEX, name);
-    let labelled = labelled.iter().map(|namespace| Key::cluster(NAMESPACE, namespace.name_any()));
+    // Who asks for it in vain says so on the binding it has.
+    let labelled = labelled.iter().map(|namespace| namespace.name_any()).flat_map(|name| {
+        let has_binding = caches.bindings.exists(&name, &name);
+        let binding = has_binding.then(|| Key::new(BINDING, &name, &name));
+        [Some(Key::cluster(NAMESPACE, &name)), binding].into_iter().flatten()
+    });
     bound.chain(labelled).collect()
 }
 

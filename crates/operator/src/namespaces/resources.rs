@@ -14,7 +14,7 @@ use croft_core::{
         manifest::Identity,
         resources::{self, ClassSeen, Held, KindName, KindSeen, Observed, Read, ResourceStep, Stamped},
         template::Facts,
-        witness::{Seal, Witness},
+        witness::{Care, Seal, Witness},
     },
     plan::{Failure, FailureClass, Outcome, Plan},
     time::Timestamp,
@@ -111,7 +111,10 @@ impl ResourcesReconciler {
         }
         let api: Api<PartialObjectMeta<NamespaceClass>> = Api::all(self.writer.client());
         Ok(match read(api.get_opt(name)).await? {
-            None => ClassSeen::Gone,
+            None => {
+                self.blueprints.forget(name);
+                ClassSeen::Gone
+            }
             Some(_) => ClassSeen::Unreadable,
         })
     }
@@ -125,8 +128,12 @@ impl ResourcesReconciler {
         namespace.labels().get(CLASS_LABEL).is_some_and(|label| label != bound && self.caches.can_be_chosen(label))
     }
 
+    /// Whether objects of a class stay where it is no longer wanted. A class that cannot be read may say so.
     fn orphans(&self, class: &str) -> bool {
-        self.caches.classes.get("", class).is_some_and(|class| orphans(&class))
+        match self.caches.classes.get("", class) {
+            Some(class) => orphans(&class),
+            None => self.caches.classes.exists("", class),
+        }
     }
 
     /// A kind as its watch lets it be seen; fails while the watch starts: whoever decides now decides on half a picture.
@@ -229,7 +236,7 @@ pub(crate) async fn read_doubtful(
             Some(manifest) => read(api.get_opt(&identity.name)).await.map(|found| {
                 found.map(|object| {
                     let object_whole = whole(&object, &api_version, &identity.kind);
-                    let witness = Witness::of(&object_whole, manifest, seal);
+                    let witness = Witness::of(&object_whole, manifest, seal, seen.class.care());
                     (object.metadata, Some(witness))
                 })
             }),
@@ -242,7 +249,9 @@ pub(crate) async fn read_doubtful(
                 });
                 seen.read.insert(identity, object);
             }
-            Err(failure) if matches!(failure.reason, "ApiServerError" | "Forbidden" | "TimedOut") => {
+            Err(failure)
+                if matches!(failure.reason, "ApiServerError" | "Forbidden" | "TimedOut" | "UnreadableAnswer") =>
+            {
                 seen.unreadable.insert(identity, failure.message);
             }
             Err(failure) => return Err(failure),
@@ -327,10 +336,11 @@ impl Reconciler for ResourcesReconciler {
         let Some(seal) = self.seal.get().cloned() else {
             return Err(Failure::new(FailureClass::Stale, "NoKey", "the key of digests is not known yet"));
         };
-        let stamper = Stamper { writer: self.writer.clone(), seal };
+        let stamper = Stamper { writer: self.writer.clone(), seal, care: Care::default() };
         let uid = binding.uid().unwrap_or_default();
         let class_name = binding.spec.class_name.clone();
         let class = self.class(&class_name, &stamper, &uid, &facts(&namespace)).await?;
+        let stamper = Stamper { care: class.care(), ..stamper };
         let mut bound = described_binding(&binding);
         let stored = bound.status;
         bound.status = self.with_held(&key.namespace, |held| resources::current(held, &uid, &stored));
@@ -338,7 +348,11 @@ impl Reconciler for ResourcesReconciler {
         let found = look_up_kinds(&self.kinds, &class, &bound.status, &objects).await?;
         let mut kinds = BTreeMap::new();
         for (name, kind) in &found.kinds {
-            kinds.insert(name.clone(), self.kind_seen(&class, name, kind)?);
+            let seen = match self.kinds.why_not(name) {
+                Some(why) => KindSeen::Unobservable { why },
+                None => self.kind_seen(&class, name, kind)?,
+            };
+            kinds.insert(name.clone(), seen);
         }
         kinds.extend(found.unable.iter().map(|(name, why)| {
             let why = why.clone();
@@ -365,11 +379,12 @@ impl Reconciler for ResourcesReconciler {
     async fn execute(&self, seen: &Seen, step: &ResourceStep) -> Result<Written, Failure> {
         let namespace = seen.observed.namespace.name.as_str();
         let written = carry_out(&seen.stamper, namespace, &seen.kinds, step).await;
-        if let (Err(failure), Some((api_version, _))) = (&written, step.kind_name())
-            && failure.reason == "NotFound"
-        {
-            // What is known about the kind may be old: it is asked about again.
-            self.kinds.forget(api_version);
+        if let Some((api_version, kind)) = step.kind_name() {
+            self.kinds.called(&(api_version.to_owned(), kind.to_owned()), written.as_ref().err());
+            if written.as_ref().is_err_and(|failure| failure.reason == "NotFound") {
+                // What is known about the kind may be old: it is asked about again.
+                self.kinds.forget(api_version).await;
+            }
         }
         written
     }

@@ -57,16 +57,24 @@ pub(crate) struct Entry {
 
 impl Entry {
     pub(crate) fn of(api_version: Arc<str>, kind: &str, object: &DynamicObject, seal: &Seal) -> Self {
-        let metadata = &object.metadata;
         let content = witness::content(&whole(object, &api_version, kind), seal);
+        Self {
+            content,
+            created: fields::was_created(&object.metadata),
+            ..Self::unreadable(api_version, &object.metadata)
+        }
+    }
+
+    /// Whatever was seen of it before, this is something else: it is read, and where that fails it says so.
+    fn unreadable(api_version: Arc<str>, metadata: &ObjectMeta) -> Self {
         Self {
             api_version,
             uid: metadata.uid.clone().unwrap_or_default(),
             version: revision_of(metadata),
             controller: controller_of(metadata),
             class: metadata.labels.as_ref().and_then(|labels| labels.get(STAMP_LABEL)).cloned().unwrap_or_default(),
-            content,
-            created: fields::was_created(metadata),
+            content: "unreadable".to_owned(),
+            created: false,
             deleting: metadata.deletion_timestamp.is_some(),
         }
     }
@@ -181,8 +189,8 @@ pub(super) struct Stamps {
     surroundings: Surroundings,
     bindings: Arc<Cache<NamespaceClassBinding>>,
     watched: Arc<Mutex<BTreeMap<KindKey, Watched>>>,
-    /// What classes use, in every version they use it in.
-    used: Arc<Mutex<BTreeSet<Kind>>>,
+    /// What classes use, in every version they use it in, and how many do.
+    used: Arc<Mutex<BTreeMap<Kind, usize>>>,
 }
 
 impl std::fmt::Debug for Stamps {
@@ -221,17 +229,31 @@ impl Stamps {
         }
     }
 
-    /// Watches exactly these kinds from now on.
-    pub(super) fn watch_only(&self, kinds: BTreeSet<Kind>) {
-        *lock(&self.used) = kinds;
-        self.reconsider();
+    /// A class used these kinds and uses those now.
+    pub(super) fn class_changed(&self, before: &BTreeSet<Kind>, after: &BTreeSet<Kind>) {
+        let mut used = lock(&self.used);
+        for kind in after.difference(before) {
+            *used.entry(kind.clone()).or_default() += 1;
+        }
+        for kind in before.difference(after) {
+            if let Some(count) = used.get_mut(kind) {
+                *count -= 1;
+                if *count == 0 {
+                    used.remove(kind);
+                }
+            }
+        }
+        drop(used);
+        if before != after {
+            self.reconsider();
+        }
     }
 
     /// Watches every kind that is used, in a version that is served if there is one.
     pub(super) fn reconsider(&self) {
         let used = lock(&self.used);
         let mut versions: BTreeMap<KindKey, Vec<&Kind>> = BTreeMap::new();
-        for kind in used.iter() {
+        for kind in used.keys() {
             versions.entry(key_of(kind)).or_default().push(kind);
         }
         let mut watched = self.watched();
@@ -295,7 +317,7 @@ impl Stamps {
         let receiver = standing.subscribe();
         let supervisor = Supervisor {
             resource: crd_name(&resource.plural, &resource.group),
-            source: Wire::labelled(Api::all_with(self.client.clone(), &resource), STAMP_LABEL),
+            source: Wire::<DynamicObject>::objects(Api::all_with(self.client.clone(), &resource)).labelled(STAMP_LABEL),
             sink: StampSink {
                 seal: self.seal.clone(),
                 stream,
@@ -340,9 +362,12 @@ struct StampSink {
 
 impl Sink<DynamicObject> for StampSink {
     fn put(&mut self, object: Arrived<DynamicObject>, how: How) {
-        let (Arrived::Readable(object), Some(seal)) = (object, self.seal.get()) else { return };
-        let place = place_of(&object.metadata);
-        let entry = Entry::of(self.api_version.clone(), &self.kind, &object, seal);
+        let Some(seal) = self.seal.get() else { return };
+        let place = place_of(object.metadata());
+        let entry = match object {
+            Arrived::Readable(object) => Entry::of(self.api_version.clone(), &self.kind, &object, seal),
+            Arrived::Unreadable { metadata, .. } => Entry::unreadable(self.api_version.clone(), &metadata),
+        };
         let version = entry.version;
         let binding = binding_of(&place);
         match (self.write().put(&place, entry), how) {

@@ -1,7 +1,7 @@
 //! Writes of what classes set: objects and labels of namespaces, under a name of their own, answered with a witness.
 
 use croft_core::{
-    namespaces::witness::{Seal, Witness},
+    namespaces::witness::{Care, Seal, Witness},
     plan::Failure,
 };
 use k8s_openapi::api::core::v1::Namespace;
@@ -37,6 +37,7 @@ pub(crate) fn whole(object: &DynamicObject, api_version: &str, kind: &str) -> Va
 pub(crate) struct Stamper {
     pub(crate) writer: Writer,
     pub(crate) seal: Seal,
+    pub(crate) care: Care,
 }
 
 impl Stamper {
@@ -126,7 +127,7 @@ impl Stamper {
 
     fn witnessed(&self, made: &DynamicObject, resource: &ApiResource, manifest: &Value) -> Written {
         let made_whole = whole(made, &resource.api_version, &resource.kind);
-        let witness = Witness::of(&made_whole, manifest, &self.seal).to_string();
+        let witness = Witness::of(&made_whole, manifest, &self.seal, self.care).to_string();
         Written { witness: Some(witness), ..written(made, &stream_of(&resource.plural, &resource.group)) }
     }
 }

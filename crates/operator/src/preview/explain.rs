@@ -146,7 +146,7 @@ pub(super) async fn explain(client: &Client, object: &str, namespace: &str) -> a
             .unwrap_or_default(),
         state: state(recorded(&seen.observed, &identity)),
         removals: removals(&asked, &identity),
-        condition: condition(&cluster.rehearsal(), seen, &identity, &metadata).await?,
+        condition: condition(&cluster.rehearsal(&seen.observed.class), seen, &identity, &metadata).await?,
     };
     Ok(answer(Verdict::Ours(Box::new(ours))))
 }

@@ -121,8 +121,8 @@ impl Cluster {
     }
 
     /// Tries things out: nothing is stored.
-    pub(super) fn rehearsal(&self) -> Stamper {
-        Stamper { writer: Writer::rehearsing(self.client.clone()), seal: self.seal.clone() }
+    pub(super) fn rehearsal(&self, class: &ClassSeen) -> Stamper {
+        Stamper { writer: Writer::rehearsing(self.client.clone()), seal: self.seal.clone(), care: class.care() }
     }
 
     pub(super) fn binding(&self, namespace: &str) -> Option<&NamespaceClassBinding> {

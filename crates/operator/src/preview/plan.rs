@@ -111,7 +111,7 @@ async fn outlook(cluster: &Cluster, class: &NamespaceClass, namespace: Namespace
     };
     let mut seen = cluster.observe(&namespace, *binding, Some(class)).await?;
     seen.observed.unknown_class = unknown;
-    let effects = rehearse(&cluster.rehearsal(), &mut seen, None).await;
+    let effects = rehearse(&cluster.rehearsal(&seen.observed.class), &mut seen, None).await;
     let effects = effects.map_err(because(format!("planning namespace {name}")))?;
     Ok(Outlook { namespace: name, bond, effects })
 }

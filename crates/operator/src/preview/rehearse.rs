@@ -150,7 +150,8 @@ async fn try_apply(
         fields.dedup();
     }
     let witness =
-        Witness::of(&whole(&made, &resource.api_version, &resource.kind), manifest, &stamper.seal).to_string();
+        Witness::of(&whole(&made, &resource.api_version, &resource.kind), manifest, &stamper.seal, stamper.care)
+            .to_string();
     Ok((Outcome::Done { uid: made.metadata.uid.clone(), witness: Some(witness) }, fields))
 }
 

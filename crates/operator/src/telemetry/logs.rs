@@ -11,11 +11,14 @@ pub enum LogFormat {
     Json,
 }
 
-/// Starts logging; `filter` is a level or a `tracing` filter such as `info,croft=debug`.
-pub fn start(format: LogFormat, filter: &str) -> anyhow::Result<()> {
-    let filter = EnvFilter::try_new(filter).map_err(|error| {
-        anyhow::anyhow!("--log {filter:?} is no log filter ({error}); try `info` or `info,croft=debug`")
+/// Starts logging; `directives` is a level or a `tracing` filter such as `info,croft=debug`.
+pub fn start(format: LogFormat, directives: &str) -> anyhow::Result<()> {
+    let filter = EnvFilter::try_new(directives).map_err(|error| {
+        anyhow::anyhow!("--log {directives:?} is no log filter ({error}); try `info` or `info,croft=debug`")
     })?;
+    // The client library quotes answers it cannot read, whatever is in them.
+    let filter =
+        if directives.contains("kube_client") { filter } else { filter.add_directive("kube_client=error".parse()?) };
     let registry = tracing_subscriber::registry().with(filter);
     match format {
         LogFormat::Text => registry

@@ -9,7 +9,7 @@ use croft_testbed::{
     fault::{Action, FaultProxy, Match},
 };
 use k8s_openapi::api::{coordination::v1::Lease, core::v1::ConfigMap};
-use kube::Api;
+use kube::{Api, ResourceExt};
 use serde_json::json;
 
 use crate::{
@@ -146,6 +146,43 @@ async fn a_class_that_could_never_be_read_lets_its_namespaces_go_when_it_is_dele
     eventually("the binding", || async { Ok(bindings.get_opt("bound").await?) }).await;
     admin.kubectl(&["delete", "namespaceclass", "small"]).await?;
     eventually("the binding to go", || async { Ok(bindings.get_opt("bound").await?.is_none().then_some(())) }).await;
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_class_that_can_no_longer_be_read_takes_nothing_away() -> Result<()> {
+    let bed = Testbed::kubernetes();
+    let (bed, installed) = World::installed(bed).await?;
+    let start = |name: &str| installed.start(&bed, name, &installed.identity.kubeconfig, &[]);
+    let operator = start("first")?;
+    operator.ready(PATIENCE).await?;
+    define_class(&bed).await?;
+    let keep = r#"{"spec":{"policy":{"onUnbind":"Orphan"}}}"#;
+    let admin = bed.admin();
+    admin.kubectl(&["patch", "namespaceclass", "small", "--type=merge", "-p", keep]).await?;
+    ask(&bed, "kept").await?;
+    served(&bed, "kept").await;
+    operator.process.kill();
+    operator.process.wait(PATIENCE).context("it is dead")?;
+    let loose = json!({"spec": {"versions": [{
+        "name": "v1alpha1", "served": true, "storage": true, "subresources": {"status": {}},
+        "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}},
+    }]}});
+    admin.kubectl(&["patch", "crd", "namespaceclasses.akuity.io", "--type=merge", "-p", &loose.to_string()]).await?;
+    admin.kubectl(&["delete", "validatingwebhookconfiguration", "croft"]).await?;
+    eventually("the class to become unreadable", || async {
+        let odd = r#"{"spec":{"priority":"very high","resources":[{"odd":1}],"params":"none"}}"#;
+        Ok(Some(admin.kubectl(&["patch", "namespaceclass", "small", "--type=merge", "-p", odd]).await?))
+    })
+    .await;
+    let operator = start("second")?;
+    operator.ready(PATIENCE).await?;
+    admin.kubectl(&["label", "namespace", "kept", "namespaceclass.akuity.io/name-"]).await?;
+    let bindings: Api<NamespaceClassBinding> = Api::namespaced(admin.client.clone(), "kept");
+    eventually("the binding to go", || async { Ok(bindings.get_opt("kept").await?.is_none().then_some(())) }).await;
+    let made: Api<ConfigMap> = Api::namespaced(admin.client.clone(), "kept");
+    let made = made.get("made").await?;
+    assert!(made.owner_references().is_empty() && made.metadata.deletion_timestamp.is_none());
     Ok(())
 }
 

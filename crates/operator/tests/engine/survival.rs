@@ -162,3 +162,35 @@ async fn a_part_whose_kinds_are_missing_waits_and_starts_when_they_appear() -> R
     assert_eq!(made.spec.0.0["includedNamespaces"], json!(["shop"]));
     Ok(())
 }
+
+#[tokio::test]
+async fn an_object_nested_too_deeply_to_be_read_disturbs_nobody_else() -> Result<()> {
+    let world = World::own(Testbed::kubernetes()).await?;
+    world.bed.install_velero_crds().await?;
+    let admin = world.bed.admin();
+    for namespace in ["hers", "his"] {
+        admin.kubectl(&["create", "namespace", namespace]).await?;
+    }
+    let deep = format!("{}1{}", r#"{"a":"#.repeat(500), "}".repeat(500));
+    let request = |namespace: &str, hooks: &str| {
+        let body = format!(
+            r#"{{"apiVersion":"oadp.openshift.io/v1alpha1","kind":"NonAdminBackup",
+                "metadata":{{"name":"nightly"}},"spec":{{"backupSpec":{{"hooks":{hooks}}}}}}}"#
+        );
+        let path = format!("/apis/oadp.openshift.io/v1alpha1/namespaces/{namespace}/nonadminbackups");
+        let request = http::Request::post(path).header("Content-Type", "application/json").body(body.into_bytes());
+        let client = admin.client.clone();
+        async move { anyhow::Ok(client.request_text(request?).await?) }
+    };
+    request("hers", &deep).await?;
+    request("his", "{}").await?;
+    let backups: Api<Backup> = Api::namespaced(world.client(), "velero");
+    let made = eventually("the other one's backup to be handed to Velero", || async {
+        Ok(backups.list(&ListParams::default()).await?.items.pop())
+    })
+    .await;
+    assert_eq!(made.spec.0.0["includedNamespaces"], json!(["his"]));
+    let (is_ready, detail) = world.operator.readiness().await?;
+    assert!(is_ready, "{detail}");
+    Ok(())
+}

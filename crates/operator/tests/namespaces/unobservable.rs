@@ -236,3 +236,66 @@ async fn an_api_that_never_answers_blocks_its_own_items_only_and_is_asked_rarely
     assert!((1..=8).contains(&mute.fired()), "asked {} times", mute.fired());
     Ok(())
 }
+
+#[tokio::test]
+async fn a_kind_whose_writes_never_end_keeps_nobody_else_waiting() -> Result<()> {
+    const GROUP: &str = "stuck.croft.dev";
+    let world = Proxied::new().await?;
+    let admin = world.bed.admin();
+    apply(admin, &may_be_in_classes(GROUP, "lamps")).await?;
+    apply(admin, &crd(GROUP, "Lamp", "lamps", "Namespaced")).await?;
+    let _operator = world.started().await?;
+    // As when an admission webhook of the kind accepts connections and says nothing.
+    let _stuck = world.proxy.on(Match::verb("create").resource("stuck.croft.dev/lamps")).before(Action::Hold).always();
+    let spec = json!({"resources": [config_map("made", "1"), item(GROUP, "v1", "Lamp")]});
+    Class::with_spec(world.client(), "stuck", spec).await?;
+    let free = Class::with_spec(world.client(), "free", json!({"resources": [config_map("made", "1")]})).await?;
+    let mut spaces = Vec::new();
+    for number in 0..60 {
+        spaces.push(Space::of(&world.bed, &format!("stuck-{number}"), "stuck").await?);
+    }
+    for round in 0..5 {
+        let other = Space::of(&world.bed, &format!("free-{round}"), "free").await?;
+        let begun = std::time::Instant::now();
+        other.follows(&free).await;
+        assert!(begun.elapsed() < Duration::from_secs(4), "round {round}: {:?}", begun.elapsed());
+    }
+    for space in &spaces {
+        space.says("Unobservable").await;
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn what_is_to_be_kept_outlives_the_version_it_was_made_in() -> Result<()> {
+    const GROUP: &str = "kept.croft.dev";
+    let world = Proxied::new().await?;
+    let admin = world.bed.admin();
+    apply(admin, &may_be_in_classes(GROUP, "lamps")).await?;
+    let versions = |early_is_served: bool| -> Result<String> {
+        let mut crd: Value = serde_json::from_str(&crd(GROUP, "Lamp", "lamps", "Namespaced"))?;
+        let mut early = crd["spec"]["versions"][0].clone();
+        (early["name"], early["storage"], early["served"]) = ("v1beta1".into(), false.into(), early_is_served.into());
+        crd["spec"]["versions"].as_array_mut().context("versions")?.push(early);
+        Ok(crd.to_string())
+    };
+    apply(admin, &versions(true)?).await?;
+    let operator = world.started().await?;
+    let spec = json!({"policy": {"onUnbind": "Orphan"}, "resources": [item(GROUP, "v1beta1", "Lamp")]});
+    let class = Class::with_spec(world.client(), "kept", spec).await?;
+    let space = Space::of(&world.bed, "kept", "kept").await?;
+    space.follows(&class).await;
+    apply(admin, &versions(false)?).await?;
+    let binding = space.says("KindNotInstalled").await;
+    let message = &condition(&binding, "Ready").context("a condition")?.message;
+    assert!(message.contains("change the class to kept.croft.dev/v1"), "{message}");
+    let _operator = world.restart(operator).await?;
+    space.label(None).await?;
+    space.is_unbound().await;
+    let lamp = api(&space, GROUP, "v1", "Lamp", "lamps").get("it").await?;
+    assert!(
+        lamp.owner_references().is_empty() && lamp.metadata.deletion_timestamp.is_none(),
+        "released, as the class says"
+    );
+    Ok(())
+}

@@ -6,7 +6,10 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, ensure};
 use croft_api::namespaces::{AppliedState, NamespaceClassBinding, STAMP_LABEL};
 use croft_testbed::fault::Seen;
-use k8s_openapi::api::core::v1::{ResourceQuota, Secret};
+use k8s_openapi::api::{
+    core::v1::{ResourceQuota, Secret},
+    networking::v1::NetworkPolicy,
+};
 use kube::{
     Api, ResourceExt,
     api::{DeleteParams, Patch, PatchParams, PostParams},
@@ -105,6 +108,25 @@ async fn a_foreign_addition_stays_and_costs_one_read() -> Result<()> {
     space.edit("made", "somebody", json!({"data": {"key": "edited"}})).await?;
     let after = space.has_value("made", "as the class says").await;
     assert_eq!((after.data.as_ref().unwrap()["mine"].as_str(), after.labels()["mine"].as_str()), ("1", "1"));
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_selector_that_somebody_narrows_is_put_back() -> Result<()> {
+    let world = world().await;
+    let policy = json!({"apiVersion": "networking.k8s.io/v1", "kind": "NetworkPolicy", "metadata": {"name": "deny"},
+                        "spec": {"podSelector": {}, "policyTypes": ["Ingress"]}});
+    let class = Class::with_spec(world.client(), "selector", json!({"resources": [policy]})).await?;
+    let space = Space::of(world.bed, "selector", "selector").await?;
+    space.follows(&class).await;
+    let policies: Api<NetworkPolicy> = Api::namespaced(world.client(), &space.name);
+    let narrow = json!({"spec": {"podSelector": {"matchLabels": {"no": "pod"}}}});
+    policies.patch("deny", &PatchParams::default(), &Patch::Merge(&narrow)).await?;
+    eventually("the policy to select every pod again", || async {
+        let selector = policies.get("deny").await?.spec.and_then(|spec| spec.pod_selector).unwrap_or_default();
+        Ok(selector.match_labels.is_none().then_some(()))
+    })
+    .await;
     Ok(())
 }
 

@@ -33,9 +33,20 @@ impl Calls {
         Self(self.0.iter().map(|(verb, now)| (verb.clone(), now.saturating_sub(count(verb)))).collect())
     }
 
-    /// All but watches and renewals of the lease: the lease alone is written by `update`.
+    pub(super) fn add(&mut self, more: &Self) {
+        for (verb, count) in &more.0 {
+            *self.0.entry(verb.clone()).or_default() += count;
+        }
+    }
+
+    /// All but watches and renewals of the lease, which alone is written by `update`. Events are among them.
     pub(super) fn requests(&self) -> f64 {
-        self.sum(&["get", "create", "patch", "delete", "other"])
+        self.writes() + self.reads() + self.sum(&["discover", "list", "other"])
+    }
+
+    /// Of single objects.
+    pub(super) fn reads(&self) -> f64 {
+        self.sum(&["get"])
     }
 
     /// All that change something, but the lease.
@@ -53,5 +64,27 @@ impl fmt::Display for Calls {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let calls = self.0.iter().filter(|(_, count)| **count > 0).map(|(verb, count)| format!("{verb} {count}"));
         out.write_str(&calls.collect::<Vec<_>>().join(", "))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn calls_are_added_up_by_verb_whatever_was_answered() {
+        let before = Calls::parse("croft_api_calls_total{verb=\"create\",code=\"201\"} 5\n");
+        let after = Calls::parse(
+            "# HELP croft_api_calls Calls\n\
+             croft_api_calls_total{verb=\"create\",code=\"201\"} 15\n\
+             croft_api_calls_total{verb=\"create\",code=\"409\"} 1\n\
+             croft_api_calls_total{verb=\"get\",code=\"200\"} 2\n\
+             croft_api_calls_total{verb=\"list\",code=\"200\"} 3\n\
+             croft_api_calls_total{verb=\"update\",code=\"200\"} 100\n\
+             croft_api_calls_total{verb=\"watch\",code=\"200\"} 100\n\
+             croft_reconciles_total{part=\"namespaces\"} 9\n",
+        );
+        let calls = after.since(&before);
+        assert_eq!((calls.writes(), calls.reads(), calls.requests()), (11.0, 2.0, 16.0));
     }
 }

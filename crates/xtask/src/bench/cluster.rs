@@ -11,21 +11,26 @@ use std::{
 };
 
 use anyhow::Result;
-use croft_api::namespaces::{CLASS_LABEL, NamespaceClass, STAMP_LABEL};
+use croft_api::namespaces::NamespaceClass;
 use croft_testbed::{Installed, Operator, Testbed, wait};
+use http::Request;
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace, ServiceAccount};
 use kube::{
     Api, Client, Config, Resource,
     api::{DeleteParams, ListParams, ObjectMeta, Patch, PatchParams, PostParams},
-    client::ClientBuilder,
+    client::{Body, ClientBuilder},
 };
 use serde_json::{Map, Value, json};
 use tokio::task::JoinSet;
 
+use super::twin;
+
 /// As many as the operator works on at once by default.
 pub(super) const IN_FLIGHT: usize = 32;
 pub(super) const ITEMS: usize = 10;
-pub(super) const CLASS: &str = "bench";
+const PART_OF: &str = "app.kubernetes.io/part-of";
+/// Finds the objects of both sides.
+pub(super) const ITEM_SELECTOR: &str = "app.kubernetes.io/part-of=bench";
 /// Of one item, as the class has it.
 const ITEM_BYTES: usize = 450;
 const SETTLE_LIMIT: Duration = Duration::from_secs(120);
@@ -43,6 +48,7 @@ impl Cluster {
     pub(super) async fn start(program: &Path) -> Result<Self> {
         let bed = Testbed::kubernetes().start().await?;
         let installed = Installed::new(&bed, program).await?;
+        twin::install(&bed.admin().client, &installed.identity.name).await?;
         Ok(Self { admin: client(bed.admin().config())?, installed, bed })
     }
 
@@ -81,67 +87,65 @@ impl Cluster {
         Ok(Api::<K>::all(self.admin.clone()).list_metadata(&params).await?.items.len())
     }
 
-    /// Applies the class with `value` in its first item; tells its generation. The first attempts may be too early for the
+    /// Applies a class with `value` in its first item; tells its generation. The first attempts may be too early for the
     /// webhook.
-    pub(super) async fn apply_class(&self, value: &str) -> Result<i64> {
+    pub(super) async fn apply_class(&self, name: &str, value: &str) -> Result<i64> {
         let api: Api<NamespaceClass> = Api::all(self.admin.clone());
         let class = json!({
             "apiVersion": "akuity.io/v1alpha1",
             "kind": "NamespaceClass",
-            "metadata": { "name": CLASS },
+            "metadata": { "name": name },
             "spec": { "resources": items(value) },
         });
         let class = wait::until("the class to be accepted", CLASS_LIMIT, || async {
-            Ok(Some(api.patch(CLASS, &PatchParams::apply("bench").force(), &Patch::Apply(&class)).await?))
+            Ok(Some(api.patch(name, &PatchParams::apply("bench").force(), &Patch::Apply(&class)).await?))
         })
         .await?;
         Ok(class.metadata.generation.unwrap_or_default())
     }
 
     /// Waits until the operator says that the class is in force everywhere.
-    pub(super) async fn class_is_settled(&self) -> Result<()> {
+    pub(super) async fn class_is_settled(&self, name: &str) -> Result<()> {
         let api: Api<NamespaceClass> = Api::all(self.admin.clone());
         wait::until("the class to be rolled out", CLASS_LIMIT, || async {
-            let class = api.get(CLASS).await?;
+            let class = api.get(name).await?;
             let conditions = class.status.map(|status| status.conditions).unwrap_or_default();
             Ok(conditions.iter().any(|one| one.type_ == "Ready" && one.status == "True").then_some(()))
         })
         .await
     }
 
-    pub(super) async fn delete_class(&self) -> Result<()> {
+    pub(super) async fn delete_class(&self, name: &str) -> Result<()> {
         let api: Api<NamespaceClass> = Api::all(self.admin.clone());
-        api.delete(CLASS, &DeleteParams::default()).await?;
+        api.delete(name, &DeleteParams::default()).await?;
         Ok(())
     }
 
-    /// Asks for the class.
-    pub(super) async fn label(&self, names: &[String]) -> Result<()> {
-        self.set_label(names, Some(CLASS)).await
-    }
-
-    /// Asks for no class any more.
-    pub(super) async fn unlabel(&self, names: &[String]) -> Result<()> {
-        self.set_label(names, None).await
-    }
-
-    async fn set_label(&self, names: &[String], class: Option<&'static str>) -> Result<()> {
+    /// Sets or removes a label of many namespaces.
+    pub(super) async fn label(&self, names: &[String], label: &str, value: Option<&str>) -> Result<()> {
         let api: Api<Namespace> = Api::all(self.admin.clone());
+        let patch = Arc::new(json!({ "metadata": { "labels": { label: value } } }));
         in_flight(names, move |name| {
-            let api = api.clone();
+            let (api, patch) = (api.clone(), patch.clone());
             async move {
-                let patch = json!({ "metadata": { "labels": { CLASS_LABEL: class } } });
-                api.patch_metadata(&name, &PatchParams::default(), &Patch::Merge(patch)).await?;
+                api.patch_metadata(&name, &PatchParams::default(), &Patch::Merge(&*patch)).await?;
                 Ok(())
             }
         })
         .await
     }
 
-    /// Deletes everything stamped in one namespace.
-    pub(super) async fn delete_stamped(admin: Client, namespace: &str) -> Result<()> {
+    /// Lets the API server collect its garbage now, so that it does not have to during the next lap: one collection more or
+    /// less, by chance, is a third of it. A server that offers no profiles answers that, and collects when it likes.
+    pub(super) async fn collect_garbage(&self) -> Result<()> {
+        self.admin.send(Request::get("/debug/pprof/heap?gc=1").body(Body::empty())?).await?;
+        Ok(())
+    }
+
+    /// Deletes all objects of a class, or of its twin, in one namespace.
+    pub(super) async fn delete_items(admin: Client, namespace: &str) -> Result<()> {
         let api: Api<ConfigMap> = Api::namespaced(admin, namespace);
-        api.delete_collection(&DeleteParams::default(), &ListParams::default().labels(STAMP_LABEL)).await?;
+        api.delete_collection(&DeleteParams::default(), &ListParams::default().labels(ITEM_SELECTOR)).await?;
         Ok(())
     }
 }
@@ -152,8 +156,8 @@ pub(super) fn client(mut config: Config) -> Result<Client> {
     Ok(ClientBuilder::try_from(config)?.build())
 }
 
-/// The objects of the class; `value` is in the first.
-pub(super) fn items(value: &str) -> Vec<Map<String, Value>> {
+/// The objects of a class; `value` is in the first.
+fn items(value: &str) -> Vec<Map<String, Value>> {
     (0..ITEMS).map(|index| item(index, if index == 0 { value } else { "same" })).collect()
 }
 
@@ -162,7 +166,7 @@ fn item(index: usize, value: &str) -> Map<String, Value> {
         json!({
             "apiVersion": "v1",
             "kind": "ConfigMap",
-            "metadata": { "name": format!("item-{index}"), "labels": { "app.kubernetes.io/part-of": "bench" } },
+            "metadata": { "name": format!("item-{index}"), "labels": { PART_OF: "bench" } },
             "data": { "value": value, "namespace": "{{ namespace.name }}", "filling": filling },
         })
     };

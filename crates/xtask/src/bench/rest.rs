@@ -8,7 +8,10 @@ use std::{
 use anyhow::{Context, Result};
 use croft_testbed::{Operator, wait};
 
-use super::{Bar, Figure, mib};
+use super::{
+    figures::{Bar, Figure},
+    mib,
+};
 use crate::{terminal::seconds, world::World};
 
 const MAX_RSS_MIB: f64 = 30.0;

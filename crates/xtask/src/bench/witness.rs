@@ -7,18 +7,21 @@ use std::{
 };
 
 use anyhow::{Result, bail};
-use croft_api::namespaces::{NamespaceClassBinding, STAMP_LABEL};
+use croft_api::namespaces::NamespaceClassBindingStatus;
 use croft_testbed::wait;
 use futures::{Stream, StreamExt};
 use k8s_openapi::{api::core::v1::ConfigMap, apimachinery::pkg::apis::meta::v1::ObjectMeta};
 use kube::{
     Api, Client, Resource,
-    core::PartialObjectMeta,
+    core::{DynamicObject, PartialObjectMeta},
     runtime::watcher::{self, Event, watcher},
 };
 use tokio::task::JoinSet;
 
-use super::cluster::ITEMS;
+use super::{
+    cluster::{ITEM_SELECTOR, ITEMS},
+    twin::{original_binding, twin_binding},
+};
 
 const POLL: Duration = Duration::from_millis(20);
 const SYNC_LIMIT: Duration = Duration::from_secs(30);
@@ -26,7 +29,7 @@ const SYNC_LIMIT: Duration = Duration::from_secs(30);
 /// One namespace as the watches tell it.
 #[derive(Default)]
 pub(super) struct Space {
-    /// Stamped objects: name -> UID.
+    /// Name -> UID.
     objects: BTreeMap<String, String>,
     binding: Inventory,
     last_object: Option<Instant>,
@@ -88,8 +91,8 @@ impl Witness {
     pub(super) async fn start(client: &Client) -> Result<Self> {
         let world: Arc<Mutex<World>> = Arc::default();
         let mut watches = JoinSet::new();
-        let stamped = watcher::Config::default().labels(STAMP_LABEL);
-        let objects = watcher(Api::<PartialObjectMeta<ConfigMap>>::all(client.clone()), stamped);
+        let items = watcher::Config::default().labels(ITEM_SELECTOR);
+        let objects = watcher(Api::<PartialObjectMeta<ConfigMap>>::all(client.clone()), items);
         watches.spawn(follow(world.clone(), objects, |space, object, exists| {
             space.last_object = Some(Instant::now());
             let name = object.metadata.name.unwrap_or_default();
@@ -99,13 +102,17 @@ impl Witness {
                 space.objects.remove(&name);
             }
         }));
-        let bindings = watcher(Api::<NamespaceClassBinding>::all(client.clone()), watcher::Config::default());
-        watches.spawn(follow(world.clone(), bindings, |space, binding, exists| {
-            space.binding = if exists { inventory(binding) } else { Inventory::default() };
-        }));
+        for kind in [original_binding(), twin_binding()] {
+            let bindings: Api<DynamicObject> = Api::all_with(client.clone(), &kind);
+            let bindings = watcher(bindings, watcher::Config::default());
+            watches.spawn(follow(world.clone(), bindings, |space, binding, exists| {
+                space.binding = if exists { inventory(binding) } else { Inventory::default() };
+            }));
+        }
+        let all = watches.len();
         let witness = Self { world, _watches: watches };
         wait::until("the independent watches", SYNC_LIMIT, || async {
-            Ok((witness.world().synced == 2).then_some(()))
+            Ok((witness.world().synced == all).then_some(()))
         })
         .await?;
         Ok(witness)
@@ -143,9 +150,10 @@ impl Witness {
         }
     }
 
-    /// UIDs of all stamped objects.
-    pub(super) fn uids(&self) -> BTreeSet<String> {
-        self.world().spaces.values().flat_map(Space::uids).collect()
+    /// UIDs of the objects in these namespaces.
+    pub(super) fn uids(&self, names: &[String]) -> BTreeSet<String> {
+        let world = self.world();
+        names.iter().filter_map(|name| world.spaces.get(name)).flat_map(Space::uids).collect()
     }
 
     /// How many changes the watches have told.
@@ -192,8 +200,9 @@ fn namespace_of(metadata: &ObjectMeta) -> String {
     metadata.namespace.clone().unwrap_or_default()
 }
 
-fn inventory(binding: NamespaceClassBinding) -> Inventory {
-    let status = binding.status.unwrap_or_default();
+fn inventory(mut binding: DynamicObject) -> Inventory {
+    let status = binding.data["status"].take();
+    let status: NamespaceClassBindingStatus = serde_json::from_value(status).unwrap_or_default();
     Inventory {
         exists: true,
         generation: status.observed_class_generation.unwrap_or_default(),

@@ -17,9 +17,18 @@ pub(in crate::namespaces) fn canonical(value: &Value) -> String {
     text
 }
 
-/// The first bytes of a hash are enough to tell things apart.
+/// The first bytes of a hash are enough to tell things apart,
 pub(in crate::namespaces) fn short(hash: &[u8]) -> String {
-    hash.iter().take(8).fold(String::new(), |mut hex, byte| {
+    hex(hash, 8)
+}
+
+/// and twice as many also where somebody looks for two things that cannot be told apart.
+pub(in crate::namespaces) fn long(hash: &[u8]) -> String {
+    hex(hash, 16)
+}
+
+fn hex(hash: &[u8], bytes: usize) -> String {
+    hash.iter().take(bytes).fold(String::new(), |mut hex, byte| {
         // Writing to a String cannot fail.
         let _ = write!(hex, "{byte:02x}");
         hex

@@ -8,7 +8,7 @@ use std::{collections::BTreeSet, fmt};
 use base64::{Engine, engine::general_purpose::STANDARD};
 use serde_json::{Map, Value, json};
 
-pub(super) use self::digest::{canonical, short};
+pub(super) use self::digest::{canonical, long, short};
 pub use self::digest::{digest, shape};
 use self::reading::{Reading, Texts};
 use crate::problem::Problem;
@@ -61,11 +61,26 @@ pub struct Item {
 /// Objects Kubernetes itself keeps in every namespace.
 const KEPT_BY_KUBERNETES: [(&str, &str); 2] = [("ServiceAccount", "default"), ("ConfigMap", "kube-root-ca.crt")];
 
+/// Whether the text can be asked about: it becomes part of a path.
+fn is_api_version(text: &str) -> bool {
+    let is_label = |label: &str| {
+        !label.is_empty()
+            && label.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-')
+    };
+    match text.split_once('/') {
+        Some((group, version)) => group.split('.').all(is_label) && is_label(version),
+        None => is_label(text),
+    }
+}
+
 impl Item {
     /// Checks one raw manifest; says everything that is wrong with it, by the fields inside it.
     pub fn parse(raw: &Map<String, Value>) -> Result<Self, Vec<Problem>> {
         let mut reading = Reading::default();
         let api_version = reading.required("apiVersion", raw.get("apiVersion"));
+        if !api_version.is_empty() && !is_api_version(api_version) {
+            reading.refuse("apiVersion is not of the form version or group/version, such as v1 or apps/v1");
+        }
         let kind = reading.required("kind", raw.get("kind"));
         let metadata = reading.map("metadata", raw.get("metadata"));
         let inside = |field: &str| metadata.and_then(|metadata| metadata.get(field));

@@ -9,6 +9,7 @@
 //!
 //! One bad thing blocks itself only: an item, or a kind that cannot be observed.
 
+mod leftovers;
 mod observed;
 mod report;
 mod step;
@@ -18,6 +19,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
+use self::leftovers::removals;
 pub use self::{
     observed::{
         Binding, Class, ClassSeen, KindName, KindSeen, Namespace, NamespaceMetadata, Owner, Policy, Read, Stamped,
@@ -27,13 +29,11 @@ pub use self::{
     telling::{Held, Telling, current, tell},
 };
 use super::{
+    binding::CLASS_LABEL,
     inventory::{Applied, Fingerprint, State},
     manifest::{Identity, Rendered, rank},
 };
 use crate::plan::Plan;
-
-/// Why something is out of sight, where nobody says more.
-const UNREAD: &str = "it could not be read";
 
 /// Behind every rank of [`rank`].
 const LAST: u8 = u8::MAX;
@@ -63,6 +63,10 @@ pub struct Observed {
 enum Obstacle {
     ClusterScoped,
     NotInstalled,
+    /// The version the class uses is no longer served, another one is.
+    Moved {
+        to: String,
+    },
     Forbidden {
         resource: String,
     },
@@ -101,6 +105,11 @@ impl Observed {
         self.recorded(identity)?.uid.as_deref()
     }
 
+    /// Whether exactly this object was taken over from somebody: one made anew under its name is not.
+    fn is_adopted(&self, identity: &Identity, uid: &str) -> bool {
+        self.recorded(identity).is_some_and(|applied| applied.adopted && applied.uid.as_deref() == Some(uid))
+    }
+
     /// Of what carries the stamp, ours is what this binding controls, and what nobody controls if we recorded it. Without
     /// the stamp only the owner counts: an object stripped of both has been released.
     fn is_ours(&self, identity: &Identity, uid: &str, owner: &Owner) -> bool {
@@ -128,85 +137,19 @@ impl Observed {
         }
     }
 
+    /// The class the label names, where the binding does not follow although there is one: it is on its way out.
+    fn class_on_its_way_out(&self) -> Option<&str> {
+        let named = self.namespace.labels.get(CLASS_LABEL).map(String::as_str)?;
+        let is_another = !named.is_empty() && named != self.binding.class;
+        (is_another && !self.namespace.relabelled && self.unknown_class.is_none()).then_some(named)
+    }
+
     /// The items wanted now; none if the binding goes.
     fn wanted(&self) -> &[Rendered] {
         match &self.class {
             ClassSeen::Present(class) if self.unwanted_because().is_none() => &class.items,
             _ => &[],
         }
-    }
-
-    /// Ours and no longer wanted: stamped objects, and recorded ones whose stamp somebody took away.
-    fn leftovers(&self) -> Vec<Leftover> {
-        let wanted: BTreeSet<_> = self.wanted().iter().map(|item| &item.identity).collect();
-        let stamped = self.stamped.iter().filter(|(identity, object)| {
-            !wanted.contains(identity) && self.is_ours(identity, &object.uid, &object.owner)
-        });
-        let stamped = stamped.map(|(identity, object)| Leftover {
-            identity: identity.clone(),
-            api_version: object.api_version.clone(),
-            uid: object.uid.clone(),
-            version: object.version.clone(),
-            keep: self.is_kept(identity, object.orphan),
-            deleting: object.deleting,
-        });
-        let unstamped =
-            self.read.iter().filter(|(identity, _)| !wanted.contains(identity) && !self.stamped.contains_key(identity));
-        let unstamped = unstamped.filter_map(|(identity, read)| {
-            let object = read.as_ref().filter(|object| object.owner.is_a_binding())?;
-            Some(Leftover {
-                identity: identity.clone(),
-                api_version: object.api_version.clone(),
-                uid: object.uid.clone(),
-                version: object.version.clone(),
-                keep: self.is_kept(identity, self.orphan_unstamped),
-                deleting: object.deleting,
-            })
-        });
-        stamped.chain(unstamped).collect()
-    }
-
-    /// Whether an object that is no longer wanted is released instead of deleted.
-    fn is_kept(&self, identity: &Identity, orphan_on_unbind: bool) -> bool {
-        let orphan = match (self.unwanted_because(), &self.class) {
-            (Some(Unwanted::ClassDeleted), ClassSeen::Present(class)) => class.policy.orphan_on_class_delete,
-            (Some(Unwanted::ClassDeleted), _) => false,
-            (Some(Unwanted::LabelRemoved) | None, _) => orphan_on_unbind,
-        };
-        orphan || self.recorded(identity).is_some_and(|applied| applied.adopted)
-    }
-
-    /// Something this binding made that cannot be observed now, and why.
-    fn out_of_sight(&self) -> Option<(Identity, String)> {
-        let made = self.binding.status.applied_resources.iter().filter(|applied| applied.uid.is_some());
-        let hidden = made.filter_map(|applied| match self.kinds.get(&applied.kind_name()) {
-            Some(KindSeen::Unobservable { why }) => Some((applied.identity(), why.clone())),
-            _ => None,
-        });
-        let lost = self.unaccounted().map(|(applied, why)| (applied.identity(), why));
-        // Only who has read an object can release it.
-        let unread = self.leftovers().into_iter().filter(|leftover| leftover.keep && !leftover.deleting);
-        let unread = unread.filter(|leftover| !self.read.contains_key(&leftover.identity));
-        let unread = unread.map(|leftover| (leftover.identity, UNREAD.to_owned()));
-        hidden.chain(lost).chain(unread).next()
-    }
-
-    /// What is on record, no longer wanted, and neither seen nor read: it may be there all the same.
-    fn unaccounted(&self) -> impl Iterator<Item = (&Applied, String)> {
-        let wanted: BTreeSet<_> = self.wanted().iter().map(|item| item.identity.clone()).collect();
-        let made = self.binding.status.applied_resources.iter().filter(|applied| applied.uid.is_some());
-        made.filter_map(move |applied| {
-            let identity = applied.identity();
-            let is_known =
-                wanted.contains(&identity) || self.stamped.contains_key(&identity) || self.read.contains_key(&identity);
-            match self.kinds.get(&applied.kind_name()) {
-                _ if is_known => None,
-                // With its kind the object is gone.
-                Some(KindSeen::NotInstalled | KindSeen::ClusterScoped) => None,
-                Some(KindSeen::Unobservable { why }) => Some((applied, why.clone())),
-                _ => Some((applied, self.unreadable.get(&identity).map_or_else(|| UNREAD.to_owned(), Clone::clone))),
-            }
-        })
     }
 
     /// The namespace or the binding is on its way out, or the binding on its way to another class.
@@ -280,6 +223,7 @@ impl Observed {
         match self.kind_of(item) {
             KindSeen::ClusterScoped => Need::Blocked(Obstacle::ClusterScoped),
             KindSeen::NotInstalled => Need::Blocked(Obstacle::NotInstalled),
+            KindSeen::Moved { to } => Need::Blocked(Obstacle::Moved { to }),
             KindSeen::Forbidden { resource } => Need::Blocked(Obstacle::Forbidden { resource }),
             KindSeen::Unobservable { why } => Need::Blocked(Obstacle::Unobservable { why }),
             KindSeen::Namespaced if self.unreadable.contains_key(&item.identity) => {
@@ -299,9 +243,8 @@ impl Observed {
             return Need::Blocked(Obstacle::BeingDeleted);
         }
         if !self.is_ours(&item.identity, &object.uid, &object.owner) && !self.is_restored(item, object, class) {
-            return self.need_of_foreign(item, &object.uid, &object.owner, class);
+            return self.need_of_foreign(item, &object.uid, &object.owner, read, class);
         }
-        let recorded = self.recorded(&item.identity);
         if let Some(known) = self.applied_as(item) {
             if known.content == object.content {
                 return Need::Nothing;
@@ -316,14 +259,17 @@ impl Observed {
                 return Need::Blocked(Obstacle::Drifted);
             }
         }
-        if class.policy.recreate_immutable
-            && recorded.is_some_and(|known| !known.adopted && report::failed_on_immutable(known))
-        {
+        if class.policy.recreate_immutable && self.must_be_made_anew(&item.identity, &object.uid) {
             let prune = ResourceStep::prune(&item.identity, &item.api_version, &object.uid, &object.version);
             return Need::Steps(vec![prune]);
         }
-        let take = read.filter(|_| self.shape_changed(item)).and_then(|read| ResourceStep::take_fields(item, read));
-        Need::Steps(take.into_iter().chain([ResourceStep::apply(item, &object.uid)]).collect())
+        taken_over(item, &object.uid, read.filter(|_| self.shape_changed(item)))
+    }
+
+    /// Whether this very object could not be changed in place: one made since then is another one.
+    fn must_be_made_anew(&self, identity: &Identity, uid: &str) -> bool {
+        let this = self.recorded(identity).filter(|known| known.uid.as_deref() == Some(uid));
+        this.is_some_and(|known| !known.adopted && report::failed_on_immutable(known))
     }
 
     /// What is on record about the item, if it is its present form that was applied.
@@ -345,17 +291,15 @@ impl Observed {
             return Need::Blocked(Obstacle::BeingDeleted);
         }
         if !object.owner.is_a_binding() {
-            return self.need_of_foreign(item, &object.uid, &object.owner, class);
+            return self.need_of_foreign(item, &object.uid, &object.owner, Some(object), class);
         }
-        let take = ResourceStep::take_fields(item, object);
-        Need::Steps(take.into_iter().chain([ResourceStep::apply(item, &object.uid)]).collect())
+        taken_over(item, &object.uid, Some(object))
     }
 
-    fn need_of_foreign(&self, item: &Rendered, uid: &str, owner: &Owner, class: &Class) -> Need {
-        let announced =
-            self.recorded(&item.identity).is_some_and(|known| known.adopted && known.uid.as_deref() == Some(uid));
+    fn need_of_foreign(&self, item: &Rendered, uid: &str, owner: &Owner, read: Option<&Read>, class: &Class) -> Need {
+        let announced = self.is_adopted(&item.identity, uid);
         match owner {
-            Owner::Nobody if class.policy.adopt && announced => Need::Steps(vec![ResourceStep::apply(item, uid)]),
+            Owner::Nobody if class.policy.adopt && announced => taken_over(item, uid, read),
             Owner::Nobody if class.policy.adopt => Need::Blocked(Obstacle::ToAdopt { uid: uid.to_owned() }),
             Owner::Nobody => Need::Blocked(Obstacle::NotOurs),
             Owner::ThisBinding | Owner::FormerBinding | Owner::Other => Need::Blocked(Obstacle::Controlled),
@@ -387,16 +331,10 @@ impl Observed {
     }
 }
 
-/// One object that is ours and no longer wanted.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Leftover {
-    identity: Identity,
-    api_version: String,
-    uid: String,
-    version: String,
-    /// Released instead of deleted.
-    keep: bool,
-    deleting: bool,
+/// Applied, after the fields of a plain create of ours have become those of an apply.
+fn taken_over(item: &Rendered, uid: &str, read: Option<&Read>) -> Need {
+    let take = read.and_then(|read| ResourceStep::take_fields(item, read));
+    Need::Steps(take.into_iter().chain([ResourceStep::apply(item, uid)]).collect())
 }
 
 pub fn plan(seen: &Observed) -> Plan<ResourceStep> {
@@ -460,22 +398,4 @@ fn take_down(seen: &Observed, because: Unwanted) -> Plan<ResourceStep> {
     }
     groups.retain(|group| !group.is_empty());
     Plan { groups, ..Plan::settled() }
-}
-
-/// Deletes what is ours and no longer wanted, by UID; what is to be kept is released instead.
-fn removals(seen: &Observed) -> Vec<ResourceStep> {
-    let leftovers = seen.leftovers().into_iter().filter(|leftover| !leftover.deleting);
-    let steps = leftovers.filter_map(|leftover| {
-        if !leftover.keep {
-            return Some(ResourceStep::prune(
-                &leftover.identity,
-                &leftover.api_version,
-                &leftover.uid,
-                &leftover.version,
-            ));
-        }
-        let read = seen.read.get(&leftover.identity)?.as_ref()?;
-        Some(ResourceStep::release(&leftover.identity, read))
-    });
-    steps.collect()
 }

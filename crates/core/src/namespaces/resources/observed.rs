@@ -8,7 +8,7 @@ use crate::{
     namespaces::{
         inventory::Status,
         manifest::{Rendered, digest},
-        witness::Witness,
+        witness::{Care, Witness},
     },
     problem::Problem,
 };
@@ -88,6 +88,16 @@ pub struct Policy {
     pub block_class_delete: bool,
 }
 
+impl ClassSeen {
+    /// How much of an object counts as set by its manifest.
+    pub fn care(&self) -> Care {
+        match self {
+            ClassSeen::Present(class) if class.policy.report_drift => Care::Places,
+            _ => Care::Parts,
+        }
+    }
+}
+
 /// `apiVersion` and `kind`.
 pub type KindName = (String, String);
 
@@ -96,6 +106,10 @@ pub enum KindSeen {
     Namespaced,
     ClusterScoped,
     NotInstalled,
+    /// It is namespaced, and no longer served in this version but in another one.
+    Moved {
+        to: String,
+    },
     /// The operator may not list and watch it.
     Forbidden {
         resource: String,

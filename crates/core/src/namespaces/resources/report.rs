@@ -1,8 +1,10 @@
 //! What a binding says about itself after its plan ran.
 
+use std::collections::BTreeMap;
+
 use super::{Class, ClassSeen, NamespaceMetadata, Need, Observed, Obstacle, ResourceStep, step::namespace_identity};
 use crate::{
-    conditions::Readiness,
+    conditions::{Readiness, cut},
     namespaces::{
         inventory::{Applied, Fingerprint, State, Status},
         manifest::{Identity, Rendered},
@@ -21,6 +23,9 @@ const STAMPING: &str = "create, delete, get, list, patch, watch";
 
 /// Marks a message about a change that cannot be made in place.
 const IMMUTABLE: &str = "cannot be changed in place";
+
+/// About an object whose name is taken, before it is known by whom.
+const TAKEN: &str = "an object of this name exists; about to be looked at";
 
 /// The reason while something cannot be observed.
 pub(super) const UNOBSERVABLE: &str = "Unobservable";
@@ -71,17 +76,19 @@ pub fn report(seen: &Observed, outcomes: Outcomes<'_>, now: &Timestamp) -> Statu
     status
 }
 
-/// A label that names no class is told on the binding that stays.
+/// A label that names no class, or one on its way out, is told on the binding that stays.
 fn despite_label(seen: &Observed, readiness: Readiness) -> Readiness {
-    match (&seen.unknown_class, readiness) {
-        (Some(unknown), Readiness::Ready { .. }) => stalled(
-            "ClassNotFound",
-            format!(
-                "the namespace's label names class {unknown}, which does not exist; the objects of class {} stay",
-                seen.binding.class
-            ),
-        ),
-        (_, readiness) => readiness,
+    if !matches!(readiness, Readiness::Ready { .. }) {
+        return readiness;
+    }
+    let told = |named: &str, how: &str| {
+        let bound = &seen.binding.class;
+        format!("the namespace's label names class {named}, which {how}; the objects of class {bound} stay")
+    };
+    match (&seen.unknown_class, seen.class_on_its_way_out()) {
+        (Some(unknown), _) => stalled("ClassNotFound", told(unknown, "does not exist")),
+        (None, Some(leaving)) => stalled("ClassDeleting", told(leaving, "is being deleted")),
+        (None, None) => readiness,
     }
 }
 
@@ -106,13 +113,14 @@ fn readiness(seen: &Observed, class: &Class, outcomes: Outcomes<'_>) -> Readines
         Some((item, obstacle)) => {
             stalled(reason_of(&obstacle), format!("{}: {}", item.identity, explain(item, &obstacle)))
         }
-        None if seen.unaccounted().next().is_some() => {
-            let what = seen.unaccounted().next().map(|(applied, why)| format!("{}: {why}", applied.identity()));
-            stalled(UNOBSERVABLE, format!("no longer wanted, and cannot be observed: {}", what.unwrap_or_default()))
-        }
-        None => Readiness::Ready {
-            reason: "ReconcileSuccess",
-            message: format!("Successfully applied {} resources from class {}", class.items.len(), class.name),
+        None => match seen.unwanted_out_of_sight() {
+            Some((identity, why)) => {
+                stalled(UNOBSERVABLE, format!("no longer wanted, and cannot be observed: {identity}: {why}"))
+            }
+            None => Readiness::Ready {
+                reason: "ReconcileSuccess",
+                message: format!("Successfully applied {} resources from class {}", class.items.len(), class.name),
+            },
         },
     }
 }
@@ -161,9 +169,8 @@ fn first_failed(outcomes: Outcomes<'_>) -> Option<(&ResourceStep, &Failure)> {
 
 fn failing(step: &ResourceStep, failure: &Failure) -> Readiness {
     let reason = match (step, failure) {
-        (_, Failure { reason: "AlreadyExists", .. }) => "Conflict",
-        // It has just changed: nothing is wrong yet.
-        (_, Failure { class: FailureClass::Stale, reason: "Conflict", .. }) => "RolloutPending",
+        // It has just changed, or its name is taken by we do not know whom: nothing is wrong yet.
+        (_, Failure { class: FailureClass::Stale, reason: "Conflict" | "AlreadyExists", .. }) => "RolloutPending",
         (_, Failure { class: FailureClass::Forbidden, .. }) => "Forbidden",
         (ResourceStep::Prune { .. } | ResourceStep::Release { .. }, _) => "PruneFailed",
         _ => "ApplyFailed",
@@ -176,40 +183,52 @@ fn failing(step: &ResourceStep, failure: &Failure) -> Readiness {
     }
 }
 
+/// Objects somebody made look like ours are listed up to this many: a status has an end.
+const MOST_UNRECORDED: usize = 100;
+
 /// The inventory after the plan ran: the namespace, the class's objects in its order, then what is still to be removed.
 fn inventory(seen: &Observed, class: &Class, outcomes: Outcomes<'_>) -> Vec<Applied> {
-    let wanted = class.items.iter().map(|item| entry(seen, class, item, outcomes));
+    // Of several steps about an object the last one counts.
+    let ran = outcomes.iter().filter(|(_, outcome)| *outcome != Outcome::NotRun);
+    let ran: BTreeMap<_, _> = ran.filter_map(|ran| Some((ran.0.identity()?, ran))).collect();
+    let records = seen.binding.status.applied_resources.iter().map(|applied| (applied.identity(), applied));
+    let records: BTreeMap<Identity, &Applied> = records.collect();
+    let wanted = class.items.iter().map(|item| entry(seen, class, item, ran.get(&item.identity).copied()));
+    let mut unrecorded = 0;
     let leftovers = seen.leftovers().into_iter().filter_map(|leftover| {
-        let gone = |(step, outcome): &(&ResourceStep, Outcome)| {
-            step.identity() == Some(&leftover.identity)
-                && matches!(step, ResourceStep::Prune { .. } | ResourceStep::Release { .. })
-                && outcome.is_done()
-        };
-        if outcomes.iter().any(gone) {
+        let recorded = records.get(&leftover.identity).copied();
+        unrecorded += usize::from(recorded.is_none());
+        let outcome = ran.get(&leftover.identity).copied();
+        let is_gone = outcome.is_some_and(|(step, outcome)| {
+            matches!(step, ResourceStep::Prune { .. } | ResourceStep::Release { .. }) && outcome.is_done()
+        });
+        if is_gone || (recorded.is_none() && unrecorded > MOST_UNRECORDED) {
             return None;
         }
-        let failure = outcomes
-            .iter()
-            .find(|(step, _)| step.identity() == Some(&leftover.identity))
-            .and_then(|(_, o)| o.failure());
-        let recorded = seen.recorded(&leftover.identity).cloned();
+        let failure = outcome.and_then(|(_, outcome)| outcome.failure());
         Some(Applied {
             api_version: leftover.api_version.clone(),
             kind: leftover.identity.kind.clone(),
             name: leftover.identity.name.clone(),
             uid: Some(leftover.uid.clone()),
+            adopted: seen.is_adopted(&leftover.identity, &leftover.uid),
             state: State::Pruning,
-            message: failure.map(|failure| failure.message.clone()),
-            ..recorded.unwrap_or_default()
+            message: failure.map(|failure| failure.message.clone()).or(leftover.out_of_sight),
+            ..recorded.cloned().unwrap_or_default()
         })
     });
+    let leftovers: Vec<_> = leftovers.collect();
     let lost = seen.unaccounted().map(|(applied, why)| Applied {
         state: State::Pruning,
         message: Some(why),
         ..applied.clone()
     });
-    namespace_entry(seen, class, outcomes).into_iter().chain(wanted).chain(leftovers).chain(lost).collect()
+    let all = namespace_entry(seen, class, outcomes).into_iter().chain(wanted).chain(leftovers).chain(lost);
+    all.map(|applied| Applied { message: applied.message.map(|message| cut(message, LONGEST)), ..applied }).collect()
 }
+
+/// A message about one of many objects.
+const LONGEST: usize = 1_000;
 
 /// The Namespace is listed while it carries labels or annotations of the class.
 fn namespace_entry(seen: &Observed, class: &Class, outcomes: Outcomes<'_>) -> Option<Applied> {
@@ -238,18 +257,13 @@ fn is_refusal(failure: &Failure) -> bool {
     matches!(failure.class, FailureClass::Forbidden | FailureClass::Rejected)
 }
 
-fn entry(seen: &Observed, class: &Class, item: &Rendered, outcomes: Outcomes<'_>) -> Applied {
-    let recorded = seen.recorded(&item.identity).cloned().unwrap_or_default();
+fn entry(seen: &Observed, class: &Class, item: &Rendered, last: Option<&(&ResourceStep, Outcome)>) -> Applied {
     let applied = Applied {
         api_version: item.api_version.clone(),
         kind: item.identity.kind.clone(),
         name: item.identity.name.clone(),
-        ..recorded
+        ..on_record(seen, &item.identity)
     };
-    let last = outcomes
-        .iter()
-        .rev()
-        .find(|(step, outcome)| step.identity() == Some(&item.identity) && *outcome != Outcome::NotRun);
     match (last, seen.need(item, class)) {
         (Some((step, Outcome::Done { uid, witness })), _) => done(applied, step, uid.clone(), witness.as_deref()),
         (Some((_, Outcome::Failed(failure))), _) => failed(item, applied, failure),
@@ -260,6 +274,19 @@ fn entry(seen: &Observed, class: &Class, item: &Rendered, outcomes: Outcomes<'_>
         // Whatever went wrong before is over.
         (_, Need::Nothing) => Applied { state: State::Applied, message: None, ..applied },
         (_, Need::Steps(_)) => applied,
+    }
+}
+
+/// What is on record about a wanted object, and which one it is: if we died right after making it anew, the record is of the one
+/// before it.
+fn on_record(seen: &Observed, identity: &Identity) -> Applied {
+    let recorded = seen.recorded(identity).cloned().unwrap_or_default();
+    let stamped = seen.stamped.get(identity).filter(|object| seen.is_ours(identity, &object.uid, &object.owner));
+    match stamped {
+        Some(object) => {
+            Applied { adopted: seen.is_adopted(identity, &object.uid), uid: Some(object.uid.clone()), ..recorded }
+        }
+        None => recorded,
     }
 }
 
@@ -289,7 +316,7 @@ fn done(applied: Applied, step: &ResourceStep, uid: Option<String>, witness: Opt
 fn failed(item: &Rendered, applied: Applied, failure: &Failure) -> Applied {
     match failure.reason {
         // Somebody has the name: the next look reads who.
-        "AlreadyExists" => blocked(item, applied, &Obstacle::NotOurs),
+        "AlreadyExists" => Applied { message: Some(TAKEN.to_owned()), ..blocked(item, applied, &Obstacle::NotOurs) },
         "Immutable" => {
             Applied { state: State::Failed, message: Some(format!("{IMMUTABLE}: {}", failure.message)), ..applied }
         }
@@ -334,7 +361,9 @@ fn blocked(item: &Rendered, applied: Applied, obstacle: &Obstacle) -> Applied {
         }
         Obstacle::ClusterScoped => Applied { state: State::Failed, message, uid: None, digest: None, ..applied },
         Obstacle::NotInstalled => Applied { state: State::Pending, message, uid: None, digest: None, ..applied },
-        Obstacle::Forbidden { .. } => Applied { state: State::Failed, message, ..applied },
+        Obstacle::Forbidden { .. } | Obstacle::Moved { .. } => Applied { state: State::Failed, message, ..applied },
+        // That the name is taken stays on record, or it would be tried again and again.
+        Obstacle::Unobservable { .. } if applied.state == State::Conflict => Applied { message, ..applied },
         Obstacle::BeingDeleted | Obstacle::Unobservable { .. } => Applied { state: State::Pending, message, ..applied },
         Obstacle::Drifted => Applied { state: State::Drifted, message, ..applied },
         Obstacle::ToAdopt { uid } => {
@@ -350,6 +379,9 @@ fn explain(item: &Rendered, obstacle: &Obstacle) -> String {
                 "the operator may not list and watch {resource}; {}",
                 missing_rule(&item.identity.group, resource, STAMPING)
             );
+        }
+        Obstacle::Moved { to } => {
+            return format!("{} is no longer served; change the class to {to}", item.api_version);
         }
         Obstacle::Unobservable { why } => {
             return format!("cannot be observed, so nothing is done about it: {why}");
@@ -378,7 +410,7 @@ fn missing_rule(group: &str, resource: &str, verbs: &str) -> String {
 fn reason_of(obstacle: &Obstacle) -> &'static str {
     match obstacle {
         Obstacle::ClusterScoped => "InvalidClass",
-        Obstacle::NotInstalled => "KindNotInstalled",
+        Obstacle::NotInstalled | Obstacle::Moved { .. } => "KindNotInstalled",
         Obstacle::Forbidden { .. } => "Forbidden",
         Obstacle::NotOurs | Obstacle::Controlled => "Conflict",
         Obstacle::BeingDeleted => "Terminating",
@@ -413,5 +445,29 @@ mod tests {
         ] {
             assert_eq!(told(other), other);
         }
+    }
+
+    #[test]
+    fn objects_that_were_made_to_look_like_ours_do_not_make_a_status_too_large_to_be_stored() {
+        use crate::namespaces::resources::{Binding, Namespace, Owner, Stamped};
+        let identity =
+            |number: u32| Identity { kind: "ConfigMap".into(), name: format!("c-{number}"), ..Identity::default() };
+        let forged = |number| {
+            let object = Stamped { uid: "u".into(), owner: Owner::ThisBinding, deleting: true, ..Stamped::default() };
+            (identity(number), object)
+        };
+        let seen = Observed {
+            namespace: Namespace { name: "shop".into(), ..Namespace::default() },
+            binding: Binding { uid: "b".into(), ..Binding::default() },
+            class: ClassSeen::Present(Class::default()),
+            stamped: (0..20_000).map(forged).collect(),
+            ..Observed::default()
+        };
+        let failure = Failure::new(FailureClass::Rejected, "Rejected", "no ".repeat(100_000));
+        let prune = ResourceStep::prune(&identity(0), "v1", "u", "1");
+        let status = report(&seen, &[(&prune, Outcome::Failed(failure))], &Timestamp("2026-01-01T00:00:00Z".into()));
+        assert_eq!(status.applied_resources.len(), MOST_UNRECORDED);
+        let stored = serde_json::to_string(&status).map_or(usize::MAX, |text| text.len());
+        assert!(stored < 200_000, "{stored} bytes");
     }
 }

@@ -12,6 +12,10 @@ const CLOSE: &str = "}}";
 const ALLOWED: &str = "namespace.name, namespace.uid, namespace.labels[\"key\"], namespace.annotations[\"key\"], class.name, \
                        params.<name>; for the text {{ itself write {{ \"{{\" }}";
 
+/// What is wrong with anything else, where it is not repeated.
+pub(super) const NO_VARIABLE: &str =
+    "is not a template variable of the closed set; for the text {{ itself write {{ \"{{\" }}";
+
 /// Longest piece of foreign text repeated in a message.
 const LONGEST_QUOTE: usize = 60;
 
@@ -99,7 +103,7 @@ fn escaped_open(inside: &str) -> Option<&str> {
 
 fn variable(inside: &str) -> Result<(Part<'_>, &str), String> {
     let Some((expression, after)) = inside.split_once(CLOSE) else {
-        return Err(format!("the {{{{ before {} has no }}}}; allowed in templates: {ALLOWED}", quoted(inside)));
+        return Err(format!("a {{{{ has no }}}}; allowed in templates: {ALLOWED}"));
     };
     match Variable::parse(expression.trim()) {
         Some(variable) => Ok((Part::Variable(variable), after)),

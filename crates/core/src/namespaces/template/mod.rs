@@ -24,7 +24,7 @@ use serde_json::{Map, Value};
 pub use expression::Variable;
 pub(super) use expression::{is_metadata_key, is_param_name, quoted};
 
-use self::expression::{OPEN, Part, parse};
+use self::expression::{NO_VARIABLE, OPEN, Part, parse};
 use super::{
     field::{Step, path},
     params::Declared,
@@ -130,8 +130,11 @@ pub fn check(manifest: &Map<String, Value>, field: &str, declared: &[Declared]) 
     // Names that cannot be used at all are told with the declarations.
     let declared: Vec<_> =
         declared.iter().map(|param| param.name.as_str()).filter(|name| is_param_name(name)).collect();
+    // What is in a Secret is not repeated to those who may read the class's problems.
+    let is_secret = manifest.get("kind").and_then(Value::as_str) == Some("Secret");
+    let said = |error: String| if is_secret { format!("what stands after {OPEN} {NO_VARIABLE}") } else { error };
     let mut check_text = |text: &str, _| {
-        for part in parse(text)? {
+        for part in parse(text).map_err(said)? {
             match part {
                 Part::Variable(Variable::Param(name)) if !declared.contains(&name.as_str()) => {
                     let known = if declared.is_empty() { "none".to_owned() } else { declared.join(", ") };

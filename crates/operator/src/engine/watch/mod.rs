@@ -17,6 +17,7 @@ use std::{
 };
 
 use croft_core::{
+    backoff::Backoff,
     queue::Priority,
     watching::{Answer, Standing, Supervision, Trouble},
 };
@@ -38,7 +39,7 @@ use crate::telemetry::metrics::Metrics;
 const AT_LAST: Duration = Duration::from_secs(600);
 
 /// How long after a panic a watch is opened anew.
-const AFTER_PANIC: Duration = Duration::from_secs(5);
+const AFTER_PANIC: Backoff = Backoff { first: Duration::from_secs(5), most: Duration::from_secs(300) };
 
 /// How an object became known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -105,12 +106,16 @@ impl<S, T> Supervisor<S, T> {
         S: Source<K>,
         T: Sink<K>,
     {
+        let mut panics = 0;
         while let Err(panic) = AssertUnwindSafe(self.keep::<K>()).catch_unwind().await {
             // What it says may hold anything: it goes to the standard error by itself, not into the log.
             drop(panic);
             self.surroundings.metrics.panicked("watch");
             error!(resource = self.resource, "a watch panicked; it is opened anew");
-            tokio::time::sleep(AFTER_PANIC).await;
+            // What it has seen is half a picture at best.
+            self.standing.send_replace(Standing::Failing("a bug in croft: the watch panicked".into()));
+            panics += 1;
+            tokio::time::sleep(AFTER_PANIC.delay(panics, 0)).await;
         }
     }
 

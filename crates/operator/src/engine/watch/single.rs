@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, fmt::Debug, sync::Arc};
 
 use croft_core::watching::Standing;
-use kube::{Api, Resource, core::DeserializeGuard};
+use kube::{Api, Resource};
 use serde::de::DeserializeOwned;
 use tokio::sync::watch;
 use tokio_util::task::AbortOnDropHandle;
@@ -53,7 +53,7 @@ impl<K: Clone> Follow<K> {
 }
 
 /// Follows the object `name`.
-pub(crate) fn follow<K>(api: Api<DeserializeGuard<K>>, name: &str, surroundings: Surroundings) -> Follow<K>
+pub(crate) fn follow<K>(api: Api<K>, name: &str, surroundings: Surroundings) -> Follow<K>
 where
     K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug + Send + Sync + 'static,
 {

@@ -1,25 +1,31 @@
 //! Where a watch gets its objects: the API server, or a script in tests.
 
-use std::{future::Future, time::Duration};
-
-use croft_core::watching::Trouble;
-use futures::{Stream, StreamExt, stream::BoxStream};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use kube::{
-    Api, Resource,
-    api::{ListParams, WatchEvent, WatchParams},
-    core::{DeserializeGuard, DynamicObject, PartialObjectMeta, Status},
+use std::{
+    future::Future,
+    sync::atomic::{AtomicU32, Ordering},
+    time::Duration,
 };
-use serde::de::DeserializeOwned;
+
+use croft_core::watching::{FIRST_PAGE, Trouble, next_page};
+use futures::{Stream, StreamExt, stream::BoxStream};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ListMeta, ObjectMeta};
+use kube::{
+    Api, Client, Resource,
+    api::{ListParams, WatchEvent, WatchParams},
+    core::{PartialObjectMeta, Request, Status},
+};
+use serde::{Deserialize, Deserializer, de::DeserializeOwned};
+use serde_json::value::RawValue;
 
 use crate::engine::failure::root_cause;
 
 /// A page that takes longer is asked for again.
 const PAGE_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// The API server ends a watch by itself after this long; a connection that is silent for longer is dead.
+/// The API server ends a watch by itself after this long,
 const WATCH_TIMEOUT: u32 = 290;
-const SILENCE: Duration = Duration::from_secs(WATCH_TIMEOUT as u64 + 10);
+/// and says every minute that it is still there: a connection that is silent for longer is taken for dead.
+const SILENCE: Duration = Duration::from_secs(100);
 
 /// An object off the wire: decoded, or only its metadata and why it could not be decoded.
 #[derive(Debug)]
@@ -56,68 +62,85 @@ pub(crate) trait Source<K>: Send + Sync {
     fn watch(&self, version: &str) -> impl Future<Output = Result<Happenings<K>, Trouble>> + Send;
 }
 
-/// Objects of one kind on the API server; `W` is their form on the wire.
-pub(crate) struct Wire<W, K> {
-    api: Api<W>,
+/// Objects of one kind on the API server. Each is decoded by itself: what is in one of them disturbs no other.
+pub(crate) struct Wire<K> {
+    client: Client,
+    url: String,
+    form: Form,
     labels: Option<String>,
     fields: Option<String>,
-    page: u32,
-    decode: fn(W) -> Arrived<K>,
+    /// How many objects the next page may hold.
+    page: AtomicU32,
+    decode: fn(&RawValue) -> Arrived<K>,
 }
 
-impl<K> Wire<DeserializeGuard<K>, K> {
-    /// Whole objects; one that cannot be decoded does not disturb the others.
-    pub(crate) fn objects(api: Api<DeserializeGuard<K>>) -> Self {
-        Self {
-            api,
-            labels: None,
-            fields: None,
-            page: 100,
-            decode: |guarded| match guarded.0 {
-                Ok(object) => Arrived::Readable(object),
-                Err(invalid) => Arrived::Unreadable { metadata: Box::new(invalid.metadata), error: invalid.error },
-            },
-        }
+/// How much of an object is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Form {
+    Whole,
+    Metadata,
+}
+
+impl<K: Resource + DeserializeOwned> Wire<K> {
+    /// Whole objects.
+    pub(crate) fn objects(api: Api<K>) -> Self {
+        Self::of(api, Form::Whole)
     }
-}
 
-impl<K> Wire<PartialObjectMeta<K>, PartialObjectMeta<K>> {
-    /// Metadata only: for Secrets, whose contents we never cache, and for kinds we only point at.
-    pub(crate) fn metadata(api: Api<PartialObjectMeta<K>>) -> Self {
-        Self { api, labels: None, fields: None, page: 500, decode: Arrived::Readable }
-    }
-}
-
-impl Wire<DynamicObject, DynamicObject> {
-    /// Whole objects of a kind known only at run time that carry a label.
-    pub(crate) fn labelled(api: Api<DynamicObject>, label: &str) -> Self {
-        Self { api, labels: Some(label.to_owned()), fields: None, page: 500, decode: Arrived::Readable }
-    }
-}
-
-impl<W, K> Wire<W, K> {
     /// Only the object of this name.
     pub(crate) fn named(mut self, name: &str) -> Self {
         self.fields = Some(format!("metadata.name={name}"));
         self
     }
+
+    /// Only objects that carry this label.
+    pub(crate) fn labelled(mut self, label: &str) -> Self {
+        self.labels = Some(label.to_owned());
+        self
+    }
+
+    fn of<W: Resource>(api: Api<W>, form: Form) -> Self {
+        Self {
+            url: api.resource_url().to_owned(),
+            client: api.into_client(),
+            form,
+            labels: None,
+            fields: None,
+            page: AtomicU32::new(FIRST_PAGE),
+            decode: decoded,
+        }
+    }
 }
 
-impl<W, K> Source<K> for Wire<W, K>
+impl<K: Resource> Wire<PartialObjectMeta<K>>
 where
-    W: Resource + Clone + DeserializeOwned + std::fmt::Debug + Send + 'static,
-    K: Send + 'static,
+    PartialObjectMeta<K>: Resource + DeserializeOwned,
 {
+    /// Metadata only: for Secrets, whose contents we never cache, and for kinds we only point at.
+    pub(crate) fn metadata(api: Api<PartialObjectMeta<K>>) -> Self {
+        Self::of(api, Form::Metadata)
+    }
+}
+
+impl<K: Send + 'static> Source<K> for Wire<K> {
     async fn list(&self, from: Option<&str>) -> Result<Page<K>, Trouble> {
         let params = ListParams {
             label_selector: self.labels.clone(),
             field_selector: self.fields.clone(),
-            limit: Some(self.page),
+            limit: Some(self.page.load(Ordering::Relaxed)),
             continue_token: from.map(str::to_owned),
             ..ListParams::default()
         };
-        let answer = tokio::time::timeout(PAGE_TIMEOUT, self.api.list(&params)).await;
-        let list = answer.map_err(|_| slow())?.map_err(|error| trouble(&error))?;
+        let request = Request::new(self.url.as_str());
+        let request = match self.form {
+            Form::Whole => request.list(&params),
+            Form::Metadata => request.list_metadata(&params),
+        };
+        let request = request.map_err(|error| Trouble::Other(error.to_string()))?;
+        let answer = tokio::time::timeout(PAGE_TIMEOUT, self.client.request_text(request)).await;
+        let text = answer.map_err(|_| slow())?.map_err(|error| trouble(&error))?;
+        let list: RawList<'_> = serde_json::from_str(&text).map_err(|error| unreadable(&error))?;
+        self.page.store(next_page(list.items.len(), text.len()), Ordering::Relaxed);
         Ok(Page {
             objects: list.items.into_iter().map(self.decode).collect(),
             next: list.metadata.continue_.filter(|token| !token.is_empty()),
@@ -133,11 +156,61 @@ where
             bookmarks: true,
             ..WatchParams::default()
         };
-        let answer = tokio::time::timeout(PAGE_TIMEOUT, self.api.watch(&params, version)).await;
+        let request = Request::new(self.url.as_str());
+        let request = match self.form {
+            Form::Whole => request.watch(&params, version),
+            Form::Metadata => request.watch_metadata(&params, version),
+        };
+        let request = request.map_err(|error| Trouble::Other(error.to_string()))?;
+        let answer = tokio::time::timeout(PAGE_TIMEOUT, self.client.request_events(request)).await;
         let stream = answer.map_err(|_| slow())?.map_err(|error| trouble(&error))?;
         let decode = self.decode;
         Ok(alive(stream).map(move |event| happening(event?, decode)).boxed())
     }
+}
+
+/// A list whose items are not looked into yet.
+#[derive(Deserialize)]
+struct RawList<'a> {
+    #[serde(default)]
+    metadata: ListMeta,
+    #[serde(borrow, default, deserialize_with = "null_is_empty")]
+    items: Vec<&'a RawValue>,
+}
+
+/// Go writes an empty list as `null` at times.
+fn null_is_empty<'de, D: Deserializer<'de>>(items: D) -> Result<Vec<&'de RawValue>, D::Error> {
+    Option::deserialize(items).map(Option::unwrap_or_default)
+}
+
+fn decoded<K: DeserializeOwned>(raw: &RawValue) -> Arrived<K> {
+    match serde_json::from_str(raw.get()) {
+        Ok(object) => Arrived::Readable(object),
+        Err(error) => Arrived::Unreadable { metadata: Box::new(metadata_of(raw)), error: error.to_string() },
+    }
+}
+
+/// As much of the metadata as can be read. Anybody may write much of it, so that less must do: only what the API server itself
+/// gives is always well formed.
+fn metadata_of(raw: &RawValue) -> ObjectMeta {
+    #[derive(Deserialize)]
+    struct Object<M> {
+        metadata: M,
+    }
+    #[derive(Default, Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Least {
+        name: Option<String>,
+        namespace: Option<String>,
+        uid: Option<String>,
+        resource_version: Option<String>,
+    }
+    if let Ok(Object { metadata }) = serde_json::from_str(raw.get()) {
+        return metadata;
+    }
+    let least = serde_json::from_str(raw.get()).map(|Object { metadata }: Object<Least>| metadata).unwrap_or_default();
+    let Least { name, namespace, uid, resource_version } = least;
+    ObjectMeta { name, namespace, uid, resource_version, ..ObjectMeta::default() }
 }
 
 /// The stream, with an error for the silence of a dead connection.
@@ -154,23 +227,32 @@ fn alive<T: Send + 'static>(
     })
 }
 
-fn happening<W, K>(event: WatchEvent<W>, decode: fn(W) -> Arrived<K>) -> Result<Happening<K>, Trouble> {
+fn happening<K>(
+    event: WatchEvent<Box<RawValue>>,
+    decode: fn(&RawValue) -> Arrived<K>,
+) -> Result<Happening<K>, Trouble> {
     match event {
-        WatchEvent::Added(object) | WatchEvent::Modified(object) => Ok(Happening::Put(decode(object))),
-        WatchEvent::Deleted(object) => Ok(Happening::Gone(decode(object))),
+        WatchEvent::Added(object) | WatchEvent::Modified(object) => Ok(Happening::Put(decode(&object))),
+        WatchEvent::Deleted(object) => Ok(Happening::Gone(decode(&object))),
         WatchEvent::Bookmark(bookmark) => Ok(Happening::Bookmark(bookmark.metadata.resource_version)),
         WatchEvent::Error(status) => Err(trouble_of(&status)),
     }
 }
 
+/// It may be this kind alone that is slow, behind an aggregated API or a conversion: what is known of it must not be taken for
+/// true for ever.
 fn slow() -> Trouble {
-    Trouble::Unreachable("the API server does not answer in time".into())
+    Trouble::Other("the API server does not answer in time".into())
+}
+
+fn unreadable(error: &serde_json::Error) -> Trouble {
+    Trouble::Other(format!("its answer cannot be read: {error}"))
 }
 
 fn trouble(error: &kube::Error) -> Trouble {
     match error {
         kube::Error::Api(status) => trouble_of(status),
-        kube::Error::SerdeError(error) => Trouble::Other(format!("its answer cannot be read: {error}")),
+        kube::Error::SerdeError(error) => unreadable(error),
         other => Trouble::Unreachable(root_cause(other)),
     }
 }
@@ -181,5 +263,55 @@ fn trouble_of(status: &Status) -> Trouble {
         404 => Trouble::NotServed,
         410 => Trouble::Expired,
         _ => Trouble::Other(status.message.clone()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::api::core::v1::ConfigMap;
+
+    use super::*;
+
+    /// An object in which something is nested this deep.
+    fn nested(depth: usize, place: &str) -> String {
+        let deep = format!("{}1{}", r#"{"a":"#.repeat(depth), "}".repeat(depth));
+        format!(
+            r#"{{"metadata":{{"name":"x","namespace":"shop","uid":"u","resourceVersion":"7",
+                "managedFields":[{{"manager":"m","fieldsV1":{}}}]}},"data":{}}}"#,
+            if place == "metadata" { deep.as_str() } else { "{}" },
+            if place == "data" { deep.as_str() } else { "{}" },
+        )
+    }
+
+    #[test]
+    fn one_object_that_cannot_be_read_leaves_the_others_of_a_page_readable() {
+        for place in ["metadata", "data"] {
+            let good = r#"{"metadata":{"name":"good"},"data":{"a":"b"}}"#;
+            let page = format!(r#"{{"metadata":{{"resourceVersion":"9"}},"items":[{},{good}]}}"#, nested(5_000, place));
+            let list: RawList<'_> = serde_json::from_str(&page).unwrap();
+            let arrived: Vec<Arrived<ConfigMap>> = list.items.into_iter().map(decoded).collect();
+            let [Arrived::Unreadable { metadata, .. }, Arrived::Readable(_)] = &arrived[..] else {
+                panic!("{place}: {arrived:?}")
+            };
+            let place_of = (metadata.namespace.as_deref(), metadata.name.as_deref(), metadata.uid.as_deref());
+            assert_eq!(place_of, (Some("shop"), Some("x"), Some("u")), "{place}: where it is is known all the same");
+        }
+    }
+
+    #[test]
+    fn an_event_about_an_object_that_cannot_be_read_is_still_an_event() {
+        let line = format!(r#"{{"type":"ADDED","object":{}}}"#, nested(5_000, "metadata"));
+        let event: WatchEvent<Box<RawValue>> = serde_json::from_str(&line).unwrap();
+        let happening = happening(event, decoded::<ConfigMap>).unwrap();
+        assert!(matches!(happening, Happening::Put(Arrived::Unreadable { .. })), "{happening:?}");
+    }
+
+    #[test]
+    fn a_list_of_nothing_is_read_however_it_is_written() {
+        for items in [r#","items":null"#, r#","items":[]"#, ""] {
+            let text = format!(r#"{{"metadata":{{}}{items}}}"#);
+            let list: RawList<'_> = serde_json::from_str(&text).unwrap();
+            assert!(list.items.is_empty());
+        }
     }
 }

@@ -1,0 +1,152 @@
+//! What a binding made and no longer wants: what becomes of it, and what of it is out of sight.
+
+use std::collections::BTreeSet;
+
+use super::{ClassSeen, KindSeen, Observed, ResourceStep, Unwanted};
+use crate::namespaces::{inventory::Applied, manifest::Identity};
+
+/// Why something is out of sight, where nobody says more.
+const UNREAD: &str = "it could not be read";
+
+/// One object that is ours and no longer wanted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Leftover {
+    pub(super) identity: Identity,
+    pub(super) api_version: String,
+    pub(super) uid: String,
+    version: String,
+    /// Released instead of deleted.
+    pub(super) keep: bool,
+    pub(super) deleting: bool,
+    /// Why nothing can be done about it: what is shown of it may not be true any more, or not be enough.
+    pub(super) out_of_sight: Option<String>,
+}
+
+impl Observed {
+    /// Ours and no longer wanted: stamped objects, and recorded ones whose stamp somebody took away.
+    pub(super) fn leftovers(&self) -> Vec<Leftover> {
+        let wanted: BTreeSet<_> = self.wanted().iter().map(|item| &item.identity).collect();
+        let stamped = self.stamped.iter().filter(|(identity, object)| {
+            !wanted.contains(identity) && self.is_ours(identity, &object.uid, &object.owner)
+        });
+        let stamped = stamped.map(|(identity, object)| {
+            let keep = self.is_kept(identity, &object.uid, object.orphan);
+            Leftover {
+                identity: identity.clone(),
+                api_version: object.api_version.clone(),
+                uid: object.uid.clone(),
+                version: object.version.clone(),
+                keep,
+                deleting: object.deleting,
+                out_of_sight: self.hidden_because(identity, &object.api_version, keep && !object.deleting),
+            }
+        });
+        let unstamped =
+            self.read.iter().filter(|(identity, _)| !wanted.contains(identity) && !self.stamped.contains_key(identity));
+        let unstamped = unstamped.filter_map(|(identity, read)| {
+            let object = read.as_ref().filter(|object| object.owner.is_a_binding())?;
+            Some(Leftover {
+                identity: identity.clone(),
+                api_version: object.api_version.clone(),
+                uid: object.uid.clone(),
+                version: object.version.clone(),
+                keep: self.is_kept(identity, &object.uid, self.orphan_unstamped),
+                deleting: object.deleting,
+                out_of_sight: self.hidden_because(identity, &object.api_version, false),
+            })
+        });
+        stamped.chain(unstamped).collect()
+    }
+
+    /// Whether an object that is no longer wanted is released instead of deleted.
+    fn is_kept(&self, identity: &Identity, uid: &str, orphan_on_unbind: bool) -> bool {
+        let orphan = match (self.unwanted_because(), &self.class) {
+            (Some(Unwanted::ClassDeleted), ClassSeen::Present(class)) => class.policy.orphan_on_class_delete,
+            (Some(Unwanted::ClassDeleted), _) => false,
+            (Some(Unwanted::LabelRemoved) | None, _) => orphan_on_unbind,
+        };
+        orphan || self.is_adopted(identity, uid)
+    }
+
+    /// Why an object cannot be dealt with: nobody watches its kind, or it was not read although only who has read an object
+    /// can release it.
+    fn hidden_because(&self, identity: &Identity, api_version: &str, must_be_read: bool) -> Option<String> {
+        match self.kinds.get(&(api_version.to_owned(), identity.kind.clone())) {
+            Some(KindSeen::Unobservable { why }) => Some(why.clone()),
+            _ if must_be_read && !self.read.contains_key(identity) => Some(self.unread_because(identity)),
+            _ => None,
+        }
+    }
+
+    fn unread_because(&self, identity: &Identity) -> String {
+        self.unreadable.get(identity).map_or_else(|| UNREAD.to_owned(), Clone::clone)
+    }
+
+    /// Something this binding made that cannot be observed now, and why.
+    pub(super) fn out_of_sight(&self) -> Option<(Identity, String)> {
+        let made = self.binding.status.applied_resources.iter().filter(|applied| applied.uid.is_some());
+        let mut hidden = made.filter_map(|applied| match self.kinds.get(&applied.kind_name()) {
+            Some(KindSeen::Unobservable { why }) => Some((applied.identity(), why.clone())),
+            _ => None,
+        });
+        hidden.next().or_else(|| self.unwanted_out_of_sight()).or_else(|| self.kept_out_of_sight())
+    }
+
+    /// Something of the class that may be there without being on record, since we died right after making it, and would be
+    /// collected with the binding although it is to be kept.
+    fn kept_out_of_sight(&self) -> Option<(Identity, String)> {
+        let ClassSeen::Present(class) = &self.class else { return None };
+        let kept = class.items.iter().filter(|item| self.is_kept(&item.identity, "", self.orphan_unstamped));
+        let mut hidden = kept.filter_map(|item| match self.kind_of(item) {
+            KindSeen::Unobservable { why } => Some((item.identity.clone(), why)),
+            KindSeen::Forbidden { .. } => Some((item.identity.clone(), self.unread_because(&item.identity))),
+            KindSeen::Namespaced | KindSeen::Moved { .. } | KindSeen::ClusterScoped | KindSeen::NotInstalled => None,
+        });
+        hidden.next()
+    }
+
+    /// Something no longer wanted that cannot be observed now, and why.
+    pub(super) fn unwanted_out_of_sight(&self) -> Option<(Identity, String)> {
+        let lost = self.unaccounted().map(|(applied, why)| (applied.identity(), why));
+        let leftovers = self.leftovers().into_iter();
+        let hidden = leftovers.filter_map(|leftover| Some((leftover.identity, leftover.out_of_sight?)));
+        lost.chain(hidden).next()
+    }
+
+    /// What is on record, no longer wanted, and neither seen nor read: it may be there all the same.
+    pub(super) fn unaccounted(&self) -> impl Iterator<Item = (&Applied, String)> {
+        let wanted: BTreeSet<_> = self.wanted().iter().map(|item| item.identity.clone()).collect();
+        let made = self.binding.status.applied_resources.iter().filter(|applied| applied.uid.is_some());
+        made.filter_map(move |applied| {
+            let identity = applied.identity();
+            let is_known =
+                wanted.contains(&identity) || self.stamped.contains_key(&identity) || self.read.contains_key(&identity);
+            match self.kinds.get(&applied.kind_name()) {
+                _ if is_known => None,
+                // With its kind the object is gone.
+                Some(KindSeen::NotInstalled | KindSeen::ClusterScoped) => None,
+                Some(KindSeen::Unobservable { why }) => Some((applied, why.clone())),
+                _ => Some((applied, self.unread_because(&identity))),
+            }
+        })
+    }
+}
+
+/// Deletes what is ours and no longer wanted, by UID; what is to be kept is released instead.
+pub(super) fn removals(seen: &Observed) -> Vec<ResourceStep> {
+    let leftovers = seen.leftovers().into_iter();
+    let leftovers = leftovers.filter(|leftover| !leftover.deleting && leftover.out_of_sight.is_none());
+    let steps = leftovers.filter_map(|leftover| {
+        if !leftover.keep {
+            return Some(ResourceStep::prune(
+                &leftover.identity,
+                &leftover.api_version,
+                &leftover.uid,
+                &leftover.version,
+            ));
+        }
+        let read = seen.read.get(&leftover.identity)?.as_ref()?;
+        Some(ResourceStep::release(&leftover.identity, read))
+    });
+    steps.collect()
+}

@@ -1,0 +1,255 @@
+//! What the API server makes of each step, preconditions included. Panics as soon as one breaks a promise.
+
+use std::rc::Rc;
+
+use croft_core::{
+    namespaces::{
+        binding::BindingStep,
+        class::ClassStep,
+        inventory::Status,
+        manifest::Identity,
+        resources::{self, ClassSeen, Owner, ResourceStep},
+    },
+    plan::{Failure, FailureClass, Outcome},
+};
+use serde_json::Value;
+
+use crate::{
+    seeing::is_widget,
+    world::{Bound, NAMES, Object, Sight, World, identity},
+};
+
+fn failed(class: FailureClass, reason: &'static str) -> Outcome {
+    let message = match reason {
+        "AlreadyExists" => "an object of this name already exists",
+        "ApiServerError" => "the API server cannot handle the request now",
+        "Conflict" => "the object has been changed or replaced meanwhile",
+        "Forbidden" => "the operator lacks the right",
+        "Immutable" => "field is immutable when `immutable` is set",
+        "TwoControllers" => "only one owner can be the controller",
+        _ => "the server could not find the requested resource",
+    };
+    Outcome::Failed(Failure::new(class, reason, message))
+}
+
+fn conflict() -> Outcome {
+    failed(FailureClass::Stale, "Conflict")
+}
+
+fn name_of(identity: &Identity) -> &'static str {
+    NAMES.into_iter().find(|name| *name == identity.name).expect("a name of this world")
+}
+
+fn owner_in(manifest: &Value) -> Option<String> {
+    manifest["metadata"]["ownerReferences"][0]["uid"].as_str().map(str::to_owned)
+}
+
+fn stamp_in(manifest: &Value) -> Option<String> {
+    manifest["metadata"]["labels"]["namespaceclass.akuity.io/class"].as_str().map(str::to_owned)
+}
+
+fn data_in(manifest: &Value) -> Option<String> {
+    manifest["data"]["k"].as_str().map(str::to_owned)
+}
+
+impl World {
+    pub fn do_binding(&mut self, step: &BindingStep) -> Outcome {
+        match (step, &mut self.binding) {
+            (BindingStep::CreateBinding { .. }, Some(_)) => return failed(FailureClass::Stale, "AlreadyExists"),
+            (BindingStep::CreateBinding { class, .. }, None) => {
+                let (uid, class) = (self.uid(), class.clone());
+                self.binding = Some(Bound::new(uid, class, Status::default()));
+            }
+            (BindingStep::Rebind { uid, version, to, .. }, Some(bound))
+                if bound.uid == *uid && bound.version.to_string() == *version =>
+            {
+                *bound = Bound::new(uid.clone(), to.clone(), Status::clone(&bound.status));
+            }
+            (BindingStep::Rebind { .. }, _) => return conflict(),
+        }
+        Outcome::done()
+    }
+
+    pub fn do_class(&mut self, name: &'static str, uid: u32, step: &ClassStep) -> Outcome {
+        let Some(class) = self.classes.get_mut(name).filter(|class| class.uid == uid) else { return conflict() };
+        let class = Rc::make_mut(class);
+        class.held = *step == ClassStep::Hold;
+        if class.deleting && !class.held {
+            self.classes.remove(name);
+        }
+        Outcome::done()
+    }
+
+    pub fn do_resource(&mut self, seen: &resources::Observed, step: &ResourceStep) -> Outcome {
+        if let Some(refusal) = self.refusal(step) {
+            return refusal;
+        }
+        match step {
+            ResourceStep::ApplyNamespaceMetadata { metadata } => {
+                self.namespace_labels.clone_from(&metadata.labels);
+                Outcome::done()
+            }
+            ResourceStep::Create { identity, manifest, .. } => {
+                assert!(is_recorded(seen, step), "made {identity} before the class has recorded its kind");
+                self.create(identity, manifest)
+            }
+            ResourceStep::TakeFields { identity, uid, version, .. } => {
+                let Some(object) = self.exactly(identity, uid, version) else { return conflict() };
+                object.created = false;
+                Outcome::done()
+            }
+            ResourceStep::Apply { identity, uid, manifest, .. } => {
+                assert!(may_be_applied(seen, identity, uid), "applied {identity}, which is not ours");
+                self.apply(seen, identity, uid, manifest)
+            }
+            ResourceStep::Prune { identity, uid, version, .. } => self.prune(seen, identity, uid, version),
+            ResourceStep::Release { identity, uid, version, .. } => {
+                let Some(object) = self.exactly(identity, uid, version) else { return conflict() };
+                assert!(is_proven(seen, identity, object), "released {identity}, which is not ours");
+                assert!(object.made_by_others || keeps(seen, identity), "released {identity}, which should go");
+                (object.owner, object.stamp) = (None, None);
+                Outcome::done()
+            }
+            ResourceStep::DeleteBinding { uid, version, .. } => self.delete_binding(seen, uid, version),
+        }
+    }
+
+    /// What stands in the way of any call about the kind.
+    fn refusal(&self, step: &ResourceStep) -> Option<Outcome> {
+        step.identity().filter(|identity| is_widget(&identity.name))?;
+        match self.widgets {
+            Sight::Away => Some(failed(FailureClass::Transient, "ApiServerError")),
+            Sight::Forbidden => Some(failed(FailureClass::Forbidden, "Forbidden")),
+            // What is gone with its kind is deleted.
+            Sight::NotInstalled if matches!(step, ResourceStep::Prune { .. }) => Some(Outcome::done()),
+            Sight::NotInstalled => Some(failed(FailureClass::Stale, "NotFound")),
+            Sight::Clear | Sight::Frozen(_) | Sight::Unreadable => None,
+        }
+    }
+
+    /// The object, if it still is exactly the one that was seen.
+    fn exactly(&mut self, identity: &Identity, uid: &str, version: &str) -> Option<&mut Object> {
+        let object = self.objects.get_mut(name_of(identity))?;
+        (object.uid == uid && object.version() == version).then(|| Rc::make_mut(object))
+    }
+
+    fn create(&mut self, identity: &Identity, manifest: &Value) -> Outcome {
+        if self.objects.contains_key(name_of(identity)) {
+            return failed(FailureClass::Stale, "AlreadyExists");
+        }
+        let object = Object {
+            uid: self.uid(),
+            owner: owner_in(manifest),
+            stamp: stamp_in(manifest),
+            data: data_in(manifest),
+            additions: false,
+            created: true,
+            immutable: false,
+            held: false,
+            deleting: false,
+            made_by_others: false,
+        };
+        let answer = answered(&object, manifest);
+        self.objects.insert(name_of(identity), Rc::new(object));
+        answer
+    }
+
+    /// Server-side apply can be bound to a UID, but not to a version.
+    fn apply(&mut self, seen: &resources::Observed, identity: &Identity, uid: &str, manifest: &Value) -> Outcome {
+        let Some(object) = self.objects.get_mut(name_of(identity)).filter(|object| object.uid == uid) else {
+            return conflict();
+        };
+        let object = Rc::make_mut(object);
+        if object.owner.is_some() && !object.is_a_bindings() {
+            return failed(FailureClass::Rejected, "TwoControllers");
+        }
+        // What a create set belongs to it until it is taken over, and an apply that does not set it leaves it.
+        let data = data_in(manifest).or_else(|| object.data.clone().filter(|_| object.created));
+        if object.immutable && object.data != data {
+            return failed(FailureClass::Rejected, "Immutable");
+        }
+        object.data = data;
+        object.owner = owner_in(manifest);
+        object.stamp = stamp_in(manifest);
+        object.made_by_others &= !is_restored(seen, identity);
+        answered(object, manifest)
+    }
+
+    fn prune(&mut self, seen: &resources::Observed, identity: &Identity, uid: &str, version: &str) -> Outcome {
+        if !self.objects.contains_key(name_of(identity)) {
+            return Outcome::done();
+        }
+        let Some(object) = self.exactly(identity, uid, version) else { return conflict() };
+        assert!(is_proven(seen, identity, object), "deleted {identity}, which is not ours");
+        assert!(!object.made_by_others, "deleted {identity}, which others made");
+        self.delete_object(name_of(identity));
+        Outcome::done()
+    }
+
+    /// What belongs to the binding is collected with it. Nothing may that we can know of, or that is to be kept.
+    fn delete_binding(&mut self, seen: &resources::Observed, uid: &str, version: &str) -> Outcome {
+        let Some(bound) = &self.binding else { return Outcome::done() };
+        if bound.uid != uid || bound.version.to_string() != version {
+            return conflict();
+        }
+        let owned = self.objects.iter().filter(|(_, object)| object.owner.as_deref() == Some(uid) && !object.deleting);
+        let mut left = owned.filter(|(name, object)| {
+            let is_known = self.can_be_found(name, object) && (!self.is_out_of_sight(name) || self.is_listed(name));
+            let may_go = object.stamp.is_none() || !keeps(seen, &identity(name));
+            object.made_by_others || is_known || !may_go
+        });
+        assert_eq!(left.next(), None, "left to the collector");
+        self.binding = None;
+        Outcome::done()
+    }
+}
+
+fn answered(object: &Object, manifest: &Value) -> Outcome {
+    Outcome::Done { uid: Some(object.uid.clone()), witness: Some(object.witness(manifest).to_string()) }
+}
+
+fn is_recorded(seen: &resources::Observed, step: &ResourceStep) -> bool {
+    let ClassSeen::Present(class) = &seen.class else { return false };
+    let Some((api_version, kind)) = step.kind_name() else { return false };
+    class.recorded_kinds.contains(&(api_version.to_owned(), kind.to_owned()))
+}
+
+fn is_on_record(seen: &resources::Observed, identity: &Identity, uid: &str) -> bool {
+    seen.binding.status.applied(identity).is_some_and(|known| known.uid.as_deref() == Some(uid))
+}
+
+/// Whether the class says that such an object stays, or it was nobody's when we took it.
+fn keeps(seen: &resources::Observed, identity: &Identity) -> bool {
+    let on_unbind = seen.stamped.get(identity).map_or(seen.orphan_unstamped, |object| object.orphan);
+    let orphans = match &seen.class {
+        ClassSeen::Present(class) if class.deleting && !seen.namespace.unlabelled => {
+            class.policy.orphan_on_class_delete
+        }
+        _ => on_unbind,
+    };
+    orphans || seen.binding.status.applied(identity).is_some_and(|applied| applied.adopted)
+}
+
+/// Whether an object is ours: a binding controls it, or it carries our stamp, nobody controls it, and it is on record.
+fn is_proven(seen: &resources::Observed, identity: &Identity, object: &Object) -> bool {
+    let is_nobodys = object.owner.is_none() && object.stamp.is_some();
+    object.is_a_bindings() || (is_nobodys && is_on_record(seen, identity, &object.uid))
+}
+
+/// Whether it carries the stamp without an owner under a binding that has never been in force: a backup brought it back.
+fn is_restored(seen: &resources::Observed, identity: &Identity) -> bool {
+    let is_nobodys = seen.stamped.get(identity).is_some_and(|object| object.owner == Owner::Nobody);
+    let adopts = matches!(&seen.class, ClassSeen::Present(class) if class.policy.adopt);
+    is_nobodys && seen.binding.status.observed_class_name.is_none() && !adopts
+}
+
+/// Whether what was seen of an object allows to apply it: a binding's, on record as ours, or brought back.
+fn may_be_applied(seen: &resources::Observed, identity: &Identity, uid: &str) -> bool {
+    let stamped = seen.stamped.get(identity).filter(|object| object.uid == uid).map(|object| &object.owner);
+    let read = seen.read.get(identity).and_then(Option::as_ref).filter(|object| object.uid == uid);
+    match stamped.or(read.map(|object| &object.owner)) {
+        Some(Owner::ThisBinding | Owner::FormerBinding) => true,
+        Some(Owner::Nobody) => is_on_record(seen, identity, uid) || is_restored(seen, identity),
+        Some(Owner::Other) | None => false,
+    }
+}
