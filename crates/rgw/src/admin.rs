@@ -5,7 +5,7 @@ use http::Method;
 use hyper::body::Bytes;
 use serde::de::DeserializeOwned;
 
-use crate::{Access, Credentials, NewUser, Quota, RgwError, UserChange, UserId, request::Request};
+use crate::{Access, NewUser, Quota, RgwError, UserChange, UserId, request::Request};
 
 fn user_call(verb: &str, method: Method, id: &UserId) -> Request {
     Request::new(format!("{verb} {id}"), method, "/admin/user").with("uid", id)
@@ -16,7 +16,7 @@ pub(crate) fn get_user(id: &UserId) -> Request {
 }
 
 pub(crate) fn create_user(new: &NewUser) -> Request {
-    with_key(user_call("create user", Method::PUT, &new.id), &new.credentials)
+    with_key(user_call("create user", Method::PUT, &new.id), &new.access_key)
         .with("display-name", &new.display_name)
         .with("max-buckets", new.max_buckets.parameter())
 }
@@ -51,9 +51,9 @@ fn subuser_call(verb: &str, method: Method, id: &UserId, name: &str) -> Request 
     Request::new(format!("{verb} {full}"), method, "/admin/user").with("uid", id).with("subuser", full)
 }
 
-pub(crate) fn create_subuser(id: &UserId, name: &str, access: Access, key: &Credentials) -> Request {
+pub(crate) fn create_subuser(id: &UserId, name: &str, access: Access, access_key: &str) -> Request {
     let request = subuser_call("create subuser", Method::PUT, id, name);
-    with_key(request, key).with_some("access", access.parameter())
+    with_key(request, access_key).with_some("access", access.parameter())
 }
 
 pub(crate) fn set_subuser_access(id: &UserId, name: &str, access: Access) -> Request {
@@ -64,21 +64,22 @@ pub(crate) fn remove_subuser(id: &UserId, name: &str) -> Request {
     subuser_call("remove subuser", Method::DELETE, id, name)
 }
 
-pub(crate) fn put_key(id: &UserId, subuser: Option<&str>, key: &Credentials) -> Request {
+pub(crate) fn put_key(id: &UserId, subuser: Option<&str>, access_key: &str) -> Request {
     let request = match subuser {
         Some(name) => subuser_call("set key of subuser", Method::PUT, id, name),
         None => user_call("set key of user", Method::PUT, id),
     };
-    with_key(request.flag("key"), key)
+    with_key(request.flag("key"), access_key)
 }
 
 pub(crate) fn remove_key(id: &UserId, access_key: &str) -> Request {
     user_call("remove key of user", Method::DELETE, id).flag("key").with("access-key", access_key)
 }
 
-/// Without a key type a subuser would get a Swift key.
-fn with_key(request: Request, key: &Credentials) -> Request {
-    request.with("key-type", "s3").with("access-key", &key.access_key).with("secret-key", key.secret_key.expose())
+/// Without a key type a subuser would get a Swift key. The secret is the gateway's to make: a query ends up in the
+/// access logs of the gateway and of every proxy before it.
+fn with_key(request: Request, access_key: &str) -> Request {
+    request.with("key-type", "s3").with("access-key", access_key)
 }
 
 pub(crate) fn buckets_of(id: &UserId) -> Request {
@@ -124,16 +125,16 @@ mod tests {
     }
 
     #[test]
-    fn a_user_is_created_with_the_key_chosen_by_the_caller() {
+    fn a_user_is_created_with_the_access_key_chosen_by_the_caller() {
         let new = NewUser {
             id: bob(),
             display_name: "Bob B".into(),
             max_buckets: BucketLimit::AtMost(0),
-            credentials: Credentials::new("AK", "s/k"),
+            access_key: "AK".into(),
         };
         assert_eq!(
             line(&create_user(&new)),
-            "PUT /admin/user?access-key=AK&display-name=Bob%20B&key-type=s3&max-buckets=-1&secret-key=s%2Fk&uid=acme%24bob"
+            "PUT /admin/user?access-key=AK&display-name=Bob%20B&key-type=s3&max-buckets=-1&uid=acme%24bob"
         );
     }
 
@@ -154,10 +155,10 @@ mod tests {
 
     #[test]
     fn a_subuser_gets_an_s3_key_and_its_access_level() {
-        let request = create_subuser(&bob(), "ro", Access::Read, &Credentials::new("AK", "SK"));
+        let request = create_subuser(&bob(), "ro", Access::Read, "AK");
         assert_eq!(
             line(&request),
-            "PUT /admin/user?access=read&access-key=AK&key-type=s3&secret-key=SK&subuser=acme%24bob%3Aro&uid=acme%24bob"
+            "PUT /admin/user?access=read&access-key=AK&key-type=s3&subuser=acme%24bob%3Aro&uid=acme%24bob"
         );
         assert_eq!(
             line(&set_subuser_access(&bob(), "ro", Access::Nothing)),
@@ -172,9 +173,12 @@ mod tests {
     }
 
     #[test]
-    fn calls_are_named_without_the_keys_they_carry() {
-        let request = put_key(&bob(), Some("ro"), &Credentials::new("AK", "hush"));
-        assert_eq!(request.call, "set key of subuser acme$bob:ro");
+    fn a_key_is_set_for_the_user_or_a_subuser() {
+        assert_eq!(line(&put_key(&bob(), None, "AK")), "PUT /admin/user?access-key=AK&key=&key-type=s3&uid=acme%24bob");
+        assert_eq!(
+            line(&put_key(&bob(), Some("ro"), "AK")),
+            "PUT /admin/user?access-key=AK&key=&key-type=s3&subuser=acme%24bob%3Aro&uid=acme%24bob"
+        );
     }
 
     #[test]

@@ -39,7 +39,7 @@ impl Gateway {
     }
 
     /// Fails with `UserAlreadyExists` if there is one, whatever it looks like. Two calls at the same time may both
-    /// succeed, and then one display name and limit wins; with equal keys the key works either way.
+    /// succeed, and then one display name, limit and secret wins: what [`user`](Self::user) says afterwards counts.
     pub async fn create_user(&self, new: &NewUser) -> Result<User, RgwError> {
         self.read_user(admin::create_user(new)).await
     }
@@ -59,16 +59,16 @@ impl Gateway {
         self.done(admin::set_user_quota(id, quota)).await
     }
 
-    /// Makes the subuser with its key. If it exists its access stays as it was: see
-    /// [`set_subuser_access`](Self::set_subuser_access).
+    /// Makes the subuser with its key, whose secret [`user`](Self::user) tells. If the subuser exists its access stays
+    /// as it was (see [`set_subuser_access`](Self::set_subuser_access)); if the key exists it gets a new secret.
     pub async fn create_subuser(
         &self,
         id: &UserId,
         name: &str,
         access: Access,
-        credentials: &Credentials,
+        access_key: &str,
     ) -> Result<(), RgwError> {
-        self.done(admin::create_subuser(id, name, access, credentials)).await
+        self.done(admin::create_subuser(id, name, access, access_key)).await
     }
 
     pub async fn set_subuser_access(&self, id: &UserId, name: &str, access: Access) -> Result<(), RgwError> {
@@ -80,10 +80,10 @@ impl Gateway {
         absent_is_done(self.done(admin::remove_subuser(id, name)).await)
     }
 
-    /// Adds a key to the user or to one of its subusers, or gives an existing one a new secret at once. The gateway
-    /// does not check that the subuser exists.
-    pub async fn put_key(&self, id: &UserId, subuser: Option<&str>, credentials: &Credentials) -> Result<(), RgwError> {
-        self.done(admin::put_key(id, subuser, credentials)).await
+    /// Adds a key to the user or to one of its subusers, or gives an existing one a new secret at once;
+    /// [`user`](Self::user) tells which. The gateway does not check that the subuser exists.
+    pub async fn put_key(&self, id: &UserId, subuser: Option<&str>, access_key: &str) -> Result<(), RgwError> {
+        self.done(admin::put_key(id, subuser, access_key)).await
     }
 
     /// Removes a key of the user or of one of its subusers.
@@ -91,7 +91,7 @@ impl Gateway {
         match absent_is_done(self.done(admin::remove_key(id, access_key)).await) {
             // Either the key is gone already or our own is not known: looking tells which.
             Err(refused) if refused.reason() == "InvalidAccessKeyId" => match self.user(id).await? {
-                Some(user) if user.keys.iter().any(|key| key.credentials.access_key == access_key) => Err(refused),
+                Some(user) if user.key(access_key).is_some() => Err(refused),
                 _ => Ok(()),
             },
             result => result,

@@ -7,9 +7,10 @@
 //! - Nothing is retried here. [`RgwError::class`] says whether, and how, trying again makes sense.
 //! - Reading what is absent is `None`; removing what is already gone succeeds. Both need the gateway's own word for it:
 //!   a 404 page of some proxy on the way proves nothing and is an error.
-//! - Keys are always chosen by the caller, so each call that sets one can be repeated without leaving a second key.
-//! - No error, log line or `Debug` output contains a secret key. Requests that set a key carry it in the query string,
-//!   as the Admin Ops API demands, so such an endpoint should speak https.
+//! - Access keys are always chosen by the caller, so each call that sets one can be repeated without leaving a second
+//!   key. Their secrets are always made by the gateway and read back with the user.
+//! - No error, log line or `Debug` output contains a secret key, and no request carries one: what is in a URL ends up
+//!   in access logs. The gateway's answers do hold secrets, so an endpoint should speak https.
 //!
 //! Building requests, signing them and reading answers are pure functions; only [`Gateway`] and [`S3`] touch the
 //! network and the clock.

@@ -13,7 +13,7 @@ const VALUE: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_'
 /// The same with `/` left as it is, since it separates a path's segments.
 const PATH: &AsciiSet = &VALUE.remove(b'/');
 
-/// Not `Debug`: the query may hold a secret key.
+/// Not `Debug`: a body may be anything.
 pub(crate) struct Request {
     /// What is being done to what, for messages: `create user acme$bob`.
     pub(crate) call: String,

@@ -151,14 +151,14 @@ pub struct Subuser {
     pub permissions: Option<Access>,
 }
 
-/// A user to be made, with its one key.
+/// A user to be made, with its one key. Its secret is made by the gateway.
 #[derive(Clone, Debug)]
 pub struct NewUser {
     pub id: UserId,
     /// Must not be empty.
     pub display_name: String,
     pub max_buckets: BucketLimit,
-    pub credentials: Credentials,
+    pub access_key: String,
 }
 
 /// What to change of a user; `None` leaves it as it is.
@@ -167,6 +167,13 @@ pub struct UserChange {
     pub max_buckets: Option<BucketLimit>,
     pub suspended: Option<bool>,
     pub display_name: Option<String>,
+}
+
+impl User {
+    /// The user's own key, or one of its subusers', by its access key.
+    pub fn key(&self, access_key: &str) -> Option<&Key> {
+        self.keys.iter().find(|key| key.credentials.access_key == access_key)
+    }
 }
 
 impl<'de> Deserialize<'de> for User {

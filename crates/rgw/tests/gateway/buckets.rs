@@ -1,6 +1,6 @@
 //! What the S3 half promises, and what the Admin Ops half says about buckets, on a real gateway.
 
-use crate::support::{endpoint, gateway, key, new_user, user_in};
+use crate::support::{access_key, created, endpoint, gateway, new_user, s3_of, user_in};
 use croft_rgw::{Access, ErrorClass, RgwError, S3};
 use serde_json::json;
 
@@ -56,9 +56,7 @@ async fn bucket_names_are_one_tenants_own() {
     let gateway = gateway().await;
     let (_, bob) = user_in(&gateway, "names_a").await;
     let (_, other_tenant) = user_in(&gateway, "names_b").await;
-    let eve = new_user("names_a", "eve");
-    gateway.create_user(&eve).await.unwrap();
-    let neighbour = gateway.s3(eve.credentials);
+    let neighbour = created(&gateway, &new_user("names_a", "eve")).await;
 
     bob.create_bucket("data").await.unwrap();
     other_tenant.create_bucket("data").await.unwrap();
@@ -71,8 +69,7 @@ async fn the_bucket_limit_holds() {
     let gateway = gateway().await;
     let mut new = new_user("limit", "bob");
     new.max_buckets = croft_rgw::BucketLimit::AtMost(1);
-    gateway.create_user(&new).await.unwrap();
-    let s3 = gateway.s3(new.credentials);
+    let s3 = created(&gateway, &new).await;
     s3.create_bucket("first").await.unwrap();
     assert_eq!(reason(s3.create_bucket("second").await), "TooManyBuckets");
 }
@@ -112,8 +109,8 @@ async fn a_policy_gives_a_subuser_without_access_one_right() {
     let (bob, owner) = user_in(&gateway, "policy").await;
     owner.create_bucket("data").await.unwrap();
     owner.put_object("data", "k", "v").await.unwrap();
-    gateway.create_subuser(&bob, "app", Access::Nothing, &key("policyapp")).await.unwrap();
-    let app = gateway.s3(key("policyapp"));
+    gateway.create_subuser(&bob, "app", Access::Nothing, &access_key("policyapp")).await.unwrap();
+    let app = s3_of(&gateway, &bob, &access_key("policyapp")).await;
     assert_eq!(app.get_object("data", "k").await.unwrap_err().class(), ErrorClass::Denied);
     assert_eq!(owner.bucket_policy("data").await, Ok(None));
 
@@ -168,10 +165,9 @@ async fn a_linked_bucket_moves_to_the_new_owners_tenant() {
 #[tokio::test]
 async fn a_bucket_of_the_default_tenant_can_be_linked_into_another() {
     let gateway = gateway().await;
-    let new = new_user("", "leaving");
-    gateway.create_user(&new).await.unwrap();
+    let leaving = created(&gateway, &new_user("", "leaving")).await;
     let (target, _) = user_in(&gateway, "link_default").await;
-    gateway.s3(new.credentials).create_bucket("leaving").await.unwrap();
+    leaving.create_bucket("leaving").await.unwrap();
 
     gateway.link_bucket("", "leaving", &target).await.unwrap();
 
@@ -181,9 +177,8 @@ async fn a_bucket_of_the_default_tenant_can_be_linked_into_another() {
 
 #[tokio::test]
 async fn s3_works_without_a_gateway_of_an_administrator() {
-    let new = new_user("alone", "bob");
-    gateway().await.create_user(&new).await.unwrap();
-    let s3 = S3::new(endpoint().await, new.credentials).unwrap();
+    let user = gateway().await.create_user(&new_user("alone", "bob")).await.unwrap();
+    let s3 = S3::new(endpoint().await, user.keys[0].credentials.clone()).unwrap();
     s3.create_bucket("data").await.unwrap();
     assert_eq!(s3.head_bucket("data").await, Ok(true));
 }

@@ -2,6 +2,7 @@
 
 mod buckets;
 mod outage;
+mod secrets;
 mod support;
 mod tls;
 mod users;
