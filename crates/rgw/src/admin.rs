@@ -2,10 +2,8 @@
 //! users are always named `tenant$id`: a separate `tenant` parameter is honoured by some calls only.
 
 use http::Method;
-use hyper::body::Bytes;
-use serde::de::DeserializeOwned;
 
-use crate::{Access, NewUser, Quota, RgwError, UserChange, UserId, request::Request};
+use crate::{Access, NewUser, Quota, UserChange, UserId, request::Request};
 
 fn user_call(verb: &str, method: Method, id: &UserId) -> Request {
     Request::new(format!("{verb} {id}"), method, "/admin/user").with("uid", id)
@@ -101,15 +99,6 @@ fn bucket_call(verb: &str, method: Method, full: String) -> Request {
     Request::new(format!("{verb} {full}"), method, "/admin/bucket").with("bucket", full)
 }
 
-pub(crate) fn read<T: DeserializeOwned>(call: String, body: &[u8]) -> Result<T, RgwError> {
-    serde_json::from_slice(body).map_err(|error| RgwError::unreadable_json(call, &error))
-}
-
-/// A user that does not exist has no buckets: `[]`, or no body at all from Ceph 20 on.
-pub(crate) fn read_bucket_names(call: String, body: &Bytes) -> Result<Vec<String>, RgwError> {
-    if body.is_empty() { Ok(Vec::new()) } else { read(call, body) }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -179,14 +168,5 @@ mod tests {
             line(&put_key(&bob(), Some("ro"), "AK")),
             "PUT /admin/user?access-key=AK&key=&key-type=s3&subuser=acme%24bob%3Aro&uid=acme%24bob"
         );
-    }
-
-    #[test]
-    fn no_body_is_no_buckets() {
-        let names = |body| read_bucket_names(String::new(), &Bytes::from_static(body));
-        assert_eq!(names(b""), Ok(vec![]));
-        assert_eq!(names(b"[]"), Ok(vec![]));
-        assert_eq!(names(br#"["a","b"]"#), Ok(vec!["a".to_owned(), "b".to_owned()]));
-        assert_eq!(names(b"<html>").unwrap_err().reason(), "UnreadableAnswer");
     }
 }

@@ -16,6 +16,7 @@
 //! network and the clock.
 
 mod admin;
+mod answer;
 mod bucket;
 mod error;
 mod gateway;
@@ -24,6 +25,7 @@ mod s3;
 mod secret;
 mod sign;
 mod transport;
+mod turns;
 mod user;
 mod xml;
 

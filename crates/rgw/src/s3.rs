@@ -7,7 +7,9 @@ use hyper::body::Bytes;
 use percent_encoding::percent_decode_str;
 use serde_json::Value;
 
-use crate::{Credentials, Endpoint, RgwError, admin, error::absent_is_none, request::Request, transport::Session, xml};
+use crate::{
+    Credentials, Endpoint, RgwError, answer::Answer, error::absent_is_none, request::Request, transport::Session, xml,
+};
 
 /// A gateway, called with the key of a user or a subuser. Clones share their connections.
 #[derive(Clone, Debug)]
@@ -56,11 +58,7 @@ impl S3 {
     /// `None` if the bucket has no policy, or does not exist.
     pub async fn bucket_policy(&self, name: &str) -> Result<Option<Value>, RgwError> {
         let request = bucket_call("get policy of bucket", Method::GET, name).flag("policy");
-        let call = request.call.clone();
-        match absent_is_none(self.session.send(request).await)? {
-            Some(body) => admin::read(call, &body).map(Some),
-            None => Ok(None),
-        }
+        absent_is_none(self.session.send(request).await)?.map(Answer::json).transpose()
     }
 
     pub async fn delete_bucket_policy(&self, name: &str) -> Result<(), RgwError> {
@@ -73,7 +71,8 @@ impl S3 {
     }
 
     pub async fn get_object(&self, bucket: &str, key: &str) -> Result<Option<Bytes>, RgwError> {
-        absent_is_none(self.session.send(object_call("get object", Method::GET, bucket, key)).await)
+        let got = self.session.send(object_call("get object", Method::GET, bucket, key)).await;
+        Ok(absent_is_none(got)?.map(|answer| answer.body))
     }
 
     pub async fn delete_object(&self, bucket: &str, key: &str) -> Result<(), RgwError> {
@@ -86,8 +85,8 @@ impl S3 {
         let mut keys: Vec<String> = Vec::new();
         loop {
             let request = list_call(bucket, prefix, keys.last());
-            let call = request.call.clone();
-            let page = read_page(call, &self.session.send(request).await?)?;
+            let answer = self.session.send(request).await?;
+            let page = read_page(answer.call, &answer.body)?;
             let is_last = !page.truncated || page.keys.is_empty();
             keys.extend(page.keys);
             if is_last {

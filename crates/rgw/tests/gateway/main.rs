@@ -5,4 +5,5 @@ mod outage;
 mod secrets;
 mod support;
 mod tls;
+mod turns;
 mod users;

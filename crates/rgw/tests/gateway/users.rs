@@ -245,23 +245,3 @@ async fn a_user_without_buckets_is_removed_without_purging() {
         assert_eq!(gateway.user(&bob).await, Ok(None));
     }
 }
-
-#[tokio::test]
-async fn concurrent_writes_to_one_user_succeed_or_are_conflicts() {
-    let gateway = gateway().await;
-    let (bob, _) = user_in(&gateway, "crowd").await;
-    let writers: Vec<_> = (0..16)
-        .map(|n| {
-            let (gateway, bob) = (gateway.clone(), bob.clone());
-            tokio::spawn(async move { gateway.put_key(&bob, None, &access_key(&format!("crowd{n}"))).await })
-        })
-        .collect();
-    let mut written = 1;
-    for writer in writers {
-        match writer.await.unwrap() {
-            Ok(()) => written += 1,
-            Err(error) => assert_eq!(error.class(), ErrorClass::Conflict, "{error}"),
-        }
-    }
-    assert_eq!(seen(&gateway, &bob).await.keys.len(), written);
-}

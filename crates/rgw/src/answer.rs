@@ -1,0 +1,49 @@
+//! What the gateway answered to a call that succeeded.
+
+use hyper::body::Bytes;
+use serde::de::DeserializeOwned;
+
+use crate::RgwError;
+
+/// Not `Debug`: users come with their secrets.
+pub(crate) struct Answer {
+    /// What was asked, for messages.
+    pub(crate) call: String,
+    pub(crate) body: Bytes,
+}
+
+impl Answer {
+    pub(crate) fn json<T: DeserializeOwned>(self) -> Result<T, RgwError> {
+        serde_json::from_slice(&self.body).map_err(|error| RgwError::unreadable_json(self.call, &error))
+    }
+
+    /// A list that Ceph 20 leaves out altogether where there is nothing to list.
+    pub(crate) fn json_list<T: DeserializeOwned>(self) -> Result<Vec<T>, RgwError> {
+        if self.body.is_empty() { Ok(Vec::new()) } else { self.json() }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn of(body: &'static str) -> Self {
+        Self { call: "ask".into(), body: Bytes::from_static(body.as_bytes()) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_body_is_an_empty_list() {
+        let names = |body| Answer::of(body).json_list::<String>();
+        assert_eq!(names(""), Ok(vec![]));
+        assert_eq!(names("[]"), Ok(vec![]));
+        assert_eq!(names(r#"["a","b"]"#), Ok(vec!["a".to_owned(), "b".to_owned()]));
+        assert_eq!(names("<html>").unwrap_err().reason(), "UnreadableAnswer");
+    }
+
+    #[test]
+    fn no_body_is_no_user() {
+        let error = Answer::of("").json::<crate::User>().unwrap_err();
+        assert_eq!(error.reason(), "UnreadableAnswer");
+    }
+}
