@@ -1,5 +1,6 @@
 //! What the gateway answered to a call that succeeded.
 
+use http::HeaderMap;
 use hyper::body::Bytes;
 use serde::de::DeserializeOwned;
 
@@ -9,6 +10,7 @@ use crate::RgwError;
 pub(crate) struct Answer {
     /// What was asked, for messages.
     pub(crate) call: String,
+    pub(crate) headers: HeaderMap,
     pub(crate) body: Bytes,
 }
 
@@ -24,7 +26,7 @@ impl Answer {
 
     #[cfg(test)]
     pub(crate) fn of(body: &'static str) -> Self {
-        Self { call: "ask".into(), body: Bytes::from_static(body.as_bytes()) }
+        Self { call: "ask".into(), headers: HeaderMap::new(), body: Bytes::from_static(body.as_bytes()) }
     }
 }
 

@@ -108,6 +108,11 @@ pub(crate) fn absent_is_none<T>(result: Result<T, RgwError>) -> Result<Option<T>
     }
 }
 
+/// Removing what is not there is done.
+pub(crate) fn absent_is_done<T>(removed: Result<T, RgwError>) -> Result<(), RgwError> {
+    absent_is_none(removed).map(drop)
+}
+
 const NOT_FOUND: &str = "NotFound";
 /// Our code for the refusal to delete a user who has buckets; the gateway's own is `BucketAlreadyExists`.
 pub(crate) const USER_HAS_BUCKETS: &str = "UserHasBuckets";

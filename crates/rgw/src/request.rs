@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use http::Method;
+use http::{HeaderMap, Method};
 use hyper::body::Bytes;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
@@ -13,7 +13,6 @@ const VALUE: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_'
 /// The same with `/` left as it is, since it separates a path's segments.
 const PATH: &AsciiSet = &VALUE.remove(b'/');
 
-/// Not `Debug`: a body may be anything.
 pub(crate) struct Request {
     /// What is being done to what, for messages: `create user acme$bob`.
     pub(crate) call: String,
@@ -21,7 +20,9 @@ pub(crate) struct Request {
     /// Percent-encoded, begins with `/`.
     pub(crate) path: String,
     query: BTreeMap<&'static str, String>,
+    pub(crate) headers: HeaderMap,
     pub(crate) body: Bytes,
+    pub(crate) signs_body: bool,
 }
 
 impl Request {
@@ -30,9 +31,11 @@ impl Request {
         Self {
             call,
             method,
-            path: utf8_percent_encode(path, PATH).to_string(),
+            path: encode_path(path),
             query: BTreeMap::new(),
+            headers: HeaderMap::new(),
             body: Bytes::new(),
+            signs_body: true,
         }
     }
 
@@ -54,9 +57,14 @@ impl Request {
         }
     }
 
-    pub(crate) fn body(mut self, body: impl Into<Bytes>) -> Self {
+    pub(crate) fn with_body(mut self, body: impl Into<Bytes>) -> Self {
         self.body = body.into();
         self
+    }
+
+    pub(crate) fn unsigned_body(mut self, body: impl Into<Bytes>) -> Self {
+        self.signs_body = false;
+        self.with_body(body)
     }
 
     /// The query as it is both sent and signed: sorted by name.
@@ -68,6 +76,10 @@ impl Request {
     pub(crate) fn path_and_query(&self) -> String {
         if self.query.is_empty() { self.path.clone() } else { format!("{}?{}", self.path, self.query()) }
     }
+}
+
+pub(crate) fn encode_path(path: &str) -> String {
+    utf8_percent_encode(path, PATH).to_string()
 }
 
 fn encode(value: &str) -> String {

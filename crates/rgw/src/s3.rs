@@ -52,7 +52,7 @@ impl S3 {
     /// The gateway accepts a policy that names users who do not exist.
     pub async fn put_bucket_policy(&self, name: &str, policy: &Value) -> Result<(), RgwError> {
         let request = bucket_call("set policy of bucket", Method::PUT, name).flag("policy");
-        self.done(request.body(policy.to_string())).await
+        self.done(request.with_body(policy.to_string())).await
     }
 
     /// `None` if the bucket has no policy, or does not exist.
@@ -67,7 +67,7 @@ impl S3 {
     }
 
     pub async fn put_object(&self, bucket: &str, key: &str, content: impl Into<Bytes>) -> Result<(), RgwError> {
-        self.done(object_call("put object", Method::PUT, bucket, key).body(content)).await
+        self.done(object_call("put object", Method::PUT, bucket, key).with_body(content)).await
     }
 
     pub async fn get_object(&self, bucket: &str, key: &str) -> Result<Option<Bytes>, RgwError> {

@@ -84,6 +84,10 @@ impl Session {
         self
     }
 
+    pub(crate) fn access_key(&self) -> &str {
+        &self.credentials.access_key
+    }
+
     /// A 2xx answer; everything else is an error.
     pub(crate) async fn send(&self, request: Request) -> Result<Answer, RgwError> {
         self.send_after(std::future::ready(()), request).await
@@ -123,7 +127,7 @@ impl Session {
         let (head, body) = answer.into_parts();
         let body = self.collect(&call, body).await?;
         if head.status.is_success() {
-            return Ok(Answer { call, body });
+            return Ok(Answer { call, headers: head.headers, body });
         }
         let from_gateway = head.headers.contains_key(REQUEST_ID);
         Err(RgwError::refused(call, head.status.as_u16(), from_gateway, &body))
@@ -139,6 +143,9 @@ impl Session {
         if request.method == Method::PUT || request.method == Method::POST {
             // hyper says nothing of an empty body, and the gateway answers 411 to that.
             builder = builder.header(header::CONTENT_LENGTH, request.body.len());
+        }
+        for (name, value) in &request.headers {
+            builder = builder.header(name, value);
         }
         builder
             .method(request.method)

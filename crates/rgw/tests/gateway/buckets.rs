@@ -33,12 +33,6 @@ async fn a_bucket_comes_and_goes_and_each_step_can_be_repeated() {
 }
 
 #[tokio::test]
-async fn a_user_who_is_not_there_has_no_buckets() {
-    let nobody = new_user("bucket", "nobody").id;
-    assert_eq!(gateway().await.buckets_of(&nobody).await, Ok(vec![]));
-}
-
-#[tokio::test]
 async fn a_bucket_with_objects_is_not_deleted() {
     let gateway = gateway().await;
     let (_, s3) = user_in(&gateway, "notempty").await;
@@ -141,38 +135,6 @@ async fn a_policy_the_gateway_cannot_read_is_terminal() {
     }]});
     let refused = s3.put_bucket_policy("data", &policy).await.unwrap_err();
     assert_eq!(refused.class(), ErrorClass::Terminal, "{refused}");
-}
-
-#[tokio::test]
-async fn a_linked_bucket_moves_to_the_new_owners_tenant() {
-    let gateway = gateway().await;
-    let (_, from) = user_in(&gateway, "link_from").await;
-    let (target, to) = user_in(&gateway, "link_to").await;
-    from.create_bucket("data").await.unwrap();
-    let before = gateway.bucket("link_from", "data").await.unwrap().unwrap();
-
-    // Repeating it finds the bucket under its old name no more.
-    gateway.link_bucket("link_from", "data", &target).await.unwrap();
-    let again = gateway.link_bucket("link_from", "data", &target).await;
-    assert_eq!(again.unwrap_err().class(), ErrorClass::NotFound);
-
-    assert_eq!(gateway.bucket("link_from", "data").await, Ok(None));
-    let after = gateway.bucket("link_to", "data").await.unwrap().unwrap();
-    assert_eq!((after.owner, after.id), (target, before.id));
-    assert_eq!(to.head_bucket("data").await, Ok(true));
-}
-
-#[tokio::test]
-async fn a_bucket_of_the_default_tenant_can_be_linked_into_another() {
-    let gateway = gateway().await;
-    let leaving = created(&gateway, &new_user("", "leaving")).await;
-    let (target, _) = user_in(&gateway, "link_default").await;
-    leaving.create_bucket("leaving").await.unwrap();
-
-    gateway.link_bucket("", "leaving", &target).await.unwrap();
-
-    assert_eq!(gateway.bucket("", "leaving").await, Ok(None));
-    assert_eq!(gateway.bucket("link_default", "leaving").await.unwrap().unwrap().owner, target);
 }
 
 #[tokio::test]

@@ -1,7 +1,9 @@
 //! The client on a real Ceph gateway. One binary, so that all of it shares one cluster.
 
+mod admin_buckets;
 mod buckets;
 mod outage;
+mod probe;
 mod secrets;
 mod support;
 mod tls;

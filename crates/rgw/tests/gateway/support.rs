@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use croft_rgw::{BucketLimit, Credentials, Endpoint, Gateway, NewUser, S3, User, UserId};
+use croft_rgw::{BucketLimit, Credentials, Endpoint, ErrorClass, Gateway, NewUser, RgwError, S3, User, UserId};
 use croft_testbed::Ceph;
 use tokio::sync::OnceCell;
 
@@ -80,4 +80,9 @@ fn s3_with(gateway: &Gateway, user: &User, access_key: &str) -> S3 {
 /// The user as the gateway shows it now.
 pub(crate) async fn seen(gateway: &Gateway, id: &UserId) -> User {
     gateway.user(id).await.expect("the gateway answers").expect("the user exists")
+}
+
+pub(crate) fn classed<T: std::fmt::Debug>(result: Result<T, RgwError>) -> (ErrorClass, String) {
+    let error = result.unwrap_err();
+    (error.class(), error.reason().to_owned())
 }

@@ -1,14 +1,9 @@
-//! What the Admin Ops half promises, on a real gateway.
+//! What the Admin Ops half promises about users, on a real gateway.
 
-use crate::support::{access_key, admin, created, endpoint, gateway, new_user, s3_of, seen, user_in};
-use croft_rgw::{
-    Access, BucketLimit, Credentials, ErrorClass, Gateway, Key, Quota, RgwError, Subuser, User, UserChange, UserId,
-};
+use std::collections::HashSet;
 
-fn classed<T: std::fmt::Debug>(result: Result<T, RgwError>) -> (ErrorClass, String) {
-    let error = result.unwrap_err();
-    (error.class(), error.reason().to_owned())
-}
+use crate::support::{access_key, admin, classed, created, endpoint, gateway, new_user, s3_of, seen, user_in};
+use croft_rgw::{Access, BucketLimit, Credentials, ErrorClass, Gateway, Key, Quota, Subuser, User, UserChange, UserId};
 
 #[tokio::test]
 async fn a_created_user_is_what_was_asked_for_and_has_one_key() {
@@ -244,4 +239,27 @@ async fn a_user_without_buckets_is_removed_without_purging() {
         gateway.remove_user(&bob, false).await.unwrap();
         assert_eq!(gateway.user(&bob).await, Ok(None));
     }
+}
+
+#[tokio::test]
+async fn users_are_listed_page_by_page() {
+    let gateway = gateway().await;
+    // More than fit on one page, with those of the other tests.
+    let ids: Vec<_> = (0..1001).map(|n| new_user("listed", &format!("user{n}"))).collect();
+    for new in &ids {
+        gateway.create_user(new).await.unwrap();
+    }
+    let (mut found, mut pages, mut after) = (HashSet::new(), 0, None);
+    loop {
+        let page = gateway.users(after.as_deref()).await.unwrap();
+        pages += 1;
+        found.extend(page.items);
+        after = page.next;
+        if after.is_none() {
+            break;
+        }
+    }
+    assert!(pages > 1);
+    assert!(ids.iter().all(|new| found.contains(&new.id)));
+    assert!(found.contains(&UserId::new("", "admin").unwrap()));
 }

@@ -1,16 +1,32 @@
-//! The Admin Ops requests, and the answers that are not plain JSON of one shape. All parameters go into the query and
-//! users are always named `tenant$id`: a separate `tenant` parameter is honoured by some calls only.
+//! Users, their keys, their subusers and their quota.
 
 use http::Method;
 
+use super::limit;
 use crate::{Access, NewUser, Quota, UserChange, UserId, request::Request};
 
+const PATH: &str = "/admin/user";
+
 fn user_call(verb: &str, method: Method, id: &UserId) -> Request {
-    Request::new(format!("{verb} {id}"), method, "/admin/user").with("uid", id)
+    Request::new(format!("{verb} {id}"), method, PATH).with("uid", id)
 }
 
 pub(crate) fn get_user(id: &UserId) -> Request {
     user_call("get user", Method::GET, id)
+}
+
+/// The statistics are brought up to date first: else an active user may seem to have nothing.
+pub(crate) fn get_usage(id: &UserId) -> Request {
+    user_call("get usage of user", Method::GET, id).with("stats", true).with("sync", true)
+}
+
+/// Without a number of entries the gateway gives a thousand.
+pub(crate) fn list_users(after: Option<&str>) -> Request {
+    Request::new("list users".to_owned(), Method::GET, PATH).flag("list").with_some("marker", after)
+}
+
+pub(crate) fn get_user_with_key(access_key: &str) -> Request {
+    Request::new(format!("get the user with key {access_key}"), Method::GET, PATH).with("access-key", access_key)
 }
 
 pub(crate) fn create_user(new: &NewUser) -> Request {
@@ -40,13 +56,9 @@ pub(crate) fn set_user_quota(id: &UserId, quota: Quota) -> Request {
         .with("max-objects", limit(quota.max_objects))
 }
 
-fn limit(limit: Option<u64>) -> i64 {
-    limit.map_or(-1, |limit| i64::try_from(limit).unwrap_or(i64::MAX))
-}
-
 fn subuser_call(verb: &str, method: Method, id: &UserId, name: &str) -> Request {
     let full = id.subuser(name);
-    Request::new(format!("{verb} {full}"), method, "/admin/user").with("uid", id).with("subuser", full)
+    Request::new(format!("{verb} {full}"), method, PATH).with("uid", id).with("subuser", full)
 }
 
 pub(crate) fn create_subuser(id: &UserId, name: &str, access: Access, access_key: &str) -> Request {
@@ -80,38 +92,13 @@ fn with_key(request: Request, access_key: &str) -> Request {
     request.with("key-type", "s3").with("access-key", access_key)
 }
 
-pub(crate) fn buckets_of(id: &UserId) -> Request {
-    Request::new(format!("list buckets of user {id}"), Method::GET, "/admin/bucket").with("uid", id)
-}
-
-/// The default tenant's bucket goes by its bare name: the gateway answers `/name` with an empty body.
-pub(crate) fn get_bucket(tenant: &str, name: &str) -> Request {
-    let full = if tenant.is_empty() { name.to_owned() } else { format!("{tenant}/{name}") };
-    bucket_call("get bucket", Method::GET, full).with("stats", true)
-}
-
-/// The tenant is always spelt out, since a bare name would be looked up in the tenant of `to`.
-pub(crate) fn link_bucket(tenant: &str, name: &str, to: &UserId) -> Request {
-    bucket_call("link bucket", Method::PUT, format!("{tenant}/{name}")).with("uid", to)
-}
-
-fn bucket_call(verb: &str, method: Method, full: String) -> Request {
-    Request::new(format!("{verb} {full}"), method, "/admin/bucket").with("bucket", full)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::BucketLimit;
-
-    fn bob() -> UserId {
-        UserId::new("acme", "bob").unwrap()
-    }
-
-    fn line(request: &Request) -> String {
-        assert!(request.body.is_empty(), "the gateway refuses signed bodies here");
-        format!("{} {}", request.method, request.path_and_query())
-    }
+    use crate::{
+        BucketLimit,
+        admin::{bob, line},
+    };
 
     #[test]
     fn a_user_is_created_with_the_access_key_chosen_by_the_caller() {
@@ -134,6 +121,17 @@ mod tests {
     }
 
     #[test]
+    fn usage_is_asked_for_up_to_date() {
+        assert_eq!(line(&get_usage(&bob())), "GET /admin/user?stats=true&sync=true&uid=acme%24bob");
+    }
+
+    #[test]
+    fn a_listing_goes_on_where_the_last_page_ended() {
+        assert_eq!(line(&list_users(None)), "GET /admin/user?list=");
+        assert_eq!(line(&list_users(Some("4:5f:a:head"))), "GET /admin/user?list=&marker=4%3A5f%3Aa%3Ahead");
+    }
+
+    #[test]
     fn a_quota_is_sent_whole() {
         let quota = Quota { enabled: true, max_size: Some(5000), max_objects: None };
         assert_eq!(
@@ -153,12 +151,6 @@ mod tests {
             line(&set_subuser_access(&bob(), "ro", Access::Nothing)),
             "POST /admin/user?subuser=acme%24bob%3Aro&uid=acme%24bob"
         );
-    }
-
-    #[test]
-    fn a_bucket_is_named_with_its_tenant() {
-        assert_eq!(line(&get_bucket("acme", "data")), "GET /admin/bucket?bucket=acme%2Fdata&stats=true");
-        assert_eq!(line(&get_bucket("", "data")), "GET /admin/bucket?bucket=data&stats=true");
     }
 
     #[test]
