@@ -4,7 +4,7 @@ use http::HeaderMap;
 use hyper::body::Bytes;
 use serde::de::DeserializeOwned;
 
-use crate::RgwError;
+use crate::{RgwError, xml::Element};
 
 /// Not `Debug`: users come with their secrets.
 pub(crate) struct Answer {
@@ -24,9 +24,19 @@ impl Answer {
         if self.body.is_empty() { Ok(Vec::new()) } else { self.json() }
     }
 
+    /// The root of an XML answer, which must have that name.
+    pub(crate) fn xml(&self, root: &str) -> Result<Element<'_>, RgwError> {
+        let element = Element::parse(&self.body).filter(|element| element.name == root);
+        element.ok_or_else(|| self.unreadable(&format!("it is no {root}")))
+    }
+
+    pub(crate) fn unreadable(&self, cause: &str) -> RgwError {
+        RgwError::Unreadable { call: self.call.clone(), cause: cause.to_owned() }
+    }
+
     #[cfg(test)]
-    pub(crate) fn of(body: &'static str) -> Self {
-        Self { call: "ask".into(), headers: HeaderMap::new(), body: Bytes::from_static(body.as_bytes()) }
+    pub(crate) fn of(body: &str) -> Self {
+        Self { call: "ask".into(), headers: HeaderMap::new(), body: Bytes::copy_from_slice(body.as_bytes()) }
     }
 }
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
-use crate::xml;
+use crate::xml::Element;
 
 /// What a caller should do about an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -122,9 +122,8 @@ fn class_of_refusal(status: u16, code: &str) -> ErrorClass {
         (429, _) | (_, "SlowDown") => ErrorClass::Throttled,
         // Two writers of one user: 500 UnknownError up to Ceph 18, 409 ConcurrentModification later.
         (500, "UnknownError")
-        | (409, "ConcurrentModification" | "OperationAborted" | "UserAlreadyExists" | USER_HAS_BUCKETS) => {
-            ErrorClass::Conflict
-        }
+        | (409, "ConcurrentModification" | "OperationAborted" | "UserAlreadyExists" | USER_HAS_BUCKETS)
+        | (412, _) => ErrorClass::Conflict,
         (404, code) if code == NOT_FOUND || code.starts_with("NoSuch") => ErrorClass::NotFound,
         // A 404 without a code comes from something between us and the gateway.
         (404 | 408 | 500 | 502..=599, _) => ErrorClass::Transient,
@@ -158,7 +157,7 @@ fn code_in(body: &[u8]) -> Option<String> {
     }
     let code = match serde_json::from_slice::<Refusal>(body) {
         Ok(refusal) => refusal.code,
-        Err(_) => (*xml::texts(std::str::from_utf8(body).ok()?, "Code").first()?).to_owned(),
+        Err(_) => Element::parse(body)?.text_of("Code")?.to_owned(),
     };
     is_code(&code).then_some(code)
 }

@@ -31,12 +31,19 @@ impl Request {
         Self {
             call,
             method,
-            path: encode_path(path),
+            path: utf8_percent_encode(path, PATH).to_string(),
             query: BTreeMap::new(),
             headers: HeaderMap::new(),
             body: Bytes::new(),
             signs_body: true,
         }
+    }
+
+    /// The same of an object in the bucket that the request is about; `key` is given as it reads.
+    pub(crate) fn below(mut self, key: &str) -> Self {
+        self.call = format!("{}/{key}", self.call);
+        self.path = format!("{}/{}", self.path, utf8_percent_encode(key, PATH));
+        self
     }
 
     pub(crate) fn flag(self, name: &'static str) -> Self {
@@ -55,6 +62,11 @@ impl Request {
             Some(value) => self.with(name, value),
             None => self,
         }
+    }
+
+    pub(crate) fn with_headers(mut self, headers: HeaderMap) -> Self {
+        self.headers.extend(headers);
+        self
     }
 
     pub(crate) fn with_body(mut self, body: impl Into<Bytes>) -> Self {
@@ -76,10 +88,6 @@ impl Request {
     pub(crate) fn path_and_query(&self) -> String {
         if self.query.is_empty() { self.path.clone() } else { format!("{}?{}", self.path, self.query()) }
     }
-}
-
-pub(crate) fn encode_path(path: &str) -> String {
-    utf8_percent_encode(path, PATH).to_string()
 }
 
 fn encode(value: &str) -> String {

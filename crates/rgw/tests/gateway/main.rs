@@ -2,9 +2,11 @@
 
 mod admin_buckets;
 mod buckets;
+mod objects;
 mod outage;
 mod probe;
 mod secrets;
+mod settings;
 mod support;
 mod tls;
 mod turns;
