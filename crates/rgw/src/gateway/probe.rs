@@ -38,7 +38,9 @@ impl Gateway {
         match self.session.send(info()).await {
             Ok(answer) => Ok(cluster_id_in(answer)),
             // No such call, or not for this key.
-            Err(error) if matches!(error.class(), ErrorClass::Terminal | ErrorClass::Denied) => Ok(None),
+            Err(error) if matches!(error.class(), ErrorClass::Terminal | ErrorClass::Denied | ErrorClass::NotFound) => {
+                Ok(None)
+            }
             Err(error) => Err(error),
         }
     }
