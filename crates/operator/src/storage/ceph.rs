@@ -39,7 +39,7 @@ impl Ceph {
             id: user_id(user)?,
             display_name: display_name.to_owned(),
             max_buckets: BucketLimit::AtMost(buckets),
-            credentials: credentials(key),
+            access_key: key.access_key.clone(),
         };
         done(self.0.create_user(&new).await)
     }
@@ -62,7 +62,7 @@ impl Ceph {
     }
 
     pub(super) async fn create_reader(&self, user: &CephUser, name: &str, key: &KeyPair) -> Done {
-        done(self.0.create_subuser(&user_id(user)?, name, Access::Read, &credentials(key)).await)
+        done(self.0.create_subuser(&user_id(user)?, name, Access::Read, &key.access_key).await)
     }
 
     pub(super) async fn let_read(&self, user: &CephUser, name: &str) -> Done {
@@ -70,7 +70,7 @@ impl Ceph {
     }
 
     pub(super) async fn add_key(&self, user: &CephUser, subuser: Option<&str>, key: &KeyPair) -> Done {
-        done(self.0.put_key(&user_id(user)?, subuser, &credentials(key)).await)
+        done(self.0.put_key(&user_id(user)?, subuser, &key.access_key).await)
     }
 
     pub(super) async fn remove_user(&self, user: &CephUser, purge: bool) -> Done {

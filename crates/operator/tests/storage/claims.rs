@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 use croft_api::{Quantity, storage::S3UserPhase};
-use croft_rgw::{Access, BucketLimit, Credentials, NewUser, Quota};
+use croft_rgw::{Access, BucketLimit, NewUser, Quota};
 use k8s_openapi::api::core::v1::Secret;
 use kube::api::{DeleteParams, Patch, PatchParams};
 use serde_json::json;
@@ -136,7 +136,7 @@ async fn a_ceph_user_of_somebody_else_is_never_touched() -> Result<()> {
         id: plot.user_id("data"),
         display_name: "data in another cluster [another-uid]".into(),
         max_buckets: BucketLimit::AtMost(7),
-        credentials: Credentials::new(format!("AK{}", plot.namespace), "secret-of-theirs"),
+        access_key: format!("AK{}", plot.namespace),
     };
     let before = plot.gateway().create_user(&theirs).await?;
     plot.claim(json!({})).await?;
