@@ -68,7 +68,7 @@ impl<'a> Wanted<'a> {
         steps.extend(admin.and_then(|pair| self.secret(&self.spec.admin_secret, pair)));
         steps.extend(readonly.and_then(|pair| self.secret(&self.spec.read_secret, pair)));
         steps.extend(self.surplus_secrets());
-        steps.extend((!self.lacks_keys(user)).then(|| self.mark()).flatten());
+        steps.extend((!lacks_keys(user)).then(|| self.mark()).flatten());
         Decision::new(steps, self.verdict(user))
     }
 
@@ -204,14 +204,10 @@ impl<'a> Wanted<'a> {
             let message = format!("Ceph user {} is suspended; ask the administrator of the gateway", self.user);
             return Reason::UserSuspended.stalled(message);
         }
-        if self.lacks_keys(user) {
+        if lacks_keys(user) {
             return Reason::Working.progressing("the keys are being made");
         }
         Reason::Provisioned.ready(format!("the user has {}", self.quota))
-    }
-
-    fn lacks_keys(&self, user: Option<&User>) -> bool {
-        user.is_none_or(|user| [None, Some(READONLY_SUBUSER)].iter().any(|subuser| user.key(*subuser, None).is_none()))
     }
 
     fn secret_seen(&self, name: &str) -> Option<&'a SecretSeen> {
@@ -229,6 +225,11 @@ impl<'a> Wanted<'a> {
     fn names(&self, secret: &str) -> bool {
         secret == self.spec.admin_secret || secret == self.spec.read_secret
     }
+}
+
+/// Whether a key is still to be made by the gateway, or read back from it.
+fn lacks_keys(user: Option<&User>) -> bool {
+    user.is_none_or(|user| [None, Some(READONLY_SUBUSER)].iter().any(|subuser| user.key(*subuser, None).is_none()))
 }
 
 /// What is asked for; what is not asked for stays as it was granted, and is granted as the class has it now.
