@@ -61,10 +61,9 @@ impl Quantity {
         self.nanos < 0
     }
 
-    /// The value as a whole number, rounded up.
-    pub fn rounded_up(self) -> i128 {
-        let whole = self.nanos.div_euclid(NANOS);
-        if self.nanos.rem_euclid(NANOS) == 0 { whole } else { whole + 1 }
+    /// The value, if it is a whole number.
+    pub fn as_whole(self) -> Option<i128> {
+        (self.nanos.rem_euclid(NANOS) == 0).then(|| self.nanos.div_euclid(NANOS))
     }
 }
 
@@ -292,16 +291,24 @@ mod tests {
             assert_eq!(text.parse::<Quantity>(), Err(QuantityError::UnknownSuffix), "{text:?}");
         }
         assert_eq!("1e40".parse::<Quantity>(), Err(QuantityError::TooLarge));
-        assert_eq!("0e2000000000".parse::<Quantity>().map(Quantity::rounded_up), Ok(0));
+        assert_eq!("0e2000000000".parse::<Quantity>().map(Quantity::as_whole), Ok(Some(0)));
         assert_eq!("1e-2000000000".parse::<Quantity>().map(|q| q.to_string()), Ok("1e-9".into()));
     }
 
     #[test]
-    fn fractions_round_up_to_whole_numbers() {
-        for (written, whole) in
-            [("1m", 1), ("1500m", 2), ("2", 2), ("0.1Ki", 103), ("0", 0), ("-1500m", -1), ("5Gi", 5_368_709_120)]
-        {
-            assert_eq!(written.parse::<Quantity>().unwrap().rounded_up(), whole, "{written}");
+    fn a_fraction_is_no_whole_number_however_it_is_written() {
+        for (written, whole) in [
+            ("1m", None),
+            ("1500m", None),
+            ("2000m", Some(2)),
+            ("2", Some(2)),
+            ("0.1Ki", None),
+            ("0.5Ki", Some(512)),
+            ("0", Some(0)),
+            ("-1500m", None),
+            ("5Gi", Some(5_368_709_120)),
+        ] {
+            assert_eq!(written.parse::<Quantity>().unwrap().as_whole(), whole, "{written}");
         }
     }
 
@@ -329,18 +336,18 @@ mod tests {
 
         #[test]
         fn whole_numbers_are_exact_in_every_format(value in 0_i64..=(i64::MAX >> 30)) {
-            prop_assert_eq!(value.to_string().parse::<Quantity>().unwrap().rounded_up(), i128::from(value));
-            prop_assert_eq!(Quantity::whole(value).rounded_up(), i128::from(value));
-            prop_assert_eq!(format!("{value}Gi").parse::<Quantity>().unwrap().rounded_up(), i128::from(value) << 30);
-            prop_assert_eq!(format!("{value}k").parse::<Quantity>().unwrap().rounded_up(), i128::from(value) * 1000);
-            prop_assert_eq!(format!("{value}e2").parse::<Quantity>().unwrap().rounded_up(), i128::from(value) * 100);
+            prop_assert_eq!(value.to_string().parse::<Quantity>().unwrap().as_whole(), Some(i128::from(value)));
+            prop_assert_eq!(Quantity::whole(value).as_whole(), Some(i128::from(value)));
+            prop_assert_eq!(format!("{value}Gi").parse::<Quantity>().unwrap().as_whole(), Some(i128::from(value) << 30));
+            prop_assert_eq!(format!("{value}k").parse::<Quantity>().unwrap().as_whole(), Some(i128::from(value) * 1000));
+            prop_assert_eq!(format!("{value}e2").parse::<Quantity>().unwrap().as_whole(), Some(i128::from(value) * 100));
         }
 
         #[test]
         fn binary_fractions_are_exact(sixteenths in 0_u32..16, whole in 0_u32..1_000_000) {
             let text = format!("{}Ki", f64::from(whole) + f64::from(sixteenths) / 16.0);
             let exact = i128::from(whole) * 1024 + i128::from(sixteenths) * 64;
-            prop_assert_eq!(text.parse::<Quantity>().unwrap().rounded_up(), exact, "{}", text);
+            prop_assert_eq!(text.parse::<Quantity>().unwrap().as_whole(), Some(exact), "{}", text);
         }
     }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Deserializer};
 
-use crate::UserId;
+use crate::{Quota, RgwError, Usage, UserId};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Bucket {
@@ -16,6 +16,17 @@ pub struct Bucket {
     /// Bytes as quotas count them: each object rounded up to 4 KiB.
     pub size: u64,
     pub objects: u64,
+    /// The bucket's own; while it is not enabled, the user's default for buckets may limit it.
+    pub quota: Quota,
+}
+
+/// Refuses what would name something else, such as a bucket of another tenant or an object.
+pub(crate) fn check_name(name: &str) -> Result<&str, RgwError> {
+    if !name.is_empty() && !name.contains(['/', ':']) {
+        return Ok(name);
+    }
+    let rule = "it must not be empty nor hold / or :";
+    Err(RgwError::InvalidName { what: "bucket", value: name.to_owned(), rule })
 }
 
 impl<'de> Deserialize<'de> for Bucket {
@@ -30,13 +41,7 @@ impl<'de> Deserialize<'de> for Bucket {
             /// By category; parts of open uploads have one of their own.
             #[serde(default)]
             usage: BTreeMap<String, Usage>,
-        }
-        #[derive(Deserialize)]
-        struct Usage {
-            #[serde(default)]
-            size_actual: u64,
-            #[serde(default)]
-            num_objects: u64,
+            bucket_quota: Quota,
         }
         let answer = Answer::deserialize(deserializer)?;
         Ok(Self {
@@ -44,8 +49,9 @@ impl<'de> Deserialize<'de> for Bucket {
             name: answer.bucket,
             id: answer.id,
             owner: UserId::from_answer(&answer.owner),
-            size: answer.usage.values().map(|usage| usage.size_actual).sum(),
-            objects: answer.usage.values().map(|usage| usage.num_objects).sum(),
+            size: answer.usage.values().map(|usage| usage.size).sum(),
+            objects: answer.usage.values().map(|usage| usage.objects).sum(),
+            quota: answer.bucket_quota,
         })
     }
 }
@@ -75,14 +81,17 @@ mod tests {
                 owner: UserId::new("acme", "a").unwrap(),
                 size: 8192,
                 objects: 1,
+                quota: Quota::default(),
             }
         );
     }
 
     #[test]
     fn a_bucket_never_written_is_empty() {
-        let json = r#"{"bucket":"new","id":"zone.1","owner":"bob","usage":{}}"#;
+        let json = r#"{"bucket":"new","id":"zone.1","owner":"bob","usage":{},
+            "bucket_quota":{"enabled":true,"max_size":-1024,"max_objects":5}}"#;
         let bucket: Bucket = serde_json::from_str(json).unwrap();
+        assert_eq!(bucket.quota, Quota { enabled: true, max_size: None, max_objects: Some(5) });
         assert_eq!((bucket.size, bucket.objects, bucket.owner.tenant()), (0, 0, ""));
     }
 }

@@ -4,9 +4,18 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
-use crate::xml;
+use crate::xml::Element;
 
-/// What a caller should do about an error.
+/// What a caller should do about an error. Nothing is retried by this client itself.
+///
+/// | class | try again | what the gateway answered, or what happened instead |
+/// | --- | --- | --- |
+/// | `Transient` | later, the same call | no connection, no answer in time; 500 `InternalError`, 503 `ServiceUnavailable`, 408 and any other 5xx but 501; a 404 without the gateway's word for it |
+/// | `Throttled` | later still, and less often | 503 `SlowDown`, 429 |
+/// | `Conflict` | after another look, the call that then fits | 500 `UnknownError` (two writers up to Ceph 18, and a gateway that cannot write), 409 `ConcurrentModification`, `OperationAborted`, `UserAlreadyExists`, `UserHasBuckets` (our word for the gateway's `BucketAlreadyExists`), 412 `PreconditionFailed`, 423 |
+/// | `NotFound` | once it is there | 404 `NoSuchUser`, `NoSuchSubUser`, `NoSuchBucket`, `NoSuchBucketPolicy`, `NoSuchLifecycleConfiguration`, `NoSuchKey` (of an object, but also of a bucket or user to be linked) |
+/// | `Denied` | once somebody has given the right, or room | 403 `AccessDenied`, `InvalidAccessKeyId`, `SignatureDoesNotMatch`, `RequestTimeTooSkewed`, `UserSuspended`, `QuotaExceeded`; 401 |
+/// | `Terminal` | never, the same call | 409 `KeyExists`, `EmailExists`, `BucketAlreadyExists` (another user's), `BucketNotEmpty`; 400 `InvalidArgument`, `InvalidTenantName`, `InvalidBucketName`, `InvalidCapability`, `InvalidKeyType`, `InvalidSecretKey`, `TooManyBuckets`, `MalformedXML`, `BadDigest`; 405 `MethodNotAllowed`, 501 `NotImplemented`; redirects; what we refuse to send and answers we cannot read |
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ErrorClass {
     /// Nothing is known about the outcome: try again later.
@@ -17,7 +26,7 @@ pub enum ErrorClass {
     Throttled,
     /// The user, subuser, bucket or object is not there.
     NotFound,
-    /// The key used may not do this.
+    /// The key used may not do this, or not now.
     Denied,
     /// The same request will be refused again.
     Terminal,
@@ -108,6 +117,11 @@ pub(crate) fn absent_is_none<T>(result: Result<T, RgwError>) -> Result<Option<T>
     }
 }
 
+/// Removing what is not there is done.
+pub(crate) fn absent_is_done<T>(removed: Result<T, RgwError>) -> Result<(), RgwError> {
+    absent_is_none(removed).map(drop)
+}
+
 const NOT_FOUND: &str = "NotFound";
 /// Our code for the refusal to delete a user who has buckets; the gateway's own is `BucketAlreadyExists`.
 pub(crate) const USER_HAS_BUCKETS: &str = "UserHasBuckets";
@@ -117,9 +131,8 @@ fn class_of_refusal(status: u16, code: &str) -> ErrorClass {
         (429, _) | (_, "SlowDown") => ErrorClass::Throttled,
         // Two writers of one user: 500 UnknownError up to Ceph 18, 409 ConcurrentModification later.
         (500, "UnknownError")
-        | (409, "ConcurrentModification" | "OperationAborted" | "UserAlreadyExists" | USER_HAS_BUCKETS) => {
-            ErrorClass::Conflict
-        }
+        | (409, "ConcurrentModification" | "OperationAborted" | "UserAlreadyExists" | USER_HAS_BUCKETS)
+        | (412 | 423, _) => ErrorClass::Conflict,
         (404, code) if code == NOT_FOUND || code.starts_with("NoSuch") => ErrorClass::NotFound,
         // A 404 without a code comes from something between us and the gateway.
         (404 | 408 | 500 | 502..=599, _) => ErrorClass::Transient,
@@ -139,6 +152,7 @@ fn hint(code: &str) -> &'static str {
         "BucketNotEmpty" => "; delete its objects first",
         "QuotaExceeded" => "; raise the user's quota or delete objects",
         "UserSuspended" => "; enable the user again",
+        "Http301" | "Http302" | "Http307" | "Http308" => "; give the endpoint as the address it redirects to",
         USER_HAS_BUCKETS => "; delete or unlink its buckets first",
         _ => "",
     }
@@ -153,7 +167,7 @@ fn code_in(body: &[u8]) -> Option<String> {
     }
     let code = match serde_json::from_slice::<Refusal>(body) {
         Ok(refusal) => refusal.code,
-        Err(_) => (*xml::texts(std::str::from_utf8(body).ok()?, "Code").first()?).to_owned(),
+        Err(_) => Element::parse(body)?.text_of("Code")?.to_owned(),
     };
     is_code(&code).then_some(code)
 }
@@ -176,29 +190,45 @@ mod tests {
 
     #[test]
     fn refusals_are_classed_by_what_a_caller_can_do() {
-        for (status, code, class) in [
-            (404, "NoSuchUser", ErrorClass::NotFound),
-            (404, "NoSuchSubUser", ErrorClass::NotFound),
-            (404, "NoSuchBucket", ErrorClass::NotFound),
-            (404, "NoSuchKey", ErrorClass::NotFound),
-            (500, "UnknownError", ErrorClass::Conflict),
-            (409, "ConcurrentModification", ErrorClass::Conflict),
-            (409, "UserAlreadyExists", ErrorClass::Conflict),
-            (409, "KeyExists", ErrorClass::Terminal),
-            (409, "BucketAlreadyExists", ErrorClass::Terminal),
-            (409, "BucketNotEmpty", ErrorClass::Terminal),
-            (503, "SlowDown", ErrorClass::Throttled),
-            (503, "ServiceUnavailable", ErrorClass::Transient),
-            (500, "InternalError", ErrorClass::Transient),
-            (501, "NotImplemented", ErrorClass::Terminal),
-            (403, "AccessDenied", ErrorClass::Denied),
-            (403, "InvalidAccessKeyId", ErrorClass::Denied),
-            (403, "QuotaExceeded", ErrorClass::Denied),
-            (400, "TooManyBuckets", ErrorClass::Terminal),
-            (405, "MethodNotAllowed", ErrorClass::Terminal),
+        use ErrorClass::{Conflict, Denied, NotFound, Terminal, Throttled, Transient};
+        for (status, class, codes) in [
+            (400, Terminal, "InvalidArgument InvalidTenantName InvalidBucketName InvalidCapability InvalidKeyType"),
+            (400, Terminal, "InvalidSecretKey InvalidRequest TooManyBuckets MalformedXML BadDigest EntityTooLarge"),
+            (403, Denied, "AccessDenied InvalidAccessKeyId SignatureDoesNotMatch RequestTimeTooSkewed"),
+            (403, Denied, "UserSuspended QuotaExceeded"),
+            (404, NotFound, "NoSuchUser NoSuchSubUser NoSuchBucket NoSuchKey NoSuchBucketPolicy"),
+            (404, NotFound, "NoSuchLifecycleConfiguration"),
+            (405, Terminal, "MethodNotAllowed"),
+            (409, Conflict, "ConcurrentModification OperationAborted UserAlreadyExists UserHasBuckets"),
+            (409, Terminal, "KeyExists EmailExists BucketAlreadyExists BucketNotEmpty"),
+            (412, Conflict, "PreconditionFailed"),
+            (429, Throttled, "TooManyRequests"),
+            (500, Conflict, "UnknownError"),
+            (500, Transient, "InternalError"),
+            (501, Terminal, "NotImplemented"),
+            (503, Throttled, "SlowDown"),
+            (503, Transient, "ServiceUnavailable"),
         ] {
-            let error = coded(status, code);
-            assert_eq!((error.class(), error.reason()), (class, code), "{status} {code}");
+            for code in codes.split(' ') {
+                let error = coded(status, code);
+                assert_eq!((error.class(), error.reason()), (class, code), "{status} {code}");
+            }
+        }
+    }
+
+    #[test]
+    fn refusals_without_a_code_are_classed_by_their_status() {
+        for (status, class) in [
+            (301, ErrorClass::Terminal),
+            (401, ErrorClass::Denied),
+            (403, ErrorClass::Denied),
+            (408, ErrorClass::Transient),
+            (423, ErrorClass::Conflict),
+            (429, ErrorClass::Throttled),
+            (500, ErrorClass::Transient),
+            (504, ErrorClass::Transient),
+        ] {
+            assert_eq!(refused(status, "").class(), class, "{status}");
         }
     }
 

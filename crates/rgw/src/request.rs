@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use http::Method;
+use http::{HeaderMap, Method};
 use hyper::body::Bytes;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
@@ -13,7 +13,6 @@ const VALUE: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_'
 /// The same with `/` left as it is, since it separates a path's segments.
 const PATH: &AsciiSet = &VALUE.remove(b'/');
 
-/// Not `Debug`: the query may hold a secret key.
 pub(crate) struct Request {
     /// What is being done to what, for messages: `create user acme$bob`.
     pub(crate) call: String,
@@ -21,7 +20,9 @@ pub(crate) struct Request {
     /// Percent-encoded, begins with `/`.
     pub(crate) path: String,
     query: BTreeMap<&'static str, String>,
+    pub(crate) headers: HeaderMap,
     pub(crate) body: Bytes,
+    pub(crate) signs_body: bool,
 }
 
 impl Request {
@@ -32,8 +33,17 @@ impl Request {
             method,
             path: utf8_percent_encode(path, PATH).to_string(),
             query: BTreeMap::new(),
+            headers: HeaderMap::new(),
             body: Bytes::new(),
+            signs_body: true,
         }
+    }
+
+    /// The same of an object in the bucket that the request is about; `key` is given as it reads.
+    pub(crate) fn below(mut self, key: &str) -> Self {
+        self.call = format!("{}/{key}", self.call);
+        self.path = format!("{}/{}", self.path, utf8_percent_encode(key, PATH));
+        self
     }
 
     pub(crate) fn flag(self, name: &'static str) -> Self {
@@ -54,9 +64,19 @@ impl Request {
         }
     }
 
-    pub(crate) fn body(mut self, body: impl Into<Bytes>) -> Self {
+    pub(crate) fn with_headers(mut self, headers: HeaderMap) -> Self {
+        self.headers.extend(headers);
+        self
+    }
+
+    pub(crate) fn with_body(mut self, body: impl Into<Bytes>) -> Self {
         self.body = body.into();
         self
+    }
+
+    pub(crate) fn unsigned_body(mut self, body: impl Into<Bytes>) -> Self {
+        self.signs_body = false;
+        self.with_body(body)
     }
 
     /// The query as it is both sent and signed: sorted by name.

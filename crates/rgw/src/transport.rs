@@ -17,7 +17,7 @@ use rustls::{
     pki_types::{CertificateDer, pem::PemObject},
 };
 
-use crate::{Credentials, RgwError, request::Request, sign::sign};
+use crate::{Credentials, RgwError, answer::Answer, request::Request, sign::sign};
 
 /// How long a call may take unless told otherwise.
 pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -84,11 +84,28 @@ impl Session {
         self
     }
 
-    /// The body of a 2xx answer; everything else is an error.
-    pub(crate) async fn send(&self, request: Request) -> Result<Bytes, RgwError> {
+    pub(crate) fn access_key(&self) -> &str {
+        &self.credentials.access_key
+    }
+
+    /// A 2xx answer; everything else is an error.
+    pub(crate) async fn send(&self, request: Request) -> Result<Answer, RgwError> {
+        self.send_after(std::future::ready(()), request).await
+    }
+
+    /// Waits for `turn`, and keeps it until the answer is there. The time allowed is for both together.
+    pub(crate) async fn send_after<T>(
+        &self,
+        turn: impl Future<Output = T>,
+        request: Request,
+    ) -> Result<Answer, RgwError> {
         let call = request.call.clone();
         let after = self.transport.timeout;
-        let result = match tokio::time::timeout(after, self.exchange(request)).await {
+        let in_turn = async {
+            let _turn = turn.await;
+            self.exchange(request).await
+        };
+        let result = match tokio::time::timeout(after, in_turn).await {
             Ok(result) => result,
             Err(_) => Err(RgwError::TimedOut { call: call.clone(), after }),
         };
@@ -99,7 +116,7 @@ impl Session {
         result
     }
 
-    async fn exchange(&self, request: Request) -> Result<Bytes, RgwError> {
+    async fn exchange(&self, request: Request) -> Result<Answer, RgwError> {
         let call = request.call.clone();
         let answer = self
             .transport
@@ -110,7 +127,7 @@ impl Session {
         let (head, body) = answer.into_parts();
         let body = self.collect(&call, body).await?;
         if head.status.is_success() {
-            return Ok(body);
+            return Ok(Answer { call, headers: head.headers, body });
         }
         let from_gateway = head.headers.contains_key(REQUEST_ID);
         Err(RgwError::refused(call, head.status.as_u16(), from_gateway, &body))
@@ -126,6 +143,9 @@ impl Session {
         if request.method == Method::PUT || request.method == Method::POST {
             // hyper says nothing of an empty body, and the gateway answers 411 to that.
             builder = builder.header(header::CONTENT_LENGTH, request.body.len());
+        }
+        for (name, value) in &request.headers {
+            builder = builder.header(name, value);
         }
         builder
             .method(request.method)
@@ -240,7 +260,7 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
         drop(listener);
-        let error = session(&url).unwrap().send(any_request()).await.unwrap_err();
+        let error = session(&url).unwrap().send(any_request()).await.err().unwrap();
         assert_eq!((error.class(), error.reason()), (ErrorClass::Transient, "GatewayUnreachable"));
         assert!(error.to_string().contains("Connection refused"), "{error}");
     }
@@ -250,7 +270,7 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
         let session = session(&url).unwrap().with_timeout(Duration::from_millis(50));
-        let error = session.send(any_request()).await.unwrap_err();
+        let error = session.send(any_request()).await.err().unwrap();
         assert_eq!((error.class(), error.reason()), (ErrorClass::Transient, "GatewayTimeout"));
     }
 
@@ -258,7 +278,7 @@ mod tests {
     async fn an_access_key_that_fits_in_no_header_is_refused() {
         let session = session("http://rgw").unwrap();
         let session = session.with_credentials(Credentials::new("AK\n", "hush"));
-        let error = session.send(any_request()).await.unwrap_err();
+        let error = session.send(any_request()).await.err().unwrap();
         assert_eq!((error.class(), error.reason()), (ErrorClass::Terminal, "InvalidAccessKey"));
     }
 

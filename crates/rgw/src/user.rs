@@ -3,9 +3,9 @@
 
 use std::fmt;
 
-use serde::{Deserialize, Deserializer, de::Error as _};
+use serde::{Deserialize, Deserializer};
 
-use crate::{Credentials, RgwError, Secret};
+use crate::{Credentials, Quota, RgwError, Secret, quota::Flag};
 
 /// A user's full name. The gateway makes a tenant by its being named here; an empty tenant is the default one.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -18,10 +18,7 @@ impl UserId {
     /// Refuses what the gateway would refuse, or would silently take for something else.
     pub fn new(tenant: impl Into<String>, id: impl Into<String>) -> Result<Self, RgwError> {
         let (tenant, id) = (tenant.into(), id.into());
-        if !tenant.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_') {
-            let rule = "only letters, digits and _ are allowed";
-            return Err(RgwError::InvalidName { what: "tenant of the gateway", value: tenant, rule });
-        }
+        check_tenant(&tenant)?;
         // `$` and `:` separate tenant, id and subuser; Ceph 20 reads `+` as a blank.
         if id.is_empty() || id.contains(['$', ':', '+']) || id.chars().any(char::is_control) {
             let rule = "it must not be empty nor hold $, : or + or control characters";
@@ -46,8 +43,22 @@ impl UserId {
     /// The reverse of `Display`, for names the gateway gave us.
     pub(crate) fn from_answer(full: &str) -> Self {
         let (tenant, id) = full.split_once('$').unwrap_or(("", full));
+        Self::of_answer(tenant, id)
+    }
+
+    /// For users, whose answers tell both parts.
+    pub(crate) fn of_answer(tenant: &str, id: &str) -> Self {
         Self { tenant: tenant.to_owned(), id: id.to_owned() }
     }
+}
+
+/// Refuses what the gateway takes for no tenant.
+pub(crate) fn check_tenant(tenant: &str) -> Result<&str, RgwError> {
+    if tenant.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_') {
+        return Ok(tenant);
+    }
+    let rule = "only letters, digits and _ are allowed";
+    Err(RgwError::InvalidName { what: "tenant of the gateway", value: tenant.to_owned(), rule })
 }
 
 impl fmt::Display for UserId {
@@ -79,15 +90,6 @@ impl BucketLimit {
             _ => Self::AtMost(u32::try_from(number).unwrap_or(u32::MAX)),
         }
     }
-}
-
-/// A quota on bytes and objects. `None` is no limit and 0 allows nothing. While not enabled it limits nothing.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Quota {
-    pub enabled: bool,
-    /// In bytes; each object counts rounded up to 4 KiB.
-    pub max_size: Option<u64>,
-    pub max_objects: Option<u64>,
 }
 
 /// What a subuser's key may do with all of its user's buckets, unless a bucket policy says otherwise.
@@ -151,14 +153,14 @@ pub struct Subuser {
     pub permissions: Option<Access>,
 }
 
-/// A user to be made, with its one key.
+/// A user to be made, with its one key. Its secret is made by the gateway.
 #[derive(Clone, Debug)]
 pub struct NewUser {
     pub id: UserId,
     /// Must not be empty.
     pub display_name: String,
     pub max_buckets: BucketLimit,
-    pub credentials: Credentials,
+    pub access_key: String,
 }
 
 /// What to change of a user; `None` leaves it as it is.
@@ -167,6 +169,13 @@ pub struct UserChange {
     pub max_buckets: Option<BucketLimit>,
     pub suspended: Option<bool>,
     pub display_name: Option<String>,
+}
+
+impl User {
+    /// The user's own key, or one of its subusers', by its access key.
+    pub fn key(&self, access_key: &str) -> Option<&Key> {
+        self.keys.iter().find(|key| key.credentials.access_key == access_key)
+    }
 }
 
 impl<'de> Deserialize<'de> for User {
@@ -189,7 +198,7 @@ impl<'de> Deserialize<'de> for User {
         }
         let answer = Answer::deserialize(deserializer)?;
         Ok(Self {
-            id: UserId { tenant: answer.tenant, id: answer.user_id },
+            id: UserId::of_answer(&answer.tenant, &answer.user_id),
             display_name: answer.display_name,
             max_buckets: BucketLimit::from_answer(answer.max_buckets),
             suspended: answer.suspended.0,
@@ -223,40 +232,6 @@ impl<'de> Deserialize<'de> for Subuser {
         }
         let Answer { id, permissions } = Answer::deserialize(deserializer)?;
         Ok(Self { id, permissions: Access::from_answer(&permissions) })
-    }
-}
-
-impl<'de> Deserialize<'de> for Quota {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        // `max_size_kb` is never read: it is rounded, and 0 where there is no limit.
-        #[derive(Deserialize)]
-        struct Answer {
-            enabled: Flag,
-            max_size: i64,
-            max_objects: i64,
-        }
-        let answer = Answer::deserialize(deserializer)?;
-        Ok(Self {
-            enabled: answer.enabled.0,
-            max_size: u64::try_from(answer.max_size).ok(),
-            max_objects: u64::try_from(answer.max_objects).ok(),
-        })
-    }
-}
-
-/// A boolean in any of the spellings the releases use: `true`, `1`, `"true"`.
-#[derive(Default)]
-struct Flag(bool);
-
-impl<'de> Deserialize<'de> for Flag {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        match serde_json::Value::deserialize(deserializer)? {
-            serde_json::Value::Bool(flag) => Ok(Self(flag)),
-            serde_json::Value::Number(number) => Ok(Self(number.as_i64() != Some(0))),
-            serde_json::Value::String(word) if word == "true" || word == "1" => Ok(Self(true)),
-            serde_json::Value::String(word) if word == "false" || word == "0" => Ok(Self(false)),
-            _ => Err(D::Error::custom("neither true nor false")),
-        }
     }
 }
 
@@ -298,16 +273,6 @@ mod tests {
             .replace(r#""tenant":"acme""#, r#""tenant":"acme","full_user_id":"acme$raw""#)
             .replace(r#""secret_key":"MBaN""#, r#""secret_key":"MBaN","active":true,"create_date":"x""#);
         assert_eq!(read(&ceph_20), read(CEPH_16));
-    }
-
-    #[test]
-    fn flags_are_read_in_every_spelling() {
-        for (spelling, suspended) in
-            [("1", true), ("true", true), (r#""true""#, true), (r#""0""#, false), ("false", false)]
-        {
-            let json = CEPH_16.replace(r#""suspended":0"#, &format!(r#""suspended":{spelling}"#));
-            assert_eq!(read(&json).suspended, suspended, "{spelling}");
-        }
     }
 
     #[test]

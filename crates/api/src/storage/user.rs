@@ -26,6 +26,9 @@ use crate::{Condition, schema};
     printcolumn(name = "MAX BUCKETS", type_ = "string", json_path = ".spec.quota.maxBuckets"),
     printcolumn(name = "AGE", type_ = "date", json_path = ".metadata.creationTimestamp")
 )]
+#[x_kube(validation = Rule::new("!has(oldSelf.cephUser) || (has(self.cephUser) && self.cephUser == oldSelf.cephUser)")
+    .message("cephUser is immutable: it says where the data is")
+    .reason(Reason::FieldValueForbidden))]
 #[serde(rename_all = "camelCase")]
 pub struct S3UserSpec {
     /// Class of the user.

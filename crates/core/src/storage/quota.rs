@@ -4,7 +4,7 @@ use std::fmt;
 
 use crate::quantity::Quantity;
 
-/// A quantity Ceph can enforce: not negative, and within 64 bits once rounded up.
+/// A quantity Ceph can enforce: whole, not negative, and within 64 bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Amount {
     quantity: Quantity,
@@ -14,6 +14,7 @@ pub struct Amount {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AmountError {
     Negative,
+    Fraction,
     TooLarge,
 }
 
@@ -21,6 +22,7 @@ impl fmt::Display for AmountError {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             AmountError::Negative => out.write_str("must not be negative"),
+            AmountError::Fraction => out.write_str("must be a whole number"),
             AmountError::TooLarge => write!(out, "must be at most {}", i64::MAX),
         }
     }
@@ -46,8 +48,9 @@ impl TryFrom<Quantity> for Amount {
         if quantity.is_negative() {
             return Err(AmountError::Negative);
         }
+        let whole = quantity.as_whole().ok_or(AmountError::Fraction)?;
         // Ceph keeps signed numbers.
-        let whole = i64::try_from(quantity.rounded_up()).map_err(|_| AmountError::TooLarge)?;
+        let whole = i64::try_from(whole).map_err(|_| AmountError::TooLarge)?;
         Ok(Self { quantity, whole: whole.unsigned_abs() })
     }
 }
@@ -68,6 +71,15 @@ pub struct QuotaAsked {
 }
 
 impl QuotaAsked {
+    /// Each member as asked, else as it was granted before.
+    pub fn or(&self, granted: &Quota) -> Quota {
+        Quota {
+            size: self.size.unwrap_or(granted.size),
+            objects: self.objects.unwrap_or(granted.objects),
+            buckets: self.buckets.unwrap_or(granted.buckets),
+        }
+    }
+
     /// Each member as asked, else as the class has it, else 5 GiB, 1000 objects and 2 buckets. Nobody is without a limit, so
     /// that sums over claims mean something.
     pub fn or_default(&self, class: &QuotaAsked) -> Quota {
@@ -107,7 +119,8 @@ mod tests {
         assert_eq!(amount("-1"), Err(AmountError::Negative));
         assert_eq!(amount("1e19"), Err(AmountError::TooLarge));
         assert_eq!(amount("9223372036854775807").unwrap().whole(), i64::MAX.unsigned_abs());
-        assert_eq!(amount("1500m").unwrap().whole(), 2);
+        assert_eq!(amount("1500m"), Err(AmountError::Fraction));
+        assert_eq!(amount("2000m").unwrap().whole(), 2);
         assert_eq!(amount("0").unwrap().whole(), 0);
     }
 

@@ -182,7 +182,7 @@ proptest! {
             buckets: if dice.roll(4) == 0 { words.0.iter().cloned().collect() } else { BTreeSet::new() },
             backend: words.backend(dice),
             secrets: (0..dice.roll(3)).map(|_| words.secret(dice)).collect(),
-            fresh: FreshKeys { admin: words.pair(dice), readonly: words.pair(dice) },
+            fresh: FreshKeys { admin: words.pick(dice), readonly: words.pick(dice) },
         };
         let plan = claim::plan(&seen);
         let outcomes = dice.outcomes(&plan);

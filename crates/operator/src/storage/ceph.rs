@@ -34,12 +34,18 @@ impl Ceph {
         Ok(Some(seen(&user, has_buckets)))
     }
 
-    pub(super) async fn create_user(&self, user: &CephUser, display_name: &str, buckets: u32, key: &KeyPair) -> Done {
+    pub(super) async fn create_user(
+        &self,
+        user: &CephUser,
+        display_name: &str,
+        buckets: u32,
+        access_key: &str,
+    ) -> Done {
         let new = NewUser {
             id: user_id(user)?,
             display_name: display_name.to_owned(),
             max_buckets: BucketLimit::AtMost(buckets),
-            credentials: credentials(key),
+            access_key: access_key.to_owned(),
         };
         done(self.0.create_user(&new).await)
     }
@@ -61,16 +67,16 @@ impl Ceph {
         done(self.0.set_user_quota(&user_id(user)?, quota).await)
     }
 
-    pub(super) async fn create_reader(&self, user: &CephUser, name: &str, key: &KeyPair) -> Done {
-        done(self.0.create_subuser(&user_id(user)?, name, Access::Read, &credentials(key)).await)
+    pub(super) async fn create_reader(&self, user: &CephUser, name: &str, access_key: &str) -> Done {
+        done(self.0.create_subuser(&user_id(user)?, name, Access::Read, access_key).await)
     }
 
     pub(super) async fn let_read(&self, user: &CephUser, name: &str) -> Done {
         done(self.0.set_subuser_access(&user_id(user)?, name, Access::Read).await)
     }
 
-    pub(super) async fn add_key(&self, user: &CephUser, subuser: Option<&str>, key: &KeyPair) -> Done {
-        done(self.0.put_key(&user_id(user)?, subuser, &credentials(key)).await)
+    pub(super) async fn add_key(&self, user: &CephUser, subuser: Option<&str>, access_key: &str) -> Done {
+        done(self.0.put_key(&user_id(user)?, subuser, access_key).await)
     }
 
     pub(super) async fn remove_user(&self, user: &CephUser, purge: bool) -> Done {

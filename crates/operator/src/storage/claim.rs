@@ -76,7 +76,8 @@ impl ClaimReconciler {
         };
         let name = claim::ceph_user(&chosen.class, &key.namespace, &key.name, record);
         let with_buckets = claim::is_cleanup(claim, record);
-        let backend = match ceph.user(&name, with_buckets).await {
+        let user = if claim::may_exist(claim, record) { ceph.user(&name, with_buckets).await } else { Ok(None) };
+        let backend = match user {
             Ok(user) => {
                 let allowed = chosen.allows(&self.caches.labels_of(&key.namespace));
                 Backend::Reached(Box::new(Reached { class: chosen.class, allowed, user }))
@@ -149,7 +150,7 @@ impl Reconciler for ClaimReconciler {
             buckets: self.caches.buckets_of(&key.namespace, &key.name),
             backend,
             secrets,
-            fresh: FreshKeys { admin: user::fresh_key(), readonly: user::fresh_key() },
+            fresh: FreshKeys { admin: user::fresh_access_key(), readonly: user::fresh_access_key() },
         };
         Ok(Some(Seen { claim: raw, record, ceph, observed, made: OnceLock::new() }))
     }
@@ -184,14 +185,16 @@ impl Reconciler for ClaimReconciler {
                 self.writer.merge::<Secret>(exactly(secret), Some(&secret.resource_version), patch).await
             }
             Step::DeleteSecret { secret } => self.writer.delete::<Secret>(exactly(secret), None).await,
-            Step::CreateUser { user, display_name, max_buckets, key } => {
-                seen.ceph()?.create_user(user, display_name, *max_buckets, key).await
+            Step::CreateUser { user, display_name, max_buckets, access_key } => {
+                seen.ceph()?.create_user(user, display_name, *max_buckets, access_key).await
             }
             Step::SetBucketLimit { user, max_buckets } => seen.ceph()?.set_bucket_limit(user, *max_buckets).await,
             Step::SetQuota { user, quota } => seen.ceph()?.set_quota(user, *quota).await,
-            Step::CreateSubuser { user, name, key } => seen.ceph()?.create_reader(user, name, key).await,
+            Step::CreateSubuser { user, name, access_key } => seen.ceph()?.create_reader(user, name, access_key).await,
             Step::LetSubuserRead { user, name } => seen.ceph()?.let_read(user, name).await,
-            Step::AddKey { user, subuser, key } => seen.ceph()?.add_key(user, subuser.as_deref(), key).await,
+            Step::AddKey { user, subuser, access_key } => {
+                seen.ceph()?.add_key(user, subuser.as_deref(), access_key).await
+            }
             Step::SuspendUser { user } => seen.ceph()?.suspend(user).await,
             Step::RemoveUser { user, purge } => seen.ceph()?.remove_user(user, *purge).await,
         }

@@ -3,9 +3,8 @@
 use croft_api::storage::{ClaimReference, S3User, S3UserClaim, S3UserPhase, S3UserSpec, S3UserStatus, validate};
 use croft_core::{
     conditions::Truth,
-    secret::Secret,
     storage::{
-        CephUser, KeyPair, Reason,
+        CephUser, Reason,
         claim::{ClaimIdentity, Mark, Phase, Record, RecordBody},
     },
     time::Timestamp,
@@ -15,17 +14,11 @@ use rand::{Rng, seq::IndexedRandom};
 
 use crate::conditions;
 
-/// A key pair nobody can guess, in the form S3 clients expect.
-pub(super) fn fresh_key() -> KeyPair {
-    KeyPair {
-        access_key: random(20, b"ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"),
-        secret_key: Secret::new(random(40, b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789")),
-    }
-}
-
-fn random(length: usize, alphabet: &[u8]) -> String {
+/// A name for a key that no other key has, in the form S3 clients expect.
+pub(super) fn fresh_access_key() -> String {
     let mut source = rand::rng();
-    std::iter::repeat_with(|| char::from(pick(&mut source, alphabet))).take(length).collect()
+    let alphabet = b"ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789";
+    std::iter::repeat_with(|| char::from(pick(&mut source, alphabet))).take(20).collect()
 }
 
 fn pick(source: &mut impl Rng, alphabet: &[u8]) -> u8 {
@@ -100,9 +93,8 @@ mod tests {
 
     #[test]
     fn fresh_keys_differ_and_suit_s3() {
-        let (one, other) = (fresh_key(), fresh_key());
+        let (one, other) = (fresh_access_key(), fresh_access_key());
         assert_ne!(one, other);
-        assert_eq!((one.access_key.len(), one.secret_key.expose().len()), (20, 40));
-        assert!(one.access_key.bytes().chain(one.secret_key.expose().bytes()).all(|byte| byte.is_ascii_alphanumeric()));
+        assert!(one.len() == 20 && one.bytes().all(|byte| byte.is_ascii_alphanumeric()));
     }
 }

@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 use croft_api::{Quantity, storage::S3UserPhase};
-use croft_rgw::{Access, BucketLimit, Credentials, NewUser, Quota};
+use croft_rgw::{Access, BucketLimit, NewUser, Quota};
 use k8s_openapi::api::core::v1::Secret;
 use kube::api::{DeleteParams, Patch, PatchParams};
 use serde_json::json;
@@ -136,7 +136,7 @@ async fn a_ceph_user_of_somebody_else_is_never_touched() -> Result<()> {
         id: plot.user_id("data"),
         display_name: "data in another cluster [another-uid]".into(),
         max_buckets: BucketLimit::AtMost(7),
-        credentials: Credentials::new(format!("AK{}", plot.namespace), "secret-of-theirs"),
+        access_key: format!("AK{}", plot.namespace),
     };
     let before = plot.gateway().create_user(&theirs).await?;
     plot.claim(json!({})).await?;
@@ -215,5 +215,45 @@ async fn no_secret_key_is_ever_logged() -> Result<()> {
         assert!(!log.contains(&plot.secret(secret).await?["secretKey"]), "the key of {secret} is in the log");
     }
     assert!(!log.contains(&plot.ceph.secret_key), "the administrator's key is in the log");
+    Ok(())
+}
+
+#[tokio::test]
+async fn no_secret_of_a_claim_stands_in_a_log() -> Result<()> {
+    let plot = Plot::new("logged").await?;
+    plot.claim(json!({})).await?;
+    plot.ready("data").await;
+    let user = plot.user("data").await?.expect("a Ceph user");
+    let keys = user.keys.iter().map(|key| &key.credentials);
+    // The gateway writes its log behind; that the names of the keys are in it proves that it is the place to look.
+    let log = eventually("the gateway's log", || async {
+        let log = plot.ceph.gateway_log();
+        Ok(keys.clone().all(|key| log.contains(&key.access_key)).then_some(log))
+    })
+    .await;
+    let ours = world().await.operator.process.log();
+    for key in keys.clone() {
+        let secret = key.secret_key.expose();
+        assert!(!log.contains(secret) && !ours.contains(secret), "a log holds a secret");
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn what_a_class_gives_by_default_is_fixed_when_it_is_granted() -> Result<()> {
+    let plot = Plot::new("fixed").await?;
+    let class = format!("fixed-{}", plot.namespace);
+    plot.class(&class, json!({ "defaultQuota": { "size": "1Gi" } })).await?;
+    plot.claim(json!({ "s3ClassName": class })).await?;
+    plot.ready("data").await;
+    plot.class(&class, json!({ "defaultQuota": { "size": "100Gi" } })).await?;
+    // A change that is carried out after the class was changed proves that the claim was looked at.
+    let more = json!({ "spec": { "quota": { "objects": 7 } } });
+    plot.claims().patch("data", &PatchParams::default(), &Patch::Merge(&more)).await?;
+    let user = eventually("the new quota", || async {
+        Ok(plot.user("data").await?.filter(|user| user.user_quota.max_objects == Some(7)))
+    })
+    .await;
+    assert_eq!(user.user_quota.max_size, Some(1 << 30));
     Ok(())
 }

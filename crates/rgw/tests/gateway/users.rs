@@ -1,18 +1,9 @@
-//! What the Admin Ops half promises, on a real gateway.
+//! What the Admin Ops half promises about users, on a real gateway.
 
-use crate::support::{admin, endpoint, gateway, key, new_user, user_in};
-use croft_rgw::{
-    Access, BucketLimit, Credentials, ErrorClass, Gateway, Key, Quota, RgwError, Subuser, User, UserChange, UserId,
-};
+use std::collections::HashSet;
 
-async fn seen(gateway: &Gateway, id: &UserId) -> User {
-    gateway.user(id).await.unwrap().expect("the user exists")
-}
-
-fn classed<T: std::fmt::Debug>(result: Result<T, RgwError>) -> (ErrorClass, String) {
-    let error = result.unwrap_err();
-    (error.class(), error.reason().to_owned())
-}
+use crate::support::{access_key, admin, classed, created, endpoint, gateway, new_user, s3_of, seen, user_in};
+use croft_rgw::{Access, BucketLimit, Credentials, ErrorClass, Gateway, Key, Quota, Subuser, User, UserChange, UserId};
 
 #[tokio::test]
 async fn a_created_user_is_what_was_asked_for_and_has_one_key() {
@@ -27,21 +18,24 @@ async fn a_created_user_is_what_was_asked_for_and_has_one_key() {
         display_name: "bob.the-builder of created".into(),
         max_buckets: BucketLimit::AtMost(10),
         suspended: false,
-        keys: vec![Key { user: "created$bob.the-builder".into(), credentials: new.credentials }],
+        keys: created.keys.clone(),
         subusers: vec![],
         user_quota: Quota { enabled: false, max_size: None, max_objects: None },
     };
     assert_eq!(created, expected);
     assert_eq!(seen(&gateway, &new.id).await, expected);
+    let [Key { user, credentials }] = &created.keys[..] else { panic!("one key was asked for") };
+    assert_eq!((user.as_str(), &credentials.access_key), ("created$bob.the-builder", &new.access_key));
+    assert_eq!(gateway.s3(credentials.clone()).head_bucket("none").await, Ok(false));
 }
 
 #[tokio::test]
 async fn a_user_without_a_tenant_and_its_bucket_are_found_again() {
     let gateway = gateway().await;
     let new = new_user("", "tenantless");
-    gateway.create_user(&new).await.unwrap();
+    let s3 = created(&gateway, &new).await;
     assert_eq!(seen(&gateway, &new.id).await.id, new.id);
-    gateway.s3(new.credentials).create_bucket("tenantless").await.unwrap();
+    s3.create_bucket("tenantless").await.unwrap();
     assert_eq!(gateway.bucket("", "tenantless").await.unwrap().unwrap().owner, new.id);
 }
 
@@ -52,7 +46,7 @@ async fn creating_a_user_twice_changes_nothing_and_is_a_conflict() {
     let created = gateway.create_user(&new).await.unwrap();
     let mut other = new.clone();
     other.display_name = "another".into();
-    other.credentials = key("twiceother");
+    other.access_key = access_key("twiceother");
 
     assert_eq!(classed(gateway.create_user(&other).await), (ErrorClass::Conflict, "UserAlreadyExists".into()));
     assert_eq!(seen(&gateway, &new.id).await, created);
@@ -63,7 +57,7 @@ async fn an_access_key_of_another_user_is_refused() {
     let gateway = gateway().await;
     let (bob, _) = user_in(&gateway, "keyexists").await;
     let mut eve = new_user("keyexists", "eve");
-    eve.credentials = key("keyexistsbob");
+    eve.access_key = access_key("keyexistsbob");
 
     assert_eq!(classed(gateway.create_user(&eve).await), (ErrorClass::Terminal, "KeyExists".into()));
     assert_eq!(seen(&gateway, &bob).await.keys.len(), 1);
@@ -97,7 +91,7 @@ async fn changing_a_user_who_is_not_there_says_so() {
     let not_there = (ErrorClass::NotFound, "NoSuchUser".to_owned());
     assert_eq!(classed(gateway.modify_user(&nobody, &UserChange::default()).await), not_there);
     assert_eq!(classed(gateway.set_user_quota(&nobody, Quota::default()).await), not_there);
-    assert_eq!(classed(gateway.put_key(&nobody, None, &key("nobody")).await), not_there);
+    assert_eq!(classed(gateway.put_key(&nobody, None, "AKnobody").await), not_there);
 }
 
 #[tokio::test]
@@ -105,9 +99,9 @@ async fn a_bucket_limit_of_zero_forbids_buckets() {
     let gateway = gateway().await;
     let mut new = new_user("nobuckets", "bob");
     new.max_buckets = BucketLimit::AtMost(0);
-    let created = gateway.create_user(&new).await.unwrap();
-    assert_eq!(created.max_buckets, BucketLimit::AtMost(0));
-    let refused = gateway.s3(new.credentials).create_bucket("refused").await;
+    let s3 = created(&gateway, &new).await;
+    assert_eq!(seen(&gateway, &new.id).await.max_buckets, BucketLimit::AtMost(0));
+    let refused = s3.create_bucket("refused").await;
     assert_eq!(classed(refused), (ErrorClass::Denied, "AccessDenied".into()));
 }
 
@@ -140,14 +134,14 @@ async fn a_read_subuser_reads_and_does_not_write() {
 
     // Twice: a repeated call must leave no second key.
     for _ in 0..2 {
-        gateway.create_subuser(&bob, "ro", Access::Read, &key("subuserro")).await.unwrap();
+        gateway.create_subuser(&bob, "ro", Access::Read, &access_key("subuserro")).await.unwrap();
     }
 
     let user = seen(&gateway, &bob).await;
     assert_eq!(user.subusers, [Subuser { id: bob.subuser("ro"), permissions: Some(Access::Read) }]);
-    let keys: Vec<_> = user.keys.iter().filter(|key| key.user == bob.subuser("ro")).collect();
-    assert_eq!(keys, [&Key { user: bob.subuser("ro"), credentials: key("subuserro") }]);
-    let reader = gateway.s3(key("subuserro"));
+    let keys = user.keys.iter().filter(|key| key.user == bob.subuser("ro"));
+    assert_eq!(keys.map(|key| &key.credentials.access_key).collect::<Vec<_>>(), ["AKsubuserro"]);
+    let reader = s3_of(&gateway, &bob, "AKsubuserro").await;
     assert_eq!(reader.get_object("data", "k").await.unwrap().as_deref(), Some(&b"v"[..]));
     let refused = reader.put_object("data", "k", "w").await;
     assert_eq!(classed(refused), (ErrorClass::Denied, "AccessDenied".into()));
@@ -157,7 +151,7 @@ async fn a_read_subuser_reads_and_does_not_write() {
 async fn every_access_level_is_read_back_as_it_was_set() {
     let gateway = gateway().await;
     let (bob, _) = user_in(&gateway, "levels").await;
-    gateway.create_subuser(&bob, "sub", Access::Nothing, &key("levelssub")).await.unwrap();
+    gateway.create_subuser(&bob, "sub", Access::Nothing, &access_key("levelssub")).await.unwrap();
     assert_eq!(seen(&gateway, &bob).await.subusers[0].permissions, Some(Access::Nothing));
     for access in [Access::Read, Access::Write, Access::ReadWrite, Access::Full, Access::Nothing] {
         gateway.set_subuser_access(&bob, "sub", access).await.unwrap();
@@ -171,7 +165,7 @@ async fn every_access_level_is_read_back_as_it_was_set() {
 async fn removing_a_subuser_takes_its_keys_and_can_be_repeated() {
     let gateway = gateway().await;
     let (bob, _) = user_in(&gateway, "subgone").await;
-    gateway.create_subuser(&bob, "ro", Access::Read, &key("subgonero")).await.unwrap();
+    gateway.create_subuser(&bob, "ro", Access::Read, &access_key("subgonero")).await.unwrap();
     for _ in 0..2 {
         gateway.remove_subuser(&bob, "ro").await.unwrap();
         let user = seen(&gateway, &bob).await;
@@ -183,18 +177,17 @@ async fn removing_a_subuser_takes_its_keys_and_can_be_repeated() {
 async fn a_key_can_be_added_given_a_new_secret_and_removed_again_and_again() {
     let gateway = gateway().await;
     let (bob, _) = user_in(&gateway, "keys").await;
-    gateway.create_subuser(&bob, "ro", Access::Read, &key("keysro")).await.unwrap();
-    let added = Credentials::new("AKkeysadded", "first");
-    let changed = Credentials::new("AKkeysadded", "second");
+    gateway.create_subuser(&bob, "ro", Access::Read, &access_key("keysro")).await.unwrap();
     for (subuser, owner) in [(None, bob.to_string()), (Some("ro"), bob.subuser("ro"))] {
-        gateway.put_key(&bob, subuser, &added).await.unwrap();
-        gateway.put_key(&bob, subuser, &changed).await.unwrap();
-        let keys = seen(&gateway, &bob).await.keys;
-        assert_eq!(keys.len(), 3);
-        assert!(keys.contains(&Key { user: owner, credentials: changed.clone() }));
-        let old = gateway.s3(added.clone()).head_bucket("none").await;
-        assert_eq!(old.unwrap_err().class(), ErrorClass::Denied);
-        assert_eq!(gateway.s3(changed.clone()).head_bucket("none").await, Ok(false));
+        gateway.put_key(&bob, subuser, "AKkeysadded").await.unwrap();
+        let old = s3_of(&gateway, &bob, "AKkeysadded").await;
+        assert_eq!(old.head_bucket("none").await, Ok(false));
+        gateway.put_key(&bob, subuser, "AKkeysadded").await.unwrap();
+
+        let user = seen(&gateway, &bob).await;
+        assert_eq!((user.keys.len(), &user.key("AKkeysadded").unwrap().user), (3, &owner));
+        assert_eq!(old.head_bucket("none").await.unwrap_err().class(), ErrorClass::Denied);
+        assert_eq!(s3_of(&gateway, &bob, "AKkeysadded").await.head_bucket("none").await, Ok(false));
 
         for _ in 0..2 {
             gateway.remove_key(&bob, "AKkeysadded").await.unwrap();
@@ -213,10 +206,9 @@ async fn an_unknown_admin_key_does_not_pass_for_a_removed_key() {
 
 #[tokio::test]
 async fn a_wrong_secret_and_a_missing_capability_are_denied() {
-    let bob = new_user("denied", "bob");
-    gateway().await.create_user(&bob).await.unwrap();
+    let bob = gateway().await.create_user(&new_user("denied", "bob")).await.unwrap();
     let wrong = Credentials::new(admin().await.access_key, "wrong");
-    for (caller, reason) in [(wrong, "SignatureDoesNotMatch"), (bob.credentials, "AccessDenied")] {
+    for (caller, reason) in [(wrong, "SignatureDoesNotMatch"), (bob.keys[0].credentials.clone(), "AccessDenied")] {
         let gateway = Gateway::new(endpoint().await, caller).unwrap();
         assert_eq!(classed(gateway.user(&bob.id).await), (ErrorClass::Denied, reason.into()));
     }
@@ -250,21 +242,24 @@ async fn a_user_without_buckets_is_removed_without_purging() {
 }
 
 #[tokio::test]
-async fn concurrent_writes_to_one_user_succeed_or_are_conflicts() {
+async fn users_are_listed_page_by_page() {
     let gateway = gateway().await;
-    let (bob, _) = user_in(&gateway, "crowd").await;
-    let writers: Vec<_> = (0..16)
-        .map(|n| {
-            let (gateway, bob) = (gateway.clone(), bob.clone());
-            tokio::spawn(async move { gateway.put_key(&bob, None, &key(&format!("crowd{n}"))).await })
-        })
-        .collect();
-    let mut written = 1;
-    for writer in writers {
-        match writer.await.unwrap() {
-            Ok(()) => written += 1,
-            Err(error) => assert_eq!(error.class(), ErrorClass::Conflict, "{error}"),
+    // More than fit on one page, with those of the other tests.
+    let ids: Vec<_> = (0..1001).map(|n| new_user("listed", &format!("user{n}"))).collect();
+    for new in &ids {
+        gateway.create_user(new).await.unwrap();
+    }
+    let (mut found, mut pages, mut after) = (HashSet::new(), 0, None);
+    loop {
+        let page = gateway.users(after.as_deref()).await.unwrap();
+        pages += 1;
+        found.extend(page.items);
+        after = page.next;
+        if after.is_none() {
+            break;
         }
     }
-    assert_eq!(seen(&gateway, &bob).await.keys.len(), written);
+    assert!(pages > 1);
+    assert!(ids.iter().all(|new| found.contains(&new.id)));
+    assert!(found.contains(&UserId::new("", "admin").unwrap()));
 }

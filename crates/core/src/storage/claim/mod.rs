@@ -8,6 +8,8 @@ mod observed;
 mod provision;
 mod step;
 
+use std::time::Duration;
+
 use crate::{
     conditions::Readiness,
     plan::{FailureClass, Outcomes, Plan, first_failure},
@@ -16,7 +18,7 @@ use crate::{
 
 pub use observed::{
     Access, Backend, Claim, ClaimIdentity, FreshKeys, Key, Observed, Phase, Reached, Record, RecordBody, SecretSeen,
-    Spec, Status, User, UserQuota, ceph_user, class_of, is_cleanup,
+    Spec, Status, User, UserQuota, ceph_user, class_of, is_cleanup, may_exist,
 };
 pub use step::{Mark, SecretBody, Step};
 
@@ -40,7 +42,9 @@ impl Decision {
 }
 
 pub fn plan(seen: &Observed) -> Plan<Step> {
-    Plan::steps(decide(seen).steps)
+    let plan = Plan::steps(decide(seen).steps);
+    // A new key is read back from the gateway, which tells nobody that it has one.
+    if plan.iter().any(Step::makes_key) { plan.look_again(Duration::ZERO) } else { plan }
 }
 
 fn decide(seen: &Observed) -> Decision {
@@ -74,6 +78,8 @@ pub fn report(seen: &Observed, outcomes: Outcomes<'_, Step>, now: &Timestamp) ->
         // The world has moved on: the next look will tell.
         Some(failure) if failure.class == FailureClass::Stale => return Some(claim.status.clone()),
         Some(failure) => readiness_of(failure),
+        // The look that reads the keys follows at once and has more to say.
+        None if outcomes.iter().any(|(step, _)| step.makes_key()) => return Some(claim.status.clone()),
         None => decide(seen).verdict,
     };
     let mut status = Status { observed_generation: Some(claim.generation), ..claim.status.clone() };

@@ -121,7 +121,7 @@ pub struct Reached {
     pub class: Class,
     /// Whether the claim's namespace may use the class.
     pub allowed: bool,
-    /// The Ceph user of the claim's name, whosever it is.
+    /// The Ceph user of the claim's name, whosever it is. Taken for absent where [`may_exist`] says that it cannot be there.
     pub user: Option<User>,
 }
 
@@ -191,11 +191,12 @@ pub struct SecretSeen {
     pub data: BTreeMap<String, Secret>,
 }
 
-/// Keys made at random by the shell for this reconcile.
+/// Names for keys, made at random by the shell for this reconcile. The secrets that go with them are the gateway's: sent to
+/// it they would stand in its access log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FreshKeys {
-    pub admin: KeyPair,
-    pub readonly: KeyPair,
+    pub admin: String,
+    pub readonly: String,
 }
 
 /// The class to look in: the one recorded when the user was made, else the one asked for, else the default one. So a change
@@ -210,6 +211,12 @@ pub fn class_of<'a>(claim: Option<&'a Claim>, record: Option<&'a Record>) -> Cla
 pub fn ceph_user(class: &Class, namespace: &str, name: &str, record: Option<&Record>) -> CephUser {
     let named = || CephUser { tenant: tenant(&class.tenant_prefix, namespace), id: name.to_owned() };
     record.and_then(|record| record.body.user.clone()).unwrap_or_else(named)
+}
+
+/// Whether the Ceph user may be there already. A claim that bears no mark of ours has none: it is made without asking, and
+/// should there be one after all, of somebody else, the gateway refuses.
+pub fn may_exist(claim: Option<&Claim>, record: Option<&Record>) -> bool {
+    record.is_some() || claim.is_none_or(|claim| claim.finalizer || claim.deleting)
 }
 
 /// Whether the plan will ask if the user has buckets.

@@ -53,23 +53,22 @@ impl<'a> Wanted<'a> {
     fn new(seen: &'a Observed, claim: &'a Claim, spec: &'a Spec, reached: &'a Reached) -> Self {
         let class = &reached.class;
         let user = ceph_user(class, &claim.target.namespace, &claim.target.name, seen.record.as_ref());
-        Self { seen, claim, spec, class, user, quota: spec.quota.or_default(&class.default_quota) }
+        Self { seen, claim, spec, class, user, quota: granted(seen, spec, class) }
     }
 
     fn decide(&self, user: Option<&User>) -> Decision {
-        let admin = self.published_key(user, None, &self.spec.admin_secret, &self.seen.fresh.admin);
-        let readonly =
-            self.published_key(user, Some(READONLY_SUBUSER), &self.spec.read_secret, &self.seen.fresh.readonly);
+        let admin = self.published_key(user, None, &self.spec.admin_secret);
+        let readonly = self.published_key(user, Some(READONLY_SUBUSER), &self.spec.read_secret);
 
         let mut steps = Vec::new();
         steps.extend(self.finalizer());
         steps.extend(self.record());
         steps.extend(self.user_itself(user));
         steps.extend(self.readonly_subuser(user));
-        steps.extend(self.secret(&self.spec.admin_secret, &admin));
-        steps.extend(self.secret(&self.spec.read_secret, &readonly));
+        steps.extend(admin.and_then(|pair| self.secret(&self.spec.admin_secret, pair)));
+        steps.extend(readonly.and_then(|pair| self.secret(&self.spec.read_secret, pair)));
         steps.extend(self.surplus_secrets());
-        steps.extend(self.mark());
+        steps.extend((!lacks_keys(user)).then(|| self.mark()).flatten());
         Decision::new(steps, self.verdict(user))
     }
 
@@ -118,7 +117,7 @@ impl<'a> Wanted<'a> {
                 user: user(),
                 display_name,
                 max_buckets,
-                key: self.seen.fresh.admin.clone(),
+                access_key: self.seen.fresh.admin.clone(),
             });
             steps.push(Step::SetQuota { user: user(), quota });
             return steps;
@@ -130,31 +129,31 @@ impl<'a> Wanted<'a> {
             steps.push(Step::SetQuota { user: user(), quota });
         }
         if seen.key(None, None).is_none() {
-            steps.push(Step::AddKey { user: user(), subuser: None, key: self.seen.fresh.admin.clone() });
+            steps.push(Step::AddKey { user: user(), subuser: None, access_key: self.seen.fresh.admin.clone() });
         }
         steps
     }
 
     fn readonly_subuser(&self, seen: Option<&User>) -> Vec<Step> {
         let (user, name) = (|| self.user.clone(), || READONLY_SUBUSER.to_owned());
-        let key = || self.seen.fresh.readonly.clone();
+        let access_key = || self.seen.fresh.readonly.clone();
         let Some((seen, access)) = seen.and_then(|seen| Some((seen, seen.subusers.get(READONLY_SUBUSER)?))) else {
-            return vec![Step::CreateSubuser { user: user(), name: name(), key: key() }];
+            return vec![Step::CreateSubuser { user: user(), name: name(), access_key: access_key() }];
         };
         let mut steps = Vec::new();
         if *access != Access::Read {
             steps.push(Step::LetSubuserRead { user: user(), name: name() });
         }
         if seen.key(Some(READONLY_SUBUSER), None).is_none() {
-            steps.push(Step::AddKey { user: user(), subuser: Some(name()), key: key() });
+            steps.push(Step::AddKey { user: user(), subuser: Some(name()), access_key: access_key() });
         }
         steps
     }
 
-    /// The key a Secret hands out: the gateway's, or the fresh one that is about to be the gateway's.
-    fn published_key(&self, user: Option<&User>, subuser: Option<&str>, secret: &str, fresh: &KeyPair) -> KeyPair {
+    /// The key a Secret hands out, once the gateway has one.
+    fn published_key<'u>(&self, user: Option<&'u User>, subuser: Option<&str>, secret: &str) -> Option<&'u KeyPair> {
         let published = self.own_secret(secret).and_then(|secret| secret.data.get("accessKey"));
-        user.and_then(|user| user.key(subuser, published.map(Secret::expose))).unwrap_or(fresh).clone()
+        user.and_then(|user| user.key(subuser, published.map(Secret::expose)))
     }
 
     fn secret(&self, name: &str, pair: &KeyPair) -> Option<Step> {
@@ -205,6 +204,9 @@ impl<'a> Wanted<'a> {
             let message = format!("Ceph user {} is suspended; ask the administrator of the gateway", self.user);
             return Reason::UserSuspended.stalled(message);
         }
+        if lacks_keys(user) {
+            return Reason::Working.progressing("the keys are being made");
+        }
         Reason::Provisioned.ready(format!("the user has {}", self.quota))
     }
 
@@ -225,6 +227,17 @@ impl<'a> Wanted<'a> {
     }
 }
 
+/// Whether a key is still to be made by the gateway, or read back from it.
+fn lacks_keys(user: Option<&User>) -> bool {
+    user.is_none_or(|user| [None, Some(READONLY_SUBUSER)].iter().any(|subuser| user.key(*subuser, None).is_none()))
+}
+
+/// What is asked for; what is not asked for stays as it was granted, and is granted as the class has it now.
+fn granted(seen: &Observed, spec: &Spec, class: &Class) -> Quota {
+    let before = seen.record.as_ref().and_then(|record| record.body.quota);
+    before.map_or_else(|| spec.quota.or_default(&class.default_quota), |before| spec.quota.or(&before))
+}
+
 /// Whether the Secret has all we put in; what others add is theirs.
 fn holds(secret: &SecretSeen, body: &SecretBody) -> bool {
     body.data.iter().all(|(key, value)| secret.data.get(key) == Some(value))
@@ -235,6 +248,6 @@ pub(super) fn fill_status(status: &mut Status, seen: &Observed, claim: &Claim) {
     if let (Backend::Reached(reached), Ok(spec)) = (&seen.backend, &claim.spec) {
         status.class = Some(reached.class.name.clone());
         status.s3_user = Some(record_name(&claim.target.namespace, &claim.target.name));
-        status.quota = Some(spec.quota.or_default(&reached.class.default_quota));
+        status.quota = Some(granted(seen, spec, &reached.class));
     }
 }

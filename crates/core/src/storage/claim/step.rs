@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, fmt};
 
 use super::{
-    super::{CephUser, KeyPair, Reason, Target},
+    super::{CephUser, Reason, Target},
     observed::{Phase, RecordBody, UserQuota},
 };
 use crate::{plan, secret::Secret};
@@ -31,7 +31,7 @@ pub enum Step {
         user: CephUser,
         display_name: String,
         max_buckets: u32,
-        key: KeyPair,
+        access_key: String,
     },
     SetBucketLimit {
         user: CephUser,
@@ -45,7 +45,7 @@ pub enum Step {
     CreateSubuser {
         user: CephUser,
         name: String,
-        key: KeyPair,
+        access_key: String,
     },
     /// Lets an existing subuser read, and nothing else.
     LetSubuserRead {
@@ -55,7 +55,7 @@ pub enum Step {
     AddKey {
         user: CephUser,
         subuser: Option<String>,
-        key: KeyPair,
+        access_key: String,
     },
     /// Fails if there is a Secret of that name.
     CreateSecret {
@@ -95,6 +95,13 @@ pub enum Step {
     RemoveFinalizer {
         claim: Target,
     },
+}
+
+impl Step {
+    /// Whether the gateway makes a key, which is not known until it is asked.
+    pub(super) fn makes_key(&self) -> bool {
+        matches!(self, Step::CreateUser { .. } | Step::CreateSubuser { .. } | Step::AddKey { .. })
+    }
 }
 
 /// What a Secret of ours must hold, and whose it is.

@@ -4,12 +4,12 @@ mod others;
 mod outside;
 mod world;
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, time::Duration};
 
 use croft_core::{
     conditions::{Conditions, Truth},
-    plan::{Failure, FailureClass, Outcome},
-    storage::claim,
+    plan::{Failure, FailureClass, Next, Outcome},
+    storage::{QuotaAsked, claim},
     time::Timestamp,
 };
 use others::CLASSES;
@@ -118,26 +118,50 @@ fn every_claim_keeps_its_promises_whatever_others_do() {
 }
 
 #[test]
-fn a_new_claim_gets_everything_in_one_pass_and_in_the_safe_order() {
-    let world = World::new(ClassState::Retain);
-    let plan = claim::plan(&world.seen());
+fn a_new_claim_gets_everything_in_two_looks_and_in_the_safe_order() {
+    let mut world = World::new(ClassState::Retain);
+    let now = Timestamp("2026-01-01T00:00:00Z".into());
+    let mut look = || {
+        let seen = world.seen();
+        let plan = claim::plan(&seen);
+        let outcomes: Vec<_> = plan.iter().map(|step| (step, world.carry_out(&seen, step))).collect();
+        (plan.to_string(), plan.next, claim::report(&seen, &outcomes, &now).unwrap())
+    };
+    let (made, next, status) = look();
     assert_eq!(
-        plan.to_string(),
+        made,
         "add the finalizer to S3UserClaim team-a/data: a user is to be made\n\
          create S3User team-a.data granting 5k bytes, 10 objects, 0 buckets\n\
          create Ceph user lab_team_a$data with at most 0 buckets\n\
          let Ceph user lab_team_a$data store at most 5000 bytes in 10 objects\n\
-         create Ceph subuser lab_team_a$data:readonly that may read\n\
-         create Secret team-a/admin\n\
-         create Secret team-a/read\n\
-         mark S3User team-a.data as Bound: Provisioned"
+         create Ceph subuser lab_team_a$data:readonly that may read"
     );
-    let outcomes: Vec<_> = plan.iter().map(|step| (step, Outcome::done())).collect();
-    let now = Timestamp("2026-01-01T00:00:00Z".into());
-    let status = claim::report(&world.seen(), &outcomes, &now).unwrap();
+    assert_eq!(next, Next::After(Duration::ZERO), "the keys are read back at once");
+    assert_eq!(status, claim::Status::default(), "and nothing is written for a moment");
+    let (published, next, status) = look();
+    assert_eq!(
+        published,
+        "create Secret team-a/admin\ncreate Secret team-a/read\nmark S3User team-a.data as Bound: Provisioned"
+    );
+    assert_eq!(next, Next::Settled);
     assert!(status.conditions.is_true("Ready"));
     assert_eq!((status.s3_user.as_deref(), status.quota), (Some(RECORD), Some(quota(5000))));
     assert_eq!(status.observed_generation, Some(1));
+}
+
+#[test]
+fn what_a_claim_leaves_to_the_class_stays_as_it_was_granted() {
+    let granting = |seen: &claim::Observed| claim::plan(seen).to_string();
+    let ask_nothing = |seen: &mut claim::Observed| {
+        let spec = seen.claim.as_mut().and_then(|claim| claim.spec.as_mut().ok());
+        spec.unwrap().quota = QuotaAsked::default();
+    };
+    let mut seen = World::new(ClassState::Retain).seen();
+    ask_nothing(&mut seen);
+    assert!(granting(&seen).contains("granting 5368709120 bytes, 1k objects, 2 buckets"), "{}", granting(&seen));
+    let mut seen = at_rest(&World::new(ClassState::Retain)).seen();
+    ask_nothing(&mut seen);
+    assert_eq!(granting(&seen), "nothing to do", "whatever the class says now");
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use croft_core::{
     plan::{Failure, FailureClass, Outcome},
     storage::{
-        CephUser, KeyPair, OnDelete, READONLY_SUBUSER,
+        CephUser, OnDelete, READONLY_SUBUSER,
         claim::{Backend, Claim, Observed, Phase, Record, SecretBody, Step},
         owner_in,
     },
@@ -25,9 +25,9 @@ impl World {
         self.record.as_ref().map(RecordState::observe) == seen.record
     }
 
-    fn use_key(&mut self, pair: &KeyPair) -> u32 {
-        self.keys_used = self.keys_used.max(number_of(pair));
-        number_of(pair)
+    fn use_key(&mut self, access_key: &str) -> u32 {
+        self.keys_used = self.keys_used.max(number_of(access_key));
+        number_of(access_key)
     }
 
     /// The user, which must have been proven to be of the claim that is served. Ceph cannot be told to change only that
@@ -155,11 +155,11 @@ impl World {
     }
 
     fn change_ceph(&mut self, seen: &Observed, step: &Step) -> Outcome {
-        if let Step::CreateUser { user, display_name, max_buckets, key } = step {
-            return self.create_user(user, display_name, *max_buckets, key);
+        if let Step::CreateUser { user, display_name, max_buckets, access_key } = step {
+            return self.create_user(user, display_name, *max_buckets, access_key);
         }
         let fresh = match step {
-            Step::CreateSubuser { key, .. } | Step::AddKey { key, .. } => Some(self.use_key(key)),
+            Step::CreateSubuser { access_key, .. } | Step::AddKey { access_key, .. } => Some(self.use_key(access_key)),
             _ => None,
         };
         if let Step::SuspendUser { .. } | Step::RemoveUser { .. } = step {
@@ -185,7 +185,7 @@ impl World {
         Outcome::done()
     }
 
-    fn create_user(&mut self, name: &CephUser, display_name: &str, max_buckets: u32, key: &KeyPair) -> Outcome {
+    fn create_user(&mut self, name: &CephUser, display_name: &str, max_buckets: u32, access_key: &str) -> Outcome {
         assert_eq!(*name, user());
         if self.user.is_some() {
             return stale();
@@ -193,7 +193,7 @@ impl World {
         assert!(self.record.is_some() || self.is_lost, "made a user before recording it");
         let is_held = self.claim.as_ref().is_some_and(|claim| claim.finalizer);
         assert!(is_held || self.is_lost, "made a user before the finalizer");
-        let key = self.use_key(key);
+        let key = self.use_key(access_key);
         self.user = Some(UserState {
             owner: owner_in(display_name).map(str::to_owned),
             suspended: false,

@@ -12,7 +12,7 @@ use croft_core::{
         Amount, CephUser, Class, KeyPair, NoClass, OnDelete, Problem, Quota, QuotaAsked, READONLY_SUBUSER, Target,
         claim::{
             Access, Backend, Claim, ClaimIdentity, FreshKeys, Key, Observed, Phase, Reached, Record, RecordBody,
-            SecretSeen, Spec, Status, User, UserQuota,
+            SecretSeen, Spec, Status, User, UserQuota, may_exist,
         },
         secret_contents,
     },
@@ -118,12 +118,17 @@ pub(crate) fn quota(size: u64) -> Quota {
     Quota { size: amount(size), objects: amount(10), buckets: 0 }
 }
 
-pub(crate) fn pair(number: u32) -> KeyPair {
-    KeyPair { access_key: format!("AK{number}"), secret_key: Secret::new(format!("hush{number}")) }
+fn access_key(number: u32) -> String {
+    format!("AK{number}")
 }
 
-pub(crate) fn number_of(pair: &KeyPair) -> u32 {
-    pair.access_key.trim_start_matches("AK").parse().unwrap()
+/// A key with the secret the gateway makes for it.
+pub(crate) fn pair(number: u32) -> KeyPair {
+    KeyPair { access_key: access_key(number), secret_key: Secret::new(format!("hush{number}")) }
+}
+
+pub(crate) fn number_of(access_key: &str) -> u32 {
+    access_key.trim_start_matches("AK").parse().unwrap()
 }
 
 pub(crate) fn user() -> CephUser {
@@ -174,6 +179,8 @@ impl World {
     }
 
     pub(crate) fn seen(&self) -> Observed {
+        let (claim, record) =
+            (self.claim.as_ref().map(ClaimState::seen), self.record.as_ref().map(RecordState::observe));
         let backend = match self.class {
             ClassState::Gone => Backend::NoClass(NoClass::NotFound("gold".into())),
             ClassState::Unreachable => {
@@ -182,17 +189,17 @@ impl World {
             state => Backend::Reached(Box::new(Reached {
                 class: class(state),
                 allowed: state != ClassState::NotAllowed,
-                user: self.user.as_ref().map(UserState::observe),
+                user: self.user.as_ref().filter(|_| may_exist(claim.as_ref(), record.as_ref())).map(UserState::observe),
             })),
         };
         Observed {
-            claim: self.claim.as_ref().map(ClaimState::seen),
+            claim,
             namespace_terminating: self.terminating,
-            record: self.record.as_ref().map(RecordState::observe),
+            record,
             buckets: if self.in_use { BTreeSet::from(["photos".to_owned()]) } else { BTreeSet::new() },
             backend,
             secrets: self.secrets.iter().map(|(name, secret)| secret.observe(name, self.class)).collect(),
-            fresh: FreshKeys { admin: pair(self.keys_used + 1), readonly: pair(self.keys_used + 2) },
+            fresh: FreshKeys { admin: access_key(self.keys_used + 1), readonly: access_key(self.keys_used + 2) },
         }
     }
 
