@@ -24,7 +24,7 @@ pub use self::{
     },
     report::{Blocked, blocked_items, report},
     step::{ResourceStep, Unwanted},
-    telling::{Held, Telling, current, tell},
+    telling::{Held, Routine, Telling, current, tell},
 };
 use super::{
     inventory::{Applied, Fingerprint, State},
