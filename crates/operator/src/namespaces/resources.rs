@@ -399,7 +399,7 @@ impl Reconciler for ResourcesReconciler {
         let target = Target { namespace, name: namespace, uid: &seen.observed.binding.uid };
         // What another replica has recorded meanwhile must not be forgotten: an adoption above all.
         let version = seen.observed.binding.version.as_str();
-        self.writer.status_at::<NamespaceClassBinding>(target, Some(version), &status).await
+        self.writer.status_at::<NamespaceClassBinding>(target, version, &status).await
     }
 }
 
