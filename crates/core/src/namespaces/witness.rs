@@ -52,7 +52,7 @@ impl Seal {
     fn keyed(&self, value: &Value) -> String {
         // A key of any length will do, so this cannot fail.
         let Ok(mut mac) = Hmac::<Sha256>::new_from_slice(&self.0) else { return String::new() };
-        mac.update(canonical(value).as_bytes());
+        mac.update(&canonical(value));
         short(&mac.finalize().into_bytes())
     }
 
