@@ -12,7 +12,7 @@ use crate::{
 
 /// Writing a status costs the API server more than making an object. A report of routine is written at once if none was for
 /// this long; otherwise when nothing was added to it for this long,
-const CALM: Duration = Duration::from_millis(500);
+const CALM: Duration = Duration::from_millis(200);
 /// but this long after its first addition at the latest.
 const MOST: Duration = Duration::from_secs(2);
 
@@ -189,11 +189,11 @@ mod tests {
     #[test]
     fn routine_is_told_once_it_stops_or_after_a_while() {
         assert_eq!(
-            left([(0, status("m.s.f.c", 1)), (100, status("m.s.f.c", 1)), (500, status("m.s.f.c", 1))]),
-            [500, 400, 0]
+            left([(0, status("m.s.f.c", 1)), (50, status("m.s.f.c", 1)), (200, status("m.s.f.c", 1))]),
+            [200, 150, 0]
         );
         let endless = left((0..=20).map(|turn| (turn * 100, status("m.s.f.c", turn + 1))));
-        assert_eq!((endless[0], endless[19], endless[20]), (500, 100, 0));
+        assert_eq!((endless[0], endless[19], endless[20]), (200, 100, 0));
     }
 
     #[test]
@@ -209,15 +209,15 @@ mod tests {
             told.status.is_some()
         };
         assert!(tell_at(1000, 0, 1), "the first");
-        assert!(!tell_at(1200, 1, 2) && !tell_at(1300, 1, 3) && !tell_at(1799, 1, 3), "held back");
-        assert!(tell_at(1800, 1, 3), "all together");
+        assert!(!tell_at(1100, 1, 2) && !tell_at(1150, 1, 3) && !tell_at(1349, 1, 3), "held back");
+        assert!(tell_at(1350, 1, 3), "all together");
         assert!(tell_at(9000, 3, 4), "after a while");
     }
 
     #[test]
     fn a_burst_of_routine_begins_with_routine() {
         let vouched = status("m.s.f.x", 0);
-        assert_eq!(left([(0, vouched.clone()), (90_000, vouched), (100_000, status("m.s.f.c", 1))])[2], 500);
+        assert_eq!(left([(0, vouched.clone()), (90_000, vouched), (100_000, status("m.s.f.c", 1))])[2], 200);
     }
 
     #[test]
