@@ -93,13 +93,15 @@ where
     }
 }
 
-/// The verb as RBAC names it; asking what is served is none of its verbs.
+/// The verb as RBAC names it. Asking what is served is none of its verbs, and renewals of the lease have one of their own: they
+/// never rest.
 fn verb(request: &Request<Body>) -> &'static str {
     let query = request.uri().query().unwrap_or_default();
     match *request.method() {
         Method::GET if query.contains("watch=true") => "watch",
         Method::GET => reading_verb(request.uri().path()),
         Method::POST => "create",
+        Method::PUT if request.uri().path().contains("/leases/") => "renew",
         Method::PUT => "update",
         Method::PATCH => "patch",
         Method::DELETE => "delete",

@@ -50,7 +50,7 @@ impl Seal {
     }
 
     fn long_digest(&self, object: &Value, value: &Value) -> String {
-        if is_secret(object) { long(&self.hash(value)) } else { long(&Sha256::digest(canonical(value).as_bytes())) }
+        if is_secret(object) { long(&self.hash(value)) } else { long(&Sha256::digest(canonical(value))) }
     }
 
     fn keyed(&self, value: &Value) -> String {
@@ -60,7 +60,7 @@ impl Seal {
     fn hash(&self, value: &Value) -> Vec<u8> {
         // A key of any length will do, so this cannot fail.
         let Ok(mut mac) = Hmac::<Sha256>::new_from_slice(&self.0) else { return Vec::new() };
-        mac.update(canonical(value).as_bytes());
+        mac.update(&canonical(value));
         mac.finalize().into_bytes().to_vec()
     }
 

@@ -56,7 +56,15 @@ impl World {
             return;
         }
         let later = Timestamp("2026-01-02T00:00:00Z".into());
-        let told = resources::tell(&seen, self.status(), &[], &mut None, &later, Instant(0));
+        let told = resources::tell(
+            &seen,
+            self.status(),
+            &[],
+            &mut None,
+            &mut resources::Routine::default(),
+            &later,
+            Instant(0),
+        );
         assert_eq!((told.status, told.event), (None, None), "something to tell although nothing happens");
         if self.ready_reason() == "ReconcileSuccess" {
             // What is deleted, held by somebody and without our stamp is not watched any more.

@@ -77,7 +77,7 @@ pub const USES: &[Use] = &[
         verbs: &["create", "delete", "list", "patch", "watch"],
         within: Within::Cluster,
     },
-    Use { group: "akuity.io", resource: "namespaceclassbindings/status", verbs: &["patch"], within: Within::Cluster },
+    Use { group: "akuity.io", resource: "namespaceclassbindings/status", verbs: &["update"], within: Within::Cluster },
     Use { group: "", resource: "configmaps", verbs: STAMP, within: Within::Cluster },
     Use { group: "", resource: "secrets", verbs: STAMP, within: Within::Cluster },
     Use { group: "", resource: "services", verbs: STAMP, within: Within::Cluster },

@@ -12,7 +12,7 @@ use croft_core::{
     namespaces::{
         inventory::Status,
         manifest::Identity,
-        resources::{self, ClassSeen, Held, KindName, KindSeen, Observed, Read, ResourceStep, Stamped},
+        resources::{self, ClassSeen, Held, KindName, KindSeen, Observed, Read, ResourceStep, Routine, Stamped},
         template::Facts,
         witness::{Care, Seal, Witness},
     },
@@ -54,6 +54,7 @@ pub(super) struct ResourcesReconciler {
     seal: SharedSeal,
     /// Status that is not written yet, by namespace.
     held: Mutex<BTreeMap<String, Held>>,
+    routine: Mutex<Routine>,
     reads: Mutex<Budget>,
     clock: Clock,
     blueprints: Blueprints,
@@ -78,6 +79,7 @@ impl ResourcesReconciler {
             stamps,
             seal,
             held: Mutex::default(),
+            routine: Mutex::default(),
             reads: Mutex::new(Budget::new(READS, READ_EVERY)),
             clock: Clock::start(),
             blueprints: Blueprints::default(),
@@ -386,9 +388,11 @@ impl Reconciler for ResourcesReconciler {
 
     fn report(&self, seen: &Seen, outcomes: &[(&ResourceStep, Outcome)], now: &Timestamp) -> Report {
         let observed = &seen.observed;
+        let mut routine = self.routine.lock().unwrap_or_else(PoisonError::into_inner);
         let told = self.with_held(&observed.namespace.name, |held| {
-            resources::tell(observed, &seen.stored, outcomes, held, now, self.clock.now())
+            resources::tell(observed, &seen.stored, outcomes, held, &mut routine, now, self.clock.now())
         });
+        drop(routine);
         let events = told.event.map(|(warning, reason, message)| Note { warning, reason, message });
         let report = Report::on(&*seen.binding, told.status.as_ref(), events.into_iter().collect());
         // What another replica has recorded meanwhile must not be forgotten: an adoption above all.

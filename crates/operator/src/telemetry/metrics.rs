@@ -122,7 +122,7 @@ impl Metrics {
         registry.register("steps", "Steps by part, kind of work, step and outcome", self.steps.clone());
         registry.register(
             "api_calls",
-            "Calls to the API server by verb (discover: what it serves) and HTTP code (0: no answer)",
+            "Calls to the API server by verb (discover: what it serves; renew: of the lease) and HTTP code (0: no answer)",
             self.calls.clone(),
         );
         registry.register(

@@ -39,7 +39,7 @@ impl Calls {
         }
     }
 
-    /// All but watches and renewals of the lease, which alone is written by `update`. Events are among them.
+    /// All but watches and renewals of the lease. Events are among them.
     pub(super) fn requests(&self) -> f64 {
         self.writes() + self.reads() + self.sum(&["discover", "list", "other"])
     }
@@ -51,7 +51,7 @@ impl Calls {
 
     /// All that change something, but the lease.
     pub(super) fn writes(&self) -> f64 {
-        self.sum(&["create", "patch", "delete"])
+        self.sum(&["create", "update", "patch", "delete"])
     }
 
     fn sum(&self, verbs: &[&str]) -> f64 {
@@ -80,7 +80,7 @@ mod tests {
              croft_api_calls_total{verb=\"create\",code=\"409\"} 1\n\
              croft_api_calls_total{verb=\"get\",code=\"200\"} 2\n\
              croft_api_calls_total{verb=\"list\",code=\"200\"} 3\n\
-             croft_api_calls_total{verb=\"update\",code=\"200\"} 100\n\
+             croft_api_calls_total{verb=\"renew\",code=\"200\"} 100\n\
              croft_api_calls_total{verb=\"watch\",code=\"200\"} 100\n\
              croft_reconciles_total{part=\"namespaces\"} 9\n",
         );

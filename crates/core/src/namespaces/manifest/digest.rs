@@ -2,17 +2,18 @@
 
 use std::fmt::Write;
 
+use serde::Serialize;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
 /// A short, stable fingerprint of a manifest, whatever the order of its keys.
 pub fn digest(value: &Value) -> String {
-    short(&Sha256::digest(canonical(value).as_bytes()))
+    short(&Sha256::digest(canonical(value)))
 }
 
 /// The same text for the same value, whatever the order of its keys.
-pub(in crate::namespaces) fn canonical(value: &Value) -> String {
-    let mut text = String::new();
+pub(in crate::namespaces) fn canonical(value: &Value) -> Vec<u8> {
+    let mut text = Vec::new();
     write_canonical(value, &mut text);
     text
 }
@@ -49,31 +50,35 @@ fn without_values(value: &Value) -> Value {
     }
 }
 
-fn write_canonical(value: &Value, out: &mut String) {
+fn write_canonical(value: &Value, out: &mut Vec<u8>) {
     match value {
         Value::Object(map) => {
             let mut fields: Vec<_> = map.iter().collect();
             fields.sort_unstable_by_key(|(key, _)| *key);
-            out.push('{');
+            out.push(b'{');
             for (key, value) in fields {
-                let _ = write!(out, "{}:", Value::String(key.clone()));
+                write_json(key, out);
+                out.push(b':');
                 write_canonical(value, out);
-                out.push(',');
+                out.push(b',');
             }
-            out.push('}');
+            out.push(b'}');
         }
         Value::Array(list) => {
-            out.push('[');
+            out.push(b'[');
             for item in list {
                 write_canonical(item, out);
-                out.push(',');
+                out.push(b',');
             }
-            out.push(']');
+            out.push(b']');
         }
-        other => {
-            let _ = write!(out, "{other}");
-        }
+        other => write_json(other, out),
     }
+}
+
+fn write_json<T: Serialize + ?Sized>(value: &T, out: &mut Vec<u8>) {
+    // Texts, numbers and the like, into memory: this cannot fail.
+    let _ = serde_json::to_writer(out, value);
 }
 
 #[cfg(test)]
@@ -87,6 +92,16 @@ mod tests {
         let one = shape(&json!({"data": {"a": "1", "b": "2"}}));
         assert_eq!(one, shape(&json!({"data": {"b": "x", "a": "y"}})));
         assert_ne!(one, shape(&json!({"data": {"a": "1"}})));
+    }
+
+    #[test]
+    fn the_canonical_text_stays_as_it_is_because_digests_of_it_are_on_record() {
+        let value = json!({"b": [1, -2.5, null, true], "a": {"tab\t\"quoted\"": "ü\n"}});
+        assert_eq!(
+            String::from_utf8(canonical(&value)).unwrap(),
+            r#"{"a":{"tab\t\"quoted\"":"ü\n",},"b":[1,-2.5,null,true,],}"#
+        );
+        assert_eq!(digest(&value), "ef1eabdf06c72b8b");
     }
 
     #[test]

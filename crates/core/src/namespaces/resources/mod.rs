@@ -26,7 +26,7 @@ pub use self::{
     },
     report::{Blocked, blocked_items, report},
     step::{ResourceStep, Unwanted},
-    telling::{Held, Telling, current, tell},
+    telling::{Held, Routine, Telling, current, tell},
 };
 use super::{
     binding::CLASS_LABEL,

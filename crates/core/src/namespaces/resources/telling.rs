@@ -4,16 +4,33 @@ use std::time::Duration;
 
 use super::{Observed, ResourceStep, report, report::UNOBSERVABLE};
 use crate::{
+    budget::{Budget, Budgets},
     namespaces::inventory::{Difference, Status},
     plan::{Next, Outcome},
     time::{Instant, Timestamp},
 };
 
-/// Writing a status costs the API server more than making an object. A report of routine is written when nothing was added to
-/// it for this long,
-const CALM: Duration = Duration::from_millis(500);
+/// Writing a status costs the API server more than making an object. A report of routine is written at once if none was for
+/// this long; otherwise when nothing was added to it for this long,
+const CALM: Duration = Duration::from_millis(200);
 /// but this long after its first addition at the latest.
 const MOST: Duration = Duration::from_secs(2);
+
+/// Which namespaces have just reported routine.
+#[derive(Clone, Debug)]
+pub struct Routine(Budgets<String>);
+
+impl Default for Routine {
+    fn default() -> Self {
+        Self(Budgets::new(Budget::new(1, CALM)))
+    }
+}
+
+impl Routine {
+    fn may_report(&mut self, namespace: &str, at: Instant) -> bool {
+        self.0.spend(namespace.to_owned(), at)
+    }
+}
 
 /// A status that is not written yet.
 #[derive(Clone, Debug, PartialEq)]
@@ -55,6 +72,7 @@ pub fn tell(
     stored: &Status,
     outcomes: &[(&ResourceStep, Outcome)],
     held: &mut Option<Held>,
+    routine: &mut Routine,
     now: &Timestamp,
     at: Instant,
 ) -> Telling {
@@ -74,11 +92,12 @@ pub fn tell(
             hold(held, seen, stored, status, at);
             waits(Next::Settled)
         }
-        Difference::Routine => match hold(held, seen, stored, status.clone(), at) {
+        Difference::Routine => {
+            let is_first = !holds_routine(held.as_ref()) && routine.may_report(&seen.namespace.name, at);
             // It stays held until the cache has seen it written.
-            left if left.is_zero() => written(seen, status, retry),
-            left => waits(Next::After(left)),
-        },
+            let left = hold(held, seen, stored, status.clone(), at);
+            if is_first || left.is_zero() { written(seen, status, retry) } else { waits(Next::After(left)) }
+        }
         Difference::News => {
             *held = None;
             written(seen, status, retry)
@@ -105,6 +124,11 @@ fn written(seen: &Observed, status: Status, retry: bool) -> Telling {
     Telling { status: Some(status), event, next, retry }
 }
 
+/// Whether what is held is worth a write of its own.
+fn holds_routine(held: Option<&Held>) -> bool {
+    held.is_some_and(|held| held.stored.difference(&held.status) >= Difference::Routine)
+}
+
 /// Keeps the status for later; tells how long it may still wait.
 fn hold(held: &mut Option<Held>, seen: &Observed, stored: &Status, status: Status, at: Instant) -> Duration {
     let waiting = held.get_or_insert_with(|| Held {
@@ -114,9 +138,10 @@ fn hold(held: &mut Option<Held>, seen: &Observed, stored: &Status, status: Statu
         since: at,
         last: at,
     });
+    let holds_routine = holds_routine(Some(waiting));
     if waiting.status != status {
         // What was only vouched for has waited for nothing.
-        if waiting.stored.difference(&waiting.status) < Difference::Routine {
+        if !holds_routine {
             waiting.since = at;
         }
         waiting.status = status;
@@ -131,7 +156,7 @@ mod tests {
     use super::*;
     use crate::namespaces::{
         inventory::{Applied, State},
-        resources::{Binding, Class, ClassSeen},
+        resources::{Binding, Class, ClassSeen, Namespace},
     };
 
     fn status(digest: &str, uid: u64) -> Status {
@@ -164,17 +189,35 @@ mod tests {
     #[test]
     fn routine_is_told_once_it_stops_or_after_a_while() {
         assert_eq!(
-            left([(0, status("m.s.f.c", 1)), (100, status("m.s.f.c", 1)), (500, status("m.s.f.c", 1))]),
-            [500, 400, 0]
+            left([(0, status("m.s.f.c", 1)), (50, status("m.s.f.c", 1)), (200, status("m.s.f.c", 1))]),
+            [200, 150, 0]
         );
         let endless = left((0..=20).map(|turn| (turn * 100, status("m.s.f.c", turn + 1))));
-        assert_eq!((endless[0], endless[19], endless[20]), (500, 100, 0));
+        assert_eq!((endless[0], endless[19], endless[20]), (200, 100, 0));
+    }
+
+    #[test]
+    fn the_first_routine_after_a_while_is_told_at_once_and_what_follows_it_together() {
+        let (mut held, mut routine) = (None, Routine::default());
+        // A namespace on its way to another class reports what is on record.
+        let mut tell_at = |at: u64, written: u64, made: u64| {
+            let namespace = Namespace { name: "a".into(), relabelled: true, ..Namespace::default() };
+            let binding = Binding { status: status("m.s.f.c", made), ..seen().binding };
+            let (seen, stored) = (Observed { namespace, binding, ..seen() }, status("m.s.f.c", written));
+            current(&mut held, "b", &stored);
+            let told = tell(&seen, &stored, &[], &mut held, &mut routine, &Timestamp::default(), Instant(at));
+            told.status.is_some()
+        };
+        assert!(tell_at(1000, 0, 1), "the first");
+        assert!(!tell_at(1100, 1, 2) && !tell_at(1150, 1, 3) && !tell_at(1349, 1, 3), "held back");
+        assert!(tell_at(1350, 1, 3), "all together");
+        assert!(tell_at(9000, 3, 4), "after a while");
     }
 
     #[test]
     fn a_burst_of_routine_begins_with_routine() {
         let vouched = status("m.s.f.x", 0);
-        assert_eq!(left([(0, vouched.clone()), (90_000, vouched), (100_000, status("m.s.f.c", 1))])[2], 500);
+        assert_eq!(left([(0, vouched.clone()), (90_000, vouched), (100_000, status("m.s.f.c", 1))])[2], 200);
     }
 
     #[test]

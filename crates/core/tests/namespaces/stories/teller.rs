@@ -165,7 +165,8 @@ impl Teller {
 
     fn tell_binding(&mut self, seen: &resources::Observed, outcomes: &[(&Step, Outcome)]) {
         let (outcomes, stored) = (of_resources(outcomes), &seen.binding.status);
-        let told = resources::tell(seen, stored, &outcomes, &mut None, &now(), Instant(0));
+        let told =
+            resources::tell(seen, stored, &outcomes, &mut None, &mut resources::Routine::default(), &now(), Instant(0));
         let ends = |step: &resources::ResourceStep| matches!(step, resources::ResourceStep::DeleteBinding { .. });
         if outcomes.iter().any(|(step, outcome)| ends(step) && outcome.is_done()) {
             return;
