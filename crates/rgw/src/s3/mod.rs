@@ -1,6 +1,6 @@
 //! S3 with a user's own key, path style.
 
-mod object;
+mod metadata;
 mod objects;
 mod settings;
 
@@ -13,7 +13,7 @@ use crate::{
     request::Request, transport::Session, user::check_tenant,
 };
 
-pub use object::{Object, ObjectMetadata};
+pub use metadata::{Object, ObjectMetadata};
 pub use settings::Versioning;
 
 /// A gateway, called with the key of a user or a subuser. Clones share their connections. Buckets are those of the

@@ -8,7 +8,7 @@ use percent_encoding::percent_decode_str;
 
 use super::{
     Object, ObjectMetadata, S3,
-    object::{has_tags, kept_by_a_rewrite},
+    metadata::{has_tags, kept_by_a_rewrite},
 };
 use crate::{Page, RgwError, answer::Answer, error::absent_is_done, request::Request, xml::escape};
 
