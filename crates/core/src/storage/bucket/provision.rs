@@ -1,0 +1,35 @@
+//! An S3Bucket that is there to stay: its bucket is made.
+
+use super::{
+    super::{Reason, reason::readiness_of},
+    Decision,
+    observed::{Bucket, Found, Observed, Owner, Spec},
+    step::Step,
+};
+
+pub(super) fn decide(seen: &Observed, bucket: &Bucket, spec: &Spec) -> Decision {
+    let name = &bucket.target.name;
+    let there = || Reason::Provisioned.ready("the bucket is there");
+    let add_finalizer = (!bucket.finalizer).then(|| Step::AddFinalizer { bucket: bucket.target.clone() });
+    match &seen.owner {
+        Owner::Nobody => {
+            let message = format!("S3UserClaim {} does not exist; make it or name another one", spec.claim);
+            Decision::wait(Reason::WaitingForClaim.progressing(message))
+        }
+        Owner::NotReady(why) => {
+            let message = format!("S3UserClaim {} is not ready: {why}", spec.claim);
+            Decision::wait(Reason::WaitingForClaim.progressing(message))
+        }
+        Owner::NoClass(why) => Decision::wait(why.reason().stalled(why.message())),
+        Owner::Unreachable(failure) => Decision::wait(readiness_of(failure)),
+        Owner::Ready { found: Found::Foreign { owner }, .. } => {
+            let message = format!("a bucket of this name belongs to Ceph user {owner}; choose another name");
+            Decision::wait(Reason::BucketTaken.stalled(message))
+        }
+        Owner::Ready { found: Found::Ours, .. } => Decision::new(add_finalizer.into_iter().collect(), there()),
+        Owner::Ready { found: Found::Absent, user, key } => {
+            let create = Step::CreateBucket { name: name.clone(), user: user.clone(), key: key.clone() };
+            Decision::new(add_finalizer.into_iter().chain([create]).collect(), there())
+        }
+    }
+}
