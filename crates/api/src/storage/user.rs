@@ -83,18 +83,45 @@ pub struct S3UserStatus {
     /// The `metadata.generation` this status describes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
-    /// `Bound`: the claim exists. `Released`: the claim is gone, the user is suspended and its buckets are kept.
+    /// `Bound`: the claim exists. `Removing`: the claim was deleted, what it has in Ceph is being removed. `Released`: the claim
+    /// is gone, the user is suspended and its buckets are kept.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub phase: Option<S3UserPhase>,
+    /// Buckets without an S3Bucket that are never removed with the claim: their S3Buckets said `retain`, or were taken away
+    /// with their namespace or class while there was something in them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub kept_buckets: Vec<String>,
+    /// Buckets nobody could look into when their S3Buckets went with their namespace: removed if they turn out to be empty,
+    /// otherwise kept.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub left_buckets: Vec<String>,
+    /// How far the removal of the user's buckets has come, where the class says `onDelete: Purge`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub purge: Option<S3UserPurge>,
     /// `Ready`: Ceph has the user as recorded here.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "schema::conditions_by_type")]
     pub conditions: Vec<Condition>,
 }
 
+/// The removal of a user's buckets with all their objects.
+#[derive(JsonSchema, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct S3UserPurge {
+    /// Buckets to remove, in all.
+    pub buckets: u32,
+    /// The bucket the gateway is removing.
+    pub bucket: String,
+    /// Objects that were in it when it was last looked at.
+    pub objects: i64,
+    /// When that was.
+    pub time: String,
+}
+
 /// Whether a claim stands behind the user.
 #[derive(JsonSchema, Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum S3UserPhase {
     Bound,
+    Removing,
     Released,
 }

@@ -13,8 +13,8 @@ use croft_core::{
         Amount, CephUser, Class, KeyPair, NoClass, OnDelete, Problem, Quota, QuotaAsked, Target,
         bucket::{self, Bucket, Deletion, Found, Lookup, Owner},
         claim::{
-            self, Access, Backend, Claim, ClaimIdentity, FreshKeys, Key, Observed, Phase, Reached, Record, RecordBody,
-            SecretSeen, Spec, User, UserQuota,
+            self, Access, Backend, Claim, ClaimIdentity, FreshKeys, Key, Observed, Phase, Purge, PurgeSeen, Reached,
+            Record, RecordBody, SecretSeen, SetAside, Spec, User, UserQuota,
         },
     },
 };
@@ -113,8 +113,20 @@ impl Words {
                 admin_secret: self.maybe(dice),
                 quota: dice.some(self.quota(&mut dice.clone())),
             },
-            phase: dice.some(Phase::Released),
+            phase: dice.some(if dice.clone().flip() { Phase::Released } else { Phase::Removing }),
             reason: self.maybe(dice),
+            set_aside: SetAside {
+                kept: self.maybe(dice).into_iter().collect(),
+                left: self.maybe(dice).into_iter().collect(),
+            },
+            purge: dice.some(PurgeSeen {
+                purge: Purge {
+                    buckets: usize::from(dice.clone().roll(3)),
+                    bucket: self.pick(&mut dice.clone()),
+                    objects: 1,
+                },
+                age: if dice.clone().flip() { Duration::MAX } else { Duration::ZERO },
+            }),
         }
     }
 
@@ -127,7 +139,7 @@ impl Words {
             quota: UserQuota { enabled: dice.flip(), size: dice.some(u64::MAX), objects: None },
             subusers: BTreeMap::from([(self.pick(dice), if dice.flip() { Access::Read } else { Access::Other })]),
             keys: (0..dice.roll(3)).map(|_| key(dice)).collect(),
-            has_buckets: dice.flip(),
+            buckets: (0..dice.roll(3)).map(|_| (self.pick(dice), u64::from(dice.roll(3)))).collect(),
         }
     }
 
@@ -161,11 +173,12 @@ impl Words {
             1 => Found::Ours,
             _ => Found::Foreign { owner: self.ceph_user(dice) },
         };
-        match dice.roll(6) {
+        match dice.roll(7) {
             0 => Owner::Nobody,
             1 => Owner::NotReady(self.pick(dice)),
             2 => Owner::NoClass(self.no_class(dice)),
             3 => Owner::Unreachable(self.failure(dice)),
+            4 => Owner::Removable { user: self.ceph_user(dice), found, empty: dice.flip() },
             _ => Owner::Ready { user: self.ceph_user(dice), key: self.pair(dice), found },
         }
     }
@@ -204,15 +217,23 @@ proptest! {
             spec: if dice.roll(4) > 0 { Ok(bucket::Spec { claim: words.pick(dice), deletion }) } else { Err(words.problems(dice)) },
             status: bucket::Status { created: dice.flip(), ..bucket::Status::default() },
         };
-        let seen = bucket::Observed { bucket: Some(bucket), namespace_terminating: dice.flip(), owner: words.owner(dice) };
+        let lookup_of = bucket.clone();
+        let recorded = words.record(dice);
+        let seen = bucket::Observed {
+            bucket: Some(bucket),
+            namespace_terminating: dice.flip(),
+            unwanted: dice.flip(),
+            record: bucket::RecordSeen::of(words.pick(dice), &recorded),
+            owner: words.owner(dice),
+        };
         let plan = bucket::plan(&seen);
         let outcomes = dice.outcomes(&plan);
         if let Some(status) = bucket::report(&seen, &outcomes, &now()) {
             assert_storable(&status.conditions, &seen.bucket.as_ref().unwrap().status.conditions);
         }
         let (claim, record, user) = (words.claim(dice), words.record(dice), words.user(dice));
-        if let Ok(lookup) = Lookup::new(dice.some(&claim), Some(&record), dice.flip()) {
-            let _ = lookup.owner(dice.some(&user), Found::Ours);
+        if let Ok(lookup) = Lookup::new(dice.some(&claim), Some(&record), &lookup_of) {
+            let _ = lookup.owner(dice.some(&user), Found::Ours, true);
         }
     }
 }

@@ -10,7 +10,11 @@ use croft_core::{
     secret::Secret,
     storage::{
         CephUser, KeyPair, NoClass, Problem, Target,
-        bucket::{self, BUCKET_NOT_EMPTY, Bucket, Deletion, Found, GRACE, Observed, Owner, Spec, Status, Step},
+        bucket::{
+            self, BUCKET_NOT_EMPTY, Bucket, Deletion, Found, GRACE, Note, Observed, Owner, RecordSeen, Spec, Status,
+            Step,
+        },
+        claim::{SetAside, Version},
     },
     time::Timestamp,
 };
@@ -65,6 +69,11 @@ struct World {
     terminating: bool,
     owner: OwnerState,
     ceph: Option<InCeph>,
+    /// What stamped the S3Bucket no longer wants it.
+    unwanted: bool,
+    /// What the S3User says of the bucket.
+    kept: bool,
+    left: bool,
     /// Somebody took our finalizer away.
     let_go_by_hand: bool,
     /// The bucket may be left behind: nothing holds it, or we could not get at it.
@@ -116,6 +125,8 @@ impl World {
         Observed {
             bucket: self.object.as_ref().map(Object::seen),
             namespace_terminating: self.terminating,
+            unwanted: self.unwanted,
+            record: Some(self.record()),
             owner: match self.owner {
                 OwnerState::Nobody => Owner::Nobody,
                 OwnerState::NotReady => Owner::NotReady("its class does not exist".into()),
@@ -123,8 +134,20 @@ impl World {
                 OwnerState::Unreachable => {
                     Owner::Unreachable(Failure::new(FailureClass::Transient, "GatewayTimeout", ""))
                 }
+                OwnerState::Ready if self.object.as_ref().is_some_and(|object| object.deleting.is_some()) => {
+                    Owner::Removable { user: user("data"), found, empty: self.ceph != Some(InCeph::Filled) }
+                }
                 OwnerState::Ready => Owner::Ready { user: user("data"), key, found },
             },
+        }
+    }
+
+    fn record(&self) -> RecordSeen {
+        let names = |is_in: bool| is_in.then(|| target().name).into_iter().collect();
+        RecordSeen {
+            name: "a.data".into(),
+            version: Version { uid: "r".into(), resource_version: "1".into() },
+            set_aside: SetAside { kept: names(self.kept), left: names(self.left) },
         }
     }
 
@@ -137,13 +160,13 @@ impl World {
         matches!(self.ceph, Some(InCeph::Empty | InCeph::Filled))
     }
 
-    fn delete_bucket(&mut self, or_leave: bool) -> Outcome {
+    fn delete_bucket(&mut self) -> Outcome {
         match self.ceph {
             None => {}
             Some(InCeph::Empty) => self.ceph = None,
-            Some(InCeph::Filled | InCeph::Foreign) if or_leave => {}
             Some(InCeph::Filled) => return failed(FailureClass::Rejected, BUCKET_NOT_EMPTY),
-            Some(InCeph::Foreign) => return failed(FailureClass::Forbidden, "AccessDenied"),
+            // Between our look and our call it is the same bucket.
+            Some(InCeph::Foreign) => panic!("removed the bucket of another user"),
         }
         Outcome::done()
     }
@@ -188,18 +211,21 @@ impl explorer::World for World {
                 }
                 self.ceph.get_or_insert(InCeph::Empty);
             }
-            Step::DeleteBucket { or_leave, .. } => {
+            Step::DeleteBucket { .. } => {
                 assert!(bucket.deleting.is_some() && bucket.finalizer, "removed a bucket that stays");
-                assert_eq!(*or_leave, seen.namespace_terminating);
-                return self.delete_bucket(*or_leave);
+                assert!(!self.kept, "removed a bucket that is kept");
+                return self.delete_bucket();
             }
+            Step::Note { .. } if seen.record.as_ref() != Some(&self.record()) => return stale(),
+            Step::Note { note, .. } => (self.kept, self.left) = (*note == Note::Kept, *note == Note::Left),
             Step::RemoveFinalizer { .. } if self.object.is_none() => {}
             Step::RemoveFinalizer { .. } if !self.is_unchanged(seen) => return stale(),
             Step::RemoveFinalizer { .. } => {
                 assert!(bucket.deleting.is_some() && bucket.finalizer);
                 let is_kept = matches!(bucket.spec, Ok(Spec { deletion: Deletion::Retain, .. }));
-                let is_out_of_reach = !matches!(seen.owner, Owner::Ready { .. });
-                self.may_be_left |= is_kept || is_out_of_reach || seen.namespace_terminating;
+                let is_out_of_reach = !matches!(seen.owner, Owner::Removable { .. });
+                assert!(!is_kept || self.kept, "let go of a bucket to retain before that was noted");
+                self.may_be_left |= is_kept || is_out_of_reach || self.kept || self.left;
                 self.edit(|object| object.finalizer = false);
             }
         }
@@ -223,7 +249,8 @@ impl explorer::World for World {
                 Act::new("the tenant makes the bucket", self, |world| {
                     (world.ceph, world.may_be_left) = (Some(InCeph::Empty), true);
                 }),
-                Act::new("another user makes the bucket", self, |world| world.ceph = Some(InCeph::Foreign)),
+                Act::new("another user makes the bucket", self, |world| world.ceph = Some(InCeph::Foreign))
+                    .between_reconciles(),
             ],
             Some(InCeph::Empty) => vec![
                 Act::new("the tenant stores something", self, |world| world.ceph = Some(InCeph::Filled)),
@@ -250,6 +277,10 @@ impl explorer::World for World {
                 world.edit(|object| object.finalizer = false);
             }));
         }
+        acts.push(Act::new("the class no longer wants the S3Bucket", self, |world| {
+            world.unwanted = true;
+            world.edit(|object| object.deleting = object.deleting.or(Some(Duration::ZERO)));
+        }));
         acts.push(Act::new("the namespace is deleted", self, |world| {
             world.terminating = true;
             world.edit(|object| object.deleting = object.deleting.or(Some(Duration::ZERO)));
@@ -283,6 +314,7 @@ impl World {
         let is_served = self.owner == OwnerState::Ready && object.asked != Asked::Nonsense;
         assert_eq!(is_ready, is_served && self.ceph != Some(InCeph::Foreign));
         assert!(!is_ready || (self.is_ours() && object.finalizer), "ready, but not there");
+        assert!(!is_ready || !(self.kept || self.left), "ready, but not taken back");
         if self.owner == OwnerState::Ready && object.asked != Asked::Nonsense {
             assert_eq!(object.status.created, self.is_ours());
         }
@@ -295,7 +327,7 @@ impl World {
             OwnerState::Nobody => false,
             OwnerState::NotReady => object.status.created,
             OwnerState::NoClass | OwnerState::Unreachable => true,
-            OwnerState::Ready => self.ceph == Some(InCeph::Filled),
+            OwnerState::Ready => self.ceph == Some(InCeph::Filled) && !self.unwanted && !self.kept,
         };
         assert!(waits, "hangs for nothing");
     }
@@ -309,7 +341,9 @@ fn every_start() -> Vec<World> {
                 for (finalizer, deleting) in [(false, None), (true, None), (true, Some(Duration::ZERO))] {
                     let status = Status { created, ..Status::default() };
                     let object = Object { asked: Asked::Delete, deleting, finalizer, status };
-                    worlds.push(World { owner, ceph, object: Some(object), may_be_left: !finalizer, ..new() });
+                    let world = World { owner, ceph, object: Some(object), may_be_left: !finalizer, ..new() };
+                    worlds.push(World { kept: true, ..world.clone() });
+                    worlds.push(world);
                 }
             }
         }
@@ -337,6 +371,9 @@ fn new() -> World {
         terminating: false,
         owner: OwnerState::Ready,
         ceph: None,
+        unwanted: false,
+        kept: false,
+        left: false,
         let_go_by_hand: false,
         may_be_left: false,
     }

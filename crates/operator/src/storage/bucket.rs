@@ -2,16 +2,19 @@
 
 use std::{sync::Arc, time::Duration};
 
-use croft_api::storage::{BUCKET_FINALIZER, S3Bucket, validate};
+use croft_api::storage::{BUCKET_FINALIZER, S3Bucket, S3User, validate};
 use croft_core::{
     plan::{Failure, Outcome, Plan},
     storage::{
         ClassChoice,
-        bucket::{self, Bucket, Found, Lookup, Observed, Owner, Step},
+        bucket::{self, Bucket, Found, Lookup, Observed, Owner, RecordSeen, Step},
+        claim::Record,
         record_name,
     },
     time::Timestamp,
 };
+
+use serde_json::json;
 
 use super::{
     BUCKET, Caches,
@@ -21,7 +24,7 @@ use super::{
 };
 use crate::{
     conditions,
-    engine::{Key, Reconciler, Report, Work, Writer, Written},
+    engine::{Key, NewStatus, Reconciler, Report, Target, Work, Writer, Written},
     objects,
 };
 
@@ -34,6 +37,7 @@ pub(super) struct BucketReconciler {
 #[derive(Debug)]
 pub(super) struct Seen {
     raw: Arc<S3Bucket>,
+    record: Option<Arc<S3User>>,
     ceph: Option<Ceph>,
     observed: Observed,
 }
@@ -44,13 +48,11 @@ impl BucketReconciler {
     }
 
     /// The user behind the claim, and what it has under the bucket's name.
-    async fn owner(&self, bucket: &Bucket, claim: &str) -> (Owner, Option<Ceph>) {
+    async fn owner(&self, bucket: &Bucket, claim: &str, record: Option<&Record>) -> (Owner, Option<Ceph>) {
         let namespace = &bucket.target.namespace;
         let claim_object = self.caches.claims.get(namespace, claim);
         let claim_object = claim_object.as_deref().map(claim_seen);
-        let record = self.caches.users.get("", &record_name(namespace, claim));
-        let record = record.as_deref().map(user::record);
-        let lookup = match Lookup::new(claim_object.as_ref(), record.as_ref(), bucket.deleting.is_some()) {
+        let lookup = match Lookup::new(claim_object.as_ref(), record, bucket) {
             Ok(lookup) => lookup,
             Err(owner) => return (*owner, None),
         };
@@ -70,8 +72,11 @@ impl BucketReconciler {
 
 async fn ask(ceph: &Ceph, lookup: &Lookup<'_>, name: &str) -> Result<Owner, Failure> {
     let user = ceph.user(lookup.user, false).await?;
-    let found = if user.is_some() { ceph.bucket(name, lookup.user).await? } else { Found::Absent };
-    Ok(lookup.owner(user.as_ref(), found))
+    let (found, is_empty) = match &user {
+        Some(_) => ceph.bucket(name, lookup.user).await?,
+        None => (Found::Absent, true),
+    };
+    Ok(lookup.owner(user.as_ref(), found, is_empty))
 }
 
 impl Reconciler for BucketReconciler {
@@ -98,10 +103,18 @@ impl Reconciler for BucketReconciler {
     async fn observe(&self, key: &Key) -> Result<Option<Seen>, Failure> {
         let Some(raw) = self.caches.buckets.get(&key.namespace, &key.name) else { return Ok(None) };
         let bucket = bucket_seen(&raw);
-        let (owner, ceph) = self.owner(&bucket, &raw.spec.s3_user_ref).await;
-        let namespace_terminating = self.caches.is_terminating(&key.namespace);
-        let observed = Observed { bucket: Some(bucket), namespace_terminating, owner };
-        Ok(Some(Seen { raw, ceph, observed }))
+        let name = record_name(&key.namespace, &raw.spec.s3_user_ref);
+        let object = self.caches.users.get("", &name);
+        let record = object.as_deref().map(user::record);
+        let (owner, ceph) = self.owner(&bucket, &raw.spec.s3_user_ref, record.as_ref()).await;
+        let observed = Observed {
+            bucket: Some(bucket),
+            namespace_terminating: self.caches.is_terminating(&key.namespace),
+            unwanted: self.caches.bindings.no_longer_want(&raw),
+            record: record.and_then(|record| RecordSeen::of(name, &record)),
+            owner,
+        };
+        Ok(Some(Seen { raw, record: object, ceph, observed }))
     }
 
     fn plan(&self, seen: &Seen, _: &Timestamp) -> Plan<Step> {
@@ -114,7 +127,13 @@ impl Reconciler for BucketReconciler {
             Step::AddFinalizer { .. } => self.writer.add_finalizer(&*seen.raw, BUCKET_FINALIZER).await,
             Step::RemoveFinalizer { .. } => self.writer.release_finalizer(&*seen.raw, BUCKET_FINALIZER).await,
             Step::CreateBucket { name, key, .. } => ceph()?.create_bucket(name, key).await,
-            Step::DeleteBucket { name, key, or_leave, .. } => ceph()?.delete_bucket(name, key, *or_leave).await,
+            Step::DeleteBucket { name, user } => ceph()?.delete_bucket(user, name).await,
+            Step::Note { record, seen: version, bucket, note } => {
+                let object = seen.record.as_deref().ok_or_else(super::no_longer_there)?;
+                let target = Target { namespace: "", name: record, uid: &version.uid };
+                let status = NewStatus::at::<S3User>(target, json!(user::noted(object, bucket, *note)));
+                self.writer.status(&status.only_at(&version.resource_version)).await
+            }
         }
     }
 

@@ -7,7 +7,7 @@ use croft_core::{
     secret::Secret,
     storage::{
         CephUser, KeyPair,
-        bucket::Found,
+        bucket::{BUCKET_NOT_EMPTY, Found},
         claim::{self, Key, UserQuota},
         owner_in,
     },
@@ -30,8 +30,8 @@ impl Ceph {
     pub(super) async fn user(&self, name: &CephUser, with_buckets: bool) -> Result<Option<claim::User>, Failure> {
         let id = user_id(name)?;
         let Some(user) = self.0.user(&id).await.map_err(failure)? else { return Ok(None) };
-        let has_buckets = with_buckets && !self.0.buckets_of(&id).await.map_err(failure)?.is_empty();
-        Ok(Some(seen(&user, has_buckets)))
+        let buckets = if with_buckets { self.0.buckets_with_usage_of(&id).await.map_err(failure)? } else { Vec::new() };
+        Ok(Some(seen(&user, buckets.into_iter().map(|bucket| (bucket.name, bucket.objects)).collect())))
     }
 
     pub(super) async fn create_user(
@@ -79,34 +79,45 @@ impl Ceph {
         done(self.0.put_key(&user_id(user)?, subuser, access_key).await)
     }
 
-    pub(super) async fn remove_user(&self, user: &CephUser, purge: bool) -> Done {
-        done(self.0.remove_user(&user_id(user)?, purge).await)
+    /// Refused if the user has buckets.
+    pub(super) async fn remove_user(&self, user: &CephUser) -> Done {
+        done(self.0.remove_user(&user_id(user)?, false).await)
     }
 
-    /// The bucket of that name in the user's tenant.
-    pub(super) async fn bucket(&self, name: &str, user: &CephUser) -> Result<Found, Failure> {
-        Ok(match self.0.bucket(&user.tenant, name).await.map_err(failure)? {
+    /// One that is not empty after all is looked at again.
+    pub(super) async fn remove_empty_bucket(&self, user: &CephUser, name: &str) -> Done {
+        self.delete_bucket(user, name).await.map_err(|failure| match failure.reason {
+            BUCKET_NOT_EMPTY => Failure { class: FailureClass::Stale, ..failure },
+            _ => failure,
+        })
+    }
+
+    pub(super) async fn purge_bucket(&self, user: &CephUser, name: &str) -> Done {
+        done(self.0.remove_bucket(&user.tenant, name, true).await)
+    }
+
+    /// The bucket of that name in the user's tenant, and whether there is nothing in it.
+    pub(super) async fn bucket(&self, name: &str, user: &CephUser) -> Result<(Found, bool), Failure> {
+        let bucket = self.0.bucket(&user.tenant, name).await.map_err(failure)?;
+        let is_empty = bucket.as_ref().is_none_or(|bucket| bucket.objects == 0);
+        let found = match bucket {
             None => Found::Absent,
             Some(bucket) if bucket.owner == user_id(user)? => Found::Ours,
             Some(bucket) => {
                 let (tenant, id) = (bucket.owner.tenant().to_owned(), bucket.owner.id().to_owned());
                 Found::Foreign { owner: CephUser { tenant, id } }
             }
-        })
+        };
+        Ok((found, is_empty))
     }
 
     pub(super) async fn create_bucket(&self, name: &str, key: &KeyPair) -> Done {
         done(self.s3(key).create_bucket(name).await)
     }
 
-    /// With `or_leave` a refusal counts as done.
-    pub(super) async fn delete_bucket(&self, name: &str, key: &KeyPair, or_leave: bool) -> Done {
-        match self.s3(key).delete_bucket(name).await {
-            Err(error) if or_leave && matches!(error.class(), ErrorClass::Denied | ErrorClass::Terminal) => {
-                Ok(Written::elsewhere())
-            }
-            result => done(result),
-        }
+    /// Refused if there is something in the bucket.
+    pub(super) async fn delete_bucket(&self, user: &CephUser, name: &str) -> Done {
+        done(self.0.remove_bucket(&user.tenant, name, false).await)
     }
 
     fn s3(&self, key: &KeyPair) -> S3 {
@@ -126,7 +137,7 @@ fn credentials(pair: &KeyPair) -> Credentials {
     Credentials::new(&pair.access_key, pair.secret_key.expose())
 }
 
-fn seen(user: &User, has_buckets: bool) -> claim::User {
+fn seen(user: &User, buckets: BTreeMap<String, u64>) -> claim::User {
     let full = user.id.to_string();
     // `tenant$id:name` -> `name`
     let subuser = |owner: &str| owner.strip_prefix(&full).and_then(|rest| rest.strip_prefix(':')).map(str::to_owned);
@@ -150,7 +161,7 @@ fn seen(user: &User, has_buckets: bool) -> claim::User {
         },
         subusers: subusers.collect::<BTreeMap<_, _>>(),
         keys: keys.map(|key| Key { subuser: subuser(&key.user), pair: pair(&key.credentials) }).collect(),
-        has_buckets,
+        buckets,
     }
 }
 

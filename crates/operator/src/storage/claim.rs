@@ -12,6 +12,7 @@ use croft_core::{
         self,
         claim::{
             self, Backend, Claim, FreshKeys, Observed, Reached, Record, SecretBody, SecretSeen, Spec, Status, Step,
+            Version,
         },
         record_name,
     },
@@ -47,8 +48,8 @@ pub(super) struct Seen {
     record: Option<Arc<S3User>>,
     ceph: Option<Ceph>,
     observed: Observed,
-    /// UID of the S3User made in this reconcile.
-    made: OnceLock<String>,
+    /// The S3User made in this reconcile.
+    made: OnceLock<Version>,
 }
 
 impl ClaimReconciler {
@@ -165,17 +166,18 @@ impl Reconciler for ClaimReconciler {
             Step::RemoveFinalizer { .. } => self.writer.release_finalizer(seen.raw()?, CLAIM_FINALIZER).await,
             Step::CreateRecord { name, body } => {
                 let written = self.writer.create(&S3User::new(name, user::record_spec(body))).await?;
-                written.uid.iter().for_each(|uid| drop(seen.made.set(uid.clone())));
+                seen.made(&written);
                 Ok(written)
             }
             Step::UpdateRecord { name, uid, resource_version, body } => {
                 let patch = json!({ "spec": user::record_spec(body) });
                 self.writer.merge::<S3User>(cluster(name, uid), Some(resource_version), patch).await
             }
-            Step::MarkRecord { name, uid, mark } => {
-                let uid = uid.as_ref().or_else(|| seen.made.get()).map(String::as_str).unwrap_or_default();
+            Step::MarkRecord { name, seen: version, mark } => {
+                let version = version.as_ref().or_else(|| seen.made.get()).ok_or_else(super::no_longer_there)?;
                 let status = user::record_status(seen.record.as_deref(), mark, &timestamp());
-                self.writer.status(&NewStatus::at::<S3User>(cluster(name, uid), json!(status))).await
+                let status = NewStatus::at::<S3User>(cluster(name, &version.uid), json!(status));
+                self.writer.status(&status.only_at(&version.resource_version)).await
             }
             Step::DeleteRecord { name, uid } => self.writer.delete::<S3User>(cluster(name, uid), None).await,
             Step::CreateSecret { namespace, name, body } => self.writer.create(&secret(namespace, name, body)).await,
@@ -196,7 +198,9 @@ impl Reconciler for ClaimReconciler {
                 seen.ceph()?.add_key(user, subuser.as_deref(), access_key).await
             }
             Step::SuspendUser { user } => seen.ceph()?.suspend(user).await,
-            Step::RemoveUser { user, purge } => seen.ceph()?.remove_user(user, *purge).await,
+            Step::RemoveEmptyBucket { user, bucket } => seen.ceph()?.remove_empty_bucket(user, bucket).await,
+            Step::PurgeBucket { user, bucket } => seen.ceph()?.purge_bucket(user, bucket).await,
+            Step::RemoveUser { user } => seen.ceph()?.remove_user(user).await,
         }
     }
 
@@ -221,6 +225,13 @@ impl Reconciler for ClaimReconciler {
 impl Seen {
     fn raw(&self) -> Result<&S3UserClaim, Failure> {
         self.claim.as_deref().ok_or_else(super::no_longer_there)
+    }
+
+    fn made(&self, written: &Written) {
+        let version = written.echo.as_ref().and_then(|echo| echo.version);
+        if let (Some(uid), Some(version)) = (&written.uid, version) {
+            drop(self.made.set(Version { uid: uid.clone(), resource_version: version.to_string() }));
+        }
     }
 
     fn ceph(&self) -> Result<&Ceph, Failure> {

@@ -1,5 +1,6 @@
 //! Object storage on Ceph: what is watched, and which change wakes whom.
 
+mod bindings;
 mod bucket;
 mod ceph;
 mod claim;
@@ -12,7 +13,10 @@ use std::{
     sync::Arc,
 };
 
-use croft_api::storage::{BUCKET_FINALIZER, S3Bucket, S3Class, S3User, S3UserClaim};
+use croft_api::{
+    namespaces::NamespaceClassBinding,
+    storage::{BUCKET_FINALIZER, S3Bucket, S3Class, S3User, S3UserClaim},
+};
 use croft_core::{
     plan::{Failure, FailureClass},
     storage::record_name,
@@ -23,7 +27,7 @@ use k8s_openapi::{
 };
 use kube::{ResourceExt, core::PartialObjectMeta};
 
-use self::{bucket::BucketReconciler, claim::ClaimReconciler, gateways::Gateways};
+use self::{bindings::Bindings, bucket::BucketReconciler, claim::ClaimReconciler, gateways::Gateways};
 use crate::{
     engine::{Cache, Change, EngineBuilder, Key, Part, Scope, Work, is_deleting},
     objects,
@@ -58,9 +62,10 @@ pub const USES: &[Use] = &[
     cluster(GROUP, "s3userclaims", &["get", "list", "patch", "watch"]),
     cluster(GROUP, "s3userclaims/status", &["patch"]),
     cluster(GROUP, "s3users", &["create", "delete", "list", "patch", "watch"]),
-    cluster(GROUP, "s3users/status", &["patch"]),
+    cluster(GROUP, "s3users/status", &["update"]),
     cluster(GROUP, "s3buckets", &["list", "patch", "watch"]),
     cluster(GROUP, "s3buckets/status", &["patch"]),
+    cluster("akuity.io", "namespaceclassbindings", &["list", "watch"]),
 ];
 
 const fn cluster(group: &'static str, resource: &'static str, verbs: &'static [&'static str]) -> Use {
@@ -91,6 +96,7 @@ struct Caches {
     buckets: Arc<Cache<S3Bucket>>,
     secrets: Arc<Cache<PartialObjectMeta<Secret>>>,
     classes: Arc<Cache<S3Class>>,
+    bindings: Bindings,
     gateways: Arc<Gateways>,
 }
 
@@ -106,6 +112,7 @@ fn install(engine: &mut EngineBuilder, ground: &Ground) {
         buckets: engine.objects(STORAGE, &Scope::Cluster),
         secrets,
         classes,
+        bindings: Bindings(engine.objects(STORAGE, &Scope::Cluster)),
         gateways: Arc::new(gateways),
     };
     caches.index();
@@ -138,6 +145,8 @@ impl Caches {
         self.classes.wakes(move |change| caches.woken_by_class(&change.object().name_any()));
         let caches = self.clone();
         self.namespaces.wakes(move |change| caches.woken_by_namespace(change));
+        let caches = self.clone();
+        self.bindings.0.wakes(move |change| caches.woken_by_binding(change));
     }
 
     fn woken_by_claim(&self, change: Change<'_, S3UserClaim>) -> Vec<Key> {
@@ -158,7 +167,8 @@ impl Caches {
 
     fn woken_by_user(&self, change: Change<'_, S3User>) -> Vec<Key> {
         let user = change.object();
-        if !differs(change, |user| user.metadata.generation) {
+        let phase = |user: &S3User| user.status.as_ref().and_then(|status| status.phase);
+        if !differs(change, |user| (user.metadata.generation, phase(user))) {
             return Vec::new();
         }
         claim_of(user).map_or_else(Vec::new, |(namespace, name)| self.claim_and_bucket_keys(&namespace, &name))
@@ -194,6 +204,14 @@ impl Caches {
         let buckets = self.buckets.in_namespace(&name);
         let buckets = buckets.iter().map(|bucket| Key::new(BUCKET, &name, bucket.name_any()));
         claims.iter().map(|claim| claim_key(claim)).chain(buckets).collect()
+    }
+
+    /// A bucket that goes and is not empty waits for a person only as long as its binding wants it.
+    fn woken_by_binding(&self, change: Change<'_, NamespaceClassBinding>) -> Vec<Key> {
+        let namespace = change.object().namespace().unwrap_or_default();
+        let buckets = self.buckets.in_namespace(&namespace);
+        let going = buckets.iter().filter(|bucket| is_deleting(&bucket.metadata));
+        going.map(|bucket| bucket_key(bucket)).collect()
     }
 
     fn claim_and_bucket_keys(&self, namespace: &str, claim: &str) -> Vec<Key> {

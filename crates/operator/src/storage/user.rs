@@ -1,11 +1,16 @@
 //! S3User objects in the core's words and back, and keys for new users.
 
-use croft_api::storage::{ClaimReference, S3User, S3UserClaim, S3UserPhase, S3UserSpec, S3UserStatus, validate};
+use std::{collections::BTreeSet, time::Duration};
+
+use croft_api::storage::{
+    ClaimReference, S3User, S3UserClaim, S3UserPhase, S3UserPurge, S3UserSpec, S3UserStatus, validate,
+};
 use croft_core::{
     conditions::Truth,
     storage::{
         CephUser, Reason,
-        claim::{ClaimIdentity, Mark, Phase, Record, RecordBody},
+        bucket::Note,
+        claim::{ClaimIdentity, Mark, Phase, Purge, PurgeSeen, Record, RecordBody, SetAside},
     },
     time::Timestamp,
 };
@@ -46,9 +51,30 @@ pub(super) fn record(object: &S3User) -> Record {
         },
         phase: status.and_then(|status| status.phase).map(|phase| match phase {
             S3UserPhase::Bound => Phase::Bound,
+            S3UserPhase::Removing => Phase::Removing,
             S3UserPhase::Released => Phase::Released,
         }),
         reason: status.and_then(|status| conditions::from_api(&status.conditions).reason("Ready").map(str::to_owned)),
+        set_aside: status.map(set_aside).unwrap_or_default(),
+        purge: status.and_then(|status| status.purge.as_ref()).map(purge_seen),
+    }
+}
+
+fn set_aside(status: &S3UserStatus) -> SetAside {
+    let names = |names: &[String]| names.iter().cloned().collect();
+    SetAside { kept: names(&status.kept_buckets), left: names(&status.left_buckets) }
+}
+
+fn purge_seen(purge: &S3UserPurge) -> PurgeSeen {
+    let written: Option<jiff::Timestamp> = purge.time.parse().ok();
+    let age = written.and_then(|written| Duration::try_from(jiff::Timestamp::now().duration_since(written)).ok());
+    PurgeSeen {
+        purge: Purge {
+            buckets: usize::try_from(purge.buckets).unwrap_or_default(),
+            bucket: purge.bucket.clone(),
+            objects: u64::try_from(purge.objects).unwrap_or_default(),
+        },
+        age: age.unwrap_or_default(),
     }
 }
 
@@ -81,10 +107,36 @@ pub(super) fn record_status(object: Option<&S3User>, mark: &Mark, now: &Timestam
         observed_generation: generation,
         phase: Some(match mark.phase {
             Phase::Bound => S3UserPhase::Bound,
+            Phase::Removing => S3UserPhase::Removing,
             Phase::Released => S3UserPhase::Released,
+        }),
+        kept_buckets: mark.set_aside.kept.iter().cloned().collect(),
+        left_buckets: mark.set_aside.left.iter().cloned().collect(),
+        purge: mark.purge.as_ref().map(|purge| S3UserPurge {
+            buckets: u32::try_from(purge.buckets).unwrap_or(u32::MAX),
+            bucket: purge.bucket.clone(),
+            objects: i64::try_from(purge.objects).unwrap_or(i64::MAX),
+            time: now.0.clone(),
         }),
         conditions: conditions::to_api(&conditions),
     }
+}
+
+/// The status of an S3User with a note about one of its buckets.
+pub(super) fn noted(object: &S3User, bucket: &str, note: Note) -> S3UserStatus {
+    let mut status = object.status.clone().unwrap_or_default();
+    let SetAside { mut kept, mut left } = set_aside(&status);
+    for names in [&mut kept, &mut left] {
+        names.remove(bucket);
+    }
+    match note {
+        Note::Kept => drop(kept.insert(bucket.to_owned())),
+        Note::Left => drop(left.insert(bucket.to_owned())),
+        Note::TakenBack => {}
+    }
+    let names = |names: BTreeSet<String>| names.into_iter().collect();
+    (status.kept_buckets, status.left_buckets) = (names(kept), names(left));
+    status
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use anyhow::Result;
 use croft_api::storage::S3UserPhase;
 use croft_testbed::wait;
-use kube::api::DeleteParams;
+use kube::api::{DeleteParams, Patch, PatchParams};
 use serde_json::json;
 
 use crate::{
@@ -123,6 +123,7 @@ async fn a_dying_namespace_never_hangs_on_a_bucket_with_objects() -> Result<()> 
     released(&plot).await;
     let bucket = plot.gateway().bucket(plot.user_id("data").tenant(), "photos").await?;
     assert_eq!(bucket.map(|bucket| bucket.objects), Some(1), "data is never lost by surprise");
+    assert_eq!(kept(&plot).await?, ["photos"]);
     Ok(())
 }
 
@@ -140,9 +141,85 @@ async fn a_dying_namespace_never_hangs_on_a_class_that_is_gone() -> Result<()> {
     plot.namespace_is_gone().await;
     assert!(plot.user("data").await?.is_some(), "nobody could be asked");
 
-    // The record remembers: when the class is back, the clean-up goes on.
+    // The record remembers: when the class is back, the clean-up goes on, and an empty bucket is not kept for ever.
     plot.class(&class, json!({})).await?;
+    plot.user_is_gone("data").await;
+    gone(&plot.users(), &plot.record_name("data")).await;
+    assert_eq!(plot.gateway().bucket(plot.user_id("data").tenant(), "photos").await?, None);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_purge_goes_bucket_by_bucket_and_never_touches_one_to_retain() -> Result<()> {
+    let plot = Plot::new("spare").await?;
+    let class = format!("spare-{}", plot.namespace);
+    plot.class(&class, json!({ "onDelete": "Purge" })).await?;
+    plot.claim(json!({ "s3ClassName": class, "quota": { "buckets": 5 } })).await?;
+    plot.bucket("retained", json!({ "s3DeletionPolicy": "retain" })).await?;
+    plot.bucket_says("retained", "True", "Provisioned").await;
+    let s3 = plot.s3("admin").await?;
+    for name in ["one-more", "and-another", "retained"] {
+        s3.create_bucket(name).await?;
+        s3.put_object(name, "cat.jpg", "meow").await?;
+    }
+    plot.buckets().delete("retained", &DeleteParams::default()).await?;
+    gone(&plot.buckets(), "retained").await;
+    assert_eq!(kept(&plot).await?, ["retained"], "noted before the S3Bucket went");
+    delete_claim(&plot).await?;
+    gone(&plot.claims(), "data").await;
     released(&plot).await;
+    assert_eq!(kept(&plot).await?, ["retained"]);
     assert!(plot.user("data").await?.expect("the user is kept").suspended);
+    assert_eq!(plot.gateway().buckets_of(&plot.user_id("data")).await?, ["retained"]);
+    let bucket = plot.gateway().bucket(plot.user_id("data").tenant(), "retained").await?;
+    assert_eq!(bucket.map(|bucket| bucket.objects), Some(1));
+    Ok(())
+}
+
+/// What the S3User says is never removed.
+async fn kept(plot: &Plot<'_>) -> Result<Vec<String>> {
+    let user = plot.users().get(&plot.record_name("data")).await?;
+    Ok(user.status.unwrap_or_default().kept_buckets)
+}
+
+#[tokio::test]
+async fn a_claim_made_anew_and_the_bucket_of_the_one_before_do_not_wait_for_each_other() -> Result<()> {
+    let plot = Plot::new("deadlock").await?;
+    plot.claim(json!({})).await?;
+    plot.bucket("photos", json!({})).await?;
+    plot.bucket_says("photos", "True", "Provisioned").await;
+    delete_claim(&plot).await?;
+    plot.claim_says("data", "False", "BucketsInUse").await;
+    let none = json!({ "metadata": { "finalizers": null } });
+    plot.claims().patch("data", &PatchParams::default(), &Patch::Merge(&none)).await?;
+    gone(&plot.claims(), "data").await;
+    plot.claim(json!({})).await?;
+    let told = plot.claim_says("data", "False", "BucketsInUse").await.status.unwrap_or_default();
+    let ready = told.conditions.iter().find(|condition| condition.type_ == "Ready").expect("a condition");
+    assert!(ready.message.contains("photos") && ready.message.contains("delete them"), "{}", ready.message);
+    plot.buckets().delete("photos", &DeleteParams::default()).await?;
+    gone(&plot.buckets(), "photos").await;
+    // The Secrets of the claim before are Kubernetes' to collect, whose collector learns of new kinds every 30 s only.
+    wait::until_true("the claim to be ready", 3 * PATIENCE, || async {
+        let conditions = plot.claims().get("data").await?.status.unwrap_or_default().conditions;
+        Ok(conditions.iter().any(|condition| condition.type_ == "Ready" && condition.status == "True"))
+    })
+    .await
+}
+
+#[tokio::test]
+async fn a_kept_bucket_is_taken_back_by_its_s3bucket() -> Result<()> {
+    let plot = Plot::new("back").await?;
+    plot.claim(json!({})).await?;
+    plot.bucket("photos", json!({ "s3DeletionPolicy": "retain" })).await?;
+    plot.bucket_says("photos", "True", "Provisioned").await;
+    plot.s3("admin").await?.put_object("photos", "cat.jpg", "meow").await?;
+    plot.buckets().delete("photos", &DeleteParams::default()).await?;
+    gone(&plot.buckets(), "photos").await;
+    assert_eq!(kept(&plot).await?, ["photos"]);
+    plot.bucket("photos", json!({})).await?;
+    plot.bucket_says("photos", "True", "Provisioned").await;
+    eventually("the bucket to be taken back", || async { Ok(kept(&plot).await?.is_empty().then_some(())) }).await;
+    assert_eq!(plot.s3("admin").await?.get_object("photos", "cat.jpg").await?.as_deref(), Some("meow".as_bytes()));
     Ok(())
 }

@@ -3,15 +3,17 @@
 //! - A bucket that belongs to another user is never touched.
 //! - A bucket with objects in it is never removed.
 //! - An S3Bucket waits for its claim, except in a namespace that is being deleted: there it lets go of what it cannot remove.
+//! - What is not empty and was not deleted by a person (its namespace goes, or the class that stamped it no longer wants it) is
+//!   let go as well. Whatever outlives its S3Bucket is noted on the S3User first.
 
 mod observed;
 mod provision;
 mod removal;
 mod step;
 
-pub use observed::{Bucket, Deletion, Found, Lookup, Observed, Owner, Spec, Status};
+pub use observed::{Bucket, Deletion, Found, Lookup, Observed, Owner, RecordSeen, Spec, Status};
 pub use removal::GRACE;
-pub use step::Step;
+pub use step::{Note, Step};
 
 use super::{Problem, Reason, reason::readiness_of};
 use crate::{
@@ -72,7 +74,7 @@ pub fn report(seen: &Observed, outcomes: Outcomes<'_, Step>, now: &Timestamp) ->
         status.created = true;
     } else if was_done(|step| matches!(step, Step::DeleteBucket { .. })) {
         status.created = false;
-    } else if let Owner::Ready { found, .. } = &seen.owner {
+    } else if let Owner::Ready { found, .. } | Owner::Removable { found, .. } = &seen.owner {
         status.created = *found == Found::Ours;
     }
     status.reason = match &verdict {

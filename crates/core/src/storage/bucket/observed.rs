@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::super::{
     CephUser, KeyPair, NoClass, Problem, Target,
-    claim::{Claim, Record, User},
+    claim::{Claim, Record, SetAside, User, Version},
 };
 use crate::{conditions::Conditions, plan::Failure};
 
@@ -14,7 +14,27 @@ use crate::{conditions::Conditions, plan::Failure};
 pub struct Observed {
     pub bucket: Option<Bucket>,
     pub namespace_terminating: bool,
+    /// What stamped the S3Bucket no longer wants it: nobody asked for this bucket to go.
+    pub unwanted: bool,
+    /// The S3User of its claim's name, where that is one of ours.
+    pub record: Option<RecordSeen>,
     pub owner: Owner,
+}
+
+/// What matters of an S3User to a bucket.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RecordSeen {
+    pub name: String,
+    pub version: Version,
+    pub set_aside: SetAside,
+}
+
+impl RecordSeen {
+    /// Unless it names no claim: then it is not ours.
+    pub fn of(name: String, record: &Record) -> Option<Self> {
+        record.claim_uid()?;
+        Some(Self { name, version: record.version(), set_aside: record.set_aside.clone() })
+    }
 }
 
 /// An S3Bucket.
@@ -72,6 +92,12 @@ pub enum Owner {
         key: KeyPair,
         found: Found,
     },
+    /// For an S3Bucket that goes. It needs no key, so that it can go whatever became of its user.
+    Removable {
+        user: CephUser,
+        found: Found,
+        empty: bool,
+    },
 }
 
 /// Where to ask for the user behind a claim.
@@ -82,35 +108,42 @@ pub struct Lookup<'a> {
     /// UID of the claim the user must be tagged with.
     pub claim_uid: &'a str,
     claim_is_gone: bool,
+    removing: bool,
 }
 
 impl<'a> Lookup<'a> {
-    /// Where the cluster says the user is; otherwise what that makes of the owner. The record alone will do: a bucket can be
-    /// removed although its claim is gone. `removing`: the S3Bucket itself is being deleted.
-    pub fn new(claim: Option<&Claim>, record: Option<&'a Record>, removing: bool) -> Result<Self, Box<Owner>> {
+    /// Where the cluster says the user is; otherwise what that makes of the owner. To remove a bucket the record alone will
+    /// do: its claim may be gone, and there may be another one of its name.
+    pub fn new(claim: Option<&Claim>, record: Option<&'a Record>, bucket: &Bucket) -> Result<Self, Box<Owner>> {
+        let removing = bucket.deleting.is_some();
+        let serves = |record: &Record, claim: &Claim| record.is_of(claim) || (removing && bucket.status.created);
         let not_ready = |why: &str| Err(Box::new(Owner::NotReady(why.to_owned())));
         match (claim, record) {
             (None, None) => Err(Box::new(Owner::Nobody)),
             (Some(_), None) => not_ready("its user is not made yet"),
-            (Some(claim), Some(record)) if !record.is_of(claim) => not_ready("the user of its name is not its own"),
+            (Some(claim), Some(record)) if !serves(record, claim) => {
+                not_ready("the user of its name is of an earlier claim")
+            }
             (Some(claim), _) if claim.deleting && !removing => not_ready("it is being deleted"),
             (claim, Some(record)) => match (&record.body.class, &record.body.user, record.claim_uid()) {
                 (Some(class), Some(user), Some(claim_uid)) => {
-                    Ok(Self { class, user, claim_uid, claim_is_gone: claim.is_none() })
+                    let claim_is_gone = claim.is_none_or(|claim| !record.is_of(claim));
+                    Ok(Self { class, user, claim_uid, claim_is_gone, removing })
                 }
                 _ => not_ready("its user is not made yet"),
             },
         }
     }
 
-    /// What the gateway's answer makes of the owner.
-    pub fn owner(&self, seen: Option<&User>, found: Found) -> Owner {
+    /// What the gateway's answer makes of the owner; `empty`: there is nothing in the bucket.
+    pub fn owner(&self, seen: Option<&User>, found: Found, empty: bool) -> Owner {
         match seen {
             None if self.claim_is_gone => Owner::Nobody,
             None => Owner::NotReady("its user is not made yet".to_owned()),
             Some(user) if !user.is_of(self.claim_uid) => {
                 Owner::NotReady("the user of its name is not its own".to_owned())
             }
+            Some(_) if self.removing => Owner::Removable { user: self.user.clone(), found, empty },
             Some(user) => match user.key(None, None) {
                 None => Owner::NotReady("its user has no key yet".to_owned()),
                 Some(key) => Owner::Ready { user: self.user.clone(), key: key.clone(), found },

@@ -3,8 +3,8 @@
 use super::{
     super::{Reason, reason::readiness_of},
     Decision,
-    observed::{Bucket, Found, Observed, Owner, Spec},
-    step::Step,
+    observed::{Bucket, Found, Observed, Owner, RecordSeen, Spec},
+    step::{Note, Step},
 };
 
 pub(super) fn decide(seen: &Observed, bucket: &Bucket, spec: &Spec) -> Decision {
@@ -26,10 +26,23 @@ pub(super) fn decide(seen: &Observed, bucket: &Bucket, spec: &Spec) -> Decision 
             let message = format!("a bucket of this name belongs to Ceph user {owner}; choose another name");
             Decision::wait(Reason::BucketTaken.stalled(message))
         }
-        Owner::Ready { found: Found::Ours, .. } => Decision::new(add_finalizer.into_iter().collect(), there()),
+        Owner::Ready { found: Found::Ours, .. } => {
+            Decision::new(add_finalizer.into_iter().chain(take_back(seen, name)).collect(), there())
+        }
         Owner::Ready { found: Found::Absent, user, key } => {
             let create = Step::CreateBucket { name: name.clone(), user: user.clone(), key: key.clone() };
-            Decision::new(add_finalizer.into_iter().chain([create]).collect(), there())
+            Decision::new(add_finalizer.into_iter().chain([create]).chain(take_back(seen, name)).collect(), there())
         }
+        Owner::Removable { .. } => Decision::wait(Reason::WaitingForClaim.progressing("its claim is looked up")),
     }
+}
+
+/// What was set aside for want of an S3Bucket has one again.
+fn take_back(seen: &Observed, name: &str) -> Option<Step> {
+    let record = seen.record.as_ref().filter(|record| record.set_aside.holds(name))?;
+    Some(note(record, name, Note::TakenBack))
+}
+
+pub(super) fn note(record: &RecordSeen, bucket: &str, note: Note) -> Step {
+    Step::Note { record: record.name.clone(), seen: record.version.clone(), bucket: bucket.to_owned(), note }
 }

@@ -5,8 +5,9 @@ use std::time::Duration;
 use super::{
     super::{Reason, reason::readiness_of},
     Decision,
-    observed::{Bucket, Deletion, Found, Observed, Owner, Spec},
-    step::Step,
+    observed::{Bucket, Deletion, Found, Observed, Owner, RecordSeen, Spec},
+    provision::note,
+    step::{Note, Step},
 };
 use crate::conditions::Readiness;
 
@@ -16,30 +17,61 @@ pub const GRACE: Duration = Duration::from_secs(60);
 pub(super) fn decide(seen: &Observed, bucket: &Bucket, since: Duration) -> Decision {
     match &bucket.spec {
         _ if !bucket.finalizer => Decision::wait(deleting("nothing is left to do")),
-        Ok(Spec { deletion: Deletion::Retain, .. }) => let_go(bucket, "the bucket is kept"),
+        Ok(Spec { deletion: Deletion::Retain, .. }) => {
+            set_aside(seen, bucket, Note::Kept, deleting("the bucket is kept"))
+        }
         _ => remove(seen, bucket, since),
     }
 }
 
 fn remove(seen: &Observed, bucket: &Bucket, since: Duration) -> Decision {
     let terminating = seen.namespace_terminating;
+    let leave = || set_aside(seen, bucket, Note::Left, deleting("the bucket is left behind"));
+    let name = &bucket.target.name;
     match &seen.owner {
         Owner::Nobody => let_go(bucket, "the claim's user is gone"),
         Owner::NotReady(_) if !bucket.status.created => let_go(bucket, "no bucket was made"),
-        Owner::NotReady(_) | Owner::NoClass(_) if terminating => let_go(bucket, "the bucket is left behind"),
-        Owner::Unreachable(_) if terminating && since >= GRACE => let_go(bucket, "the bucket is left behind"),
+        Owner::NotReady(_) | Owner::NoClass(_) if terminating => leave(),
+        Owner::Unreachable(_) if terminating && since >= GRACE => leave(),
         Owner::NotReady(why) => Decision::wait(Reason::WaitingForClaim.progressing(why.clone())),
         Owner::NoClass(why) => Decision::wait(why.reason().stalled(why.message())),
         Owner::Unreachable(failure) => Decision::wait(readiness_of(failure)),
-        Owner::Ready { found: Found::Absent, .. } => let_go(bucket, "the bucket is gone"),
-        Owner::Ready { found: Found::Foreign { .. }, .. } => let_go(bucket, "the bucket is not ours"),
-        Owner::Ready { found: Found::Ours, user, key } => {
-            let (name, user, key) = (bucket.target.name.clone(), user.clone(), key.clone());
+        Owner::Ready { found: Found::Absent, .. } | Owner::Removable { found: Found::Absent, .. } => {
+            let_go(bucket, "the bucket is gone")
+        }
+        Owner::Ready { .. } | Owner::Removable { found: Found::Foreign { .. }, .. } => {
+            let_go(bucket, "the bucket is not ours")
+        }
+        // It was kept before, and no S3Bucket has taken it back since.
+        Owner::Removable { .. } if is_kept(seen, name) => let_go(bucket, "the bucket is kept"),
+        Owner::Removable { empty: false, .. } if terminating || seen.unwanted => {
+            let why = "there are objects in the bucket, which nobody asked to remove: it is kept, and taken back when an \
+                       S3Bucket of its name and claim is made";
+            set_aside(seen, bucket, Note::Kept, Reason::BucketsKept.progressing(why))
+        }
+        Owner::Removable { user, .. } => {
             let mut decision = let_go(bucket, "the bucket is being removed");
-            decision.steps.insert(0, Step::DeleteBucket { name, user, key, or_leave: terminating });
+            decision.steps.insert(0, Step::DeleteBucket { name: name.clone(), user: user.clone() });
             decision
         }
     }
+}
+
+fn is_kept(seen: &Observed, name: &str) -> bool {
+    seen.record.as_ref().is_some_and(|record| record.set_aside.kept.contains(name))
+}
+
+/// The bucket outlives its S3Bucket: that is noted before anything lets go of it, so that no later removal of its claim
+/// destroys it.
+fn set_aside(seen: &Observed, bucket: &Bucket, why: Note, verdict: Readiness) -> Decision {
+    let name = &bucket.target.name;
+    let is_noted = |record: &&RecordSeen| match why {
+        Note::Kept => record.set_aside.kept.contains(name),
+        Note::Left | Note::TakenBack => record.set_aside.holds(name),
+    };
+    let record = seen.record.as_ref().filter(|record| !is_noted(record));
+    let steps = record.map(|record| note(record, name, why)).into_iter();
+    Decision::new(steps.chain([Step::RemoveFinalizer { bucket: bucket.target.clone() }]).collect(), verdict)
 }
 
 fn let_go(bucket: &Bucket, why: &str) -> Decision {

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::super::{CephUser, KeyPair, Target};
+use super::super::{CephUser, KeyPair, Target, claim::Version};
 use crate::plan;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -11,10 +11,23 @@ pub enum Step {
     AddFinalizer { bucket: Target },
     /// Fails if another user has a bucket of that name.
     CreateBucket { name: String, user: CephUser, key: KeyPair },
-    /// Fails if there are objects in the bucket; with `or_leave` whatever the gateway refuses counts as done.
-    DeleteBucket { name: String, user: CephUser, key: KeyPair, or_leave: bool },
+    /// Fails if there are objects in the bucket.
+    DeleteBucket { name: String, user: CephUser },
+    /// Says on the S3User what becomes of the bucket. Fails if the S3User is not the one seen.
+    Note { record: String, seen: Version, bucket: String, note: Note },
     /// Fails if the S3Bucket is not the one seen.
     RemoveFinalizer { bucket: Target },
+}
+
+/// What becomes of a bucket without its S3Bucket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Note {
+    /// It stays, whatever becomes of the claim.
+    Kept,
+    /// It goes if it turns out to be empty, and stays otherwise.
+    Left,
+    /// There is an S3Bucket for it again.
+    TakenBack,
 }
 
 impl plan::Step for Step {
@@ -23,6 +36,7 @@ impl plan::Step for Step {
             Step::AddFinalizer { .. } => "AddFinalizer",
             Step::CreateBucket { .. } => "CreateBucket",
             Step::DeleteBucket { .. } => "DeleteBucket",
+            Step::Note { .. } => "Note",
             Step::RemoveFinalizer { .. } => "RemoveFinalizer",
         }
     }
@@ -35,14 +49,16 @@ impl fmt::Display for Step {
                 write!(out, "add the finalizer to S3Bucket {bucket}: a bucket is to be made")
             }
             Step::CreateBucket { name, user, .. } => write!(out, "create bucket {name} as Ceph user {user}"),
-            Step::DeleteBucket { name, user, or_leave: false, .. } => {
-                write!(out, "delete bucket {name} as Ceph user {user}, if it is empty")
+            Step::DeleteBucket { name, user } => {
+                write!(out, "delete bucket {name} of Ceph user {user}, if it is empty")
             }
-            Step::DeleteBucket { name, user, or_leave: true, .. } => {
-                write!(
-                    out,
-                    "delete bucket {name} as Ceph user {user}, or leave it if it is not empty: the namespace goes"
-                )
+            Step::Note { record, bucket, note, .. } => {
+                let note = match note {
+                    Note::Kept => "it is kept",
+                    Note::Left => "it is left behind, and goes if it is empty",
+                    Note::TakenBack => "it has its S3Bucket again",
+                };
+                write!(out, "note on S3User {record} about bucket {bucket}: {note}")
             }
             Step::RemoveFinalizer { bucket } => write!(out, "remove the finalizer from S3Bucket {bucket}"),
         }

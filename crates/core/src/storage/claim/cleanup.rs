@@ -1,30 +1,12 @@
 //! A claim that goes, or is gone: its user is removed, or kept where it has buckets and the class keeps them.
 
 use super::{
-    super::{CephUser, OnDelete, Reason, record_name},
+    super::{Reason, record_name},
     Decision,
-    observed::{Backend, Claim, ClaimIdentity, Observed, Phase, Record, RecordBody, ceph_user},
+    observed::{Backend, Claim, ClaimIdentity, Observed, Phase, Purge, Record, SetAside},
     step::{Mark, Step},
+    take_down::{Left, TakeDown},
 };
-
-/// What of a claim is still in Ceph.
-enum Remains {
-    Nothing,
-    /// A user without buckets, or one whose class gives up its data.
-    Removable {
-        user: CephUser,
-        purge: bool,
-    },
-    /// A user whose buckets the class keeps.
-    Kept {
-        user: CephUser,
-        suspended: bool,
-    },
-    /// S3Buckets need the user until they are gone themselves.
-    InUse,
-    /// The gateway could not be asked.
-    Unknown,
-}
 
 /// The claim is being deleted.
 pub(super) fn of_claim(seen: &Observed, claim: &Claim) -> Decision {
@@ -35,19 +17,30 @@ pub(super) fn of_claim(seen: &Observed, claim: &Claim) -> Decision {
         name: claim.target.name.clone(),
         uid: claim.target.uid.clone(),
     };
-    let remove_finalizer = || claim.finalizer.then(|| Step::RemoveFinalizer { claim: claim.target.clone() });
     let going = |mut steps: Vec<Step>| {
-        steps.extend(remove_finalizer());
+        steps.extend(claim.finalizer.then(|| Step::RemoveFinalizer { claim: claim.target.clone() }));
         Decision::new(steps, Reason::Deleting.progressing("the user is being removed"))
     };
-    match remains(seen, &identity, record) {
-        Remains::InUse => Decision::wait(Reason::BucketsInUse.progressing(in_use(seen))),
+    // A namespace never waits for a gateway: the record stays behind, says what was meant, and the clean-up goes on from it.
+    let leave_to_record = |record: &Record| going(removing(&identity, record, None).into_iter().collect());
+    if !seen.buckets.is_empty() {
+        return Decision::wait(Reason::BucketsInUse.progressing(in_use(seen)));
+    }
+    match (&seen.backend, record) {
+        (Backend::Reached(reached), record) => {
+            let take_down = TakeDown { seen, reached, claim: &identity, record, deleted: true };
+            match (take_down.decide(), record) {
+                (Left::Nothing(steps) | Left::Kept(steps), _) => going(steps),
+                (Left::Purging { .. }, Some(record)) if seen.namespace_terminating => leave_to_record(record),
+                (Left::Purging { steps, told, next }, _) => {
+                    Decision::new(steps, Reason::Deleting.progressing(told)).again(next)
+                }
+            }
+        }
         // The record is made before the user: without one there is no user.
-        Remains::Unknown if record.is_none() => going(Vec::new()),
-        // A namespace never waits for a gateway: the record stays behind and the clean-up goes on from it.
-        Remains::Unknown if seen.namespace_terminating => going(Vec::new()),
-        Remains::Unknown => super::unavailable(&seen.backend),
-        known => going(clear(seen, &identity, record, &known)),
+        (_, None) => going(Vec::new()),
+        (_, Some(record)) if seen.namespace_terminating => leave_to_record(record),
+        (backend, Some(_)) => super::unavailable(backend),
     }
 }
 
@@ -57,18 +50,27 @@ pub(super) fn of_orphan(seen: &Observed, record: &Record) -> Decision {
         // Ours name their claim, so this is not ours.
         return Decision::wait(Reason::RecordTaken.stalled("the S3User names no claim"));
     };
-    let verdict = Reason::ClaimGone.progressing("the user of a claim that is gone is being removed");
-    match (remains(seen, identity, Some(record)), &seen.backend) {
-        (Remains::InUse, _) => {
-            let mark = mark(identity, Some(record), record.phase, Reason::BucketsInUse, in_use(seen));
-            Decision::new(mark.into_iter().collect(), verdict)
+    let verdict = |told: String| Reason::ClaimGone.progressing(told);
+    let removed = || verdict("the user of a claim that is gone is being removed".to_owned());
+    let told = |reason, message: String| {
+        let phase = record.phase.unwrap_or(Phase::Bound);
+        let mark = mark(identity, Some(record), phase, reason, message, record.set_aside.clone(), None);
+        Decision::new(mark.into_iter().collect(), removed())
+    };
+    match &seen.backend {
+        _ if !seen.buckets.is_empty() => told(Reason::BucketsInUse, in_use(seen)),
+        Backend::NoClass(why) => told(why.reason(), why.message()),
+        backend @ Backend::Unreachable(_) => super::unavailable(backend),
+        Backend::Reached(reached) => {
+            // Only a deletion that we saw ourselves means that the data are given up: a record may also be there without
+            // its claim because somebody restores one after the other.
+            let deleted = record.phase == Some(Phase::Removing);
+            let take_down = TakeDown { seen, reached, claim: identity, record: Some(record), deleted };
+            match take_down.decide() {
+                Left::Nothing(steps) | Left::Kept(steps) => Decision::new(steps, removed()),
+                Left::Purging { steps, told, next } => Decision::new(steps, verdict(told)).again(next),
+            }
         }
-        (Remains::Unknown, Backend::NoClass(why)) => {
-            let mark = mark(identity, Some(record), record.phase, why.reason(), why.message());
-            Decision::new(mark.into_iter().collect(), verdict)
-        }
-        (Remains::Unknown, backend) => super::unavailable(backend),
-        (known, _) => Decision::new(clear(seen, identity, Some(record), &known), verdict),
     }
 }
 
@@ -82,83 +84,52 @@ pub(super) fn before_provisioning(seen: &Observed, record: &Record) -> Decision 
         (true, Some(Phase::Released)) => Reason::UserTaken.stalled(format!(
             "S3User {name} keeps the buckets of an earlier claim of this name; remove them or give the claim another name"
         )),
-        (true, _) => Reason::ClaimGone.progressing("the user of an earlier claim of this name is being removed"),
+        (true, _) if !seen.buckets.is_empty() => Reason::BucketsInUse.stalled(format!(
+            "S3Buckets use the user of an earlier claim of this name: {}; delete them (with s3DeletionPolicy: retain their \
+             data is kept)",
+            names(seen)
+        )),
+        (true, _) => match (&seen.backend, decision.verdict) {
+            (Backend::Reached(_), verdict) => verdict,
+            (backend, _) => super::unavailable(backend).verdict,
+        },
     };
     Decision { verdict, ..decision }
 }
 
-fn remains(seen: &Observed, claim: &ClaimIdentity, record: Option<&Record>) -> Remains {
-    if !seen.buckets.is_empty() {
-        return Remains::InUse;
+/// Says on the record that the claim was deleted, and how far its removal has come.
+pub(super) fn removing(claim: &ClaimIdentity, record: &Record, purge: Option<Purge>) -> Option<Step> {
+    if record.phase == Some(Phase::Released) {
+        return None;
     }
-    let Backend::Reached(reached) = &seen.backend else { return Remains::Unknown };
-    let user = ceph_user(&reached.class, &claim.namespace, &claim.name, record);
-    // Who was let go with his data keeps it, even if the class has become stricter since.
-    let released = record.is_some_and(|record| record.phase == Some(Phase::Released));
-    match &reached.user {
-        Some(found) if !found.is_of(&claim.uid) => Remains::Nothing,
-        None => Remains::Nothing,
-        Some(found) if !found.has_buckets => Remains::Removable { user, purge: false },
-        Some(_) if reached.class.on_delete == OnDelete::Purge && !released => Remains::Removable { user, purge: true },
-        Some(found) => Remains::Kept { user, suspended: found.suspended },
-    }
-}
-
-/// Takes down what remains, up to and including the record.
-fn clear(seen: &Observed, claim: &ClaimIdentity, record: Option<&Record>, remains: &Remains) -> Vec<Step> {
-    let mut steps = Vec::new();
-    let delete_record = || {
-        let name = record_name(&claim.namespace, &claim.name);
-        record.map(|record| Step::DeleteRecord { name, uid: record.uid.clone() })
-    };
-    match remains {
-        Remains::Nothing => steps.extend(delete_record()),
-        Remains::Removable { user, purge } => {
-            steps.push(Step::RemoveUser { user: user.clone(), purge: *purge });
-            steps.extend(delete_record());
-        }
-        Remains::Kept { user, suspended } => {
-            // Somebody may have removed the record, and another one may be in its place.
-            let lost = record.is_none() && seen.record.is_none();
-            let (name, body) = (record_name(&claim.namespace, &claim.name), body_of_kept(seen, claim, user));
-            steps.extend(lost.then_some(Step::CreateRecord { name, body }));
-            steps.extend((!suspended).then(|| Step::SuspendUser { user: user.clone() }));
-            if lost || record.is_some() {
-                let message = format!("the claim is gone; Ceph user {user} is suspended and its buckets are kept");
-                steps.extend(mark(claim, record, Some(Phase::Released), Reason::BucketsKept, message));
-            }
-        }
-        Remains::InUse | Remains::Unknown => {}
-    }
-    steps
-}
-
-fn body_of_kept(seen: &Observed, claim: &ClaimIdentity, user: &CephUser) -> RecordBody {
-    let class = match &seen.backend {
-        Backend::Reached(reached) => Some(reached.class.name.clone()),
-        _ => None,
-    };
-    RecordBody { claim: Some(claim.clone()), class, user: Some(user.clone()), ..RecordBody::default() }
+    let message = "the claim was deleted; what it has in Ceph is being removed".to_owned();
+    let set_aside = record.set_aside.clone();
+    mark(claim, Some(record), Phase::Removing, Reason::Deleting, message, set_aside, purge)
 }
 
 /// The mark, unless the record bears it already.
-fn mark(
+pub(super) fn mark(
     claim: &ClaimIdentity,
     record: Option<&Record>,
-    phase: Option<Phase>,
+    phase: Phase,
     reason: Reason,
     message: String,
+    set_aside: SetAside,
+    purge: Option<Purge>,
 ) -> Option<Step> {
-    let phase = phase.unwrap_or(Phase::Bound);
     let name = record_name(&claim.namespace, &claim.name);
-    let mark = Mark { phase, reason, message };
+    let mark = Mark { phase, reason, message, set_aside, purge };
     match record {
         Some(record) if record.bears(&mark) => None,
-        record => Some(Step::MarkRecord { name, uid: record.map(|record| record.uid.clone()), mark }),
+        record => Some(Step::MarkRecord { name, seen: record.map(Record::version), mark }),
     }
 }
 
 fn in_use(seen: &Observed) -> String {
-    let names = seen.buckets.iter().map(String::as_str).collect::<Vec<_>>().join(", ");
+    let names = names(seen);
     format!("S3Buckets still use this claim: {names}; delete them (with s3DeletionPolicy: retain their data is kept)")
+}
+
+fn names(seen: &Observed) -> String {
+    seen.buckets.iter().map(String::as_str).collect::<Vec<_>>().join(", ")
 }

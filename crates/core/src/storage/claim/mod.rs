@@ -7,6 +7,7 @@ mod cleanup;
 mod observed;
 mod provision;
 mod step;
+mod take_down;
 
 use std::time::Duration;
 
@@ -17,10 +18,11 @@ use crate::{
 };
 
 pub use observed::{
-    Access, Backend, Claim, ClaimIdentity, FreshKeys, Key, Observed, Phase, Reached, Record, RecordBody, SecretSeen,
-    Spec, Status, User, UserQuota, ceph_user, class_of, is_cleanup, may_exist,
+    Access, Backend, Claim, ClaimIdentity, FreshKeys, Key, Observed, Phase, Purge, PurgeSeen, Reached, Record,
+    RecordBody, SecretSeen, SetAside, Spec, Status, User, UserQuota, ceph_user, class_of, is_cleanup, may_exist,
 };
-pub use step::{Mark, SecretBody, Step};
+pub use step::{Mark, SecretBody, Step, Version};
+pub use take_down::STILL;
 
 use super::{Reason, reason::readiness_of, record_name};
 
@@ -28,11 +30,17 @@ use super::{Reason, reason::readiness_of, record_name};
 struct Decision {
     steps: Vec<Step>,
     verdict: Readiness,
+    /// When to look again, where no watch tells.
+    again: Option<Duration>,
 }
 
 impl Decision {
     fn new(steps: Vec<Step>, verdict: Readiness) -> Self {
-        Self { steps, verdict }
+        Self { steps, verdict, again: None }
+    }
+
+    fn again(self, after: Duration) -> Self {
+        Self { again: Some(after), ..self }
     }
 
     /// Nothing can be done now; a watch tells when that changes.
@@ -42,9 +50,14 @@ impl Decision {
 }
 
 pub fn plan(seen: &Observed) -> Plan<Step> {
-    let plan = Plan::steps(decide(seen).steps);
+    let Decision { steps, again, .. } = decide(seen);
+    let plan = Plan::steps(steps);
     // A new key is read back from the gateway, which tells nobody that it has one.
-    if plan.iter().any(Step::makes_key) { plan.look_again(Duration::ZERO) } else { plan }
+    let again = if plan.iter().any(Step::makes_key) { Some(Duration::ZERO) } else { again };
+    match again {
+        Some(after) => plan.look_again(after),
+        None => plan,
+    }
 }
 
 fn decide(seen: &Observed) -> Decision {

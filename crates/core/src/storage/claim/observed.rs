@@ -1,10 +1,13 @@
 //! What a decision about a claim looks at.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
 use super::{
     super::{CephUser, Class, ClassChoice, KeyPair, NoClass, Problem, Quota, QuotaAsked, Target, tenant},
-    step::Mark,
+    step::{Mark, Version},
 };
 use crate::{conditions::Conditions, plan::Failure, secret::Secret};
 
@@ -64,6 +67,40 @@ pub struct Record {
     pub phase: Option<Phase>,
     /// Reason of its condition `Ready`.
     pub reason: Option<String>,
+    pub set_aside: SetAside,
+    pub purge: Option<PurgeSeen>,
+}
+
+/// Buckets that outlive their S3Buckets.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SetAside {
+    /// Never removed: their S3Buckets said `retain`, or were taken away by us while there was something in them.
+    pub kept: BTreeSet<String>,
+    /// Nobody could look into them when their S3Buckets went: removed if they turn out to be empty, else kept.
+    pub left: BTreeSet<String>,
+}
+
+impl SetAside {
+    pub fn holds(&self, bucket: &str) -> bool {
+        self.kept.contains(bucket) || self.left.contains(bucket)
+    }
+}
+
+/// How far the removal of a user's buckets with all their objects has come.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Purge {
+    /// Buckets to remove, in all.
+    pub buckets: usize,
+    /// The one the gateway was asked to remove last, and what it held when we last looked.
+    pub bucket: String,
+    pub objects: u64,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PurgeSeen {
+    pub purge: Purge,
+    /// How long ago that was written.
+    pub age: Duration,
 }
 
 impl Record {
@@ -76,9 +113,16 @@ impl Record {
         self.claim_uid() == Some(&claim.target.uid)
     }
 
+    pub fn version(&self) -> Version {
+        Version { uid: self.uid.clone(), resource_version: self.resource_version.clone() }
+    }
+
     /// Whether its status says the same; the wording does not count.
     pub(super) fn bears(&self, mark: &Mark) -> bool {
-        self.phase == Some(mark.phase) && self.reason.as_deref() == Some(mark.reason.as_str())
+        self.phase == Some(mark.phase)
+            && self.reason.as_deref() == Some(mark.reason.as_str())
+            && self.set_aside == mark.set_aside
+            && self.purge.as_ref().map(|seen| &seen.purge) == mark.purge.as_ref()
     }
 }
 
@@ -100,9 +144,11 @@ pub struct ClaimIdentity {
     pub uid: String,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Phase {
     Bound,
+    /// The claim was deleted, and what it has in Ceph goes as its class says.
+    Removing,
     /// The claim is gone; the user is suspended and its buckets are kept.
     Released,
 }
@@ -135,8 +181,8 @@ pub struct User {
     pub quota: UserQuota,
     pub subusers: BTreeMap<String, Access>,
     pub keys: Vec<Key>,
-    /// Told only where [`is_cleanup`] says so; otherwise false.
-    pub has_buckets: bool,
+    /// Its buckets and how many objects are in each. Told only where [`is_cleanup`] says so; otherwise none.
+    pub buckets: BTreeMap<String, u64>,
 }
 
 impl User {

@@ -6,8 +6,8 @@ use super::{
     },
     Decision,
     observed::{
-        Access, Backend, Claim, ClaimIdentity, Observed, Phase, Reached, RecordBody, SecretSeen, Spec, Status, User,
-        UserQuota, ceph_user,
+        Access, Backend, Claim, ClaimIdentity, Observed, Phase, Reached, Record, RecordBody, SecretSeen, Spec, Status,
+        User, UserQuota, ceph_user,
     },
     step::{Mark, SecretBody, Step},
     unavailable,
@@ -179,15 +179,20 @@ impl<'a> Wanted<'a> {
 
     fn mark(&self) -> Option<Step> {
         let record = self.seen.record.as_ref();
-        let message = format!("Ceph user {} is there", self.user);
-        let mark = Mark { phase: Phase::Bound, reason: Reason::Provisioned, message };
+        let mark = Mark {
+            phase: Phase::Bound,
+            reason: Reason::Provisioned,
+            message: format!("Ceph user {} is there", self.user),
+            set_aside: record.map(|record| record.set_aside.clone()).unwrap_or_default(),
+            purge: None,
+        };
         match record {
             Some(record) if record.bears(&mark) => None,
-            record => Some(Step::MarkRecord {
-                name: self.claim.record_name(),
-                uid: record.map(|record| record.uid.clone()),
-                mark,
-            }),
+            // An update makes another version, which is looked at on its own.
+            Some(record) if record.body != self.record_body() => None,
+            record => {
+                Some(Step::MarkRecord { name: self.claim.record_name(), seen: record.map(Record::version), mark })
+            }
         }
     }
 

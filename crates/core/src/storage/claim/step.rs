@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, fmt};
 
 use super::{
     super::{CephUser, Reason, Target},
-    observed::{Phase, RecordBody, UserQuota},
+    observed::{Phase, Purge, RecordBody, SetAside, UserQuota},
 };
 use crate::{plan, secret::Secret};
 
@@ -72,19 +72,28 @@ pub enum Step {
     DeleteSecret {
         secret: Target,
     },
-    /// Fails if the S3User is another one. No `uid`: the one this plan has just made.
+    /// Fails if the S3User is not the one seen. Not `seen`: the one this plan has just made.
     MarkRecord {
         name: String,
-        uid: Option<String>,
+        seen: Option<Version>,
         mark: Mark,
     },
     SuspendUser {
         user: CephUser,
     },
-    /// Without `purge` the gateway refuses if the user has buckets.
+    /// The gateway refuses if there are objects in the bucket.
+    RemoveEmptyBucket {
+        user: CephUser,
+        bucket: String,
+    },
+    /// Removes the bucket with all its objects.
+    PurgeBucket {
+        user: CephUser,
+        bucket: String,
+    },
+    /// The gateway refuses if the user has buckets.
     RemoveUser {
         user: CephUser,
-        purge: bool,
     },
     /// Fails if the S3User is not the one seen.
     DeleteRecord {
@@ -118,6 +127,15 @@ pub struct Mark {
     pub phase: Phase,
     pub reason: Reason,
     pub message: String,
+    pub set_aside: SetAside,
+    pub purge: Option<Purge>,
+}
+
+/// An S3User as it was seen.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Version {
+    pub uid: String,
+    pub resource_version: String,
 }
 
 impl plan::Step for Step {
@@ -137,6 +155,8 @@ impl plan::Step for Step {
             Step::DeleteSecret { .. } => "DeleteSecret",
             Step::MarkRecord { .. } => "MarkRecord",
             Step::SuspendUser { .. } => "SuspendUser",
+            Step::RemoveEmptyBucket { .. } => "RemoveEmptyBucket",
+            Step::PurgeBucket { .. } => "PurgeBucket",
             Step::RemoveUser { .. } => "RemoveUser",
             Step::DeleteRecord { .. } => "DeleteRecord",
             Step::RemoveFinalizer { .. } => "RemoveFinalizer",
@@ -179,11 +199,15 @@ impl fmt::Display for Step {
                 write!(out, "mark S3User {name} as {:?}: {}", mark.phase, mark.reason.as_str())
             }
             Step::SuspendUser { user } => write!(out, "suspend Ceph user {user}: its claim is gone and it has buckets"),
-            Step::RemoveUser { user, purge: false } => {
-                write!(out, "remove Ceph user {user}: its claim is gone and it has no buckets")
+            Step::RemoveEmptyBucket { user, bucket } => {
+                write!(out, "remove bucket {bucket} of Ceph user {user}: its claim is gone and nothing is in it")
             }
-            Step::RemoveUser { user, purge: true } => {
-                write!(out, "remove Ceph user {user} with all its data: its claim is gone and the class says Purge")
+            Step::PurgeBucket { user, bucket } => write!(
+                out,
+                "remove bucket {bucket} of Ceph user {user} with all its objects: its claim is gone and the class says Purge"
+            ),
+            Step::RemoveUser { user } => {
+                write!(out, "remove Ceph user {user}: its claim is gone and it has no buckets")
             }
             Step::DeleteRecord { name, .. } => write!(out, "delete S3User {name}: nothing is left in Ceph"),
             Step::RemoveFinalizer { claim } => write!(out, "remove the finalizer from S3UserClaim {claim}"),

@@ -9,7 +9,10 @@ use std::{collections::BTreeMap, time::Duration};
 use croft_core::{
     conditions::{Conditions, Truth},
     plan::{Failure, FailureClass, Next, Outcome},
-    storage::{QuotaAsked, claim},
+    storage::{
+        QuotaAsked,
+        claim::{self, Phase},
+    },
     time::Timestamp,
 };
 use others::CLASSES;
@@ -65,8 +68,11 @@ fn records() -> Vec<Option<RecordState>> {
         Some(ours.clone()),
         Some(settled.clone()),
         Some(RecordState { size: 1, complete: false, ..settled.clone() }),
-        Some(RecordState { claim: Some(EARLIER), ..settled }),
-        Some(RecordState { claim: Some(EARLIER), released: true, reason: Some("BucketsKept".into()), ..ours }),
+        Some(RecordState { claim: Some(EARLIER), ..settled.clone() }),
+        Some(RecordState { kept: true, ..settled.clone() }),
+        Some(RecordState { phase: Phase::Removing, left: true, ..settled.clone() }),
+        Some(RecordState { phase: Phase::Removing, purge: Some((2, true)), ..settled }),
+        Some(RecordState { claim: Some(EARLIER), phase: Phase::Released, reason: Some("BucketsKept".into()), ..ours }),
         Some(foreign),
     ]
 }
@@ -82,8 +88,8 @@ fn users() -> Vec<Option<UserState>> {
         UserState::exactly("uid-other"),
         UserState { owner: None, ..exact },
     ];
-    let with_buckets = variants.iter().cloned().map(|user| UserState { has_buckets: true, ..user });
-    [None].into_iter().chain(variants.iter().cloned().chain(with_buckets).map(Some)).collect()
+    let with_bucket = |objects| variants.iter().cloned().map(move |user| UserState { stored: Some(objects), ..user });
+    [None].into_iter().chain(variants.iter().cloned().chain(with_bucket(0)).chain(with_bucket(2)).map(Some)).collect()
 }
 
 fn secret_sets() -> Vec<BTreeMap<String, SecretState>> {

@@ -2,7 +2,7 @@
 
 use croft_core::{
     plan::{Outcome, Plan},
-    storage::claim::{self, Observed, Step},
+    storage::claim::{self, Observed, Phase, Step},
     time::Timestamp,
 };
 
@@ -47,6 +47,13 @@ impl explorer::World for World {
         acts
     }
 
+    /// What the gateway was asked for was asked for long ago.
+    fn passes(&self) -> Option<World> {
+        let mut later = self.clone();
+        later.record.as_mut()?.purge.as_mut().filter(|(_, long_ago)| !long_ago)?.1 = true;
+        Some(later)
+    }
+
     fn check_ours(&self, before: &World) {
         assert_eq!(before.foreign(), self.foreign(), "touched what is somebody else's");
     }
@@ -62,7 +69,7 @@ impl explorer::World for World {
         }
         if self.claim.is_none() && !self.in_use && self.is_reached() {
             let left = self.record.as_ref().filter(|record| record.claim.is_some());
-            assert!(left.is_none_or(|record| record.released), "an orphan is left");
+            assert!(left.is_none_or(|record| record.phase == Phase::Released), "an orphan is left");
         }
     }
 }
@@ -151,7 +158,10 @@ impl World {
             Act::new(what, self, |world| world.user.iter_mut().for_each(change))
         };
         let mut acts = vec![
-            change("the tenant stores something, or removes it all", |user| user.has_buckets = !user.has_buckets),
+            change("the tenant stores something, or removes it all", |user| {
+                user.stored = if user.stored == Some(2) { None } else { Some(2) };
+            }),
+            change("the tenant makes a bucket, or empties it", |user| user.stored = Some(0)),
             change("an administrator suspends the user, or no longer", |user| user.suspended = !user.suspended),
             change("an administrator lifts the quota", |user| (user.size, user.buckets) = (None, None)),
             change("an administrator lets the subuser write", |user| {
@@ -162,9 +172,7 @@ impl World {
         ];
         // No call to the gateway can say which user it means but by name: between our look and our call it is the same.
         acts.push(self.act("an administrator removes the user", |world| world.user = None).between_reconciles());
-        acts.retain(|act| {
-            !user.suspended || act.after.user.as_ref().is_none_or(|after| !after.has_buckets || user.has_buckets)
-        });
+        acts.retain(|act| !user.suspended || act.after.user.as_ref().is_none_or(|after| after.stored <= user.stored));
         acts
     }
 
@@ -176,7 +184,8 @@ impl World {
         let is_served = self.is_complete(claim) && is_offered && claim.finalizer && claim.valid;
         assert_eq!(ready, is_served, "{reason}");
         assert!(!ready || claim.status.quota.is_some(), "ready without a grant");
-        let waits = ["GatewayUnreachable", "ClaimGone"].contains(&reason);
+        // What waits for no person waits for the gateway.
+        let waits = reason == "GatewayUnreachable";
         assert!(ready || waits || conditions.is_true("Stalled"), "waits without a reason: {reason}");
     }
 
@@ -187,8 +196,8 @@ impl World {
             self.record.as_ref().is_some_and(|record| record.claim == Some(claim.uid) && record.size == 5000);
         is_recorded
             && self.user.as_ref().is_some_and(|user| {
-                let UserState { key, readonly_key, has_buckets, .. } = *user;
-                *user == UserState { key, readonly_key, has_buckets, ..UserState::exactly(claim.uid) }
+                let UserState { key, readonly_key, stored, .. } = *user;
+                *user == UserState { key, readonly_key, stored, ..UserState::exactly(claim.uid) }
                     && key.is_some()
                     && readonly_key.is_some()
                     && self.secrets.get("admin") == Some(&secret(key))

@@ -1,15 +1,17 @@
 //! What the API server and the gateway make of each step. Panics as soon as one breaks a promise.
 
+use std::collections::BTreeSet;
+
 use croft_core::{
     plan::{Failure, FailureClass, Outcome},
     storage::{
         CephUser, OnDelete, READONLY_SUBUSER,
-        claim::{Backend, Claim, Observed, Phase, Record, SecretBody, Step},
+        claim::{Backend, Claim, Observed, Phase, Record, SecretBody, SetAside, Step},
         owner_in,
     },
 };
 
-use super::world::{ClaimState, RECORD, RecordState, SecretState, UserState, World, number_of, pair, user};
+use super::world::{BUCKET, ClaimState, RECORD, RecordState, SecretState, UserState, World, number_of, pair, user};
 use crate::explorer::stale;
 
 /// UID of the S3User we make.
@@ -91,15 +93,19 @@ impl World {
             (Step::UpdateRecord { .. }, Some(_)) if !is_unchanged => return stale(),
             (Step::UpdateRecord { body, .. }, Some(record)) => {
                 assert!(record.claim.is_some(), "changed an S3User that is not ours");
-                let RecordState { uid, released, reason, .. } = record.clone();
-                *record = RecordState { uid, released, reason, ..RecordState::of(body) };
+                let RecordState { claim, complete, size, .. } = RecordState::of(body);
+                *record = RecordState { claim, complete, size, ..record.clone() };
             }
-            (Step::MarkRecord { uid, mark, .. }, Some(record)) => {
-                if record.uid.to_string() != uid.clone().unwrap_or_else(|| MADE.to_string()) {
-                    return stale();
-                }
+            (Step::MarkRecord { seen: Some(_), .. }, Some(_)) if !is_unchanged => return stale(),
+            (Step::MarkRecord { seen: None, .. }, Some(record)) if record.uid != MADE => return stale(),
+            (Step::MarkRecord { mark, .. }, Some(record)) => {
                 assert!(record.claim.is_some(), "marked an S3User that is not ours");
-                record.released = mark.phase == Phase::Released;
+                let kept = mark.set_aside.kept.contains(BUCKET);
+                assert!(kept || !record.kept, "forgot a bucket that is kept");
+                assert!(record.phase != Phase::Released || mark.phase != Phase::Removing, "took back what was let go");
+                (record.kept, record.left) = (kept, mark.set_aside.left.contains(BUCKET));
+                record.purge = mark.purge.as_ref().map(|purge| (purge.objects, false));
+                record.phase = mark.phase;
                 record.reason = Some(mark.reason.as_str().to_owned());
             }
             (Step::DeleteRecord { uid, .. }, Some(record)) => {
@@ -162,7 +168,11 @@ impl World {
             Step::CreateSubuser { access_key, .. } | Step::AddKey { access_key, .. } => Some(self.use_key(access_key)),
             _ => None,
         };
-        if let Step::SuspendUser { .. } | Step::RemoveUser { .. } = step {
+        if let Step::SuspendUser { .. }
+        | Step::RemoveEmptyBucket { .. }
+        | Step::PurgeBucket { .. }
+        | Step::RemoveUser { .. } = step
+        {
             return self.take_down_user(seen, step);
         }
         let Some(user) = self.served_user(seen) else { return stale() };
@@ -202,7 +212,7 @@ impl World {
             readonly: None,
             key: Some(key),
             readonly_key: None,
-            has_buckets: false,
+            stored: None,
         });
         Outcome::done()
     }
@@ -210,16 +220,32 @@ impl World {
     fn take_down_user(&mut self, seen: &Observed, step: &Step) -> Outcome {
         let Backend::Reached(reached) = &seen.backend else { panic!("{step}: nobody could be asked") };
         let gives_up_data = reached.class.on_delete == OnDelete::Purge;
+        let is_said = self.record.as_ref().is_some_and(|record| record.purge.is_some()) || self.is_lost;
         let Some(user) = self.orphaned_user(seen) else {
-            return if let Step::RemoveUser { .. } = step { Outcome::done() } else { stale() };
+            return if let Step::SuspendUser { .. } = step { stale() } else { Outcome::done() };
         };
         let record = seen.record.as_ref().filter(|record| record.claim_uid() == user.owner.as_deref());
+        let aside = |names: fn(&SetAside) -> &BTreeSet<String>| {
+            record.is_some_and(|record| names(&record.set_aside).contains(BUCKET))
+        };
+        let (is_kept, is_left) = (aside(|aside| &aside.kept), aside(|aside| &aside.left));
+        let is_deleted = seen.claim.as_ref().is_some_and(|claim| claim.deleting)
+            || record.is_some_and(|record| record.phase == Some(Phase::Removing));
         let is_released = record.is_some_and(|record| record.phase == Some(Phase::Released));
         match step {
-            Step::RemoveUser { purge: false, .. } if user.has_buckets => return stale(),
-            Step::RemoveUser { purge, .. } => {
-                assert!(!purge || (gives_up_data && !is_released), "destroyed data nobody gave up");
-                self.user = None;
+            Step::RemoveUser { .. } if user.stored.is_some() => return stale(),
+            Step::RemoveUser { .. } => self.user = None,
+            Step::RemoveEmptyBucket { .. } if user.stored.is_some_and(|objects| objects > 0) => return stale(),
+            Step::RemoveEmptyBucket { .. } => {
+                assert!(!is_kept, "removed a bucket that is kept");
+                user.stored = None;
+            }
+            Step::PurgeBucket { .. } => {
+                assert!(gives_up_data && !is_released && !is_kept && !is_left, "destroyed data nobody gave up");
+                assert!(is_deleted, "destroyed the data of a claim nobody deleted");
+                assert!(user.suspended, "purged what somebody may still write to");
+                assert!(is_said, "purged without saying so");
+                user.stored = None;
             }
             _ => user.suspended = true,
         }
@@ -240,7 +266,8 @@ impl World {
                 assert!(!left || is_unknown || place_taken || self.is_lost, "let go of a user nobody can find again");
             }
             Some(record) => {
-                assert!(record.released || (is_unknown && seen.namespace_terminating), "let go too early");
+                let goes_on = record.phase == Phase::Removing && seen.namespace_terminating;
+                assert!(record.phase == Phase::Released || goes_on, "let go too early");
             }
         }
         self.edit(|claim| claim.finalizer = false);

@@ -3,6 +3,7 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     hash::{Hash, Hasher},
+    time::Duration,
 };
 
 use croft_core::{
@@ -11,8 +12,8 @@ use croft_core::{
     storage::{
         Amount, CephUser, Class, KeyPair, NoClass, OnDelete, Problem, Quota, QuotaAsked, READONLY_SUBUSER, Target,
         claim::{
-            Access, Backend, Claim, ClaimIdentity, FreshKeys, Key, Observed, Phase, Reached, Record, RecordBody,
-            SecretSeen, Spec, Status, User, UserQuota, may_exist,
+            Access, Backend, Claim, ClaimIdentity, FreshKeys, Key, Observed, Phase, Purge, PurgeSeen, Reached, Record,
+            RecordBody, STILL, SecretSeen, SetAside, Spec, Status, User, UserQuota, may_exist,
         },
         secret_contents,
     },
@@ -22,6 +23,8 @@ use croft_core::{
 pub(crate) const EARLIER: &str = "uid-earlier";
 pub(crate) const NEW: &str = "uid-new";
 pub(crate) const RECORD: &str = "team-a.data";
+/// The one bucket a user may have.
+pub(crate) const BUCKET: &str = "photos";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum ClassState {
@@ -55,8 +58,13 @@ pub(crate) struct RecordState {
     pub(crate) claim: Option<&'static str>,
     pub(crate) complete: bool,
     pub(crate) size: u64,
-    pub(crate) released: bool,
+    pub(crate) phase: Phase,
     pub(crate) reason: Option<String>,
+    /// Whether its bucket was set aside: kept for good, or left for a look into it.
+    pub(crate) kept: bool,
+    pub(crate) left: bool,
+    /// Objects in the bucket when the gateway was asked to purge it, and whether that is long ago.
+    pub(crate) purge: Option<(u64, bool)>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -68,7 +76,8 @@ pub(crate) struct UserState {
     pub(crate) readonly: Option<bool>,
     pub(crate) key: Option<u32>,
     pub(crate) readonly_key: Option<u32>,
-    pub(crate) has_buckets: bool,
+    /// Objects in its bucket, if it has one.
+    pub(crate) stored: Option<u64>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -139,6 +148,10 @@ fn target(name: &str, uid: &str) -> Target {
     Target { namespace: "team-a".into(), name: name.into(), uid: uid.into(), resource_version: "1".into() }
 }
 
+fn bucket(is_there: bool) -> BTreeSet<String> {
+    is_there.then(|| BUCKET.to_owned()).into_iter().collect()
+}
+
 fn identity(uid: &str) -> ClaimIdentity {
     ClaimIdentity { namespace: "team-a".into(), name: "data".into(), uid: uid.into() }
 }
@@ -196,7 +209,7 @@ impl World {
             claim,
             namespace_terminating: self.terminating,
             record,
-            buckets: if self.in_use { BTreeSet::from(["photos".to_owned()]) } else { BTreeSet::new() },
+            buckets: bucket(self.in_use),
             backend,
             secrets: self.secrets.iter().map(|(name, secret)| secret.observe(name, self.class)).collect(),
             fresh: FreshKeys { admin: access_key(self.keys_used + 1), readonly: access_key(self.keys_used + 2) },
@@ -219,7 +232,17 @@ impl World {
 impl RecordState {
     /// Made by hand: it names nobody.
     pub(crate) fn foreign() -> Self {
-        Self { uid: 3, claim: None, complete: true, size: 5000, released: false, reason: None }
+        Self {
+            uid: 3,
+            claim: None,
+            complete: true,
+            size: 5000,
+            phase: Phase::Bound,
+            reason: None,
+            kept: false,
+            left: false,
+            purge: None,
+        }
     }
 
     pub(crate) fn of(body: &RecordBody) -> Self {
@@ -231,8 +254,7 @@ impl RecordState {
             claim: Some(uid.expect("one of ours")),
             complete: true,
             size: body.quota.map_or(0, |quota| quota.size.whole()),
-            released: false,
-            reason: None,
+            ..Self::foreign()
         }
     }
 
@@ -249,8 +271,13 @@ impl RecordState {
                 admin_secret: some("admin"),
                 quota: Some(quota(self.size)),
             },
-            phase: self.reason.as_ref().map(|_| if self.released { Phase::Released } else { Phase::Bound }),
+            phase: self.reason.as_ref().map(|_| self.phase),
             reason: self.reason.clone(),
+            set_aside: SetAside { kept: bucket(self.kept), left: bucket(self.left) },
+            purge: self.purge.map(|(objects, long_ago)| PurgeSeen {
+                purge: Purge { buckets: 1, bucket: BUCKET.to_owned(), objects },
+                age: if long_ago { STILL } else { Duration::ZERO },
+            }),
         }
     }
 }
@@ -266,7 +293,7 @@ impl UserState {
             readonly: Some(true),
             key: Some(1),
             readonly_key: Some(2),
-            has_buckets: false,
+            stored: None,
         }
     }
 
@@ -282,7 +309,7 @@ impl UserState {
             keys: (self.key.map(|number| key(None, number)).into_iter())
                 .chain(self.readonly_key.map(|number| key(Some(READONLY_SUBUSER), number)))
                 .collect(),
-            has_buckets: self.has_buckets,
+            buckets: self.stored.map(|objects| (BUCKET.to_owned(), objects)).into_iter().collect(),
         }
     }
 }

@@ -1,0 +1,130 @@
+//! Takes down what a claim has in Ceph: empty buckets go, full ones go one by one where the class says `Purge`, and the user
+//! goes once it has none. What was set aside is never purged.
+
+use std::{collections::BTreeSet, time::Duration};
+
+use super::{
+    super::{CephUser, OnDelete, Reason, record_name},
+    cleanup::{mark, removing},
+    observed::{ClaimIdentity, Observed, Phase, Purge, Reached, Record, RecordBody, SetAside, User, ceph_user},
+    step::Step,
+};
+
+/// A purge goes on in the gateway although nobody waits for its answer. It is asked for again only if the bucket has not
+/// changed for this long.
+pub const STILL: Duration = Duration::from_secs(20);
+/// How often a bucket is looked at that the gateway empties.
+const LOOK: Duration = Duration::from_secs(5);
+
+/// The user of a claim that goes or is gone, and needed by no S3Bucket.
+pub(super) struct TakeDown<'a> {
+    pub(super) seen: &'a Observed,
+    pub(super) reached: &'a Reached,
+    pub(super) claim: &'a ClaimIdentity,
+    /// That of the claim.
+    pub(super) record: Option<&'a Record>,
+    /// Whether the claim is known to have been deleted on purpose.
+    pub(super) deleted: bool,
+}
+
+/// What is left of the claim in Ceph once the steps are done.
+pub(super) enum Left {
+    Nothing(Vec<Step>),
+    Kept(Vec<Step>),
+    Purging { steps: Vec<Step>, told: String, next: Duration },
+}
+
+impl TakeDown<'_> {
+    pub(super) fn decide(&self) -> Left {
+        let Some(found) = self.reached.user.as_ref().filter(|found| found.is_of(&self.claim.uid)) else {
+            return Left::Nothing(self.delete_record().into_iter().collect());
+        };
+        let user = ceph_user(&self.reached.class, &self.claim.namespace, &self.claim.name, self.record);
+        let set_aside = self.record.map(|record| record.set_aside.clone()).unwrap_or_default();
+        let (empty, full): (Vec<_>, Vec<_>) = (found.buckets.iter())
+            .filter(|(name, _)| !set_aside.kept.contains(*name))
+            .partition(|(_, objects)| **objects == 0);
+        let mut steps: Vec<_> = empty
+            .iter()
+            .map(|(bucket, _)| Step::RemoveEmptyBucket { user: user.clone(), bucket: (*bucket).clone() })
+            .collect();
+        if empty.len() == found.buckets.len() {
+            steps.push(Step::RemoveUser { user });
+            steps.extend(self.delete_record());
+            return Left::Nothing(steps);
+        }
+        let given_up: Vec<_> = full.into_iter().filter(|(name, _)| !set_aside.left.contains(*name)).collect();
+        if let (true, Some(record), Some((bucket, objects))) = (self.purges(), self.record, given_up.first()) {
+            let (bucket, objects) = ((*bucket).clone(), **objects);
+            return self.purge(record, found, user, Next { bucket, objects, remaining: given_up.len() }, steps);
+        }
+        steps.extend(self.release(found, &user, &set_aside));
+        Left::Kept(steps)
+    }
+
+    /// Who was let go with his data keeps it, even if the class has become stricter since.
+    fn purges(&self) -> bool {
+        let released = self.record.is_some_and(|record| record.phase == Some(Phase::Released));
+        self.deleted && !released && self.reached.class.on_delete == OnDelete::Purge
+    }
+
+    fn purge(&self, record: &Record, found: &User, user: CephUser, next: Next, mut steps: Vec<Step>) -> Left {
+        let Next { bucket, objects, remaining } = next;
+        let before = record.purge.as_ref();
+        let buckets = before.map_or(0, |before| before.purge.buckets).max(remaining);
+        let told = format!("{} of {buckets} buckets are removed", buckets - remaining);
+        let asked = before.filter(|before| before.purge.bucket == bucket);
+        let is_under_way = asked.is_some_and(|asked| asked.age < STILL || asked.purge.objects != objects);
+        let progress = Purge { buckets, bucket: bucket.clone(), objects };
+        steps.extend((!found.suspended).then(|| Step::SuspendUser { user: user.clone() }));
+        if is_under_way {
+            steps.extend(removing(self.claim, record, Some(progress)));
+            return Left::Purging { steps, told, next: LOOK };
+        }
+        // Said anew even where it was said before: from now on the gateway is at it again.
+        let unsaid = Record { purge: None, ..record.clone() };
+        steps.extend(removing(self.claim, &unsaid, Some(progress)));
+        steps.push(Step::PurgeBucket { user, bucket });
+        Left::Purging { steps, told, next: Duration::ZERO }
+    }
+
+    fn release(&self, found: &User, user: &CephUser, set_aside: &SetAside) -> Vec<Step> {
+        let name = record_name(&self.claim.namespace, &self.claim.name);
+        // Somebody may have removed the record, and another one may be in its place.
+        let lost = self.record.is_none() && self.seen.record.is_none();
+        let mut steps = Vec::new();
+        steps.extend(lost.then(|| Step::CreateRecord { name, body: self.body_of_kept(user) }));
+        steps.extend((!found.suspended).then(|| Step::SuspendUser { user: user.clone() }));
+        if lost || self.record.is_some() {
+            let is_there = |name: &&String| found.buckets.get(*name).is_some_and(|objects| *objects > 0);
+            let kept: BTreeSet<_> = set_aside.left.iter().filter(is_there).chain(&set_aside.kept).cloned().collect();
+            let set_aside = SetAside { kept, left: BTreeSet::new() };
+            let message = format!("the claim is gone; Ceph user {user} is suspended and its buckets are kept");
+            let reason = Reason::BucketsKept;
+            steps.extend(mark(self.claim, self.record, Phase::Released, reason, message, set_aside, None));
+        }
+        steps
+    }
+
+    fn body_of_kept(&self, user: &CephUser) -> RecordBody {
+        RecordBody {
+            claim: Some(self.claim.clone()),
+            class: Some(self.reached.class.name.clone()),
+            user: Some(user.clone()),
+            ..RecordBody::default()
+        }
+    }
+
+    fn delete_record(&self) -> Option<Step> {
+        let name = record_name(&self.claim.namespace, &self.claim.name);
+        self.record.map(|record| Step::DeleteRecord { name, uid: record.uid.clone() })
+    }
+}
+
+/// The bucket to purge next.
+struct Next {
+    bucket: String,
+    objects: u64,
+    /// How many there are to purge, this one included.
+    remaining: usize,
+}
