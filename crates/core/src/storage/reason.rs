@@ -12,8 +12,12 @@ pub enum Reason {
     InvalidSpec,
     ClassNotFound,
     NoDefaultClass,
-    SeveralDefaultClasses,
     InvalidClass,
+    ClassDeleting,
+    ClassNotReady,
+    PrefixOverlap,
+    MissingCapabilities,
+    Reached,
     NotAllowed,
     UserTaken,
     UserSuspended,
@@ -24,6 +28,7 @@ pub enum Reason {
     ClaimGone,
     WaitingForClaim,
     BucketTaken,
+    BucketLost,
     Deleting,
 }
 
@@ -35,8 +40,12 @@ impl Reason {
             Reason::InvalidSpec => "InvalidSpec",
             Reason::ClassNotFound => "ClassNotFound",
             Reason::NoDefaultClass => "NoDefaultClass",
-            Reason::SeveralDefaultClasses => "SeveralDefaultClasses",
             Reason::InvalidClass => "InvalidClass",
+            Reason::ClassDeleting => "ClassDeleting",
+            Reason::ClassNotReady => "ClassNotReady",
+            Reason::PrefixOverlap => "PrefixOverlap",
+            Reason::MissingCapabilities => "MissingCapabilities",
+            Reason::Reached => "Reached",
             Reason::NotAllowed => "NotAllowed",
             Reason::UserTaken => "UserTaken",
             Reason::UserSuspended => "UserSuspended",
@@ -47,6 +56,7 @@ impl Reason {
             Reason::ClaimGone => "ClaimGone",
             Reason::WaitingForClaim => "WaitingForClaim",
             Reason::BucketTaken => "BucketTaken",
+            Reason::BucketLost => "BucketLost",
             Reason::Deleting => "Deleting",
         }
     }

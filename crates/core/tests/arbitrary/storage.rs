@@ -71,10 +71,11 @@ impl Words {
     }
 
     fn no_class(&self, dice: &mut Dice) -> NoClass {
-        match dice.roll(4) {
+        match dice.roll(5) {
             0 => NoClass::NotFound(self.pick(dice)),
             1 => NoClass::NoDefault,
-            2 => NoClass::SeveralDefaults(self.0.clone()),
+            2 => NoClass::Going(self.pick(dice)),
+            3 => NoClass::NotReady { class: self.pick(dice), why: self.pick(dice) },
             _ => NoClass::Invalid { class: self.pick(dice), problems: self.problems(dice) },
         }
     }

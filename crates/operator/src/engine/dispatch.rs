@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use croft_core::queue::{Backoffs, Key as _, Priority, Queue, Verdict};
+use croft_core::queue::{Backoffs, Key as _, Lanes, Priority, Queue, Verdict};
 use tokio::{
     sync::{mpsc, watch},
     task::{Id, JoinSet},
@@ -122,6 +122,8 @@ pub(super) struct Dispatcher {
 struct Running {
     tasks: JoinSet<Verdict>,
     keys: HashMap<Id, Key>,
+    /// Who needs which outside.
+    lanes: Lanes<Key>,
     /// Whoever takes long says so here.
     slow: mpsc::UnboundedSender<Key>,
 }
@@ -131,7 +133,9 @@ impl Dispatcher {
     pub(super) async fn run(mut self, stop: CancellationToken) {
         let mut queue = Queue::new(self.concurrency, Backoffs::default());
         let (slow, mut slow_ones) = mpsc::unbounded_channel();
-        let mut running = Running { tasks: JoinSet::new(), keys: HashMap::new(), slow };
+        // One outside that hangs must leave room for the others.
+        let lanes = Lanes::new(self.concurrency.div_ceil(2));
+        let mut running = Running { tasks: JoinSet::new(), keys: HashMap::new(), lanes, slow };
         let mut leading = self.leads.clone();
         leading.mark_changed();
         let mut ready = self.readiness.changes();
@@ -226,6 +230,11 @@ impl Dispatcher {
                 debug!(%key, "waits until the caches have seen its last write");
                 self.context.metrics.stale_skip(key.work);
                 queue.done(&key, Verdict::Parked, self.clock.now());
+                self.leave_lane(queue, running, &key);
+                continue;
+            }
+            if !running.lanes.enter(&key, worker.lane(&key).as_deref()) {
+                queue.done(&key, Verdict::Parked, self.clock.now());
                 continue;
             }
             self.context.journal.looks(&key);
@@ -265,9 +274,17 @@ impl Dispatcher {
         };
         if let Some(key) = running.keys.remove(&id) {
             queue.done(&key, verdict, self.clock.now());
+            self.leave_lane(queue, running, &key);
             if self.context.journal.looked(&key) {
                 queue.push(key, Priority::Live, self.clock.now());
             }
+        }
+    }
+
+    /// Who waits for the place `key` had comes next.
+    fn leave_lane(&self, queue: &mut Queue<Key>, running: &mut Running, key: &Key) {
+        if let Some(next) = running.lanes.leave(key) {
+            queue.push(next, Priority::Live, self.clock.now());
         }
     }
 
@@ -291,5 +308,6 @@ async fn end_term(queue: &mut Queue<Key>, running: &mut Running) {
     for (_, key) in running.keys.drain() {
         queue.done(&key, Verdict::Parked, croft_core::time::Instant::default());
     }
+    running.lanes.clear();
     queue.clear();
 }

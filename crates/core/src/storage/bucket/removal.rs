@@ -29,7 +29,7 @@ fn remove(seen: &Observed, bucket: &Bucket, since: Duration) -> Decision {
         Owner::NotReady(_) | Owner::NoClass(_) if terminating => let_go(bucket, "the bucket is left behind"),
         Owner::Unreachable(_) if terminating && since >= GRACE => let_go(bucket, "the bucket is left behind"),
         Owner::NotReady(why) => Decision::wait(Reason::WaitingForClaim.progressing(why.clone())),
-        Owner::NoClass(why) => Decision::wait(why.reason().stalled(why.message())),
+        Owner::NoClass(why) => Decision::wait(why.readiness()),
         Owner::Unreachable(failure) => Decision::wait(readiness_of(failure)),
         Owner::Ready { found: Found::Absent, .. } => let_go(bucket, "the bucket is gone"),
         Owner::Ready { found: Found::Foreign { .. }, .. } => let_go(bucket, "the bucket is not ours"),

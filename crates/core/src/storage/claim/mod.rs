@@ -22,7 +22,7 @@ pub use observed::{
 };
 pub use step::{Mark, SecretBody, Step};
 
-use super::{Reason, reason::readiness_of, record_name};
+use super::{NoClass, RECHECK, Reason, reason::readiness_of, record_name};
 
 /// What to do, and what to say if it works.
 struct Decision {
@@ -42,9 +42,17 @@ impl Decision {
 }
 
 pub fn plan(seen: &Observed) -> Plan<Step> {
-    let plan = Plan::steps(decide(seen).steps);
-    // A new key is read back from the gateway, which tells nobody that it has one.
-    if plan.iter().any(Step::makes_key) { plan.look_again(Duration::ZERO) } else { plan }
+    let decision = decide(seen);
+    let plan = Plan::steps(decision.steps);
+    if plan.iter().any(Step::makes_key) {
+        // A new key is read back from the gateway, which tells nobody that it has one.
+        return plan.look_again(Duration::ZERO);
+    }
+    // A person puts that right in Ceph, which tells nobody either.
+    if [Reason::UserTaken, Reason::UserSuspended].iter().any(|reason| reason.as_str() == decision.verdict.reason()) {
+        return plan.look_again(RECHECK);
+    }
+    plan
 }
 
 fn decide(seen: &Observed) -> Decision {
@@ -60,7 +68,7 @@ fn decide(seen: &Observed) -> Decision {
 /// Waits for a class, which is watched, or for a gateway, which has to be asked again.
 fn unavailable(backend: &Backend) -> Decision {
     Decision::wait(match backend {
-        Backend::NoClass(why) => why.reason().stalled(why.message()),
+        Backend::NoClass(why) => why.readiness(),
         Backend::Unreachable(failure) => readiness_of(failure),
         Backend::Reached(_) => Reason::Working.progressing("the gateway answers"),
     })
@@ -69,6 +77,11 @@ fn unavailable(backend: &Backend) -> Decision {
 /// Whether to try again although no step failed: a gateway cannot be watched.
 pub fn must_retry(seen: &Observed) -> bool {
     matches!(seen.backend, Backend::Unreachable(_))
+}
+
+/// Whether all was well when it was last looked at, nothing is asked for since, and only its class is away.
+fn waits_unharmed(seen: &Observed, claim: &Claim) -> bool {
+    matches!(seen.backend, Backend::NoClass(NoClass::NotReady { .. })) && claim.is_settled()
 }
 
 /// The new status of the claim, if there is one. `outcomes` are those of [`plan`]'s steps on the same observation.
@@ -80,6 +93,7 @@ pub fn report(seen: &Observed, outcomes: Outcomes<'_, Step>, now: &Timestamp) ->
         Some(failure) => readiness_of(failure),
         // The look that reads the keys follows at once and has more to say.
         None if outcomes.iter().any(|(step, _)| step.makes_key()) => return Some(claim.status.clone()),
+        None if waits_unharmed(seen, claim) => return Some(claim.status.clone()),
         None => decide(seen).verdict,
     };
     let mut status = Status { observed_generation: Some(claim.generation), ..claim.status.clone() };
