@@ -10,6 +10,7 @@
 pub mod bucket;
 pub mod claim;
 mod credentials;
+pub mod ledger;
 mod names;
 mod quota;
 mod reason;
