@@ -11,6 +11,7 @@ pub mod bucket;
 pub mod claim;
 pub mod class;
 mod credentials;
+pub mod ledger;
 mod names;
 mod quota;
 mod reason;

@@ -5,7 +5,7 @@ use croft_api::{
     storage::{S3Bucket, S3UserClaim, validate},
 };
 
-use crate::admission::{Checked, ClusterScoped, Hook, review};
+use crate::admission::{Checked, ClusterScoped, Hook, Operation, WhenDown, review};
 
 pub(super) const HOOKS: &[Hook] = &[
     Hook {
@@ -15,6 +15,9 @@ pub(super) const HOOKS: &[Hook] = &[
         version: "v1alpha1",
         resource: "s3userclaims",
         scope: "Namespaced",
+        operations: &[Operation::Create, Operation::Update],
+        writes: false,
+        when_down: WhenDown::Refuse,
         review: review::<S3UserClaim>,
     },
     Hook {
@@ -24,6 +27,9 @@ pub(super) const HOOKS: &[Hook] = &[
         version: "v1alpha1",
         resource: "s3buckets",
         scope: "Namespaced",
+        operations: &[Operation::Create, Operation::Update],
+        writes: false,
+        when_down: WhenDown::Refuse,
         review: review::<S3Bucket>,
     },
 ];
