@@ -104,16 +104,25 @@ pub fn default_of(classes: &[ClassSeen]) -> Option<&ClassSeen> {
     classes.iter().filter(|class| class.default && !class.deleting).min_by_key(|class| class.age())
 }
 
-/// The older class of the same gateway with which `class` could share a tenant of two namespaces.
+/// The older class of the same gateway with which `class` could share a tenant of two namespaces. One that is refused for that
+/// reason itself stands in nobody's way.
 pub fn overlapping<'a>(class: &ClassSeen, others: &'a [ClassSeen]) -> Option<&'a ClassSeen> {
-    let this = class.spec.as_ref().ok()?;
-    others.iter().filter(|other| other.age() < class.age()).find(|other| {
-        other.spec.as_ref().is_ok_and(|other| {
-            other.endpoint.eq_ignore_ascii_case(&this.endpoint)
-                && (extends(&other.tenant_prefix, &this.tenant_prefix)
-                    || extends(&this.tenant_prefix, &other.tenant_prefix))
-        })
-    })
+    let mut older: Vec<_> = others.iter().filter(|other| other.age() < class.age()).collect();
+    older.sort_by_key(|other| other.age());
+    let mut served: Vec<&ClassSeen> = Vec::new();
+    for other in older {
+        if !served.iter().any(|before| share(before, other)) {
+            served.push(other);
+        }
+    }
+    served.into_iter().find(|other| share(other, class))
+}
+
+/// Whether two classes could put two namespaces into one tenant.
+fn share(one: &ClassSeen, other: &ClassSeen) -> bool {
+    let (Ok(one), Ok(other)) = (&one.spec, &other.spec) else { return false };
+    let (here, there) = (&one.tenant_prefix, &other.tenant_prefix);
+    one.endpoint.eq_ignore_ascii_case(&other.endpoint) && (extends(here, there) || extends(there, here))
 }
 
 /// Whether `<longer>_<namespace>` may be `<shorter>_<another namespace>`. A namespace begins with a letter or digit.

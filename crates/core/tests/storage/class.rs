@@ -148,6 +148,12 @@ fn prefixes_that_could_share_a_tenant_are_found_and_the_younger_class_waits() {
 }
 
 #[test]
+fn a_class_that_is_refused_stands_in_nobodys_way() {
+    let (first, refused) = (class("first", 1, "croft"), class("refused", 2, "croft_a"));
+    assert_eq!(overlapping(&class("third", 3, "croft"), &[refused, first]), None);
+}
+
+#[test]
 fn prefixes_overlap_exactly_if_two_namespaces_could_share_a_tenant() {
     let namespaces: Vec<String> = ["a", "b", "a-b", "a--b", "b-a", "a-a-b"].map(String::from).to_vec();
     let prefixes = ["a", "b", "a_", "a_a", "a_b", "a__a", "a_a_b", "b_a"];

@@ -143,8 +143,13 @@ impl Dispatcher {
         resync.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut turn = 0;
         let mut term = Leading::default();
+        let mut looked_at_everything = false;
         loop {
             let leads = term.now;
+            if self.works(leads) && !looked_at_everything {
+                self.sweep(&mut queue, &Sweep { everything: true, ..Sweep::default() });
+                looked_at_everything = true;
+            }
             if leads {
                 self.fill(&mut queue, &mut running);
             }
@@ -156,9 +161,9 @@ impl Dispatcher {
                 () = stop.cancelled() => break,
                 Some(push) = self.inbox.0.recv() => {
                     let mut sweep = Sweep::default();
-                    self.take(&mut queue, push, leads, &mut sweep);
+                    self.take(&mut queue, push, looked_at_everything, &mut sweep);
                     while let Ok(push) = self.inbox.0.try_recv() {
-                        self.take(&mut queue, push, leads, &mut sweep);
+                        self.take(&mut queue, push, looked_at_everything, &mut sweep);
                     }
                     self.sweep(&mut queue, &sweep);
                 }
@@ -166,9 +171,7 @@ impl Dispatcher {
                 Ok(()) = leading.changed() => {
                     end_term(&mut queue, &mut running).await;
                     term = *leading.borrow_and_update();
-                    if term.now {
-                        self.sweep(&mut queue, &Sweep { everything: true, ..Sweep::default() });
-                    }
+                    looked_at_everything = false;
                 }
                 Some(key) = slow_ones.recv() => queue.takes_long(&key),
                 Ok(()) = ready.changed() => {}
@@ -182,10 +185,10 @@ impl Dispatcher {
         self.drain(&mut queue, &mut running).await;
     }
 
-    /// A standby looks at everything when it takes over: until then there is nothing to remember.
-    fn take(&self, queue: &mut Queue<Key>, push: Push, leads: bool, sweep: &mut Sweep) {
+    /// Everything is looked at once we lead and every watch is synced: until then there is nothing to remember.
+    fn take(&self, queue: &mut Queue<Key>, push: Push, is_at_work: bool, sweep: &mut Sweep) {
         match push {
-            _ if !leads => {}
+            _ if !is_at_work => {}
             Push::Key(key, priority) => queue.push(key, priority, self.clock.now()),
             Push::Everything => sweep.everything = true,
             Push::Tenant(tenant) => drop(sweep.tenants.insert(tenant)),

@@ -66,7 +66,7 @@ impl ClaimReconciler {
     }
 
     async fn backend(&self, key: &Key, claim: Option<&Claim>, record: Option<&Record>) -> (Backend, Option<Ceph>) {
-        let chosen = match self.caches.gateways.class(claim::class_of(claim, record)) {
+        let chosen = match self.caches.gateways.class(claim::class_of(claim, record), record.is_none()) {
             Ok(chosen) => chosen,
             Err(why) => return (Backend::NoClass(why), None),
         };
@@ -77,6 +77,7 @@ impl ClaimReconciler {
         let name = claim::ceph_user(&chosen.class, &key.namespace, &key.name, record);
         let with_buckets = claim::is_cleanup(claim, record);
         let user = if claim::may_exist(claim, record) { ceph.user(&name, with_buckets).await } else { Ok(None) };
+        self.caches.gateways.heed(&chosen.class.name, &user);
         let backend = match user {
             Ok(user) => {
                 let allowed = chosen.allows(&self.caches.labels_of(&key.namespace));
@@ -85,6 +86,14 @@ impl ClaimReconciler {
             Err(failure) => Backend::Unreachable(failure),
         };
         (backend, Some(ceph))
+    }
+
+    /// Claims that are gone and whose S3User is not.
+    fn left_behind(&self) -> impl Iterator<Item = Key> {
+        let users = self.caches.users.all();
+        let places: Vec<_> = users.iter().filter_map(|user| super::claim_of(user)).collect();
+        let left = places.into_iter().filter(|(namespace, name)| !self.caches.claims.exists(namespace, name));
+        left.map(|(namespace, name)| Key::new(CLAIM, namespace, name))
     }
 
     /// The Secrets the spec names, with their contents, and those the claim owns besides.
@@ -104,62 +113,9 @@ impl ClaimReconciler {
         }));
         Ok(seen)
     }
-}
 
-impl Reconciler for ClaimReconciler {
-    type Seen = Seen;
-    type Step = Step;
-
-    fn work(&self) -> Work {
-        CLAIM
-    }
-
-    fn all(&self) -> Vec<Key> {
-        let (claims, users) = (self.caches.claims.all(), self.caches.users.all());
-        let recorded = users.iter().filter_map(|user| super::claim_of(user));
-        let recorded = recorded.map(|(namespace, name)| Key::new(CLAIM, namespace, name));
-        claims.iter().map(|claim| super::claim_key(claim)).chain(recorded).collect()
-    }
-
-    fn resync(&self) -> Vec<Key> {
-        let claims = self.caches.claims.all();
-        let unsettled = claims.iter().filter(|claim| {
-            let conditions = claim.status.iter().flat_map(|status| &status.conditions);
-            !conditions::is_ready(conditions)
-        });
-        unsettled.map(|claim| super::claim_key(claim)).collect()
-    }
-
-    async fn observe(&self, key: &Key) -> Result<Option<Seen>, Failure> {
-        let record = self.caches.users.get("", &record_name(&key.namespace, &key.name));
-        if record.is_none() && !self.caches.claims.exists(&key.namespace, &key.name) {
-            return Ok(None);
-        }
-        let raw = self.claim(key).await?;
-        let seen_claim = raw.as_deref().map(claim_seen);
-        let seen_record = record.as_deref().map(user::record);
-        let (backend, ceph) = self.backend(key, seen_claim.as_ref(), seen_record.as_ref()).await;
-        let secrets = match &seen_claim {
-            Some(claim @ Claim { spec: Ok(spec), deleting: false, .. }) => self.secrets(claim, spec).await?,
-            _ => Vec::new(),
-        };
-        let observed = Observed {
-            claim: seen_claim,
-            namespace_terminating: self.caches.is_terminating(&key.namespace),
-            record: seen_record,
-            buckets: self.caches.buckets_of(&key.namespace, &key.name),
-            backend,
-            secrets,
-            fresh: FreshKeys { admin: user::fresh_access_key(), readonly: user::fresh_access_key() },
-        };
-        Ok(Some(Seen { claim: raw, record, ceph, observed, made: OnceLock::new() }))
-    }
-
-    fn plan(&self, seen: &Seen, _: &Timestamp) -> Plan<Step> {
-        claim::plan(&seen.observed)
-    }
-
-    async fn execute(&self, seen: &Seen, step: &Step) -> Result<Written, Failure> {
+    /// One step is one call.
+    async fn carry_out(&self, seen: &Seen, step: &Step) -> Result<Written, Failure> {
         match step {
             Step::AddFinalizer { .. } => self.writer.add_finalizer(seen.raw()?, CLAIM_FINALIZER).await,
             Step::RemoveFinalizer { .. } => self.writer.release_finalizer(seen.raw()?, CLAIM_FINALIZER).await,
@@ -198,6 +154,74 @@ impl Reconciler for ClaimReconciler {
             Step::SuspendUser { user } => seen.ceph()?.suspend(user).await,
             Step::RemoveUser { user, purge } => seen.ceph()?.remove_user(user, *purge).await,
         }
+    }
+}
+
+impl Reconciler for ClaimReconciler {
+    type Seen = Seen;
+    type Step = Step;
+
+    fn work(&self) -> Work {
+        CLAIM
+    }
+
+    fn all(&self) -> Vec<Key> {
+        let claims = self.caches.claims.all();
+        let unsettled =
+            claims.iter().filter(|claim| !self.caches.is_settled(claim)).map(|claim| super::claim_key(claim));
+        unsettled.chain(self.left_behind()).collect()
+    }
+
+    /// All of them: what others change in Ceph tells nobody.
+    fn resync(&self) -> Vec<Key> {
+        let claims = self.caches.claims.all();
+        claims.iter().map(|claim| super::claim_key(claim)).chain(self.left_behind()).collect()
+    }
+
+    fn lane(&self, key: &Key) -> Option<String> {
+        let claim = self.caches.claims.get(&key.namespace, &key.name);
+        let record = self.caches.users.get("", &record_name(&key.namespace, &key.name));
+        let (claim, record) = (claim.as_deref().map(claim_seen), record.as_deref().map(user::record));
+        self.caches.gateways.address(claim::class_of(claim.as_ref(), record.as_ref()))
+    }
+
+    async fn observe(&self, key: &Key) -> Result<Option<Seen>, Failure> {
+        let record = self.caches.users.get("", &record_name(&key.namespace, &key.name));
+        if record.is_none() && !self.caches.claims.exists(&key.namespace, &key.name) {
+            return Ok(None);
+        }
+        let raw = self.claim(key).await?;
+        let seen_claim = raw.as_deref().map(claim_seen);
+        let seen_record = record.as_deref().map(user::record);
+        let (backend, ceph) = self.backend(key, seen_claim.as_ref(), seen_record.as_ref()).await;
+        let secrets = match (&backend, &seen_claim) {
+            (Backend::Reached(_), Some(claim @ Claim { spec: Ok(spec), deleting: false, .. })) => {
+                self.secrets(claim, spec).await?
+            }
+            _ => Vec::new(),
+        };
+        let observed = Observed {
+            claim: seen_claim,
+            namespace_terminating: self.caches.is_terminating(&key.namespace),
+            record: seen_record,
+            buckets: self.caches.buckets_of(&key.namespace, &key.name),
+            backend,
+            secrets,
+            fresh: FreshKeys { admin: user::fresh_access_key(), readonly: user::fresh_access_key() },
+        };
+        Ok(Some(Seen { claim: raw, record, ceph, observed, made: OnceLock::new() }))
+    }
+
+    fn plan(&self, seen: &Seen, _: &Timestamp) -> Plan<Step> {
+        claim::plan(&seen.observed)
+    }
+
+    async fn execute(&self, seen: &Seen, step: &Step) -> Result<Written, Failure> {
+        let done = self.carry_out(seen, step).await;
+        if let Backend::Reached(reached) = &seen.observed.backend {
+            self.caches.gateways.heed(&reached.class.name, &done);
+        }
+        done
     }
 
     fn report(&self, seen: &Seen, outcomes: &[(&Step, Outcome)], now: &Timestamp) -> Report {

@@ -3,6 +3,7 @@
 mod bucket;
 mod ceph;
 mod claim;
+mod class;
 mod gateways;
 mod hooks;
 mod user;
@@ -23,7 +24,12 @@ use k8s_openapi::{
 };
 use kube::{ResourceExt, core::PartialObjectMeta};
 
-use self::{bucket::BucketReconciler, claim::ClaimReconciler, gateways::Gateways};
+use self::{
+    bucket::{BucketReconciler, bucket_seen},
+    claim::{ClaimReconciler, claim_seen},
+    class::{ClassReconciler, class_seen},
+    gateways::Gateways,
+};
 use crate::{
     engine::{Cache, Change, EngineBuilder, Key, Part, Scope, Work, is_deleting},
     objects,
@@ -36,6 +42,8 @@ const STORAGE: Part = Part("storage");
 
 /// S3UserClaim -> Ceph user, Secrets, S3User.
 const CLAIM: Work = STORAGE.work("s3userclaim");
+/// S3Class -> whether its gateway can be worked with.
+const CLASS: Work = STORAGE.work("s3class");
 /// S3Bucket -> bucket.
 const BUCKET: Work = STORAGE.work("s3bucket");
 
@@ -54,7 +62,8 @@ const GROUP: &str = "s3.snappcloud.io";
 pub const USES: &[Use] = &[
     cluster("", "namespaces", &["list", "watch"]),
     cluster("", "secrets", &["create", "delete", "get", "list", "patch", "watch"]),
-    cluster(GROUP, "s3classes", &["list", "watch"]),
+    cluster(GROUP, "s3classes", &["list", "patch", "watch"]),
+    cluster(GROUP, "s3classes/status", &["patch"]),
     cluster(GROUP, "s3userclaims", &["get", "list", "patch", "watch"]),
     cluster(GROUP, "s3userclaims/status", &["patch"]),
     cluster(GROUP, "s3users", &["create", "delete", "list", "patch", "watch"]),
@@ -98,7 +107,7 @@ fn install(engine: &mut EngineBuilder, ground: &Ground) {
     // Where a class's admin Secret is looked for if the class names no namespace.
     let (writer, operator_namespace) = (&ground.writer, ground.operator_namespace.as_str());
     let (classes, secrets) = (engine.cluster_objects(STORAGE), engine.metadata(STORAGE));
-    let gateways = Gateways::new(engine.client(), operator_namespace, classes.clone(), secrets.clone());
+    let gateways = Gateways::new(engine, operator_namespace, classes.clone(), secrets.clone());
     let caches = Caches {
         namespaces: engine.cluster_objects(STORAGE),
         claims: engine.objects(STORAGE, &Scope::Cluster),
@@ -110,6 +119,7 @@ fn install(engine: &mut EngineBuilder, ground: &Ground) {
     };
     caches.index();
     caches.wake();
+    engine.reconciler(ClassReconciler::new(caches.clone(), writer.clone()));
     engine.reconciler(ClaimReconciler::new(caches.clone(), writer.clone()));
     engine.reconciler(BucketReconciler::new(caches, writer.clone()));
 }
@@ -135,7 +145,7 @@ impl Caches {
         let caches = self.clone();
         self.secrets.wakes(move |change| caches.woken_by_secret(change));
         let caches = self.clone();
-        self.classes.wakes(move |change| caches.woken_by_class(&change.object().name_any()));
+        self.classes.wakes(move |change| caches.woken_by_class(change));
         let caches = self.clone();
         self.namespaces.wakes(move |change| caches.woken_by_namespace(change));
     }
@@ -161,7 +171,12 @@ impl Caches {
         if !differs(change, |user| user.metadata.generation) {
             return Vec::new();
         }
-        claim_of(user).map_or_else(Vec::new, |(namespace, name)| self.claim_and_bucket_keys(&namespace, &name))
+        let claim = claim_of(user);
+        let claims = claim.map_or_else(Vec::new, |(namespace, name)| self.claim_and_bucket_keys(&namespace, &name));
+        // A class that goes waits for its last user.
+        let gone = change.before.filter(|_| change.after.is_none());
+        let class = gone.and_then(|user| user.spec.s3_class_name.as_ref()).map(|class| Key::cluster(CLASS, class));
+        claims.into_iter().chain(class).collect()
     }
 
     fn woken_by_secret(&self, change: Change<'_, PartialObjectMeta<Secret>>) -> Vec<Key> {
@@ -172,17 +187,68 @@ impl Caches {
         let owners =
             owners.filter(|owner| owner.kind == "S3UserClaim").map(|owner| Key::new(CLAIM, &namespace, &owner.name));
         let classes = self.gateways.classes_with_secret(&namespace, &name);
-        let of_classes = classes.iter().flat_map(|class| self.woken_by_class(class));
+        let of_classes = classes.iter().map(|class| Key::cluster(CLASS, class));
         named.iter().map(|claim| claim_key(claim)).chain(owners).chain(of_classes).collect()
     }
 
-    fn woken_by_class(&self, class: &str) -> Vec<Key> {
+    fn woken_by_class(&self, change: Change<'_, S3Class>) -> Vec<Key> {
+        let name = change.object().name_any();
+        let is_changed = differs(change, |class| (class.spec.clone(), is_deleting(&class.metadata)));
+        let mut keys = Vec::new();
+        if is_changed {
+            // Who stood in another class's way may do so no more.
+            keys.extend(self.classes.all().iter().map(|class| class::key(class)));
+            keys.extend(self.keys_of_class(&name, |_| true, |_| true));
+        } else if differs(change, |class| (class.metadata.generation, class.finalizers().to_vec())) {
+            keys.push(Key::cluster(CLASS, &name));
+        }
+        let serves = |class: &S3Class| class_seen(class).refusal(false).is_none();
+        if !is_changed && change.after.is_some_and(serves) {
+            if differs(change, |class| class.status.as_ref().and_then(|status| status.observed_generation)) {
+                keys.extend(self.keys_of_class(&name, |_| true, |_| true));
+            } else if !change.before.is_some_and(serves) {
+                // Whoever has waited for it; the others have what they need.
+                let waits = |claim: &S3UserClaim| !self.is_settled(claim);
+                keys.extend(self.keys_of_class(&name, waits, |bucket| !bucket_seen(bucket).is_settled()));
+            }
+        }
+        keys
+    }
+
+    /// The claims of a class, those that may be, and their buckets, as far as they are meant.
+    fn keys_of_class(
+        &self,
+        class: &str,
+        claim_is_meant: impl Fn(&S3UserClaim) -> bool,
+        bucket_is_meant: impl Fn(&S3Bucket) -> bool,
+    ) -> Vec<Key> {
         let claims = [class, ""].into_iter().flat_map(|name| self.claims.by(CLASS_INDEX, name));
         let claims = claims.map(|claim| (claim.namespace().unwrap_or_default(), claim.name_any()));
         let recorded = self.users.by(CLASS_INDEX, class);
         let recorded = recorded.iter().filter_map(|user| claim_of(user));
         let places: BTreeSet<_> = claims.chain(recorded).collect();
-        places.iter().flat_map(|(namespace, name)| self.claim_and_bucket_keys(namespace, name)).collect()
+        let mut keys = Vec::new();
+        for (namespace, name) in &places {
+            if self.claims.get(namespace, name).is_none_or(|claim| claim_is_meant(&claim)) {
+                keys.push(Key::new(CLAIM, namespace, name));
+            }
+            let buckets = self.buckets.by(CLAIM_INDEX, &format!("{namespace}/{name}"));
+            keys.extend(buckets.iter().filter(|it| bucket_is_meant(it)).map(|bucket| bucket_key(bucket)));
+        }
+        keys
+    }
+
+    /// Whether a claim has all it asks for, as far as the cluster tells.
+    fn is_settled(&self, claim: &S3UserClaim) -> bool {
+        let seen = claim_seen(claim);
+        let record = self.users.get("", &record_name(&seen.target.namespace, &seen.target.name));
+        let is_recorded = record.is_some_and(|record| user::record(&record).is_of(&seen));
+        let has_secret = |name: &str| {
+            let secret = self.secrets.get(&seen.target.namespace, name);
+            secret.is_some_and(|secret| claim::controller(&secret.metadata).as_ref() == Some(&seen.target.uid))
+        };
+        let named = [claim.spec.admin_secret(), claim.spec.read_secret()];
+        seen.is_settled() && is_recorded && named.into_iter().flatten().all(has_secret)
     }
 
     fn woken_by_namespace(&self, change: Change<'_, Namespace>) -> Vec<Key> {

@@ -3,7 +3,7 @@
 use anyhow::Result;
 use croft_api::storage::S3UserPhase;
 use croft_testbed::wait;
-use kube::api::DeleteParams;
+use kube::api::{DeleteParams, Patch, PatchParams};
 use serde_json::json;
 
 use crate::{
@@ -135,6 +135,9 @@ async fn a_dying_namespace_never_hangs_on_a_class_that_is_gone() -> Result<()> {
     plot.bucket("photos", json!({})).await?;
     plot.bucket_says("photos", "True", "Provisioned").await;
     plot.classes().delete(&class, &DeleteParams::default()).await?;
+    // It is in use and would stay: an administrator insists.
+    let none = json!({ "metadata": { "finalizers": null } });
+    plot.classes().patch(&class, &PatchParams::default(), &Patch::Merge(&none)).await?;
     gone(&plot.classes(), &class).await;
     plot.delete_namespace().await?;
     plot.namespace_is_gone().await;

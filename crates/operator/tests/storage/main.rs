@@ -5,6 +5,7 @@ mod support;
 
 mod buckets;
 mod claims;
+mod classes;
 mod deletion;
 mod faults;
 mod plot;
