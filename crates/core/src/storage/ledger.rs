@@ -245,10 +245,8 @@ impl Ledger {
     pub fn fits(&self, key: &str, wanted: Units, limits: &Limits) -> Result<(), Exceeded> {
         let namespace = claim_of_entry(key).map_or("", |(namespace, _)| namespace);
         let before = self.entries.get(key).map(Entry::charge).unwrap_or_default();
-        let bounds = [
-            (Scope::Namespace, limits.namespace, self.sum_of(namespace)),
-            (Scope::Team, limits.team, self.sum()),
-        ];
+        let bounds =
+            [(Scope::Namespace, limits.namespace, self.sum_of(namespace)), (Scope::Team, limits.team, self.sum())];
         for (scope, bounds, sum) in bounds {
             for (member, asked) in wanted.members() {
                 let (had, Some(limit)) = (before.get(member), bounds.get(member)) else { continue };

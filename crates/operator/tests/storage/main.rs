@@ -8,3 +8,4 @@ mod claims;
 mod deletion;
 mod faults;
 mod plot;
+mod quota;
