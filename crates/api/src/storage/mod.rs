@@ -1,5 +1,6 @@
 //! Object storage on Ceph: `s3.snappcloud.io/v1alpha1`.
 
+pub mod books;
 mod bucket;
 mod claim;
 mod class;

@@ -13,8 +13,8 @@ use croft_core::{
         Amount, CephUser, Class, KeyPair, NoClass, OnDelete, Problem, Quota, QuotaAsked, Target,
         bucket::{self, Bucket, Deletion, Found, Lookup, Owner},
         claim::{
-            self, Access, Backend, Claim, ClaimIdentity, FreshKeys, Key, Observed, Phase, Reached, Record, RecordBody,
-            SecretSeen, Spec, User, UserQuota,
+            self, Access, Backend, Books, Claim, ClaimIdentity, FreshKeys, Key, Observed, Phase, Reached, Record,
+            RecordBody, SecretSeen, Spec, User, UserQuota,
         },
     },
 };
@@ -182,6 +182,7 @@ proptest! {
             record: dice.some(words.record(&mut dice.clone())),
             buckets: if dice.roll(4) == 0 { words.0.iter().cloned().collect() } else { BTreeSet::new() },
             backend: words.backend(dice),
+            books: Books::default(),
             secrets: (0..dice.roll(3)).map(|_| words.secret(dice)).collect(),
             fresh: FreshKeys { admin: words.pick(dice), readonly: words.pick(dice) },
         };

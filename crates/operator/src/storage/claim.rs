@@ -5,14 +5,16 @@ use std::{
     sync::{Arc, OnceLock},
 };
 
-use croft_api::storage::{CLAIM_FINALIZER, S3User, S3UserClaim, S3UserClaimStatus, validate};
+use croft_api::storage::{CLAIM_FINALIZER, S3User, S3UserClaim, S3UserClaimStatus, books, validate};
 use croft_core::{
-    plan::{Failure, Outcome, Plan},
+    plan::{Failure, FailureClass, Outcome, Plan},
     storage::{
-        self,
+        self, Reason,
         claim::{
-            self, Backend, Claim, FreshKeys, Observed, Reached, Record, SecretBody, SecretSeen, Spec, Status, Step,
+            self, Backend, Books, Claim, FreshKeys, Observed, Reached, Record, SecretBody, SecretSeen, Spec, Status,
+            Step,
         },
+        ledger::{Ledger, Limits, Units, entry_key},
         record_name,
     },
     time::Timestamp,
@@ -25,7 +27,12 @@ use k8s_openapi::{
 use kube::{Api, Resource, ResourceExt};
 use serde_json::json;
 
-use super::{CLAIM, Caches, ceph::Ceph, user};
+use super::{
+    CLAIM, Caches,
+    ceph::Ceph,
+    ledgers::{Change, Ledgers, Unbooked},
+    user,
+};
 use crate::{
     conditions,
     engine::{Key, NewStatus, Reconciler, Report, Target, Work, Writer, Written, is_deleting, timestamp, write::read},
@@ -39,6 +46,7 @@ pub(super) const MANAGED_BY: (&str, &str) = ("app.kubernetes.io/managed-by", "cr
 pub(super) struct ClaimReconciler {
     caches: Caches,
     writer: Writer,
+    ledgers: Ledgers,
 }
 
 #[derive(Debug)]
@@ -52,8 +60,41 @@ pub(super) struct Seen {
 }
 
 impl ClaimReconciler {
-    pub(super) fn new(caches: Caches, writer: Writer) -> Self {
-        Self { caches, writer }
+    pub(super) fn new(caches: Caches, writer: Writer, ledgers: Ledgers) -> Self {
+        Self { caches, writer, ledgers }
+    }
+
+    /// What the books say. Limits are asked for only where something is to be granted.
+    async fn books(
+        &self,
+        key: &Key,
+        claim: Option<&Claim>,
+        record: Option<&Record>,
+        backend: &Backend,
+    ) -> Result<Books, Failure> {
+        let owner = self.ledgers.owner(&key.namespace);
+        let place = entry_key(&key.namespace, &key.name);
+        let stored = self.caches.books.get("", &owner.name);
+        let entry = stored.as_ref().and_then(|stored| stored.spec.entries.get(&place)).map(books::entry);
+        let (Some(Claim { spec: Ok(spec), deleting: false, .. }), Backend::Reached(reached)) = (claim, backend) else {
+            return Ok(Books { entry, exceeded: None });
+        };
+        let units = Units::from(&claim::wanted(&spec.quota, record, &reached.class.default_quota));
+        if entry.as_ref().is_some_and(|entry| units.is_within(entry.charge())) {
+            return Ok(Books { entry, exceeded: None });
+        }
+        let limits = self.ledgers.limits(&key.namespace).await?;
+        let ledger = stored.map(|stored| books::ledger(&stored.spec)).unwrap_or_default();
+        Ok(Books { entry, exceeded: ledger.fits(&place, units, &limits).err() })
+    }
+
+    async fn book(&self, namespace: &str, change: Change) -> Result<Written, Failure> {
+        self.ledgers.change(namespace, change).await.map_err(|unbooked| match unbooked {
+            Unbooked::Failed(failure) => failure,
+            Unbooked::Exceeded(exceeded) => {
+                Failure::new(FailureClass::Rejected, Reason::QuotaExceeded.as_str(), exceeded.to_string())
+            }
+        })
     }
 
     /// The claim from the cache, or from the API server itself if a user is about to be taken down because it is missing.
@@ -119,6 +160,27 @@ impl ClaimReconciler {
         match step {
             Step::AddFinalizer { .. } => self.writer.add_finalizer(seen.raw()?, CLAIM_FINALIZER).await,
             Step::RemoveFinalizer { .. } => self.writer.release_finalizer(seen.raw()?, CLAIM_FINALIZER).await,
+            Step::Confirm { claim, units } => {
+                let (place, uid, units) = (entry_key(&claim.namespace, &claim.name), claim.uid.clone(), *units);
+                let change = move |ledger: &mut Ledger, limits: &Limits| ledger.confirm(&place, &uid, units, limits);
+                self.book(&claim.namespace, Arc::new(change)).await
+            }
+            Step::Settle { claim, units } => {
+                let (place, uid, units) = (entry_key(&claim.namespace, &claim.name), claim.uid.clone(), *units);
+                let change = move |ledger: &mut Ledger, _: &Limits| {
+                    ledger.settle(&place, &uid, units);
+                    Ok(())
+                };
+                self.book(&claim.namespace, Arc::new(change)).await
+            }
+            Step::ReleaseQuota { namespace, claim } => {
+                let place = entry_key(namespace, claim);
+                let change = move |ledger: &mut Ledger, _: &Limits| {
+                    ledger.release(&place);
+                    Ok(())
+                };
+                self.book(namespace, Arc::new(change)).await
+            }
             Step::CreateRecord { name, body } => {
                 let written = self.writer.create(&S3User::new(name, user::record_spec(body))).await?;
                 written.uid.iter().for_each(|uid| drop(seen.made.set(uid.clone())));
@@ -194,6 +256,7 @@ impl Reconciler for ClaimReconciler {
         let seen_claim = raw.as_deref().map(claim_seen);
         let seen_record = record.as_deref().map(user::record);
         let (backend, ceph) = self.backend(key, seen_claim.as_ref(), seen_record.as_ref()).await;
+        let books = self.books(key, seen_claim.as_ref(), seen_record.as_ref(), &backend).await?;
         let secrets = match (&backend, &seen_claim) {
             (Backend::Reached(_), Some(claim @ Claim { spec: Ok(spec), deleting: false, .. })) => {
                 self.secrets(claim, spec).await?
@@ -206,6 +269,7 @@ impl Reconciler for ClaimReconciler {
             record: seen_record,
             buckets: self.caches.buckets_of(&key.namespace, &key.name),
             backend,
+            books,
             secrets,
             fresh: FreshKeys { admin: user::fresh_access_key(), readonly: user::fresh_access_key() },
         };

@@ -7,12 +7,12 @@ use std::{
     time::Duration,
 };
 
-use croft_api::storage::{S3Class, SECRET_ACCESS_KEY, SECRET_SECRET_KEY, SecretReference};
+use croft_api::storage::{S3Class, SECRET_ACCESS_KEY, SECRET_SECRET_KEY, SecretReference, validate};
 use croft_core::{
     budget::{Budget, Budgets},
     plan::{Failure, FailureClass},
     queue::Priority,
-    storage::{Class, ClassChoice, NoClass, class},
+    storage::{Class, ClassChoice, NoClass, QuotaAsked, class},
 };
 use croft_rgw::{Credentials, Endpoint, Gateway};
 use k8s_openapi::api::core::v1::Secret;
@@ -104,6 +104,12 @@ impl Gateways {
             (Some(why), _) => Err(why),
             (None, Err(problems)) => Err(NoClass::Invalid { class: raw.name_any(), problems }),
         }
+    }
+
+    /// What a class gives those who ask for nothing, ready or not.
+    pub(super) fn default_quota(&self, choice: ClassChoice<'_>) -> QuotaAsked {
+        let class = self.raw(choice).ok().and_then(|class| validate::class(&class).ok());
+        class.map(|class| class.default_quota).unwrap_or_default()
     }
 
     /// The address of the gateway behind a class, for those who share it.

@@ -5,7 +5,8 @@ use croft_api::{
     storage::{S3Bucket, S3UserClaim, validate},
 };
 
-use crate::admission::{Checked, ClusterScoped, Hook, Operation, WhenDown, review};
+use super::door;
+use crate::admission::{Checked, ClusterScoped, Context, Hook, Operation, Refusal, Request, WhenDown, review};
 
 pub(super) const HOOKS: &[Hook] = &[
     Hook {
@@ -16,7 +17,7 @@ pub(super) const HOOKS: &[Hook] = &[
         resource: "s3userclaims",
         scope: "Namespaced",
         operations: &[Operation::Create, Operation::Update],
-        writes: false,
+        writes: true,
         when_down: WhenDown::Refuse,
         review: review::<S3UserClaim>,
     },
@@ -37,6 +38,10 @@ pub(super) const HOOKS: &[Hook] = &[
 impl Checked for S3UserClaim {
     fn problems(&self, _: &ClusterScoped) -> Vec<Problem> {
         validate::claim(self).err().unwrap_or_default()
+    }
+
+    async fn among_others(request: &Request<Self>, context: &Context) -> Result<(), Refusal> {
+        door::reserve(request, context).await
     }
 }
 

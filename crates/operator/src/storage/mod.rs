@@ -1,11 +1,14 @@
 //! Object storage on Ceph: what is watched, and which change wakes whom.
 
+mod bookkeeping;
 mod bucket;
 mod ceph;
 mod claim;
 mod class;
+mod door;
 mod gateways;
 mod hooks;
+mod ledgers;
 mod user;
 
 use std::{
@@ -13,22 +16,25 @@ use std::{
     sync::Arc,
 };
 
-use croft_api::storage::{BUCKET_FINALIZER, S3Bucket, S3Class, S3User, S3UserClaim};
+use croft_api::storage::{BUCKET_FINALIZER, S3Bucket, S3Class, S3QuotaLedger, S3TeamQuota, S3User, S3UserClaim};
 use croft_core::{
     plan::{Failure, FailureClass},
-    storage::record_name,
+    storage::{Reason, record_name},
 };
 use k8s_openapi::{
-    api::core::v1::{Namespace, Secret},
+    api::core::v1::{Namespace, ResourceQuota, Secret},
     apimachinery::pkg::apis::meta::v1::ObjectMeta,
 };
 use kube::{ResourceExt, core::PartialObjectMeta};
 
 use self::{
+    bookkeeping::BookKeeper,
     bucket::{BucketReconciler, bucket_seen},
     claim::{ClaimReconciler, claim_seen},
     class::{ClassReconciler, class_seen},
+    door::Door,
     gateways::Gateways,
+    ledgers::Ledgers,
 };
 use crate::{
     engine::{Cache, Change, EngineBuilder, Key, Part, Scope, Work, is_deleting},
@@ -44,6 +50,8 @@ const STORAGE: Part = Part("storage");
 const CLAIM: Work = STORAGE.work("s3userclaim");
 /// S3Class -> whether its gateway can be worked with.
 const CLASS: Work = STORAGE.work("s3class");
+/// S3QuotaLedger: promises nobody took up, claims whose namespace went to another team.
+const LEDGER: Work = STORAGE.work("s3quotaledger");
 /// S3Bucket -> bucket.
 const BUCKET: Work = STORAGE.work("s3bucket");
 
@@ -70,6 +78,9 @@ pub const USES: &[Use] = &[
     cluster(GROUP, "s3users/status", &["patch"]),
     cluster(GROUP, "s3buckets", &["list", "patch", "watch"]),
     cluster(GROUP, "s3buckets/status", &["patch"]),
+    cluster(GROUP, "s3quotaledgers", &["create", "delete", "get", "list", "update", "watch"]),
+    cluster(GROUP, "s3teamquotas", &["get", "list", "watch"]),
+    cluster("", "resourcequotas", &["list", "watch"]),
 ];
 
 const fn cluster(group: &'static str, resource: &'static str, verbs: &'static [&'static str]) -> Use {
@@ -101,6 +112,9 @@ struct Caches {
     secrets: Arc<Cache<PartialObjectMeta<Secret>>>,
     classes: Arc<Cache<S3Class>>,
     gateways: Arc<Gateways>,
+    books: Arc<Cache<S3QuotaLedger>>,
+    team_quotas: Arc<Cache<S3TeamQuota>>,
+    resource_quotas: Arc<Cache<ResourceQuota>>,
 }
 
 fn install(engine: &mut EngineBuilder, ground: &Ground) {
@@ -116,11 +130,17 @@ fn install(engine: &mut EngineBuilder, ground: &Ground) {
         secrets,
         classes,
         gateways: Arc::new(gateways),
+        books: engine.cluster_objects(STORAGE),
+        team_quotas: engine.cluster_objects(STORAGE),
+        resource_quotas: engine.objects(STORAGE, &Scope::Cluster),
     };
+    let ledgers = Ledgers::new(engine.client(), caches.namespaces.clone(), caches.users.clone());
+    engine.at_the_door(Arc::new(Door { caches: caches.clone(), ledgers: ledgers.clone() }));
     caches.index();
     caches.wake();
     engine.reconciler(ClassReconciler::new(caches.clone(), writer.clone()));
-    engine.reconciler(ClaimReconciler::new(caches.clone(), writer.clone()));
+    engine.reconciler(ClaimReconciler::new(caches.clone(), writer.clone(), ledgers.clone()));
+    engine.reconciler(BookKeeper::new(caches.clone(), writer.clone(), ledgers));
     engine.reconciler(BucketReconciler::new(caches, writer.clone()));
 }
 
@@ -146,6 +166,23 @@ impl Caches {
         self.secrets.wakes(move |change| caches.woken_by_secret(change));
         let caches = self.clone();
         self.classes.wakes(move |change| caches.woken_by_class(change));
+        self.books.wakes(|change| vec![Key::cluster(LEDGER, change.object().name_any())]);
+        let caches = self.clone();
+        self.team_quotas.wakes(move |change| {
+            if !differs(change, |quota| quota.metadata.generation) {
+                return Vec::new();
+            }
+            let team = change.object().name_any();
+            let namespaces = caches.namespaces.all();
+            let theirs = namespaces.iter().filter(|namespace| ledgers::team_of(namespace).as_ref() == Some(&team));
+            theirs.flat_map(|namespace| caches.short_of_quota(&namespace.name_any())).collect()
+        });
+        let caches = self.clone();
+        self.resource_quotas.wakes(move |change| {
+            let changed = differs(change, |quota| quota.spec.clone());
+            let namespace = change.object().namespace().unwrap_or_default();
+            if changed { caches.short_of_quota(&namespace) } else { Vec::new() }
+        });
         let caches = self.clone();
         self.namespaces.wakes(move |change| caches.woken_by_namespace(change));
     }
@@ -259,7 +296,19 @@ impl Caches {
         let claims = self.claims.in_namespace(&name);
         let buckets = self.buckets.in_namespace(&name);
         let buckets = buckets.iter().map(|bucket| Key::new(BUCKET, &name, bucket.name_any()));
-        claims.iter().map(|claim| claim_key(claim)).chain(buckets).collect()
+        // One of them has claims that belong elsewhere now.
+        let books = self.books.all();
+        let books = books.iter().map(|ledger| Key::cluster(LEDGER, ledger.name_any()));
+        claims.iter().map(|claim| claim_key(claim)).chain(buckets).chain(books).collect()
+    }
+
+    /// Claims that wait for a higher limit.
+    fn short_of_quota(&self, namespace: &str) -> Vec<Key> {
+        let waits = |claim: &&Arc<S3UserClaim>| {
+            let conditions = claim.status.iter().flat_map(|status| &status.conditions);
+            conditions.into_iter().any(|condition| condition.reason == Reason::QuotaExceeded.as_str())
+        };
+        self.claims.in_namespace(namespace).iter().filter(waits).map(|claim| claim_key(claim)).collect()
     }
 
     fn claim_and_bucket_keys(&self, namespace: &str, claim: &str) -> Vec<Key> {

@@ -9,3 +9,4 @@ mod classes;
 mod deletion;
 mod faults;
 mod plot;
+mod quota;

@@ -43,7 +43,7 @@ pub(super) fn of_claim(seen: &Observed, claim: &Claim) -> Decision {
     match remains(seen, &identity, record) {
         Remains::InUse => Decision::wait(Reason::BucketsInUse.progressing(in_use(seen))),
         // The record is made before the user: without one there is no user.
-        Remains::Unknown if record.is_none() => going(Vec::new()),
+        Remains::Unknown if record.is_none() => going(release(seen, &identity).into_iter().collect()),
         // A namespace never waits for a gateway: the record stays behind and the clean-up goes on from it.
         Remains::Unknown if seen.namespace_terminating => going(Vec::new()),
         Remains::Unknown => super::unavailable(&seen.backend),
@@ -112,9 +112,13 @@ fn clear(seen: &Observed, claim: &ClaimIdentity, record: Option<&Record>, remain
         record.map(|record| Step::DeleteRecord { name, uid: record.uid.clone() })
     };
     match remains {
-        Remains::Nothing => steps.extend(delete_record()),
+        Remains::Nothing => {
+            steps.extend(release(seen, claim));
+            steps.extend(delete_record());
+        }
         Remains::Removable { user, purge } => {
             steps.push(Step::RemoveUser { user: user.clone(), purge: *purge });
+            steps.extend(release(seen, claim));
             steps.extend(delete_record());
         }
         Remains::Kept { user, suspended } => {
@@ -131,6 +135,12 @@ fn clear(seen: &Observed, claim: &ClaimIdentity, record: Option<&Record>, remain
         Remains::InUse | Remains::Unknown => {}
     }
     steps
+}
+
+/// After the user, before its record: what is in Ceph always counts.
+fn release(seen: &Observed, claim: &ClaimIdentity) -> Option<Step> {
+    let release = || Step::ReleaseQuota { namespace: claim.namespace.clone(), claim: claim.name.clone() };
+    seen.books.hold_something().then(release)
 }
 
 fn body_of_kept(seen: &Observed, claim: &ClaimIdentity, user: &CephUser) -> RecordBody {

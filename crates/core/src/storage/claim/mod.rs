@@ -17,8 +17,8 @@ use crate::{
 };
 
 pub use observed::{
-    Access, Backend, Claim, ClaimIdentity, FreshKeys, Key, Observed, Phase, Reached, Record, RecordBody, SecretSeen,
-    Spec, Status, User, UserQuota, ceph_user, class_of, is_cleanup, may_exist,
+    Access, Backend, Books, Claim, ClaimIdentity, FreshKeys, Key, Observed, Phase, Reached, Record, RecordBody,
+    SecretSeen, Spec, Status, User, UserQuota, ceph_user, class_of, is_cleanup, may_exist, wanted,
 };
 pub use step::{Mark, SecretBody, Step};
 

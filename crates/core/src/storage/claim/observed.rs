@@ -3,7 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
-    super::{CephUser, Class, ClassChoice, KeyPair, NoClass, Problem, Quota, QuotaAsked, Target, tenant},
+    super::{
+        CephUser, Class, ClassChoice, KeyPair, NoClass, Problem, Quota, QuotaAsked, Target,
+        ledger::{Entry, Exceeded, Units},
+        tenant,
+    },
     step::Mark,
 };
 use crate::{conditions::Conditions, plan::Failure, secret::Secret};
@@ -19,10 +23,39 @@ pub struct Observed {
     /// S3Buckets of this claim that may still have a bucket in Ceph: those with our finalizer.
     pub buckets: BTreeSet<String>,
     pub backend: Backend,
+    pub books: Books,
     /// The Secrets the claim names, and those it owns.
     pub secrets: Vec<SecretSeen>,
     /// Used only where a key has to be made.
     pub fresh: FreshKeys,
+}
+
+/// What the books of its team say about the claim.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Books {
+    pub entry: Option<Entry>,
+    /// What it asks for is neither promised nor free.
+    pub exceeded: Option<Exceeded>,
+}
+
+impl Books {
+    /// Whether Ceph may be given this much already, and nothing else was promised for it.
+    pub(super) fn grant(&self, units: Units) -> bool {
+        self.entry.as_ref().is_some_and(|entry| {
+            let promised = entry.pending.as_ref().is_some_and(|pending| pending.units == units);
+            !promised && entry.granted.is_some_and(|granted| units.is_within(granted))
+        })
+    }
+
+    /// What is granted beyond this.
+    pub(super) fn hold_more_than(&self, units: Units) -> bool {
+        let granted = self.entry.as_ref().and_then(|entry| entry.granted);
+        granted.is_some_and(|granted| !granted.is_within(units))
+    }
+
+    pub(super) fn hold_something(&self) -> bool {
+        self.entry.as_ref().is_some_and(|entry| entry.granted.is_some())
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -234,4 +267,10 @@ pub fn is_cleanup(claim: Option<&Claim>, record: Option<&Record>) -> bool {
         (Some(claim), None) => claim.deleting,
         (Some(claim), Some(record)) => claim.deleting || !record.is_of(claim),
     }
+}
+
+/// What the claim asks for; what it does not ask for stays as it was granted, and is granted as the class has it now.
+pub fn wanted(asked: &QuotaAsked, record: Option<&Record>, class_default: &QuotaAsked) -> Quota {
+    let before = record.and_then(|record| record.body.quota);
+    before.map_or_else(|| asked.or_default(class_default), |before| asked.or(&before))
 }

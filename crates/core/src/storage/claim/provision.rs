@@ -2,12 +2,13 @@
 
 use super::{
     super::{
-        CephUser, Class, KeyPair, Problem, Quota, READONLY_SUBUSER, Reason, display_name, record_name, secret_contents,
+        CephUser, Class, KeyPair, Problem, Quota, READONLY_SUBUSER, Reason, display_name, ledger::Units, record_name,
+        secret_contents,
     },
     Decision,
     observed::{
         Access, Backend, Claim, ClaimIdentity, Observed, Phase, Reached, RecordBody, SecretSeen, Spec, Status, User,
-        UserQuota, ceph_user,
+        UserQuota, ceph_user, wanted,
     },
     step::{Mark, SecretBody, Step},
     unavailable,
@@ -29,7 +30,12 @@ pub(super) fn decide(seen: &Observed, claim: &Claim) -> Decision {
             format!("S3Class {class} is not offered to this namespace; ask the administrator or name another class");
         return Decision::wait(Reason::NotAllowed.stalled(message));
     }
-    let wanted = Wanted::new(seen, claim, spec, reached);
+    let Some(quota) = granted(seen, spec, &reached.class) else {
+        return Decision::wait(
+            exceeded(seen).unwrap_or_else(|| Reason::Working.progressing("the quota is being granted")),
+        );
+    };
+    let wanted = Wanted::new(seen, claim, spec, reached, quota);
     match &reached.user {
         Some(user) if !user.is_of(&claim.target.uid) => Decision::wait(Reason::UserTaken.stalled(format!(
             "Ceph user {} exists and is not known to be of this claim; remove it or give the claim another name",
@@ -50,10 +56,10 @@ struct Wanted<'a> {
 }
 
 impl<'a> Wanted<'a> {
-    fn new(seen: &'a Observed, claim: &'a Claim, spec: &'a Spec, reached: &'a Reached) -> Self {
+    fn new(seen: &'a Observed, claim: &'a Claim, spec: &'a Spec, reached: &'a Reached, quota: Quota) -> Self {
         let class = &reached.class;
         let user = ceph_user(class, &claim.target.namespace, &claim.target.name, seen.record.as_ref());
-        Self { seen, claim, spec, class, user, quota: granted(seen, spec, class) }
+        Self { seen, claim, spec, class, user, quota }
     }
 
     fn decide(&self, user: Option<&User>) -> Decision {
@@ -62,8 +68,10 @@ impl<'a> Wanted<'a> {
 
         let mut steps = Vec::new();
         steps.extend(self.finalizer());
+        steps.extend(self.confirmation());
         steps.extend(self.record());
         steps.extend(self.user_itself(user));
+        steps.extend(self.settlement());
         steps.extend(self.readonly_subuser(user));
         steps.extend(admin.and_then(|pair| self.secret(&self.spec.admin_secret, pair)));
         steps.extend(readonly.and_then(|pair| self.secret(&self.spec.read_secret, pair)));
@@ -74,6 +82,21 @@ impl<'a> Wanted<'a> {
 
     fn finalizer(&self) -> Option<Step> {
         (!self.claim.finalizer).then(|| Step::AddFinalizer { claim: self.claim.target.clone() })
+    }
+
+    /// Before Ceph is given more.
+    fn confirmation(&self) -> Option<Step> {
+        let units = Units::from(&self.quota);
+        let books = &self.seen.books;
+        let confirm = || Step::Confirm { claim: self.claim.target.clone(), units };
+        (books.exceeded.is_none() && !books.grant(units)).then(confirm)
+    }
+
+    /// After Ceph was given less.
+    fn settlement(&self) -> Option<Step> {
+        let units = Units::from(&self.quota);
+        let settle = || Step::Settle { claim: self.claim.target.clone(), units };
+        self.seen.books.hold_more_than(units).then(settle)
     }
 
     fn record(&self) -> Option<Step> {
@@ -204,6 +227,9 @@ impl<'a> Wanted<'a> {
             let message = format!("Ceph user {} is suspended; ask the administrator of the gateway", self.user);
             return Reason::UserSuspended.stalled(message);
         }
+        if let Some(exceeded) = exceeded(self.seen) {
+            return exceeded;
+        }
         if lacks_keys(user) {
             return Reason::Working.progressing("the keys are being made");
         }
@@ -232,10 +258,17 @@ fn lacks_keys(user: Option<&User>) -> bool {
     user.is_none_or(|user| [None, Some(READONLY_SUBUSER)].iter().any(|subuser| user.key(*subuser, None).is_none()))
 }
 
-/// What is asked for; what is not asked for stays as it was granted, and is granted as the class has it now.
-fn granted(seen: &Observed, spec: &Spec, class: &Class) -> Quota {
-    let before = seen.record.as_ref().and_then(|record| record.body.quota);
-    before.map_or_else(|| spec.quota.or_default(&class.default_quota), |before| spec.quota.or(&before))
+/// What is asked for, if the books grant it; else what was granted before.
+fn granted(seen: &Observed, spec: &Spec, class: &Class) -> Option<Quota> {
+    let record = seen.record.as_ref();
+    match seen.books.exceeded {
+        None => Some(wanted(&spec.quota, record, &class.default_quota)),
+        Some(_) => record.and_then(|record| record.body.quota),
+    }
+}
+
+fn exceeded(seen: &Observed) -> Option<Readiness> {
+    seen.books.exceeded.map(|exceeded| Reason::QuotaExceeded.stalled(exceeded.to_string()))
 }
 
 /// Whether the Secret has all we put in; what others add is theirs.
@@ -248,6 +281,6 @@ pub(super) fn fill_status(status: &mut Status, seen: &Observed, claim: &Claim) {
     if let (Backend::Reached(reached), Ok(spec)) = (&seen.backend, &claim.spec) {
         status.class = Some(reached.class.name.clone());
         status.s3_user = Some(record_name(&claim.target.namespace, &claim.target.name));
-        status.quota = Some(granted(seen, spec, &reached.class));
+        status.quota = granted(seen, spec, &reached.class);
     }
 }

@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, fmt};
 
 use super::{
-    super::{CephUser, Reason, Target},
+    super::{CephUser, Reason, Target, ledger::Units},
     observed::{Phase, RecordBody, UserQuota},
 };
 use crate::{plan, secret::Secret};
@@ -13,6 +13,21 @@ pub enum Step {
     /// Fails if the claim is not the one seen.
     AddFinalizer {
         claim: Target,
+    },
+    /// Fails if the books have not enough left.
+    Confirm {
+        claim: Target,
+        units: Units,
+    },
+    /// Ceph has no more than this.
+    Settle {
+        claim: Target,
+        units: Units,
+    },
+    /// Ceph has nothing any more.
+    ReleaseQuota {
+        namespace: String,
+        claim: String,
     },
     /// Fails if there is an S3User of that name.
     CreateRecord {
@@ -124,6 +139,9 @@ impl plan::Step for Step {
     fn kind(&self) -> &'static str {
         match self {
             Step::AddFinalizer { .. } => "AddFinalizer",
+            Step::Confirm { .. } => "Confirm",
+            Step::Settle { .. } => "Settle",
+            Step::ReleaseQuota { .. } => "ReleaseQuota",
             Step::CreateRecord { .. } => "CreateRecord",
             Step::UpdateRecord { .. } => "UpdateRecord",
             Step::CreateUser { .. } => "CreateUser",
@@ -149,6 +167,13 @@ impl fmt::Display for Step {
         match self {
             Step::AddFinalizer { claim } => {
                 write!(out, "add the finalizer to S3UserClaim {claim}: a user is to be made")
+            }
+            Step::Confirm { claim, units } => write!(out, "grant S3UserClaim {claim} {units} in the books"),
+            Step::Settle { claim, units } => {
+                write!(out, "give back what S3UserClaim {claim} had beyond {units}: Ceph has no more")
+            }
+            Step::ReleaseQuota { namespace, claim } => {
+                write!(out, "give back the quota of S3UserClaim {namespace}/{claim}: nothing is left in Ceph")
             }
             Step::CreateRecord { name, body } => write!(out, "create S3User {name}{}", granting(body)),
             Step::UpdateRecord { name, body, .. } => write!(out, "update S3User {name}{}", granting(body)),

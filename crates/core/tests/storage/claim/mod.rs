@@ -131,6 +131,7 @@ fn a_new_claim_gets_everything_in_two_looks_and_in_the_safe_order() {
     assert_eq!(
         made,
         "add the finalizer to S3UserClaim team-a/data: a user is to be made\n\
+         grant S3UserClaim team-a/data 5000 bytes, 10 objects, 0 buckets in the books\n\
          create S3User team-a.data granting 5k bytes, 10 objects, 0 buckets\n\
          create Ceph user lab_team_a$data with at most 0 buckets\n\
          let Ceph user lab_team_a$data store at most 5000 bytes in 10 objects\n\

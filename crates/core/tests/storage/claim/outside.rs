@@ -61,6 +61,20 @@ impl World {
                 self.edit(|claim| claim.finalizer = true);
             }
             Step::RemoveFinalizer { .. } => return self.remove_finalizer(seen),
+            Step::Confirm { units, .. } => self.granted = Some(self.granted.unwrap_or_default().max(units.size)),
+            Step::Settle { units, .. } => {
+                let has = self.user.as_ref().and_then(|user| user.size).unwrap_or_default();
+                assert!(has <= units.size, "gave back what Ceph still has");
+                self.granted = self.granted.map(|granted| granted.min(units.size));
+            }
+            Step::ReleaseQuota { .. } => {
+                let owner = seen.record.as_ref().and_then(Record::claim_uid);
+                let owner = owner.or(seen.claim.as_ref().map(|claim| claim.target.uid.as_str()));
+                let left =
+                    self.user.as_ref().is_some_and(|user| user.owner.is_some() && user.owner.as_deref() == owner);
+                assert!(!left, "gave back the quota of a user that is still there");
+                self.granted = None;
+            }
             Step::CreateRecord { .. }
             | Step::UpdateRecord { .. }
             | Step::MarkRecord { .. }

@@ -11,9 +11,10 @@ use croft_core::{
     storage::{
         Amount, CephUser, Class, KeyPair, NoClass, OnDelete, Problem, Quota, QuotaAsked, READONLY_SUBUSER, Target,
         claim::{
-            Access, Backend, Claim, ClaimIdentity, FreshKeys, Key, Observed, Phase, Reached, Record, RecordBody,
+            Access, Backend, Books, Claim, ClaimIdentity, FreshKeys, Key, Observed, Phase, Reached, Record, RecordBody,
             SecretSeen, Spec, Status, User, UserQuota, may_exist,
         },
+        ledger::{Entry, Units},
         secret_contents,
     },
 };
@@ -88,6 +89,8 @@ pub(crate) struct World {
     /// An S3Bucket needs the user.
     pub(crate) in_use: bool,
     pub(crate) class: ClassState,
+    /// Size granted in the books; what is in Ceph is never more.
+    pub(crate) granted: Option<u64>,
     pub(crate) keys_used: u32,
     /// Somebody took away our finalizer or our record: what cannot be found again then is theirs to clean up.
     pub(crate) is_lost: bool,
@@ -172,10 +175,16 @@ impl World {
             secrets: BTreeMap::new(),
             in_use: false,
             class,
+            granted: None,
             keys_used: 0,
             is_lost: false,
             next_uid: None,
         }
+    }
+
+    fn books(&self) -> Books {
+        let granted = self.granted.map(|size| Units::from(&quota(size)));
+        Books { entry: granted.map(|_| Entry { granted, ..Entry::default() }), exceeded: None }
     }
 
     pub(crate) fn seen(&self) -> Observed {
@@ -198,6 +207,7 @@ impl World {
             record,
             buckets: if self.in_use { BTreeSet::from(["photos".to_owned()]) } else { BTreeSet::new() },
             backend,
+            books: self.books(),
             secrets: self.secrets.iter().map(|(name, secret)| secret.observe(name, self.class)).collect(),
             fresh: FreshKeys { admin: access_key(self.keys_used + 1), readonly: access_key(self.keys_used + 2) },
         }
