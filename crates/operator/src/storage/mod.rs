@@ -15,7 +15,7 @@ use std::{
 use croft_api::storage::{BUCKET_FINALIZER, S3Bucket, S3Class, S3User, S3UserClaim};
 use croft_core::{
     plan::{Failure, FailureClass},
-    storage::record_name,
+    storage::{claim::subuser_secret, record_name},
 };
 use k8s_openapi::{
     api::core::v1::{Namespace, Secret},
@@ -118,8 +118,9 @@ impl Caches {
     fn index(&self) {
         self.claims.index(CLASS_INDEX, |claim| vec![claim.spec.class().unwrap_or_default().to_owned()]);
         self.claims.index(SECRET_INDEX, |claim| {
-            let names = [claim.spec.admin_secret(), claim.spec.read_secret()];
-            names.into_iter().flatten().map(|name| place(&claim.metadata, name)).collect()
+            let names = [claim.spec.admin_secret(), claim.spec.read_secret()].into_iter().flatten().map(str::to_owned);
+            let subusers = claim.spec.subusers.iter().map(|name| subuser_secret(&claim.name_any(), name));
+            names.chain(subusers).map(|name| place(&claim.metadata, &name)).collect()
         });
         self.users.index(CLASS_INDEX, |user| user.spec.s3_class_name.clone().into_iter().collect());
         self.buckets.index(CLAIM_INDEX, |bucket| vec![place(&bucket.metadata, &bucket.spec.s3_user_ref)]);
@@ -146,7 +147,8 @@ impl Caches {
         let mut keys = Vec::new();
         // Our own status writes need no second look.
         if differs(change, |claim| {
-            (claim.metadata.generation, is_deleting(&claim.metadata), claim.finalizers().to_vec())
+            let asked = claim::rotation_asked(claim);
+            (claim.metadata.generation, is_deleting(&claim.metadata), claim.finalizers().to_vec(), asked)
         }) {
             keys.push(Key::new(CLAIM, &namespace, &name));
         }

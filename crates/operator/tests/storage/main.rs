@@ -7,4 +7,5 @@ mod buckets;
 mod claims;
 mod deletion;
 mod faults;
+mod identities;
 mod plot;

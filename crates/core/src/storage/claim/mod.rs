@@ -4,6 +4,7 @@
 //! record at its name belong to it. The two long answers have a file each: [`provision`] and [`cleanup`].
 
 mod cleanup;
+mod identity;
 mod observed;
 mod provision;
 mod step;
@@ -16,9 +17,10 @@ use crate::{
     time::Timestamp,
 };
 
+pub use identity::{FreshKeys, Identity, Rotation, subuser_secret};
 pub use observed::{
-    Access, Backend, Claim, ClaimIdentity, FreshKeys, Key, Observed, Phase, Reached, Record, RecordBody, SecretSeen,
-    Spec, Status, User, UserQuota, ceph_user, class_of, is_cleanup, may_exist,
+    Access, Backend, Claim, ClaimIdentity, Key, Observed, Phase, Reached, Record, RecordBody, SecretSeen, Spec, Status,
+    User, UserQuota, ceph_user, class_of, is_cleanup, may_exist,
 };
 pub use step::{Mark, SecretBody, Step};
 
@@ -43,8 +45,8 @@ impl Decision {
 
 pub fn plan(seen: &Observed) -> Plan<Step> {
     let plan = Plan::steps(decide(seen).steps);
-    // A new key is read back from the gateway, which tells nobody that it has one.
-    if plan.iter().any(Step::makes_key) { plan.look_again(Duration::ZERO) } else { plan }
+    // A new key is read back from the gateway, which tells nobody what it has.
+    if plan.iter().any(Step::calls_for_a_look) { plan.look_again(Duration::ZERO) } else { plan }
 }
 
 fn decide(seen: &Observed) -> Decision {
@@ -79,7 +81,7 @@ pub fn report(seen: &Observed, outcomes: Outcomes<'_, Step>, now: &Timestamp) ->
         Some(failure) if failure.class == FailureClass::Stale => return Some(claim.status.clone()),
         Some(failure) => readiness_of(failure),
         // The look that reads the keys follows at once and has more to say.
-        None if outcomes.iter().any(|(step, _)| step.makes_key()) => return Some(claim.status.clone()),
+        None if outcomes.iter().any(|(step, _)| step.calls_for_a_look()) => return Some(claim.status.clone()),
         None => decide(seen).verdict,
     };
     let mut status = Status { observed_generation: Some(claim.generation), ..claim.status.clone() };
