@@ -36,6 +36,7 @@ pub(crate) enum ClassState {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 pub(crate) struct ClaimState {
     pub(crate) uid: &'static str,
     pub(crate) deleting: bool,
