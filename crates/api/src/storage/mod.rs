@@ -22,4 +22,4 @@ pub use migration::{
 pub use names::*;
 pub use quota::{QuotaLimits, QuotaRequest, ReportedQuota};
 pub use team_quota::{S3TeamQuota, S3TeamQuotaSpec, S3TeamQuotaStatus};
-pub use user::{ClaimReference, S3User, S3UserPhase, S3UserSpec, S3UserStatus};
+pub use user::{ClaimReference, KeyRotation, S3User, S3UserPhase, S3UserSpec, S3UserStatus};

@@ -14,7 +14,7 @@ use croft_core::{
         bucket::{self, Bucket, Deletion, Found, Lookup, Owner},
         claim::{
             self, Access, Backend, Books, Claim, ClaimIdentity, FreshKeys, Key, Observed, Phase, Reached, Record,
-            RecordBody, SecretSeen, Spec, User, UserQuota,
+            RecordBody, Rotation, SecretSeen, Spec, User, UserQuota,
         },
     },
 };
@@ -89,6 +89,7 @@ impl Words {
             class: self.maybe(dice),
             read_secret: self.pick(dice),
             admin_secret: self.pick(dice),
+            subusers: self.maybe(dice).into_iter().collect(),
             quota: self.asked(dice),
         };
         Claim {
@@ -96,6 +97,7 @@ impl Words {
             generation: 1,
             deleting: dice.roll(4) == 0,
             finalizer: dice.flip(),
+            rotate: self.maybe(dice),
             spec: if dice.roll(4) > 0 { Ok(spec) } else { Err(self.problems(dice)) },
             status: claim::Status::default(),
         }
@@ -112,6 +114,10 @@ impl Words {
                 user: dice.some(self.ceph_user(&mut dice.clone())),
                 read_secret: self.maybe(dice),
                 admin_secret: self.maybe(dice),
+                subusers: self.maybe(dice).into_iter().collect(),
+                rotation: self
+                    .maybe(dice)
+                    .map(|asked| Rotation { asked, retired: self.maybe(dice).into_iter().collect() }),
                 quota: dice.some(self.quota(&mut dice.clone())),
             },
             phase: dice.some(Phase::Released),
@@ -184,7 +190,7 @@ proptest! {
             backend: words.backend(dice),
             books: Books::default(),
             secrets: (0..dice.roll(3)).map(|_| words.secret(dice)).collect(),
-            fresh: FreshKeys { admin: words.pick(dice), readonly: words.pick(dice) },
+            fresh: FreshKeys(words.pick(dice)),
         };
         let plan = claim::plan(&seen);
         let outcomes = dice.outcomes(&plan);

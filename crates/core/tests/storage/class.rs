@@ -41,16 +41,16 @@ fn class(name: &str, second: u32, prefix: &str) -> ClassSeen {
     }
 }
 
-fn well() -> Option<Result<Gateway, Failure>> {
-    Some(Ok(Gateway { admin: "admin".into(), may_write: true, release: Some("reef".into()) }))
+fn well() -> Gateway {
+    Gateway { admin: "admin".into(), may_write: true, release: Some("reef".into()) }
 }
 
-fn failing(class: FailureClass) -> Option<Result<Gateway, Failure>> {
-    Some(Err(Failure::new(class, "GatewayUnreachable", "nobody answers")))
+fn failing(class: FailureClass) -> Failure {
+    Failure::new(class, "GatewayUnreachable", "nobody answers")
 }
 
 fn seen(class: ClassSeen) -> Observed {
-    Observed { class, others: Vec::new(), users: BTreeSet::new(), gateway: well() }
+    Observed { class, others: Vec::new(), users: BTreeSet::new(), gateway: Some(Ok(well())) }
 }
 
 fn told(seen: &Observed) -> (String, String) {
@@ -83,12 +83,12 @@ fn nobody_is_served_before_the_class_was_looked_at_nor_after_it_was_changed() {
 
 #[test]
 fn a_gateway_that_is_down_keeps_claims_waiting_and_is_asked_again_soon() {
-    let down = Observed { gateway: failing(FailureClass::Transient), ..seen(class("gold", 1, "lab")) };
+    let down = Observed { gateway: Some(Err(failing(FailureClass::Transient))), ..seen(class("gold", 1, "lab")) };
     assert_eq!(class::plan(&down).next, Next::After(Duration::from_secs(5)));
     let refusal = looked_at(down).refusal(false).unwrap();
     assert_eq!(refusal.message(), "S3Class gold is not ready: nobody answers");
     assert_eq!(class::plan(&seen(class("gold", 1, "lab"))).next, Next::After(Duration::from_secs(300)));
-    let refusing = Observed { gateway: failing(FailureClass::Forbidden), ..seen(class("gold", 1, "lab")) };
+    let refusing = Observed { gateway: Some(Err(failing(FailureClass::Forbidden))), ..seen(class("gold", 1, "lab")) };
     assert_eq!(class::plan(&refusing).next, Next::After(Duration::from_secs(30)));
 }
 

@@ -5,20 +5,20 @@ use std::{
     sync::{Arc, OnceLock},
 };
 
-use croft_api::storage::{CLAIM_FINALIZER, S3User, S3UserClaim, S3UserClaimStatus, books, validate};
+use croft_api::storage::{
+    CLAIM_FINALIZER, ROTATE_KEYS_ANNOTATION, S3User, S3UserClaim, S3UserClaimStatus, books, validate,
+};
 use croft_core::{
     plan::{Failure, FailureClass, Outcome, Plan},
     storage::{
         self, Reason,
-        claim::{
-            self, Backend, Books, Claim, FreshKeys, Observed, Reached, Record, SecretBody, SecretSeen, Spec, Status,
-            Step,
-        },
+        claim::{self, Backend, Books, Claim, Observed, Reached, Record, SecretBody, SecretSeen, Spec, Status, Step},
         ledger::{Ledger, Limits, Units, entry_key},
         record_name,
     },
     time::Timestamp,
 };
+use futures::{StreamExt, TryStreamExt, stream};
 use k8s_openapi::{
     ByteString,
     api::core::v1::Secret,
@@ -41,6 +41,9 @@ use crate::{
 
 /// On every Secret of ours, so that they can be found with `kubectl get secrets -l`.
 pub(super) const MANAGED_BY: (&str, &str) = ("app.kubernetes.io/managed-by", "croft");
+
+/// How many Secrets of one claim are read side by side.
+const SECRETS_AT_ONCE: usize = 8;
 
 #[derive(Debug)]
 pub(super) struct ClaimReconciler {
@@ -141,12 +144,13 @@ impl ClaimReconciler {
     async fn secrets(&self, claim: &Claim, spec: &Spec) -> Result<Vec<SecretSeen>, Failure> {
         let namespace = &claim.target.namespace;
         let api: Api<Secret> = Api::namespaced(self.writer.client(), namespace);
-        let (admin, readonly) =
-            futures::try_join!(read(api.get_opt(&spec.admin_secret)), read(api.get_opt(&spec.read_secret)))?;
-        let mut seen: Vec<_> = admin.iter().chain(&readonly).map(secret_seen).collect();
-        let named = |name: &str| name == spec.admin_secret || name == spec.read_secret;
+        let names: Vec<_> = spec.identities(&claim.target.name).into_iter().map(|identity| identity.secret).collect();
+        let reads: Vec<_> = names.iter().map(|name| read(api.get_opt(name))).collect();
+        let found: Vec<_> = stream::iter(reads).buffered(SECRETS_AT_ONCE).try_collect().await?;
+        let mut seen: Vec<_> = found.iter().flatten().map(secret_seen).collect();
+        let is_named = |name: &str| names.iter().any(|other| other == name);
         let owned = self.caches.secrets.by(super::OWNER_INDEX, &claim.target.uid);
-        seen.extend(owned.iter().filter(|secret| !named(&secret.name_any())).map(|secret| SecretSeen {
+        seen.extend(owned.iter().filter(|secret| !is_named(&secret.name_any())).map(|secret| SecretSeen {
             target: target(&secret.metadata),
             owner: controller(&secret.metadata),
             labelled: is_labelled(&secret.metadata),
@@ -208,8 +212,12 @@ impl ClaimReconciler {
             }
             Step::SetBucketLimit { user, max_buckets } => seen.ceph()?.set_bucket_limit(user, *max_buckets).await,
             Step::SetQuota { user, quota } => seen.ceph()?.set_quota(user, *quota).await,
-            Step::CreateSubuser { user, name, access_key } => seen.ceph()?.create_reader(user, name, access_key).await,
-            Step::LetSubuserRead { user, name } => seen.ceph()?.let_read(user, name).await,
+            Step::CreateSubuser { user, name, access, access_key } => {
+                seen.ceph()?.create_subuser(user, name, *access, access_key).await
+            }
+            Step::SetSubuserAccess { user, name, access } => seen.ceph()?.set_subuser_access(user, name, *access).await,
+            Step::RemoveSubuser { user, name } => seen.ceph()?.remove_subuser(user, name).await,
+            Step::RemoveKey { user, access_key } => seen.ceph()?.remove_key(user, access_key).await,
             Step::AddKey { user, subuser, access_key } => {
                 seen.ceph()?.add_key(user, subuser.as_deref(), access_key).await
             }
@@ -271,7 +279,7 @@ impl Reconciler for ClaimReconciler {
             backend,
             books,
             secrets,
-            fresh: FreshKeys { admin: user::fresh_access_key(), readonly: user::fresh_access_key() },
+            fresh: user::fresh_keys(),
         };
         Ok(Some(Seen { claim: raw, record, ceph, observed, made: OnceLock::new() }))
     }
@@ -295,7 +303,7 @@ impl Reconciler for ClaimReconciler {
         };
         let old = raw.status.clone().unwrap_or_default();
         let events = conditions::news(&conditions::from_api(&old.conditions), &status.conditions);
-        let status = claim_status(&old, &status);
+        let status = claim_status(&status);
         let status = (raw.status.as_ref() != Some(&status)).then_some(status);
         Report { retry, ..Report::on(&**raw, status.as_ref(), events) }
     }
@@ -324,26 +332,34 @@ pub(super) fn claim_seen(claim: &S3UserClaim) -> Claim {
         generation: claim.metadata.generation.unwrap_or_default(),
         deleting: is_deleting(&claim.metadata),
         finalizer: objects::has_finalizer(&claim.metadata, CLAIM_FINALIZER),
+        rotate: rotation_asked(claim).map(str::to_owned),
         spec: validate::claim(claim),
         status: Status {
             observed_generation: status.observed_generation,
             class: status.s3_class_name,
             s3_user: status.s3_user_name,
             quota: status.quota.as_ref().and_then(validate::granted),
+            subusers: status.subusers.into_iter().collect(),
+            observed_key_rotation: status.observed_key_rotation,
             conditions: conditions::from_api(&status.conditions),
         },
     }
 }
 
-/// The new status; what the core does not know of stays.
-fn claim_status(old: &S3UserClaimStatus, new: &Status) -> S3UserClaimStatus {
+/// The wish for new keys, if there is one.
+pub(super) fn rotation_asked(claim: &S3UserClaim) -> Option<&str> {
+    claim.annotations().get(ROTATE_KEYS_ANNOTATION).map(String::as_str).filter(|asked| !asked.is_empty())
+}
+
+fn claim_status(new: &Status) -> S3UserClaimStatus {
     S3UserClaimStatus {
         observed_generation: new.observed_generation,
         s3_class_name: new.class.clone(),
         s3_user_name: new.s3_user.clone(),
         quota: new.quota.as_ref().map(validate::reported),
+        subusers: new.subusers.iter().cloned().collect(),
+        observed_key_rotation: new.observed_key_rotation.clone(),
         conditions: conditions::to_api(&new.conditions),
-        ..old.clone()
     }
 }
 

@@ -19,7 +19,7 @@ use std::{
 use croft_api::storage::{BUCKET_FINALIZER, S3Bucket, S3Class, S3QuotaLedger, S3TeamQuota, S3User, S3UserClaim};
 use croft_core::{
     plan::{Failure, FailureClass},
-    storage::{Reason, record_name},
+    storage::{Reason, claim::subuser_secret, record_name},
 };
 use k8s_openapi::{
     api::core::v1::{Namespace, ResourceQuota, Secret},
@@ -147,10 +147,8 @@ fn install(engine: &mut EngineBuilder, ground: &Ground) {
 impl Caches {
     fn index(&self) {
         self.claims.index(CLASS_INDEX, |claim| vec![claim.spec.class().unwrap_or_default().to_owned()]);
-        self.claims.index(SECRET_INDEX, |claim| {
-            let names = [claim.spec.admin_secret(), claim.spec.read_secret()];
-            names.into_iter().flatten().map(|name| place(&claim.metadata, name)).collect()
-        });
+        self.claims
+            .index(SECRET_INDEX, |claim| secrets_of(claim).iter().map(|name| place(&claim.metadata, name)).collect());
         self.users.index(CLASS_INDEX, |user| user.spec.s3_class_name.clone().into_iter().collect());
         self.buckets.index(CLAIM_INDEX, |bucket| vec![place(&bucket.metadata, &bucket.spec.s3_user_ref)]);
         self.secrets.index(OWNER_INDEX, |secret| claim::controller(&secret.metadata).into_iter().collect());
@@ -193,7 +191,8 @@ impl Caches {
         let mut keys = Vec::new();
         // Our own status writes need no second look.
         if differs(change, |claim| {
-            (claim.metadata.generation, is_deleting(&claim.metadata), claim.finalizers().to_vec())
+            let asked = claim::rotation_asked(claim);
+            (claim.metadata.generation, is_deleting(&claim.metadata), claim.finalizers().to_vec(), asked)
         }) {
             keys.push(Key::new(CLAIM, &namespace, &name));
         }
@@ -284,8 +283,7 @@ impl Caches {
             let secret = self.secrets.get(&seen.target.namespace, name);
             secret.is_some_and(|secret| claim::controller(&secret.metadata).as_ref() == Some(&seen.target.uid))
         };
-        let named = [claim.spec.admin_secret(), claim.spec.read_secret()];
-        seen.is_settled() && is_recorded && named.into_iter().flatten().all(has_secret)
+        seen.is_settled() && is_recorded && secrets_of(claim).iter().all(|name| has_secret(name))
     }
 
     fn woken_by_namespace(&self, change: Change<'_, Namespace>) -> Vec<Key> {
@@ -354,6 +352,12 @@ fn woken_by_bucket(change: Change<'_, S3Bucket>) -> Vec<Key> {
 /// Whether a change touched what `view` looks at. Coming and going count.
 fn differs<'a, K, View: PartialEq>(change: Change<'a, K>, view: impl Fn(&'a K) -> View) -> bool {
     change.before.map(&view) != change.after.map(&view)
+}
+
+/// Names of the Secrets a claim asks for.
+fn secrets_of(claim: &S3UserClaim) -> Vec<String> {
+    let names = [claim.spec.admin_secret(), claim.spec.read_secret()].into_iter().flatten().map(str::to_owned);
+    names.chain(claim.spec.subusers.iter().map(|name| subuser_secret(&claim.name_any(), name))).collect()
 }
 
 fn has_finalizer(bucket: &S3Bucket) -> bool {

@@ -8,5 +8,6 @@ mod claims;
 mod classes;
 mod deletion;
 mod faults;
+mod identities;
 mod plot;
 mod quota;

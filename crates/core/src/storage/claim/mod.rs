@@ -4,6 +4,7 @@
 //! record at its name belong to it. The two long answers have a file each: [`provision`] and [`cleanup`].
 
 mod cleanup;
+mod identity;
 mod observed;
 mod provision;
 mod step;
@@ -16,9 +17,10 @@ use crate::{
     time::Timestamp,
 };
 
+pub use identity::{FreshKeys, Identity, Rotation, subuser_secret};
 pub use observed::{
-    Access, Backend, Books, Claim, ClaimIdentity, FreshKeys, Key, Observed, Phase, Reached, Record, RecordBody,
-    SecretSeen, Spec, Status, User, UserQuota, ceph_user, class_of, is_cleanup, may_exist, wanted,
+    Access, Backend, Books, Claim, ClaimIdentity, Key, Observed, Phase, Reached, Record, RecordBody, SecretSeen, Spec,
+    Status, User, UserQuota, ceph_user, class_of, is_cleanup, may_exist, wanted,
 };
 pub use step::{Mark, SecretBody, Step};
 
@@ -44,7 +46,7 @@ impl Decision {
 pub fn plan(seen: &Observed) -> Plan<Step> {
     let decision = decide(seen);
     let plan = Plan::steps(decision.steps);
-    if plan.iter().any(Step::makes_key) {
+    if plan.iter().any(Step::calls_for_a_look) {
         // A new key is read back from the gateway, which tells nobody that it has one.
         return plan.look_again(Duration::ZERO);
     }
@@ -92,7 +94,7 @@ pub fn report(seen: &Observed, outcomes: Outcomes<'_, Step>, now: &Timestamp) ->
         Some(failure) if failure.class == FailureClass::Stale => return Some(claim.status.clone()),
         Some(failure) => readiness_of(failure),
         // The look that reads the keys follows at once and has more to say.
-        None if outcomes.iter().any(|(step, _)| step.makes_key()) => return Some(claim.status.clone()),
+        None if outcomes.iter().any(|(step, _)| step.calls_for_a_look()) => return Some(claim.status.clone()),
         None if waits_unharmed(seen, claim) => return Some(claim.status.clone()),
         None => decide(seen).verdict,
     };

@@ -8,6 +8,7 @@ use super::{
         ledger::{Entry, Exceeded, Units},
         tenant,
     },
+    identity::{FreshKeys, Rotation},
     step::Mark,
 };
 use crate::{conditions::Conditions, plan::Failure, secret::Secret};
@@ -26,7 +27,7 @@ pub struct Observed {
     pub books: Books,
     /// The Secrets the claim names, and those it owns.
     pub secrets: Vec<SecretSeen>,
-    /// Used only where a key has to be made.
+    /// Used only where keys have to be made.
     pub fresh: FreshKeys,
 }
 
@@ -65,6 +66,8 @@ pub struct Claim {
     pub deleting: bool,
     /// Whether our finalizer is on it.
     pub finalizer: bool,
+    /// Value of the annotation that asks for new keys.
+    pub rotate: Option<String>,
     pub spec: Result<Spec, Vec<Problem>>,
     pub status: Status,
 }
@@ -73,7 +76,8 @@ impl Claim {
     /// Whether what is asked for was there when it was last looked at: nobody needs to look again because of a restart.
     pub fn is_settled(&self) -> bool {
         let is_current = self.status.observed_generation == Some(self.generation);
-        is_current && self.finalizer && !self.deleting && self.status.conditions.is_true("Ready")
+        let is_rotated = self.rotate.is_none() || self.rotate == self.status.observed_key_rotation;
+        is_current && is_rotated && self.finalizer && !self.deleting && self.status.conditions.is_true("Ready")
     }
 }
 
@@ -83,6 +87,8 @@ pub struct Spec {
     pub class: Option<String>,
     pub read_secret: String,
     pub admin_secret: String,
+    /// More identities below the user, by name.
+    pub subusers: BTreeSet<String>,
     pub quota: QuotaAsked,
 }
 
@@ -93,6 +99,9 @@ pub struct Status {
     /// Name of the S3User.
     pub s3_user: Option<String>,
     pub quota: Option<Quota>,
+    pub subusers: BTreeSet<String>,
+    /// The wish for new keys that was last carried out.
+    pub observed_key_rotation: Option<String>,
     pub conditions: Conditions,
 }
 
@@ -131,6 +140,10 @@ pub struct RecordBody {
     pub user: Option<CephUser>,
     pub read_secret: Option<String>,
     pub admin_secret: Option<String>,
+    /// The subusers made for the claim, recorded before they are made: only these are ever removed.
+    pub subusers: BTreeSet<String>,
+    /// The last change of keys.
+    pub rotation: Option<Rotation>,
     pub quota: Option<Quota>,
 }
 
@@ -187,11 +200,21 @@ impl User {
 
     /// The key of the user itself or of a subuser. Of several, the one already published, else the first by name.
     pub fn key(&self, subuser: Option<&str>, published: Option<&str>) -> Option<&KeyPair> {
-        let theirs = || self.keys.iter().filter(|key| key.subuser.as_deref() == subuser).map(|key| &key.pair);
-        theirs()
-            .find(|pair| Some(pair.access_key.as_str()) == published)
-            .or_else(|| theirs().min_by_key(|pair| &pair.access_key))
+        one_of(self.keys_of(subuser), published)
     }
+
+    pub(super) fn keys_of(&self, subuser: Option<&str>) -> impl Iterator<Item = &KeyPair> + Clone {
+        self.keys.iter().filter(move |key| key.subuser.as_deref() == subuser).map(|key| &key.pair)
+    }
+}
+
+/// Of several keys the one already published, else the first by name.
+pub(super) fn one_of<'k>(
+    keys: impl Iterator<Item = &'k KeyPair> + Clone,
+    published: Option<&str>,
+) -> Option<&'k KeyPair> {
+    let told = keys.clone().find(|pair| Some(pair.access_key.as_str()) == published);
+    told.or_else(|| keys.min_by_key(|pair| &pair.access_key))
 }
 
 /// A user's quota as Ceph has it; `None` is unlimited.
@@ -211,6 +234,7 @@ impl UserQuota {
 /// What a subuser may do with all buckets of its user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
+    Nothing,
     Read,
     Other,
 }
@@ -230,14 +254,6 @@ pub struct SecretSeen {
     /// Whether it carries the label by which we watch it.
     pub labelled: bool,
     pub data: BTreeMap<String, Secret>,
-}
-
-/// Names for keys, made at random by the shell for this reconcile. The secrets that go with them are the gateway's: sent to
-/// it they would stand in its access log.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct FreshKeys {
-    pub admin: String,
-    pub readonly: String,
 }
 
 /// The class to look in: the one recorded when the user was made, else the one asked for, else the default one. So a change

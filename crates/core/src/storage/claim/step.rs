@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, fmt};
 
 use super::{
     super::{CephUser, Reason, Target, ledger::Units},
-    observed::{Phase, RecordBody, UserQuota},
+    observed::{Access, Phase, RecordBody, UserQuota},
 };
 use crate::{plan, secret::Secret};
 
@@ -56,20 +56,31 @@ pub enum Step {
         user: CephUser,
         quota: UserQuota,
     },
-    /// Makes a subuser that may read, with its key.
+    /// Makes a subuser with its key.
     CreateSubuser {
         user: CephUser,
         name: String,
+        access: Access,
         access_key: String,
     },
-    /// Lets an existing subuser read, and nothing else.
-    LetSubuserRead {
+    SetSubuserAccess {
+        user: CephUser,
+        name: String,
+        access: Access,
+    },
+    /// Its keys go too. Done already if it is gone.
+    RemoveSubuser {
         user: CephUser,
         name: String,
     },
     AddKey {
         user: CephUser,
         subuser: Option<String>,
+        access_key: String,
+    },
+    /// Done already if it is gone.
+    RemoveKey {
+        user: CephUser,
         access_key: String,
     },
     /// Fails if there is a Secret of that name.
@@ -113,9 +124,13 @@ pub enum Step {
 }
 
 impl Step {
-    /// Whether the gateway makes a key, which is not known until it is asked.
-    pub(super) fn makes_key(&self) -> bool {
-        matches!(self, Step::CreateUser { .. } | Step::CreateSubuser { .. } | Step::AddKey { .. })
+    /// Whether the gateway must be looked at again at once: it makes a key, which is not known until it is asked, or it is to
+    /// be forgotten what it has no more.
+    pub(super) fn calls_for_a_look(&self) -> bool {
+        matches!(
+            self,
+            Step::CreateUser { .. } | Step::CreateSubuser { .. } | Step::AddKey { .. } | Step::RemoveSubuser { .. }
+        )
     }
 }
 
@@ -148,8 +163,10 @@ impl plan::Step for Step {
             Step::SetBucketLimit { .. } => "SetBucketLimit",
             Step::SetQuota { .. } => "SetQuota",
             Step::CreateSubuser { .. } => "CreateSubuser",
-            Step::LetSubuserRead { .. } => "LetSubuserRead",
+            Step::SetSubuserAccess { .. } => "SetSubuserAccess",
+            Step::RemoveSubuser { .. } => "RemoveSubuser",
             Step::AddKey { .. } => "AddKey",
+            Step::RemoveKey { .. } => "RemoveKey",
             Step::CreateSecret { .. } => "CreateSecret",
             Step::UpdateSecret { .. } => "UpdateSecret",
             Step::DeleteSecret { .. } => "DeleteSecret",
@@ -189,11 +206,19 @@ impl fmt::Display for Step {
                 quota.size.map_or("any number of".to_owned(), |size| size.to_string()),
                 quota.objects.map_or("any number of".to_owned(), |objects| objects.to_string()),
             ),
-            Step::CreateSubuser { user, name, .. } => write!(out, "create Ceph subuser {user}:{name} that may read"),
-            Step::LetSubuserRead { user, name } => write!(out, "let Ceph subuser {user}:{name} read and nothing else"),
-            Step::AddKey { user, subuser: None, .. } => write!(out, "add a key to Ceph user {user}: it has none"),
-            Step::AddKey { user, subuser: Some(name), .. } => {
-                write!(out, "add a key to Ceph subuser {user}:{name}: it has none")
+            Step::CreateSubuser { user, name, access, .. } => {
+                write!(out, "create Ceph subuser {user}:{name} that may {}", may(*access))
+            }
+            Step::SetSubuserAccess { user, name, access } => {
+                write!(out, "let Ceph subuser {user}:{name} {}", may(*access))
+            }
+            Step::RemoveSubuser { user, name } => {
+                write!(out, "remove Ceph subuser {user}:{name} with its keys: the claim no longer names it")
+            }
+            Step::AddKey { user, subuser: None, .. } => write!(out, "add a key to Ceph user {user}"),
+            Step::AddKey { user, subuser: Some(name), .. } => write!(out, "add a key to Ceph subuser {user}:{name}"),
+            Step::RemoveKey { user, access_key } => {
+                write!(out, "remove key {access_key} of Ceph user {user}: it is handed out to nobody")
             }
             Step::CreateSecret { namespace, name, .. } => write!(out, "create Secret {namespace}/{name}"),
             Step::UpdateSecret { secret, .. } => {
@@ -218,4 +243,12 @@ impl fmt::Display for Step {
 
 fn granting(body: &RecordBody) -> String {
     body.quota.map_or_else(String::new, |quota| format!(" granting {quota}"))
+}
+
+fn may(access: Access) -> &'static str {
+    match access {
+        Access::Nothing => "do only what buckets let it",
+        Access::Read => "read and nothing else",
+        Access::Other => "do something else",
+    }
 }
