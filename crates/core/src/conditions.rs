@@ -136,6 +136,25 @@ pub enum Readiness {
 }
 
 impl Readiness {
+    /// The same with something to add.
+    #[must_use]
+    pub fn noting(mut self, note: &str) -> Self {
+        let (Readiness::Ready { message, .. }
+        | Readiness::Progressing { message, .. }
+        | Readiness::Stalled { message, .. }) = &mut self;
+        message.push_str("; ");
+        message.push_str(note);
+        self
+    }
+
+    pub fn reason(&self) -> &'static str {
+        match self {
+            Readiness::Ready { reason, .. }
+            | Readiness::Progressing { reason, .. }
+            | Readiness::Stalled { reason, .. } => reason,
+        }
+    }
+
     /// Writes `Ready`, `Reconciling` and `Stalled`.
     pub fn write(&self, conditions: &mut Conditions, generation: i64, now: &Timestamp) {
         let (ready, reconciling, stalled, reason, message) = match self {

@@ -61,6 +61,11 @@ impl Quantity {
         self.nanos < 0
     }
 
+    /// The largest whole number that is not larger.
+    pub fn floor(self) -> i128 {
+        self.nanos.div_euclid(NANOS)
+    }
+
     /// The value, if it is a whole number.
     pub fn as_whole(self) -> Option<i128> {
         (self.nanos.rem_euclid(NANOS) == 0).then(|| self.nanos.div_euclid(NANOS))

@@ -63,7 +63,7 @@ async fn operate(options: RunOptions, settings: Settings) -> anyhow::Result<()> 
     let settings: SharedSettings = Arc::new(ArcSwap::from_pointee(settings));
     let leadership = Leadership::new(clock);
     let engine = assemble(&options, &client, &metrics, &settings, clock);
-    let surroundings = engine.surroundings();
+    let (surroundings, grounds) = (engine.surroundings(), engine.grounds());
     if let Some(path) = options.config.clone() {
         let pusher = engine.pusher();
         let reloaded = move || pusher.push_everything();
@@ -77,7 +77,7 @@ async fn operate(options: RunOptions, settings: Settings) -> anyhow::Result<()> 
     let health = server::serve(health, metrics.clone(), readiness.clone(), certificate.clone(), stop.clone());
     tasks.spawn(essential("health", health));
     let closed = CancellationToken::new();
-    let door = Door { listener: webhook, certificate, metrics };
+    let door = Door { listener: webhook, certificate, metrics, grounds };
     let admission = admission::run(
         admission_options(&options),
         client.clone(),

@@ -56,7 +56,7 @@ pub struct S3ClassSpec {
     /// Labels of the namespaces that may use the class. Default: all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub allowed_namespaces: Option<LabelSelector>,
-    /// Whether claims that name no class use this one. Only one class may say so. Default: false.
+    /// Whether claims that name no class use this one. Of several classes that say so the oldest is used. Default: false.
     #[serde(default, skip_serializing_if = "is_false")]
     pub default: bool,
 }
@@ -93,7 +93,11 @@ pub struct S3ClassStatus {
     /// The `metadata.generation` this status describes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
-    /// `Ready`: the gateway answers and accepts the admin keys.
+    /// The release of Ceph behind the gateway, where it tells.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub release: Option<String>,
+    /// `Ready`: the gateway answers and accepts the admin keys. Claims wait for it. `Reconciling`: it is asked again.
+    /// `Stalled`: somebody must act.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "schema::conditions_by_type")]
     pub conditions: Vec<Condition>,

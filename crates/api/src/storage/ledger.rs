@@ -37,6 +37,7 @@ pub struct S3QuotaLedgerSpec {
     pub namespace: Option<String>,
     /// One entry per claim, by `<namespace>/<claim>`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[x_kube(merge_strategy = MapMerge::Atomic)]
     pub entries: BTreeMap<String, LedgerEntry>,
 }
 

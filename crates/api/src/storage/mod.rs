@@ -1,5 +1,6 @@
 //! Object storage on Ceph: `s3.snappcloud.io/v1alpha1`.
 
+pub mod books;
 mod bucket;
 mod claim;
 mod class;
@@ -21,4 +22,4 @@ pub use migration::{
 pub use names::*;
 pub use quota::{QuotaLimits, QuotaRequest, ReportedQuota};
 pub use team_quota::{S3TeamQuota, S3TeamQuotaSpec, S3TeamQuotaStatus};
-pub use user::{ClaimReference, S3User, S3UserPhase, S3UserPurge, S3UserSpec, S3UserStatus};
+pub use user::{ClaimReference, KeyRotation, S3User, S3UserPhase, S3UserPurge, S3UserSpec, S3UserStatus};

@@ -6,6 +6,8 @@ pub const TEAM_LABEL: &str = "snappcloud.io/team";
 pub const CLAIM_FINALIZER: &str = "s3.snappcloud.io/cleanup-s3userclaim";
 /// On an S3Bucket, until its bucket is gone or let go.
 pub const BUCKET_FINALIZER: &str = "s3.snappcloud.io/cleanup-s3bucket";
+/// On an S3Class, until nobody uses it.
+pub const CLASS_FINALIZER: &str = "s3.snappcloud.io/class-in-use";
 /// On an S3UserClaim: a new value asks for new keys.
 pub const ROTATE_KEYS_ANNOTATION: &str = "s3.snappcloud.io/rotate-keys";
 

@@ -46,6 +46,14 @@ pub struct S3UserSpec {
     /// Name of the admin Secret in the claim's namespace.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub admin_secret_name: Option<String>,
+    /// Subusers made for the claim. Recorded before they are made, forgotten when they are gone.
+    // Always written: a merge patch leaves what it does not name.
+    #[serde(default)]
+    pub subusers: Vec<String>,
+    /// The last change of keys.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[x_kube(merge_strategy = StructMerge::Atomic)]
+    pub key_rotation: Option<KeyRotation>,
     /// The claim.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[x_kube(merge_strategy = StructMerge::Atomic)]
@@ -53,6 +61,18 @@ pub struct S3UserSpec {
     /// Quota granted to the claim.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub quota: Option<ReportedQuota>,
+}
+
+/// A change of all keys of a user.
+#[derive(JsonSchema, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct KeyRotation {
+    /// Value of the claim's annotation `s3.snappcloud.io/rotate-keys` that asked for it.
+    #[serde(default)]
+    pub asked: String,
+    /// Names of the access keys there were before. They are handed out no more and removed once the new ones are.
+    #[serde(default)]
+    pub retired_keys: Vec<String>,
 }
 
 /// The claim a user belongs to.

@@ -1,7 +1,7 @@
 //! Raw storage objects -> the core's validated types, both spellings merged. Admission and the reconcilers call the same
 //! functions, and every problem is told at once.
 
-use std::{fmt::Display, str::FromStr};
+use std::{collections::BTreeSet, fmt::Display, str::FromStr};
 
 use croft_core::{
     quantity::Quantity as Exact,
@@ -9,13 +9,18 @@ use croft_core::{
 };
 use kube::core::Selector;
 
-use super::{BucketDeletionPolicy, OnDelete, QuotaLimits, QuotaRequest, ReportedQuota, S3Bucket, S3Class, S3UserClaim};
+use super::{
+    BucketDeletionPolicy, OnDelete, QuotaLimits, QuotaRequest, READONLY_SUBUSER, ReportedQuota, S3Bucket, S3Class,
+    S3UserClaim,
+};
 use crate::{Problem, Quantity};
 
 /// The longest name of a claim: `<namespace>.<claim>` must be a name too.
 const LONGEST_CLAIM_NAME: usize = 189;
 /// The longest name of an object.
 const LONGEST_NAME: usize = 253;
+const LONGEST_SUBUSER: usize = 63;
+const MOST_SUBUSERS: usize = 100;
 
 /// The claim's spec, or everything that is wrong with it.
 pub fn claim(claim: &S3UserClaim) -> Result<claim::Spec, Vec<Problem>> {
@@ -39,11 +44,14 @@ pub fn claim(claim: &S3UserClaim) -> Result<claim::Spec, Vec<Problem>> {
     if !read.is_empty() && read == admin {
         problems.add("spec.readSecretName", "must differ from the admin Secret; name two Secrets");
     }
+    let name = claim.metadata.name.as_deref().unwrap_or_default();
+    let subusers = problems.subusers(name, &spec.subusers, [&read, &admin]);
     let quota = spec.quota.as_ref().map(|quota| problems.request(quota)).unwrap_or_default();
     problems.or(claim::Spec {
         class: class.filter(|name| !name.is_empty()).cloned(),
         read_secret: read,
         admin_secret: admin,
+        subusers,
         quota,
     })
 }
@@ -162,6 +170,31 @@ impl Problems {
             Some(name) => return name.clone(),
         }
         String::new()
+    }
+
+    fn subusers(&mut self, claim: &str, names: &[String], secrets: [&String; 2]) -> BTreeSet<String> {
+        for (number, name) in names.iter().enumerate() {
+            let (field, secret) = (format!("spec.subusers[{number}]"), claim::subuser_secret(claim, name));
+            if name == READONLY_SUBUSER {
+                self.add(field, "readonly is the subuser behind the read Secret; choose another name");
+            } else if !is_object_name(name) || name.len() > LONGEST_SUBUSER {
+                self.add(
+                    field,
+                    format!("{name} must be made of a-z, 0-9, - and ., begin and end with a letter or digit and have at most {LONGEST_SUBUSER} characters"),
+                );
+            } else if secret.len() > LONGEST_NAME {
+                self.add(field, format!("{name} is too long: its Secret would be called {secret}; shorten it"));
+            } else if secrets.contains(&&secret) {
+                self.add(
+                    field,
+                    format!("the Secret of subuser {name} would be {secret}, which is another Secret of this claim; rename one of them"),
+                );
+            }
+        }
+        if names.len() > MOST_SUBUSERS {
+            self.add("spec.subusers", format!("must have at most {MOST_SUBUSERS} names"));
+        }
+        names.iter().cloned().collect()
     }
 
     fn request(&mut self, quota: &QuotaRequest) -> QuotaAsked {
@@ -286,6 +319,20 @@ mod tests {
     fn the_two_secrets_of_a_claim_differ() {
         let same = claim(&claim_of(&json!({"readSecretName": "keys", "adminSecret": "keys"}))).unwrap_err();
         assert_eq!(fields(&same), ["spec.readSecretName"]);
+    }
+
+    #[test]
+    fn the_secret_of_a_subuser_is_its_own() {
+        let with = |names: serde_json::Value| {
+            let spec = json!({"readSecretName": "read", "adminSecretName": "data-one", "subusers": names});
+            let mut asked = claim_of(&spec);
+            asked.metadata.name = Some("data".into());
+            claim(&asked)
+        };
+        assert_eq!(with(json!(["two"])).unwrap().subusers, ["two".to_owned()].into());
+        let problems = with(json!(["two", "one", "readonly", "No!"])).unwrap_err();
+        assert_eq!(fields(&problems), ["spec.subusers[1]", "spec.subusers[2]", "spec.subusers[3]"]);
+        assert!(Problem::list(&problems).contains("would be data-one"), "{}", Problem::list(&problems));
     }
 
     #[test]

@@ -14,6 +14,7 @@
 //!   and only a real attempt counts.
 //! - **Cheap.** Every operation costs the logarithm of what waits.
 
+mod lanes;
 mod turns;
 
 use std::{
@@ -22,6 +23,7 @@ use std::{
     time::Duration,
 };
 
+pub use self::lanes::Lanes;
 use self::turns::{Ticket, Turns};
 use crate::{backoff::Backoff, plan::Next, time::Instant};
 

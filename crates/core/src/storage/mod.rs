@@ -9,7 +9,9 @@
 
 pub mod bucket;
 pub mod claim;
+pub mod class;
 mod credentials;
+pub mod ledger;
 mod names;
 mod quota;
 mod reason;
@@ -19,8 +21,15 @@ pub use names::{CephUser, Target, display_name, owner_in, record_name, tenant};
 pub use quota::{Amount, AmountError, Quota, QuotaAsked};
 pub use reason::{Problem, Reason};
 
+use std::time::Duration;
+
+use crate::conditions::Readiness;
+
 /// The subuser every Ceph user has, behind the read Secret.
 pub const READONLY_SUBUSER: &str = "readonly";
+
+/// What a person must put right in Ceph is looked at again after this long: Ceph tells nobody.
+const RECHECK: Duration = Duration::from_secs(60);
 
 /// What becomes of a user that still has buckets when its claim is deleted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -48,8 +57,17 @@ pub struct Class {
 pub enum NoClass {
     NotFound(String),
     NoDefault,
-    SeveralDefaults(Vec<String>),
-    Invalid { class: String, problems: Vec<Problem> },
+    Invalid {
+        class: String,
+        problems: Vec<Problem>,
+    },
+    /// It is being deleted and serves only whom it has.
+    Going(String),
+    /// Its gateway cannot be worked with, or is being looked at.
+    NotReady {
+        class: String,
+        why: String,
+    },
 }
 
 impl NoClass {
@@ -57,8 +75,9 @@ impl NoClass {
         match self {
             NoClass::NotFound(_) => Reason::ClassNotFound,
             NoClass::NoDefault => Reason::NoDefaultClass,
-            NoClass::SeveralDefaults(_) => Reason::SeveralDefaultClasses,
             NoClass::Invalid { .. } => Reason::InvalidClass,
+            NoClass::Going(_) => Reason::ClassDeleting,
+            NoClass::NotReady { .. } => Reason::ClassNotReady,
         }
     }
 
@@ -68,13 +87,19 @@ impl NoClass {
             NoClass::NoDefault => {
                 "no s3ClassName is given and no S3Class is marked as default; name a class in the claim".to_owned()
             }
-            NoClass::SeveralDefaults(names) => format!(
-                "no s3ClassName is given and several S3Classes are marked as default ({}); name a class in the claim",
-                names.join(", ")
-            ),
             NoClass::Invalid { class, problems } => {
                 format!("S3Class {class} cannot be used: {}", Problem::list(problems))
             }
+            NoClass::Going(class) => format!("S3Class {class} is being deleted; name another class in the claim"),
+            NoClass::NotReady { class, why } => format!("S3Class {class} is not ready: {why}"),
+        }
+    }
+
+    /// What it means for whoever needs the class.
+    pub fn readiness(&self) -> Readiness {
+        match self {
+            NoClass::NotReady { .. } => self.reason().progressing(self.message()),
+            _ => self.reason().stalled(self.message()),
         }
     }
 }

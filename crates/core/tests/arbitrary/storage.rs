@@ -13,8 +13,8 @@ use croft_core::{
         Amount, CephUser, Class, KeyPair, NoClass, OnDelete, Problem, Quota, QuotaAsked, Target,
         bucket::{self, Bucket, Deletion, Found, Lookup, Owner},
         claim::{
-            self, Access, Backend, Claim, ClaimIdentity, FreshKeys, Key, Observed, Phase, Purge, PurgeSeen, Reached,
-            Record, RecordBody, SecretSeen, SetAside, Spec, User, UserQuota,
+            self, Access, Backend, Books, Claim, ClaimIdentity, FreshKeys, Key, Observed, Phase, Purge, PurgeSeen,
+            Reached, Record, RecordBody, Rotation, SecretSeen, SetAside, Spec, User, UserQuota,
         },
     },
 };
@@ -71,10 +71,11 @@ impl Words {
     }
 
     fn no_class(&self, dice: &mut Dice) -> NoClass {
-        match dice.roll(4) {
+        match dice.roll(5) {
             0 => NoClass::NotFound(self.pick(dice)),
             1 => NoClass::NoDefault,
-            2 => NoClass::SeveralDefaults(self.0.clone()),
+            2 => NoClass::Going(self.pick(dice)),
+            3 => NoClass::NotReady { class: self.pick(dice), why: self.pick(dice) },
             _ => NoClass::Invalid { class: self.pick(dice), problems: self.problems(dice) },
         }
     }
@@ -88,6 +89,7 @@ impl Words {
             class: self.maybe(dice),
             read_secret: self.pick(dice),
             admin_secret: self.pick(dice),
+            subusers: self.maybe(dice).into_iter().collect(),
             quota: self.asked(dice),
         };
         Claim {
@@ -95,6 +97,7 @@ impl Words {
             generation: 1,
             deleting: dice.roll(4) == 0,
             finalizer: dice.flip(),
+            rotate: self.maybe(dice),
             spec: if dice.roll(4) > 0 { Ok(spec) } else { Err(self.problems(dice)) },
             status: claim::Status::default(),
         }
@@ -111,6 +114,10 @@ impl Words {
                 user: dice.some(self.ceph_user(&mut dice.clone())),
                 read_secret: self.maybe(dice),
                 admin_secret: self.maybe(dice),
+                subusers: self.maybe(dice).into_iter().collect(),
+                rotation: self
+                    .maybe(dice)
+                    .map(|asked| Rotation { asked, retired: self.maybe(dice).into_iter().collect() }),
                 quota: dice.some(self.quota(&mut dice.clone())),
             },
             phase: dice.some(if dice.clone().flip() { Phase::Released } else { Phase::Removing }),
@@ -194,8 +201,9 @@ proptest! {
             record: dice.some(words.record(&mut dice.clone())),
             buckets: if dice.roll(4) == 0 { words.0.iter().cloned().collect() } else { BTreeSet::new() },
             backend: words.backend(dice),
+            books: Books::default(),
             secrets: (0..dice.roll(3)).map(|_| words.secret(dice)).collect(),
-            fresh: FreshKeys { admin: words.pick(dice), readonly: words.pick(dice) },
+            fresh: FreshKeys(words.pick(dice)),
         };
         let plan = claim::plan(&seen);
         let outcomes = dice.outcomes(&plan);

@@ -5,3 +5,4 @@ mod explorer;
 
 mod bucket;
 mod claim;
+mod class;

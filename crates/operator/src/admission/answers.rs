@@ -1,12 +1,10 @@
 //! One HTTP request -> one answer, whatever comes in.
 //!
 //! A review that panics is a bug of ours and the trouble of this one request: it is told to whoever asked, logged and counted,
-//! and the server goes on.
+//! and the server goes on. One that takes too long is refused while the API server still listens, so that whoever asked can
+//! be told to try again.
 
-use std::{
-    panic::{AssertUnwindSafe, catch_unwind},
-    sync::Arc,
-};
+use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
 use axum::{
     Json, Router,
@@ -16,41 +14,50 @@ use axum::{
     response::{IntoResponse, Response},
     routing::post,
 };
-use kube::core::{Status, admission::AdmissionResponse, response::StatusSummary};
+use futures::FutureExt;
+use kube::core::{Status, admission::AdmissionResponse};
 use serde::Deserialize;
-use tracing::{debug, error};
+use tracing::{debug, error, warn};
 
-use super::{hooks::Hook, scopes::ClusterScoped};
+use super::{
+    context::Context,
+    hooks::Hook,
+    review::{failure, unchecked},
+};
 use crate::telemetry::metrics::Metrics;
 
 /// A review carries the object twice, and the API server takes objects of up to 3 MiB.
 const BODY_LIMIT: usize = 8 << 20;
 
+/// A review takes no longer than this: less than the API server waits.
+const DEADLINE: Duration = Duration::from_secs(4);
+
 /// Where panics are counted.
 const PLACE: &str = "admission";
 
-pub(super) fn routes(hooks: &'static [Hook], cluster_scoped: &ClusterScoped, metrics: &Arc<Metrics>) -> Router {
+pub(super) fn routes(hooks: &'static [Hook], context: &Context, metrics: &Arc<Metrics>) -> Router {
     let route = |routes: Router, hook: &'static Hook| {
-        let (cluster_scoped, metrics) = (cluster_scoped.clone(), metrics.clone());
-        routes.route(hook.path, post(async move |body: Bytes| answer(hook, &body, &cluster_scoped, &metrics)))
+        let (context, metrics) = (context.clone(), metrics.clone());
+        routes.route(hook.path, post(async move |body: Bytes| answer(hook, &body, &context, &metrics).await))
     };
     hooks.iter().fold(Router::new(), route).layer(DefaultBodyLimit::max(BODY_LIMIT))
 }
 
-fn answer(hook: &Hook, body: &[u8], cluster_scoped: &ClusterScoped, metrics: &Metrics) -> Response {
-    // A review reads and answers; it leaves nothing behind that could be broken.
-    match catch_unwind(AssertUnwindSafe(|| (hook.review)(body, cluster_scoped))) {
-        Ok(Ok(review)) => {
+async fn answer(hook: &Hook, body: &[u8], context: &Context, metrics: &Metrics) -> Response {
+    // What a review leaves behind is written in one step each, so that it can end anywhere.
+    let review = AssertUnwindSafe(async { (hook.review)(body, context).await }).catch_unwind();
+    match tokio::time::timeout(DEADLINE, review).await {
+        Ok(Ok(Ok(review))) => {
             if let Some(refused) = review.response.as_ref().filter(|response| !response.allowed) {
                 debug!(hook = hook.name, request = refused.uid, code = refused.result.code, "refused");
             }
             Json(review).into_response()
         }
-        Ok(Err(error)) => {
+        Ok(Ok(Err(error))) => {
             let message = format!("this is not an AdmissionReview that can be read: {error}");
-            refusal(&Asked::read(body), StatusCode::BAD_REQUEST, "BadRequest", message)
+            refusal(&Asked::read(body), failure(400, "BadRequest", message))
         }
-        Err(_) => {
+        Ok(Err(_)) => {
             let asked = Asked::read(body);
             error!(
                 hook = hook.name,
@@ -62,26 +69,33 @@ fn answer(hook: &Hook, body: &[u8], cluster_scoped: &ClusterScoped, metrics: &Me
             metrics.panicked(PLACE);
             let message =
                 "croft failed to check this object and refused it: this is a bug in croft, its log tells more";
-            refusal(&asked, StatusCode::INTERNAL_SERVER_ERROR, "InternalError", message.to_owned())
+            refusal(&asked, failure(500, "InternalError", message.to_owned()))
+        }
+        Err(_) => {
+            let asked = Asked::read(body);
+            warn!(
+                hook = hook.name,
+                request = asked.uid,
+                namespace = asked.namespace,
+                name = asked.name,
+                "a review took too long; the request was refused"
+            );
+            let message = format!("croft could not check this object within {} seconds; try again", DEADLINE.as_secs());
+            refusal(&asked, unchecked(message))
         }
     }
 }
 
 /// A refusal the API server passes on word for word. Only where not even the request's UID can be read it is an HTTP error,
 /// whose text the API server keeps to itself.
-fn refusal(asked: &Asked, code: StatusCode, reason: &str, message: String) -> Response {
+fn refusal(asked: &Asked, status: Status) -> Response {
     if asked.uid.is_empty() {
-        return (code, message + "\n").into_response();
+        let code = StatusCode::from_u16(status.code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        return (code, status.message + "\n").into_response();
     }
-    let mut response = AdmissionResponse::invalid(reason);
+    let mut response = AdmissionResponse::invalid(&status.reason);
     response.uid.clone_from(&asked.uid);
-    response.result = Status {
-        status: Some(StatusSummary::Failure),
-        code: code.as_u16(),
-        reason: reason.to_owned(),
-        message,
-        ..Status::default()
-    };
+    response.result = status;
     Json(response.into_review()).into_response()
 }
 

@@ -12,6 +12,9 @@ use super::hooks::{HOOKS, Hook};
 /// Name of the `ValidatingWebhookConfiguration`.
 pub const CONFIGURATION: &str = "croft";
 
+/// How long the API server waits for an answer.
+pub(super) const TIMEOUT_SECONDS: i32 = 5;
+
 /// How the API server reaches us.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WebhookTarget {
@@ -62,14 +65,13 @@ fn webhook(hook: &Hook, target: &WebhookTarget) -> ValidatingWebhook {
             api_groups: strings(&[hook.group]),
             api_versions: strings(&[hook.version]),
             resources: strings(&[hook.resource]),
-            operations: strings(&["CREATE", "UPDATE"]),
+            operations: Some(hook.operations.iter().map(|operation| operation.name().to_owned()).collect()),
             scope: Some(hook.scope.into()),
         }]),
-        // Nobody is hurt but those who would create or change one of our own kinds.
-        failure_policy: Some("Fail".into()),
+        failure_policy: Some(hook.when_down.failure_policy().into()),
         match_policy: Some("Equivalent".into()),
-        side_effects: "None".into(),
-        timeout_seconds: Some(5),
+        side_effects: if hook.writes { "NoneOnDryRun" } else { "None" }.into(),
+        timeout_seconds: Some(TIMEOUT_SECONDS),
         ..ValidatingWebhook::default()
     }
 }

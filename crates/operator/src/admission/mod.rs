@@ -1,7 +1,8 @@
 //! The admission server: refuses at the door what the reconcilers could not carry out.
 //!
 //! Guarantees:
-//! - answers come from memory only; there is no API call in the path of a request;
+//! - what an object says of itself is judged from memory; only what is judged beside others may cost a call;
+//! - every review has a deadline below that of the API server, and says so in a way clients try again;
 //! - an update is refused only for a problem it brings, so finalizers can always be released and old objects edited;
 //! - every request is answered, whatever is in it, and a panic in one review ends that review and nothing else;
 //! - every replica serves, leading or not;
@@ -27,6 +28,7 @@ mod answers;
 mod authority;
 mod certificates;
 mod configuration;
+mod context;
 mod hooks;
 mod injection;
 mod review;
@@ -39,15 +41,18 @@ use kube::{Api, Client};
 use tokio::{net::TcpListener, sync::watch};
 use tokio_util::sync::CancellationToken;
 
+pub use self::context::Grounds;
 pub use self::server::ServingCertificate;
 pub use self::{
     certificates::CA_SECRET,
     configuration::{CONFIGURATION, WebhookTarget, webhook_configuration},
 };
 use self::{certificates::Certificates, hooks::HOOKS};
+#[allow(unused_imports, reason = "the words a rule is made of; each part uses those it needs")]
 pub(crate) use self::{
-    hooks::Hook,
-    review::{Checked, review},
+    context::Context,
+    hooks::{Hook, Operation, WhenDown},
+    review::{Checked, Refusal, Request, Rule, Verdict, review},
     scopes::ClusterScoped,
 };
 use crate::{
@@ -93,12 +98,13 @@ impl AdmissionOptions {
     }
 }
 
-/// Where requests come in, and where it is counted what went wrong with them.
+/// Where requests come in, what is known there, and where it is counted what went wrong with them.
 #[derive(Debug)]
 pub struct Door {
     pub listener: TcpListener,
     pub certificate: Arc<ServingCertificate>,
     pub metrics: Arc<Metrics>,
+    pub grounds: Grounds,
 }
 
 /// Serves until `stop`, keeps the certificate fresh and the API server's trust in it.
@@ -122,7 +128,8 @@ pub async fn run(
         serving: door.certificate.clone(),
         trust,
     };
-    let routes = answers::routes(&HOOKS, &cluster_scoped, &door.metrics);
+    let context = Context::new(cluster_scoped.clone(), door.grounds);
+    let routes = answers::routes(&HOOKS, &context, &door.metrics);
     let metrics = door.metrics.as_ref();
     tokio::join!(
         server::serve(door.listener, door.certificate, routes, stop.clone()),

@@ -1,6 +1,8 @@
-//! One admission request -> one answer. Pure.
+//! One admission request -> one answer.
 
 use croft_api::Problem;
+use futures::future::BoxFuture;
+use k8s_openapi::api::authentication::v1::UserInfo;
 use kube::{
     Resource,
     core::{
@@ -11,90 +13,177 @@ use kube::{
 };
 use serde::de::DeserializeOwned;
 
-use super::scopes::ClusterScoped;
+use super::{context::Context, scopes::ClusterScoped};
 
-/// A kind that is checked at the door.
-pub(crate) trait Checked: Resource<DynamicType = ()> + DeserializeOwned {
-    /// Everything that is wrong with the object.
+/// A rule at the door: lets a request in or says why not.
+pub(crate) trait Rule {
+    type Kind: Resource<DynamicType = ()> + DeserializeOwned + Send + Sync;
+
+    fn judge(request: Request<Self::Kind>, context: &Context) -> impl Future<Output = Verdict> + Send;
+}
+
+/// A kind that is checked at the door whenever it is created or changed.
+pub(crate) trait Checked: Resource<DynamicType = ()> + DeserializeOwned + Send + Sync {
+    /// Everything that is wrong with the object, whatever else there is.
     fn problems(&self, cluster_scoped: &ClusterScoped) -> Vec<Problem>;
 
     /// What its author should know although it is let in.
     fn warnings(&self) -> Vec<String> {
         Vec::new()
     }
+
+    /// Judges an object that is right in itself beside all others.
+    fn among_others(_: &Request<Self>, _: &Context) -> impl Future<Output = Result<(), Refusal>> + Send {
+        std::future::ready(Ok(()))
+    }
+}
+
+/// What somebody wants to do.
+#[derive(Debug)]
+#[allow(dead_code, reason = "what a request says of itself; each rule reads what it needs")]
+pub(crate) struct Request<K> {
+    /// Of the request.
+    pub(crate) uid: String,
+    pub(crate) operation: Operation,
+    pub(crate) namespace: String,
+    /// Empty where the API server is to choose it.
+    pub(crate) name: String,
+    /// As it is to become; nothing in a deletion.
+    pub(crate) object: Option<K>,
+    /// As it is; nothing in a creation, or where it cannot be read.
+    pub(crate) old: Option<K>,
+    pub(crate) requester: UserInfo,
+    /// Must leave nothing behind.
+    pub(crate) dry_run: bool,
+}
+
+/// Lets in, with what the author should know, or refuses.
+pub(crate) type Verdict = Result<Vec<String>, Refusal>;
+
+/// Why a request is refused.
+#[derive(Debug)]
+#[allow(dead_code, reason = "each rule has its own reasons")]
+pub(crate) enum Refusal {
+    /// Fields say what they must not.
+    Invalid(Vec<Problem>),
+    /// It cannot be done as things are.
+    NotNow(String),
+    /// It could not be checked: the same request may pass a moment later.
+    Unchecked(String),
 }
 
 /// What comes back over HTTP; an error is a request that is not an admission review at all.
 pub(crate) type Answer = Result<AdmissionReview<DynamicObject>, serde_json::Error>;
 
-/// Reads a review, checks the object, answers.
-pub(crate) fn review<K: Checked>(body: &[u8], cluster_scoped: &ClusterScoped) -> Answer {
-    let review: AdmissionReview<DynamicObject> = serde_json::from_slice(body)?;
-    let request: AdmissionRequest<DynamicObject> = review.try_into().map_err(serde::de::Error::custom)?;
-    let mut response = AdmissionResponse::from(&request);
-    match check::<K>(request, cluster_scoped) {
-        Ok(warnings) => response.warnings = (!warnings.is_empty()).then_some(warnings),
-        Err(refusal) => {
-            response.allowed = false;
-            response.result = *refusal;
+/// Reads a review, judges the request, answers.
+pub(crate) fn review<'a, R: Rule>(body: &'a [u8], context: &'a Context) -> BoxFuture<'a, Answer> {
+    Box::pin(async move {
+        let review: AdmissionReview<DynamicObject> = serde_json::from_slice(body)?;
+        let request: AdmissionRequest<DynamicObject> = review.try_into().map_err(serde::de::Error::custom)?;
+        let mut response = AdmissionResponse::from(&request);
+        let name = request.name.clone();
+        let verdict = match Request::<R::Kind>::read(request) {
+            Ok(request) => R::judge(request, context).await.map_err(|refusal| refusal.status::<R::Kind>(&name)),
+            Err(why) => Err(unreadable::<R::Kind>(&why)),
+        };
+        match verdict {
+            Ok(warnings) => response.warnings = (!warnings.is_empty()).then_some(warnings),
+            Err(refusal) => {
+                response.allowed = false;
+                response.result = refusal;
+            }
         }
+        Ok(response.into_review())
+    })
+}
+
+impl<K: Resource<DynamicType = ()> + DeserializeOwned> Request<K> {
+    /// An object that is to be stored must be readable; one that is stored already may be anything.
+    fn read(request: AdmissionRequest<DynamicObject>) -> Result<Self, String> {
+        let object = request.object.map(DynamicObject::try_parse).transpose().map_err(|error| error.to_string())?;
+        Ok(Self {
+            uid: request.uid,
+            operation: request.operation,
+            namespace: request.namespace.unwrap_or_default(),
+            name: request.name,
+            object,
+            old: request.old_object.and_then(|old| old.try_parse().ok()),
+            requester: request.user_info,
+            dry_run: request.dry_run,
+        })
     }
-    Ok(response.into_review())
 }
 
 /// A deletion passes. An update is refused only for problems the stored object did not have: whoever releases a finalizer,
-/// labels an object or mends one of two mistakes is let through. Gives what its author should know.
-fn check<K: Checked>(
-    request: AdmissionRequest<DynamicObject>,
-    cluster_scoped: &ClusterScoped,
-) -> Result<Vec<String>, Box<Status>> {
-    let Some(object) = request.object else { return Ok(Vec::new()) };
-    let object: K = object.try_parse().map_err(|error| unreadable::<K>(&error.to_string()).boxed())?;
-    let known = match request.operation {
-        Operation::Create => Vec::new(),
-        Operation::Update => {
-            let old = request.old_object.and_then(|old| old.try_parse().ok());
-            old.map_or_else(Vec::new, |old: K| old.problems(cluster_scoped))
-        }
-        Operation::Delete | Operation::Connect => return Ok(Vec::new()),
-    };
-    let new: Vec<_> = object.problems(cluster_scoped).into_iter().filter(|problem| !known.contains(problem)).collect();
-    if new.is_empty() { Ok(object.warnings()) } else { Err(invalid::<K>(&request.name, &new).boxed()) }
-}
+/// labels an object or mends one of two mistakes is let through.
+impl<K: Checked> Rule for K {
+    type Kind = K;
 
-fn unreadable<K: Checked>(why: &str) -> Status {
-    Status {
-        status: Some(StatusSummary::Failure),
-        code: 400,
-        reason: "BadRequest".into(),
-        message: format!("{} cannot be read: {why}", K::kind(&())),
-        ..Status::default()
+    async fn judge(request: Request<K>, context: &Context) -> Verdict {
+        let known = match request.operation {
+            Operation::Create => Vec::new(),
+            Operation::Update => {
+                request.old.as_ref().map_or_else(Vec::new, |old| old.problems(&context.cluster_scoped))
+            }
+            Operation::Delete | Operation::Connect => return Ok(Vec::new()),
+        };
+        let Some(object) = &request.object else { return Ok(Vec::new()) };
+        let problems = object.problems(&context.cluster_scoped);
+        let new: Vec<_> = problems.into_iter().filter(|problem| !known.contains(problem)).collect();
+        if !new.is_empty() {
+            return Err(Refusal::Invalid(new));
+        }
+        K::among_others(&request, context).await?;
+        Ok(object.warnings())
     }
 }
 
+impl Refusal {
+    fn status<K: Resource<DynamicType = ()>>(self, name: &str) -> Status {
+        match self {
+            Refusal::Invalid(problems) => invalid::<K>(name, &problems),
+            Refusal::NotNow(message) => failure(400, "BadRequest", message),
+            Refusal::Unchecked(message) => unchecked(message),
+        }
+    }
+}
+
+/// What clients try again by themselves.
+pub(super) fn unchecked(message: String) -> Status {
+    let details = StatusDetails { retry_after_seconds: 1, ..no_details() };
+    Status { details: Some(details), ..failure(503, "ServiceUnavailable", message) }
+}
+
+pub(super) fn failure(code: u16, reason: &str, message: String) -> Status {
+    Status { status: Some(StatusSummary::Failure), code, reason: reason.into(), message, ..Status::default() }
+}
+
+fn no_details() -> StatusDetails {
+    StatusDetails {
+        name: String::new(),
+        group: String::new(),
+        kind: String::new(),
+        uid: String::new(),
+        causes: Vec::new(),
+        retry_after_seconds: 0,
+    }
+}
+
+fn unreadable<K: Resource<DynamicType = ()>>(why: &str) -> Status {
+    failure(400, "BadRequest", format!("{} cannot be read: {why}", K::kind(&())))
+}
+
 /// The Status the API server itself would give, so that clients show it like any other validation error.
-fn invalid<K: Checked>(name: &str, problems: &[Problem]) -> Status {
+fn invalid<K: Resource<DynamicType = ()>>(name: &str, problems: &[Problem]) -> Status {
     let (kind, group) = (K::kind(&()).into_owned(), K::group(&()).into_owned());
     let causes = problems.iter().map(|problem| StatusCause {
         reason: "FieldValueForbidden".into(),
         message: forbidden(problem),
         field: problem.field.clone(),
     });
-    Status {
-        status: Some(StatusSummary::Failure),
-        code: 422,
-        reason: "Invalid".into(),
-        message: format!("{kind}.{group} {name:?} is invalid: {}", together(problems)),
-        details: Some(StatusDetails {
-            name: name.to_owned(),
-            group,
-            kind,
-            uid: String::new(),
-            causes: causes.collect(),
-            retry_after_seconds: 0,
-        }),
-        ..Status::default()
-    }
+    let message = format!("{kind}.{group} {name:?} is invalid: {}", together(problems));
+    let details = StatusDetails { name: name.to_owned(), group, kind, causes: causes.collect(), ..no_details() };
+    Status { details: Some(details), ..failure(422, "Invalid", message) }
 }
 
 fn forbidden(problem: &Problem) -> String {
@@ -112,6 +201,7 @@ fn together(problems: &[Problem]) -> String {
 #[cfg(test)]
 mod tests {
     use croft_api::{namespaces::NamespaceClass, storage::S3UserClaim};
+    use futures::FutureExt;
     use serde_json::{Value, json};
 
     use super::*;
@@ -145,7 +235,7 @@ mod tests {
     }
 
     fn answer<K: Checked>(request: &[u8]) -> AdmissionResponse {
-        let review = review::<K>(request, &ClusterScoped::default()).unwrap();
+        let review = review::<K>(request, &Context::default()).now_or_never().unwrap().unwrap();
         assert_eq!(review.types.api_version, "admission.k8s.io/v1");
         let response = review.response.unwrap();
         assert_eq!(response.uid, "42");

@@ -135,7 +135,7 @@ mod tests {
     use tokio_rustls::{TlsConnector, client::TlsStream};
 
     use super::*;
-    use crate::admission::{answers::routes, authority::Authority, hooks::HOOKS, scopes::ClusterScoped};
+    use crate::admission::{answers::routes, authority::Authority, context::Context, hooks::HOOKS};
 
     /// A server on loopback, until the value is dropped.
     struct Running {
@@ -150,7 +150,7 @@ mod tests {
             let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
             let address = listener.local_addr().unwrap();
             let (serving, stop) = (Arc::<ServingCertificate>::default(), CancellationToken::new());
-            let routes = routes(&HOOKS, &ClusterScoped::default(), &Arc::default());
+            let routes = routes(&HOOKS, &Context::default(), &Arc::default());
             let ended = tokio::spawn(serve(listener, serving.clone(), routes, stop.clone()));
             Self { address, serving, stop, ended }
         }

@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use croft_core::queue::{Backoffs, Key as _, Priority, Queue, Verdict};
+use croft_core::queue::{Backoffs, Key as _, Lanes, Priority, Queue, Verdict};
 use tokio::{
     sync::{mpsc, watch},
     task::{Id, JoinSet},
@@ -122,6 +122,8 @@ pub(super) struct Dispatcher {
 struct Running {
     tasks: JoinSet<Verdict>,
     keys: HashMap<Id, Key>,
+    /// Who needs which outside.
+    lanes: Lanes<Key>,
     /// Whoever takes long says so here.
     slow: mpsc::UnboundedSender<Key>,
 }
@@ -131,7 +133,9 @@ impl Dispatcher {
     pub(super) async fn run(mut self, stop: CancellationToken) {
         let mut queue = Queue::new(self.concurrency, Backoffs::default());
         let (slow, mut slow_ones) = mpsc::unbounded_channel();
-        let mut running = Running { tasks: JoinSet::new(), keys: HashMap::new(), slow };
+        // One outside that hangs must leave room for the others.
+        let lanes = Lanes::new(self.concurrency.div_ceil(2));
+        let mut running = Running { tasks: JoinSet::new(), keys: HashMap::new(), lanes, slow };
         let mut leading = self.leads.clone();
         leading.mark_changed();
         let mut ready = self.readiness.changes();
@@ -139,8 +143,13 @@ impl Dispatcher {
         resync.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut turn = 0;
         let mut term = Leading::default();
+        let mut looked_at_everything = false;
         loop {
             let leads = term.now;
+            if self.works(leads) && !looked_at_everything {
+                self.sweep(&mut queue, &Sweep { everything: true, ..Sweep::default() });
+                looked_at_everything = true;
+            }
             if leads {
                 self.fill(&mut queue, &mut running);
             }
@@ -152,9 +161,9 @@ impl Dispatcher {
                 () = stop.cancelled() => break,
                 Some(push) = self.inbox.0.recv() => {
                     let mut sweep = Sweep::default();
-                    self.take(&mut queue, push, leads, &mut sweep);
+                    self.take(&mut queue, push, looked_at_everything, &mut sweep);
                     while let Ok(push) = self.inbox.0.try_recv() {
-                        self.take(&mut queue, push, leads, &mut sweep);
+                        self.take(&mut queue, push, looked_at_everything, &mut sweep);
                     }
                     self.sweep(&mut queue, &sweep);
                 }
@@ -162,9 +171,7 @@ impl Dispatcher {
                 Ok(()) = leading.changed() => {
                     end_term(&mut queue, &mut running).await;
                     term = *leading.borrow_and_update();
-                    if term.now {
-                        self.sweep(&mut queue, &Sweep { everything: true, ..Sweep::default() });
-                    }
+                    looked_at_everything = false;
                 }
                 Some(key) = slow_ones.recv() => queue.takes_long(&key),
                 Ok(()) = ready.changed() => {}
@@ -178,10 +185,10 @@ impl Dispatcher {
         self.drain(&mut queue, &mut running).await;
     }
 
-    /// A standby looks at everything when it takes over: until then there is nothing to remember.
-    fn take(&self, queue: &mut Queue<Key>, push: Push, leads: bool, sweep: &mut Sweep) {
+    /// Everything is looked at once we lead and every watch is synced: until then there is nothing to remember.
+    fn take(&self, queue: &mut Queue<Key>, push: Push, is_at_work: bool, sweep: &mut Sweep) {
         match push {
-            _ if !leads => {}
+            _ if !is_at_work => {}
             Push::Key(key, priority) => queue.push(key, priority, self.clock.now()),
             Push::Everything => sweep.everything = true,
             Push::Tenant(tenant) => drop(sweep.tenants.insert(tenant)),
@@ -226,6 +233,11 @@ impl Dispatcher {
                 debug!(%key, "waits until the caches have seen its last write");
                 self.context.metrics.stale_skip(key.work);
                 queue.done(&key, Verdict::Parked, self.clock.now());
+                self.leave_lane(queue, running, &key);
+                continue;
+            }
+            if !running.lanes.enter(&key, worker.lane(&key).as_deref()) {
+                queue.done(&key, Verdict::Parked, self.clock.now());
                 continue;
             }
             self.context.journal.looks(&key);
@@ -265,9 +277,17 @@ impl Dispatcher {
         };
         if let Some(key) = running.keys.remove(&id) {
             queue.done(&key, verdict, self.clock.now());
+            self.leave_lane(queue, running, &key);
             if self.context.journal.looked(&key) {
                 queue.push(key, Priority::Live, self.clock.now());
             }
+        }
+    }
+
+    /// Who waits for the place `key` had comes next.
+    fn leave_lane(&self, queue: &mut Queue<Key>, running: &mut Running, key: &Key) {
+        if let Some(next) = running.lanes.leave(key) {
+            queue.push(next, Priority::Live, self.clock.now());
         }
     }
 
@@ -291,5 +311,6 @@ async fn end_term(queue: &mut Queue<Key>, running: &mut Running) {
     for (_, key) in running.keys.drain() {
         queue.done(&key, Verdict::Parked, croft_core::time::Instant::default());
     }
+    running.lanes.clear();
     queue.clear();
 }

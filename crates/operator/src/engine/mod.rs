@@ -51,7 +51,7 @@ use self::{
     readiness::ReadinessBuilder,
     watch::{CacheSink, Source, Supervisor, Surroundings, Wire},
 };
-use crate::{panics::essential, parts::PARTS, telemetry::metrics::Metrics};
+use crate::{admission::Grounds, panics::essential, parts::PARTS, telemetry::metrics::Metrics};
 
 type Spawn = Box<dyn FnOnce(&TaskTracker) + Send>;
 
@@ -84,6 +84,7 @@ pub struct EngineBuilder {
     inboxes: BTreeMap<Part, Inbox>,
     journal: Journal,
     kinds: KindChanges,
+    grounds: Grounds,
 }
 
 impl fmt::Debug for EngineBuilder {
@@ -112,6 +113,7 @@ impl EngineBuilder {
             pusher,
             inboxes,
             kinds: KindChanges::default(),
+            grounds: Grounds::default(),
         }
     }
 
@@ -132,6 +134,16 @@ impl EngineBuilder {
     /// Told when the kinds that are served may have changed.
     pub fn kinds(&self) -> KindChanges {
         self.kinds.clone()
+    }
+
+    /// Lets reviews at the door look at it, and act with it; one thing of a type.
+    pub fn at_the_door<T: Send + Sync + 'static>(&mut self, ground: Arc<T>) {
+        self.grounds.put(ground);
+    }
+
+    /// What the parts have put at the door.
+    pub fn grounds(&self) -> Grounds {
+        self.grounds.clone()
     }
 
     /// What a watch of one's own needs.

@@ -43,6 +43,12 @@ pub trait Reconciler: Send + Sync + 'static {
         self.all()
     }
 
+    /// The outside a look needs, where there are several of them and one may hang: of those who need the same only some run at
+    /// once.
+    fn lane(&self, _key: &Key) -> Option<String> {
+        None
+    }
+
     /// Everything the plan needs to know; `None` if there is nothing to look after.
     fn observe(&self, key: &Key) -> impl Future<Output = Result<Option<Self::Seen>, Failure>> + Send;
 
@@ -111,6 +117,8 @@ pub(super) trait Worker: Send + Sync {
 
     fn resync(&self) -> Vec<Key>;
 
+    fn lane(&self, key: &Key) -> Option<String>;
+
     fn run(&self, key: Key, attempt: Attempt, context: Context) -> BoxFuture<'_, Verdict>;
 }
 
@@ -121,6 +129,10 @@ impl<R: Reconciler> Worker for R {
 
     fn resync(&self) -> Vec<Key> {
         Reconciler::resync(self)
+    }
+
+    fn lane(&self, key: &Key) -> Option<String> {
+        Reconciler::lane(self, key)
     }
 
     fn run(&self, key: Key, attempt: Attempt, context: Context) -> BoxFuture<'_, Verdict> {

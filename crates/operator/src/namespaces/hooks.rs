@@ -5,7 +5,7 @@ use croft_api::{
     namespaces::{NamespaceClass, validate},
 };
 
-use crate::admission::{Checked, ClusterScoped, Hook, review};
+use crate::admission::{Checked, ClusterScoped, Hook, Operation, WhenDown, review};
 
 pub(super) const HOOKS: &[Hook] = &[Hook {
     name: "vnamespaceclass.croft.dev",
@@ -14,6 +14,9 @@ pub(super) const HOOKS: &[Hook] = &[Hook {
     version: "v1alpha1",
     resource: "namespaceclasses",
     scope: "Cluster",
+    operations: &[Operation::Create, Operation::Update],
+    writes: false,
+    when_down: WhenDown::Refuse,
     review: review::<NamespaceClass>,
 }];
 

@@ -56,14 +56,16 @@ impl BucketReconciler {
             Ok(lookup) => lookup,
             Err(owner) => return (*owner, None),
         };
-        let chosen = match self.caches.gateways.class(ClassChoice::Named(lookup.class)) {
+        let chosen = match self.caches.gateways.class(ClassChoice::Named(lookup.class), false) {
             Ok(chosen) => chosen,
             Err(why) => return (Owner::NoClass(why), None),
         };
         match self.caches.gateways.connect(&chosen).await {
             Err(failure) => (Owner::Unreachable(failure), None),
             Ok(ceph) => {
-                let owner = ask(&ceph, &lookup, &bucket.target.name).await.unwrap_or_else(Owner::Unreachable);
+                let owner = ask(&ceph, &lookup, &bucket.target.name).await;
+                self.caches.gateways.heed(lookup.class, &owner);
+                let owner = owner.unwrap_or_else(Owner::Unreachable);
                 (owner, Some(ceph))
             }
         }
@@ -88,16 +90,20 @@ impl Reconciler for BucketReconciler {
     }
 
     fn all(&self) -> Vec<Key> {
+        let buckets = self.caches.buckets.all();
+        let unsettled = buckets.iter().filter(|bucket| !bucket_seen(bucket).is_settled());
+        unsettled.map(|bucket| super::bucket_key(bucket)).collect()
+    }
+
+    /// All of them: what others change in Ceph tells nobody.
+    fn resync(&self) -> Vec<Key> {
         self.caches.buckets.all().iter().map(|bucket| super::bucket_key(bucket)).collect()
     }
 
-    fn resync(&self) -> Vec<Key> {
-        let buckets = self.caches.buckets.all();
-        let unsettled = buckets.iter().filter(|bucket| {
-            let conditions = bucket.status.iter().flat_map(|status| &status.conditions);
-            !conditions::is_ready(conditions)
-        });
-        unsettled.map(|bucket| super::bucket_key(bucket)).collect()
+    fn lane(&self, key: &Key) -> Option<String> {
+        let bucket = self.caches.buckets.get(&key.namespace, &key.name)?;
+        let record = self.caches.users.get("", &record_name(&key.namespace, &bucket.spec.s3_user_ref))?;
+        self.caches.gateways.address(ClassChoice::Named(user::record(&record).body.class.as_deref()?))
     }
 
     async fn observe(&self, key: &Key) -> Result<Option<Seen>, Failure> {
@@ -148,7 +154,7 @@ impl Reconciler for BucketReconciler {
     }
 }
 
-fn bucket_seen(bucket: &S3Bucket) -> Bucket {
+pub(super) fn bucket_seen(bucket: &S3Bucket) -> Bucket {
     Bucket {
         target: target(&bucket.metadata),
         generation: bucket.metadata.generation.unwrap_or_default(),

@@ -67,12 +67,26 @@ impl Ceph {
         done(self.0.set_user_quota(&user_id(user)?, quota).await)
     }
 
-    pub(super) async fn create_reader(&self, user: &CephUser, name: &str, access_key: &str) -> Done {
-        done(self.0.create_subuser(&user_id(user)?, name, Access::Read, access_key).await)
+    pub(super) async fn create_subuser(
+        &self,
+        user: &CephUser,
+        name: &str,
+        access: claim::Access,
+        access_key: &str,
+    ) -> Done {
+        done(self.0.create_subuser(&user_id(user)?, name, granted(access), access_key).await)
     }
 
-    pub(super) async fn let_read(&self, user: &CephUser, name: &str) -> Done {
-        done(self.0.set_subuser_access(&user_id(user)?, name, Access::Read).await)
+    pub(super) async fn set_subuser_access(&self, user: &CephUser, name: &str, access: claim::Access) -> Done {
+        done(self.0.set_subuser_access(&user_id(user)?, name, granted(access)).await)
+    }
+
+    pub(super) async fn remove_subuser(&self, user: &CephUser, name: &str) -> Done {
+        done(self.0.remove_subuser(&user_id(user)?, name).await)
+    }
+
+    pub(super) async fn remove_key(&self, user: &CephUser, access_key: &str) -> Done {
+        done(self.0.remove_key(&user_id(user)?, access_key).await)
     }
 
     pub(super) async fn add_key(&self, user: &CephUser, subuser: Option<&str>, access_key: &str) -> Done {
@@ -129,6 +143,10 @@ fn done<T>(result: Result<T, RgwError>) -> Done {
     result.map(|_| Written::elsewhere()).map_err(failure)
 }
 
+fn granted(access: claim::Access) -> Access {
+    if access == claim::Access::Read { Access::Read } else { Access::Nothing }
+}
+
 fn user_id(user: &CephUser) -> Result<UserId, Failure> {
     UserId::new(&user.tenant, &user.id).map_err(failure)
 }
@@ -142,6 +160,7 @@ fn seen(user: &User, buckets: BTreeMap<String, u64>) -> claim::User {
     // `tenant$id:name` -> `name`
     let subuser = |owner: &str| owner.strip_prefix(&full).and_then(|rest| rest.strip_prefix(':')).map(str::to_owned);
     let access = |sub: &Subuser| match sub.permissions {
+        Some(Access::Nothing) => claim::Access::Nothing,
         Some(Access::Read) => claim::Access::Read,
         _ => claim::Access::Other,
     };

@@ -5,19 +5,22 @@ use std::{
     sync::{Arc, OnceLock},
 };
 
-use croft_api::storage::{CLAIM_FINALIZER, S3User, S3UserClaim, S3UserClaimStatus, validate};
+use croft_api::storage::{
+    CLAIM_FINALIZER, ROTATE_KEYS_ANNOTATION, S3User, S3UserClaim, S3UserClaimStatus, books, validate,
+};
 use croft_core::{
-    plan::{Failure, Outcome, Plan},
+    plan::{Failure, FailureClass, Outcome, Plan},
     storage::{
-        self,
+        self, Reason,
         claim::{
-            self, Backend, Claim, FreshKeys, Observed, Reached, Record, SecretBody, SecretSeen, Spec, Status, Step,
-            Version,
+            self, Backend, Books, Claim, Observed, Reached, Record, SecretBody, SecretSeen, Spec, Status, Step, Version,
         },
+        ledger::{Ledger, Limits, Units, entry_key},
         record_name,
     },
     time::Timestamp,
 };
+use futures::{StreamExt, TryStreamExt, stream};
 use k8s_openapi::{
     ByteString,
     api::core::v1::Secret,
@@ -26,7 +29,12 @@ use k8s_openapi::{
 use kube::{Api, Resource, ResourceExt};
 use serde_json::json;
 
-use super::{CLAIM, Caches, ceph::Ceph, user};
+use super::{
+    CLAIM, Caches,
+    ceph::Ceph,
+    ledgers::{Change, Ledgers, Unbooked},
+    user,
+};
 use crate::{
     conditions,
     engine::{Key, NewStatus, Reconciler, Report, Target, Work, Writer, Written, is_deleting, timestamp, write::read},
@@ -36,10 +44,14 @@ use crate::{
 /// On every Secret of ours, so that they can be found with `kubectl get secrets -l`.
 pub(super) const MANAGED_BY: (&str, &str) = ("app.kubernetes.io/managed-by", "croft");
 
+/// How many Secrets of one claim are read side by side.
+const SECRETS_AT_ONCE: usize = 8;
+
 #[derive(Debug)]
 pub(super) struct ClaimReconciler {
     caches: Caches,
     writer: Writer,
+    ledgers: Ledgers,
 }
 
 #[derive(Debug)]
@@ -53,8 +65,41 @@ pub(super) struct Seen {
 }
 
 impl ClaimReconciler {
-    pub(super) fn new(caches: Caches, writer: Writer) -> Self {
-        Self { caches, writer }
+    pub(super) fn new(caches: Caches, writer: Writer, ledgers: Ledgers) -> Self {
+        Self { caches, writer, ledgers }
+    }
+
+    /// What the books say. Limits are asked for only where something is to be granted.
+    async fn books(
+        &self,
+        key: &Key,
+        claim: Option<&Claim>,
+        record: Option<&Record>,
+        backend: &Backend,
+    ) -> Result<Books, Failure> {
+        let owner = self.ledgers.owner(&key.namespace);
+        let place = entry_key(&key.namespace, &key.name);
+        let stored = self.caches.books.get("", &owner.name);
+        let entry = stored.as_ref().and_then(|stored| stored.spec.entries.get(&place)).map(books::entry);
+        let (Some(Claim { spec: Ok(spec), deleting: false, .. }), Backend::Reached(reached)) = (claim, backend) else {
+            return Ok(Books { entry, exceeded: None });
+        };
+        let units = Units::from(&claim::wanted(&spec.quota, record, &reached.class.default_quota));
+        if entry.as_ref().is_some_and(|entry| units.is_within(entry.charge())) {
+            return Ok(Books { entry, exceeded: None });
+        }
+        let limits = self.ledgers.limits(&key.namespace).await?;
+        let ledger = stored.map(|stored| books::ledger(&stored.spec)).unwrap_or_default();
+        Ok(Books { entry, exceeded: ledger.fits(&place, units, &limits).err() })
+    }
+
+    async fn book(&self, namespace: &str, change: Change) -> Result<Written, Failure> {
+        self.ledgers.change(namespace, change).await.map_err(|unbooked| match unbooked {
+            Unbooked::Failed(failure) => failure,
+            Unbooked::Exceeded(exceeded) => {
+                Failure::new(FailureClass::Rejected, Reason::QuotaExceeded.as_str(), exceeded.to_string())
+            }
+        })
     }
 
     /// The claim from the cache, or from the API server itself if a user is about to be taken down because it is missing.
@@ -67,7 +112,7 @@ impl ClaimReconciler {
     }
 
     async fn backend(&self, key: &Key, claim: Option<&Claim>, record: Option<&Record>) -> (Backend, Option<Ceph>) {
-        let chosen = match self.caches.gateways.class(claim::class_of(claim, record)) {
+        let chosen = match self.caches.gateways.class(claim::class_of(claim, record), record.is_none()) {
             Ok(chosen) => chosen,
             Err(why) => return (Backend::NoClass(why), None),
         };
@@ -78,6 +123,7 @@ impl ClaimReconciler {
         let name = claim::ceph_user(&chosen.class, &key.namespace, &key.name, record);
         let with_buckets = claim::is_cleanup(claim, record);
         let user = if claim::may_exist(claim, record) { ceph.user(&name, with_buckets).await } else { Ok(None) };
+        self.caches.gateways.heed(&chosen.class.name, &user);
         let backend = match user {
             Ok(user) => {
                 let allowed = chosen.allows(&self.caches.labels_of(&key.namespace));
@@ -88,16 +134,25 @@ impl ClaimReconciler {
         (backend, Some(ceph))
     }
 
+    /// Claims that are gone and whose S3User is not.
+    fn left_behind(&self) -> impl Iterator<Item = Key> {
+        let users = self.caches.users.all();
+        let places: Vec<_> = users.iter().filter_map(|user| super::claim_of(user)).collect();
+        let left = places.into_iter().filter(|(namespace, name)| !self.caches.claims.exists(namespace, name));
+        left.map(|(namespace, name)| Key::new(CLAIM, namespace, name))
+    }
+
     /// The Secrets the spec names, with their contents, and those the claim owns besides.
     async fn secrets(&self, claim: &Claim, spec: &Spec) -> Result<Vec<SecretSeen>, Failure> {
         let namespace = &claim.target.namespace;
         let api: Api<Secret> = Api::namespaced(self.writer.client(), namespace);
-        let (admin, readonly) =
-            futures::try_join!(read(api.get_opt(&spec.admin_secret)), read(api.get_opt(&spec.read_secret)))?;
-        let mut seen: Vec<_> = admin.iter().chain(&readonly).map(secret_seen).collect();
-        let named = |name: &str| name == spec.admin_secret || name == spec.read_secret;
+        let names: Vec<_> = spec.identities(&claim.target.name).into_iter().map(|identity| identity.secret).collect();
+        let reads: Vec<_> = names.iter().map(|name| read(api.get_opt(name))).collect();
+        let found: Vec<_> = stream::iter(reads).buffered(SECRETS_AT_ONCE).try_collect().await?;
+        let mut seen: Vec<_> = found.iter().flatten().map(secret_seen).collect();
+        let is_named = |name: &str| names.iter().any(|other| other == name);
         let owned = self.caches.secrets.by(super::OWNER_INDEX, &claim.target.uid);
-        seen.extend(owned.iter().filter(|secret| !named(&secret.name_any())).map(|secret| SecretSeen {
+        seen.extend(owned.iter().filter(|secret| !is_named(&secret.name_any())).map(|secret| SecretSeen {
             target: target(&secret.metadata),
             owner: controller(&secret.metadata),
             labelled: is_labelled(&secret.metadata),
@@ -105,65 +160,33 @@ impl ClaimReconciler {
         }));
         Ok(seen)
     }
-}
 
-impl Reconciler for ClaimReconciler {
-    type Seen = Seen;
-    type Step = Step;
-
-    fn work(&self) -> Work {
-        CLAIM
-    }
-
-    fn all(&self) -> Vec<Key> {
-        let (claims, users) = (self.caches.claims.all(), self.caches.users.all());
-        let recorded = users.iter().filter_map(|user| super::claim_of(user));
-        let recorded = recorded.map(|(namespace, name)| Key::new(CLAIM, namespace, name));
-        claims.iter().map(|claim| super::claim_key(claim)).chain(recorded).collect()
-    }
-
-    fn resync(&self) -> Vec<Key> {
-        let claims = self.caches.claims.all();
-        let unsettled = claims.iter().filter(|claim| {
-            let conditions = claim.status.iter().flat_map(|status| &status.conditions);
-            !conditions::is_ready(conditions)
-        });
-        unsettled.map(|claim| super::claim_key(claim)).collect()
-    }
-
-    async fn observe(&self, key: &Key) -> Result<Option<Seen>, Failure> {
-        let record = self.caches.users.get("", &record_name(&key.namespace, &key.name));
-        if record.is_none() && !self.caches.claims.exists(&key.namespace, &key.name) {
-            return Ok(None);
-        }
-        let raw = self.claim(key).await?;
-        let seen_claim = raw.as_deref().map(claim_seen);
-        let seen_record = record.as_deref().map(user::record);
-        let (backend, ceph) = self.backend(key, seen_claim.as_ref(), seen_record.as_ref()).await;
-        let secrets = match &seen_claim {
-            Some(claim @ Claim { spec: Ok(spec), deleting: false, .. }) => self.secrets(claim, spec).await?,
-            _ => Vec::new(),
-        };
-        let observed = Observed {
-            claim: seen_claim,
-            namespace_terminating: self.caches.is_terminating(&key.namespace),
-            record: seen_record,
-            buckets: self.caches.buckets_of(&key.namespace, &key.name),
-            backend,
-            secrets,
-            fresh: FreshKeys { admin: user::fresh_access_key(), readonly: user::fresh_access_key() },
-        };
-        Ok(Some(Seen { claim: raw, record, ceph, observed, made: OnceLock::new() }))
-    }
-
-    fn plan(&self, seen: &Seen, _: &Timestamp) -> Plan<Step> {
-        claim::plan(&seen.observed)
-    }
-
-    async fn execute(&self, seen: &Seen, step: &Step) -> Result<Written, Failure> {
+    /// One step is one call.
+    async fn carry_out(&self, seen: &Seen, step: &Step) -> Result<Written, Failure> {
         match step {
             Step::AddFinalizer { .. } => self.writer.add_finalizer(seen.raw()?, CLAIM_FINALIZER).await,
             Step::RemoveFinalizer { .. } => self.writer.release_finalizer(seen.raw()?, CLAIM_FINALIZER).await,
+            Step::Confirm { claim, units } => {
+                let (place, uid, units) = (entry_key(&claim.namespace, &claim.name), claim.uid.clone(), *units);
+                let change = move |ledger: &mut Ledger, limits: &Limits| ledger.confirm(&place, &uid, units, limits);
+                self.book(&claim.namespace, Arc::new(change)).await
+            }
+            Step::Settle { claim, units } => {
+                let (place, uid, units) = (entry_key(&claim.namespace, &claim.name), claim.uid.clone(), *units);
+                let change = move |ledger: &mut Ledger, _: &Limits| {
+                    ledger.settle(&place, &uid, units);
+                    Ok(())
+                };
+                self.book(&claim.namespace, Arc::new(change)).await
+            }
+            Step::ReleaseQuota { namespace, claim } => {
+                let place = entry_key(namespace, claim);
+                let change = move |ledger: &mut Ledger, _: &Limits| {
+                    ledger.release(&place);
+                    Ok(())
+                };
+                self.book(namespace, Arc::new(change)).await
+            }
             Step::CreateRecord { name, body } => {
                 let written = self.writer.create(&S3User::new(name, user::record_spec(body))).await?;
                 seen.made(&written);
@@ -192,8 +215,12 @@ impl Reconciler for ClaimReconciler {
             }
             Step::SetBucketLimit { user, max_buckets } => seen.ceph()?.set_bucket_limit(user, *max_buckets).await,
             Step::SetQuota { user, quota } => seen.ceph()?.set_quota(user, *quota).await,
-            Step::CreateSubuser { user, name, access_key } => seen.ceph()?.create_reader(user, name, access_key).await,
-            Step::LetSubuserRead { user, name } => seen.ceph()?.let_read(user, name).await,
+            Step::CreateSubuser { user, name, access, access_key } => {
+                seen.ceph()?.create_subuser(user, name, *access, access_key).await
+            }
+            Step::SetSubuserAccess { user, name, access } => seen.ceph()?.set_subuser_access(user, name, *access).await,
+            Step::RemoveSubuser { user, name } => seen.ceph()?.remove_subuser(user, name).await,
+            Step::RemoveKey { user, access_key } => seen.ceph()?.remove_key(user, access_key).await,
             Step::AddKey { user, subuser, access_key } => {
                 seen.ceph()?.add_key(user, subuser.as_deref(), access_key).await
             }
@@ -203,6 +230,76 @@ impl Reconciler for ClaimReconciler {
             Step::RemoveUser { user } => seen.ceph()?.remove_user(user).await,
         }
     }
+}
+
+impl Reconciler for ClaimReconciler {
+    type Seen = Seen;
+    type Step = Step;
+
+    fn work(&self) -> Work {
+        CLAIM
+    }
+
+    fn all(&self) -> Vec<Key> {
+        let claims = self.caches.claims.all();
+        let unsettled =
+            claims.iter().filter(|claim| !self.caches.is_settled(claim)).map(|claim| super::claim_key(claim));
+        unsettled.chain(self.left_behind()).collect()
+    }
+
+    /// All of them: what others change in Ceph tells nobody.
+    fn resync(&self) -> Vec<Key> {
+        let claims = self.caches.claims.all();
+        claims.iter().map(|claim| super::claim_key(claim)).chain(self.left_behind()).collect()
+    }
+
+    fn lane(&self, key: &Key) -> Option<String> {
+        let claim = self.caches.claims.get(&key.namespace, &key.name);
+        let record = self.caches.users.get("", &record_name(&key.namespace, &key.name));
+        let (claim, record) = (claim.as_deref().map(claim_seen), record.as_deref().map(user::record));
+        self.caches.gateways.address(claim::class_of(claim.as_ref(), record.as_ref()))
+    }
+
+    async fn observe(&self, key: &Key) -> Result<Option<Seen>, Failure> {
+        let record = self.caches.users.get("", &record_name(&key.namespace, &key.name));
+        if record.is_none() && !self.caches.claims.exists(&key.namespace, &key.name) {
+            return Ok(None);
+        }
+        let raw = self.claim(key).await?;
+        let seen_claim = raw.as_deref().map(claim_seen);
+        let seen_record = record.as_deref().map(user::record);
+        let (backend, ceph) = self.backend(key, seen_claim.as_ref(), seen_record.as_ref()).await;
+        let books = self.books(key, seen_claim.as_ref(), seen_record.as_ref(), &backend).await?;
+        let secrets = match (&backend, &seen_claim) {
+            (Backend::Reached(_), Some(claim @ Claim { spec: Ok(spec), deleting: false, .. })) => {
+                self.secrets(claim, spec).await?
+            }
+            _ => Vec::new(),
+        };
+        let observed = Observed {
+            claim: seen_claim,
+            namespace_terminating: self.caches.is_terminating(&key.namespace),
+            record: seen_record,
+            buckets: self.caches.buckets_of(&key.namespace, &key.name),
+            backend,
+            books,
+            secrets,
+            fresh: user::fresh_keys(),
+        };
+        Ok(Some(Seen { claim: raw, record, ceph, observed, made: OnceLock::new() }))
+    }
+
+    fn plan(&self, seen: &Seen, _: &Timestamp) -> Plan<Step> {
+        claim::plan(&seen.observed)
+    }
+
+    async fn execute(&self, seen: &Seen, step: &Step) -> Result<Written, Failure> {
+        let done = self.carry_out(seen, step).await;
+        if let Backend::Reached(reached) = &seen.observed.backend {
+            self.caches.gateways.heed(&reached.class.name, &done);
+        }
+        done
+    }
 
     fn report(&self, seen: &Seen, outcomes: &[(&Step, Outcome)], now: &Timestamp) -> Report {
         let retry = claim::must_retry(&seen.observed);
@@ -211,7 +308,7 @@ impl Reconciler for ClaimReconciler {
         };
         let old = raw.status.clone().unwrap_or_default();
         let events = conditions::news(&conditions::from_api(&old.conditions), &status.conditions);
-        let status = claim_status(&old, &status);
+        let status = claim_status(&status);
         let status = (raw.status.as_ref() != Some(&status)).then_some(status);
         Report { retry, ..Report::on(&**raw, status.as_ref(), events) }
     }
@@ -247,26 +344,34 @@ pub(super) fn claim_seen(claim: &S3UserClaim) -> Claim {
         generation: claim.metadata.generation.unwrap_or_default(),
         deleting: is_deleting(&claim.metadata),
         finalizer: objects::has_finalizer(&claim.metadata, CLAIM_FINALIZER),
+        rotate: rotation_asked(claim).map(str::to_owned),
         spec: validate::claim(claim),
         status: Status {
             observed_generation: status.observed_generation,
             class: status.s3_class_name,
             s3_user: status.s3_user_name,
             quota: status.quota.as_ref().and_then(validate::granted),
+            subusers: status.subusers.into_iter().collect(),
+            observed_key_rotation: status.observed_key_rotation,
             conditions: conditions::from_api(&status.conditions),
         },
     }
 }
 
-/// The new status; what the core does not know of stays.
-fn claim_status(old: &S3UserClaimStatus, new: &Status) -> S3UserClaimStatus {
+/// The wish for new keys, if there is one.
+pub(super) fn rotation_asked(claim: &S3UserClaim) -> Option<&str> {
+    claim.annotations().get(ROTATE_KEYS_ANNOTATION).map(String::as_str).filter(|asked| !asked.is_empty())
+}
+
+fn claim_status(new: &Status) -> S3UserClaimStatus {
     S3UserClaimStatus {
         observed_generation: new.observed_generation,
         s3_class_name: new.class.clone(),
         s3_user_name: new.s3_user.clone(),
         quota: new.quota.as_ref().map(validate::reported),
+        subusers: new.subusers.iter().cloned().collect(),
+        observed_key_rotation: new.observed_key_rotation.clone(),
         conditions: conditions::to_api(&new.conditions),
-        ..old.clone()
     }
 }
 

@@ -4,12 +4,15 @@ use std::{
     collections::BTreeMap,
     fmt,
     sync::{Arc, Mutex, PoisonError},
+    time::Duration,
 };
 
 use croft_api::storage::{S3Class, SECRET_ACCESS_KEY, SECRET_SECRET_KEY, SecretReference, validate};
 use croft_core::{
+    budget::{Budget, Budgets},
     plan::{Failure, FailureClass},
-    storage::{Class, ClassChoice, NoClass},
+    queue::Priority,
+    storage::{Class, ClassChoice, NoClass, QuotaAsked, class},
 };
 use croft_rgw::{Credentials, Endpoint, Gateway};
 use k8s_openapi::api::core::v1::Secret;
@@ -18,8 +21,15 @@ use kube::{
     core::{PartialObjectMeta, Selector, SelectorExt},
 };
 
-use super::ceph::{Ceph, failure};
-use crate::engine::{Cache, write::read};
+use super::{
+    CLASS,
+    ceph::{Ceph, failure},
+    class::class_seen,
+};
+use crate::engine::{Cache, Clock, EngineBuilder, Key, Pusher, write::read};
+
+/// Whoever fails on a gateway has it looked at, once in this time.
+const SUSPICION: Duration = Duration::from_secs(5);
 
 /// What a connection was made from; another value needs another connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,6 +46,10 @@ pub(super) struct Gateways {
     classes: Arc<Cache<S3Class>>,
     secrets: Arc<Cache<PartialObjectMeta<Secret>>>,
     open: Mutex<BTreeMap<String, (Origin, Gateway)>>,
+    /// However many fail on a gateway, it is looked at this often.
+    suspicions: Mutex<Budgets<String>>,
+    pusher: Pusher,
+    clock: Clock,
 }
 
 impl fmt::Debug for Gateways {
@@ -64,58 +78,91 @@ impl Chosen {
 
 impl Gateways {
     pub(super) fn new(
-        client: Client,
+        engine: &EngineBuilder,
         operator_namespace: &str,
         classes: Arc<Cache<S3Class>>,
         secrets: Arc<Cache<PartialObjectMeta<Secret>>>,
     ) -> Self {
-        Self { client, operator_namespace: operator_namespace.to_owned(), classes, secrets, open: Mutex::default() }
-    }
-
-    pub(super) fn class(&self, choice: ClassChoice<'_>) -> Result<Chosen, NoClass> {
-        let raw = match choice {
-            ClassChoice::Named(name) => self.classes.get("", name).ok_or_else(|| NoClass::NotFound(name.to_owned()))?,
-            ClassChoice::Default => self.default_class()?,
-        };
-        match validate::class(&raw) {
-            Ok(class) => Ok(Chosen { raw, class }),
-            Err(problems) => Err(NoClass::Invalid { class: raw.name_any(), problems }),
+        Self {
+            client: engine.client(),
+            operator_namespace: operator_namespace.to_owned(),
+            classes,
+            secrets,
+            open: Mutex::default(),
+            suspicions: Mutex::new(Budgets::new(Budget::new(1, SUSPICION))),
+            pusher: engine.pusher(),
+            clock: Clock::start(),
         }
     }
 
-    fn default_class(&self) -> Result<Arc<S3Class>, NoClass> {
-        let mut defaults: Vec<_> = self.classes.all().into_iter().filter(|class| class.spec.default).collect();
-        match (defaults.pop(), defaults.is_empty()) {
-            (None, _) => Err(NoClass::NoDefault),
-            (Some(class), true) => Ok(class),
-            (Some(class), false) => {
-                let names = defaults.iter().chain([&class]).map(|class| class.name_any()).collect();
-                Err(NoClass::SeveralDefaults(names))
+    /// The class of a claim; `is_new`: nothing of it is in Ceph yet.
+    pub(super) fn class(&self, choice: ClassChoice<'_>, is_new: bool) -> Result<Chosen, NoClass> {
+        let raw = self.raw(choice)?;
+        let seen = class_seen(&raw);
+        match (seen.refusal(is_new), seen.spec) {
+            (None, Ok(class)) => Ok(Chosen { raw, class }),
+            (Some(why), _) => Err(why),
+            (None, Err(problems)) => Err(NoClass::Invalid { class: raw.name_any(), problems }),
+        }
+    }
+
+    /// What a class gives those who ask for nothing, ready or not.
+    pub(super) fn default_quota(&self, choice: ClassChoice<'_>) -> QuotaAsked {
+        let class = self.raw(choice).ok().and_then(|class| validate::class(&class).ok());
+        class.map(|class| class.default_quota).unwrap_or_default()
+    }
+
+    /// The address of the gateway behind a class, for those who share it.
+    pub(super) fn address(&self, choice: ClassChoice<'_>) -> Option<String> {
+        self.raw(choice).ok().map(|class| class.spec.endpoint.clone())
+    }
+
+    fn raw(&self, choice: ClassChoice<'_>) -> Result<Arc<S3Class>, NoClass> {
+        match choice {
+            ClassChoice::Named(name) => self.classes.get("", name).ok_or_else(|| NoClass::NotFound(name.to_owned())),
+            ClassChoice::Default => {
+                let all: Vec<_> = self.classes.all().iter().map(|class| class_seen(class)).collect();
+                let chosen = class::default_of(&all).and_then(|class| self.classes.get("", &class.target.name));
+                chosen.ok_or(NoClass::NoDefault)
             }
         }
     }
 
-    /// The gateway of a class, connected with the keys in its admin Secret.
+    /// A call to the gateway of a class has ended: one that failed has the class looked at before its time.
+    pub(super) fn heed<T>(&self, class: &str, result: &Result<T, Failure>) {
+        let is_outage = result.as_ref().is_err_and(|failure| failure.class == FailureClass::Transient);
+        let mut suspicions = self.suspicions.lock().unwrap_or_else(PoisonError::into_inner);
+        if is_outage && suspicions.spend(class.to_owned(), self.clock.now()) {
+            self.pusher.push(Key::cluster(CLASS, class), Priority::Live);
+        }
+    }
+
+    /// The gateway of a class that may be used, connected with the keys in its admin Secret.
     pub(super) async fn connect(&self, chosen: &Chosen) -> Result<Ceph, Failure> {
-        let (namespace, name) = self.place_of(&chosen.raw.spec.admin_secret);
+        self.reach(&chosen.raw).await
+    }
+
+    /// The gateway of any class.
+    pub(super) async fn reach(&self, class: &S3Class) -> Result<Ceph, Failure> {
+        let (namespace, name) = self.place_of(&class.spec.admin_secret);
         let Some(seen) = self.secrets.get(&namespace, &name) else { return Err(no_admin_secret(&namespace, &name)) };
         let origin = Origin {
             endpoint: Endpoint {
-                url: chosen.class.endpoint.clone(),
-                region: chosen.class.region.clone(),
-                ca_pem: chosen.raw.spec.ca_bundle.clone(),
+                url: class.spec.endpoint.trim_end_matches('/').to_owned(),
+                region: class.spec.region.clone(),
+                ca_pem: class.spec.ca_bundle.clone(),
             },
             version: seen.resource_version().unwrap_or_default(),
             secret: (namespace, name),
         };
-        if let Some((known, gateway)) = self.open().get(&chosen.class.name)
+        if let Some((known, gateway)) = self.open().get(&class.name_any())
             && *known == origin
         {
             return Ok(Ceph(gateway.clone()));
         }
         let keys = self.admin_keys(&origin.secret).await?;
         let gateway = Gateway::new(origin.endpoint.clone(), keys).map_err(failure)?;
-        self.open().insert(chosen.class.name.clone(), (origin, gateway.clone()));
+        self.open().insert(class.name_any(), (origin, gateway.clone()));
         Ok(Ceph(gateway))
     }
 

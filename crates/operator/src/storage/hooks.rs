@@ -5,7 +5,8 @@ use croft_api::{
     storage::{S3Bucket, S3UserClaim, validate},
 };
 
-use crate::admission::{Checked, ClusterScoped, Hook, review};
+use super::door;
+use crate::admission::{Checked, ClusterScoped, Context, Hook, Operation, Refusal, Request, WhenDown, review};
 
 pub(super) const HOOKS: &[Hook] = &[
     Hook {
@@ -15,6 +16,9 @@ pub(super) const HOOKS: &[Hook] = &[
         version: "v1alpha1",
         resource: "s3userclaims",
         scope: "Namespaced",
+        operations: &[Operation::Create, Operation::Update],
+        writes: true,
+        when_down: WhenDown::Refuse,
         review: review::<S3UserClaim>,
     },
     Hook {
@@ -24,6 +28,9 @@ pub(super) const HOOKS: &[Hook] = &[
         version: "v1alpha1",
         resource: "s3buckets",
         scope: "Namespaced",
+        operations: &[Operation::Create, Operation::Update],
+        writes: false,
+        when_down: WhenDown::Refuse,
         review: review::<S3Bucket>,
     },
 ];
@@ -31,6 +38,10 @@ pub(super) const HOOKS: &[Hook] = &[
 impl Checked for S3UserClaim {
     fn problems(&self, _: &ClusterScoped) -> Vec<Problem> {
         validate::claim(self).err().unwrap_or_default()
+    }
+
+    async fn among_others(request: &Request<Self>, context: &Context) -> Result<(), Refusal> {
+        door::reserve(request, context).await
     }
 }
 

@@ -3,14 +3,14 @@
 use std::{collections::BTreeSet, time::Duration};
 
 use croft_api::storage::{
-    ClaimReference, S3User, S3UserClaim, S3UserPhase, S3UserPurge, S3UserSpec, S3UserStatus, validate,
+    ClaimReference, KeyRotation, S3User, S3UserClaim, S3UserPhase, S3UserPurge, S3UserSpec, S3UserStatus, validate,
 };
 use croft_core::{
     conditions::Truth,
     storage::{
         CephUser, Reason,
         bucket::Note,
-        claim::{ClaimIdentity, Mark, Phase, Purge, PurgeSeen, Record, RecordBody, SetAside},
+        claim::{ClaimIdentity, FreshKeys, Mark, Phase, Purge, PurgeSeen, Record, RecordBody, Rotation, SetAside},
     },
     time::Timestamp,
 };
@@ -19,11 +19,11 @@ use rand::{Rng, seq::IndexedRandom};
 
 use crate::conditions;
 
-/// A name for a key that no other key has, in the form S3 clients expect.
-pub(super) fn fresh_access_key() -> String {
+/// What names of keys are made of that no other key has, in the form S3 clients expect: three digits follow.
+pub(super) fn fresh_keys() -> FreshKeys {
     let mut source = rand::rng();
     let alphabet = b"ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789";
-    std::iter::repeat_with(|| char::from(pick(&mut source, alphabet))).take(20).collect()
+    FreshKeys(std::iter::repeat_with(|| char::from(pick(&mut source, alphabet))).take(17).collect())
 }
 
 fn pick(source: &mut impl Rng, alphabet: &[u8]) -> u8 {
@@ -47,6 +47,11 @@ pub(super) fn record(object: &S3User) -> Record {
             user: spec.ceph_user.as_deref().and_then(|user| user.parse().ok()),
             read_secret: spec.read_secret_name.clone(),
             admin_secret: spec.admin_secret_name.clone(),
+            subusers: spec.subusers.iter().cloned().collect(),
+            rotation: spec.key_rotation.as_ref().map(|rotation| Rotation {
+                asked: rotation.asked.clone(),
+                retired: rotation.retired_keys.iter().cloned().collect(),
+            }),
             quota: spec.quota.as_ref().and_then(validate::granted),
         },
         phase: status.and_then(|status| status.phase).map(|phase| match phase {
@@ -92,6 +97,11 @@ pub(super) fn record_spec(body: &RecordBody) -> S3UserSpec {
         ceph_user: body.user.as_ref().map(CephUser::to_string),
         read_secret_name: body.read_secret.clone(),
         admin_secret_name: body.admin_secret.clone(),
+        subusers: body.subusers.iter().cloned().collect(),
+        key_rotation: body.rotation.as_ref().map(|rotation| KeyRotation {
+            asked: rotation.asked.clone(),
+            retired_keys: rotation.retired.iter().cloned().collect(),
+        }),
         claim_ref: claim,
         quota: body.quota.as_ref().map(validate::reported),
     }
@@ -145,8 +155,8 @@ mod tests {
 
     #[test]
     fn fresh_keys_differ_and_suit_s3() {
-        let (one, other) = (fresh_access_key(), fresh_access_key());
+        let (FreshKeys(one), FreshKeys(other)) = (fresh_keys(), fresh_keys());
         assert_ne!(one, other);
-        assert!(one.len() == 20 && one.bytes().all(|byte| byte.is_ascii_alphanumeric()));
+        assert!(one.len() == 17 && one.bytes().all(|byte| byte.is_ascii_alphanumeric()));
     }
 }

@@ -3,13 +3,13 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use croft_api::namespaces::NamespaceClassBinding;
+use croft_api::{Condition, namespaces::NamespaceClassBinding, storage::S3UserClaim};
 use croft_testbed::{
     Testbed,
     fault::{Action, FaultProxy, Match},
 };
 use k8s_openapi::api::{coordination::v1::Lease, core::v1::ConfigMap};
-use kube::{Api, ResourceExt};
+use kube::{Api, ResourceExt, api::ListParams};
 use serde_json::json;
 
 use crate::{
@@ -213,12 +213,12 @@ async fn a_silent_gateway_slows_no_namespace() -> Result<()> {
     }));
     let list = json!({"apiVersion": "v1", "kind": "List", "items": objects}).to_string();
     eventually("the claims", || async { Ok(Some(apply(admin, &list).await?)) }).await;
-    eventually("the places of storage to be taken", || async {
-        let metrics = world.operator.metrics().await?;
-        let mut lines = metrics.lines();
-        let running = lines.find_map(|line| line.strip_prefix("croft_queue_running{part=\"storage\"} "));
-        // Those that take long give their places to others, so that there may be more.
-        Ok(running.and_then(|running| running.parse::<f64>().ok()).filter(|running| *running >= 32.0))
+    let claims: Api<S3UserClaim> = Api::namespaced(admin.client.clone(), "default");
+    eventually("the claims to wait for their class", || async {
+        let all = claims.list(&ListParams::default()).await?.items;
+        let waits = |it: &Condition| it.type_ == "Ready" && it.reason == "ClassNotReady";
+        let waiting = all.iter().filter(|claim| claim.status.iter().flat_map(|it| &it.conditions).any(waits));
+        Ok((waiting.count() == 64).then_some(()))
     })
     .await;
     for number in 0..5 {

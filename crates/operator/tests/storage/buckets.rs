@@ -96,3 +96,20 @@ async fn a_bucket_over_the_limit_says_so_and_is_made_when_the_limit_grows() -> R
     .await;
     Ok(())
 }
+
+#[tokio::test]
+async fn a_bucket_that_somebody_deleted_is_told_as_lost_and_not_made_anew_empty() -> Result<()> {
+    let plot = Plot::new("lost").await?;
+    plot.claim(json!({})).await?;
+    plot.bucket("photos", json!({})).await?;
+    plot.bucket_says("photos", "True", "Provisioned").await;
+    plot.s3("admin").await?.delete_bucket("photos").await?;
+    plot.bucket("photos", json!({ "s3DeletionPolicy": "retain" })).await?;
+    plot.bucket_says("photos", "False", "BucketLost").await;
+    assert!(!in_ceph(&plot, "photos").await?);
+    plot.buckets().delete("photos", &DeleteParams::default()).await?;
+    gone(&plot.buckets(), "photos").await;
+    plot.bucket("photos", json!({})).await?;
+    plot.bucket_says("photos", "True", "Provisioned").await;
+    Ok(())
+}

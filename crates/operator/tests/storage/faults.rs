@@ -16,7 +16,7 @@ async fn an_outage_of_the_gateway_is_told_and_survived() -> Result<()> {
     let plot = Plot::on(&world.bed, "outage").await?;
     world.bed.ceph().stop_gateway();
     plot.claim(json!({})).await?;
-    plot.claim_says("data", "False", "GatewayUnreachable").await;
+    plot.claim_says("data", "False", "ClassNotReady").await;
     world.bed.ceph().start_gateway().await?;
     // Ceph waits 30 s for the gateway that is gone before it writes for the new one.
     wait::until_true("the claim to be ready", 3 * PATIENCE, || async {

@@ -5,6 +5,9 @@ mod support;
 
 mod buckets;
 mod claims;
+mod classes;
 mod deletion;
 mod faults;
+mod identities;
 mod plot;
+mod quota;

@@ -15,7 +15,7 @@ pub use observed::{Bucket, Deletion, Found, Lookup, Observed, Owner, RecordSeen,
 pub use removal::GRACE;
 pub use step::{Note, Step};
 
-use super::{Problem, Reason, reason::readiness_of};
+use super::{NoClass, Problem, RECHECK, Reason, reason::readiness_of};
 use crate::{
     conditions::Readiness,
     plan::{FailureClass, Outcomes, Plan, first_failure},
@@ -43,7 +43,13 @@ impl Decision {
 
 pub fn plan(seen: &Observed) -> Plan<Step> {
     let Some(bucket) = &seen.bucket else { return Plan::settled() };
-    Plan::steps(decide(seen, bucket).steps)
+    let decision = decide(seen, bucket);
+    let plan = Plan::steps(decision.steps);
+    // A person puts that right in Ceph, which tells nobody.
+    if [Reason::BucketTaken, Reason::BucketLost].iter().any(|reason| reason.as_str() == decision.verdict.reason()) {
+        return plan.look_again(RECHECK);
+    }
+    plan
 }
 
 fn decide(seen: &Observed, bucket: &Bucket) -> Decision {
@@ -59,6 +65,12 @@ pub fn must_retry(seen: &Observed) -> bool {
     matches!(seen.owner, Owner::Unreachable(_))
 }
 
+/// Whether all was well when it was last looked at, nothing is asked for since, and only its class is away.
+fn waits_unharmed(seen: &Observed, bucket: &Bucket) -> bool {
+    let is_away = matches!(seen.owner, Owner::NoClass(NoClass::NotReady { .. }));
+    is_away && bucket.deleting.is_none() && bucket.is_settled()
+}
+
 /// The new status of the S3Bucket, if there is one. `outcomes` are those of [`plan`]'s steps on the same observation.
 pub fn report(seen: &Observed, outcomes: Outcomes<'_, Step>, now: &Timestamp) -> Option<Status> {
     let bucket = seen.bucket.as_ref()?;
@@ -66,6 +78,7 @@ pub fn report(seen: &Observed, outcomes: Outcomes<'_, Step>, now: &Timestamp) ->
         // The world has moved on: the next look will tell.
         Some(failure) if failure.class == FailureClass::Stale => return Some(bucket.status.clone()),
         Some(failure) => readiness_of(failure),
+        None if waits_unharmed(seen, bucket) => return Some(bucket.status.clone()),
         None => decide(seen, bucket).verdict,
     };
     let mut status = Status { observed_generation: Some(bucket.generation), ..bucket.status.clone() };
@@ -74,7 +87,10 @@ pub fn report(seen: &Observed, outcomes: Outcomes<'_, Step>, now: &Timestamp) ->
         status.created = true;
     } else if was_done(|step| matches!(step, Step::DeleteBucket { .. })) {
         status.created = false;
-    } else if let Owner::Ready { found, .. } | Owner::Removable { found, .. } = &seen.owner {
+    } else if let Owner::Ready { found: found @ (Found::Ours | Found::Foreign { .. }), .. }
+    | Owner::Removable { found: found @ (Found::Ours | Found::Foreign { .. }), .. } = &seen.owner
+    {
+        // Of one that is nowhere the status goes on telling that it was made.
         status.created = *found == Found::Ours;
     }
     status.reason = match &verdict {

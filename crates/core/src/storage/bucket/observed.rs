@@ -50,6 +50,14 @@ pub struct Bucket {
     pub status: Status,
 }
 
+impl Bucket {
+    /// Whether what is asked for was there when it was last looked at: nobody needs to look again because of a restart.
+    pub fn is_settled(&self) -> bool {
+        let is_current = self.status.observed_generation == Some(self.generation);
+        is_current && self.finalizer && self.deleting.is_none() && self.status.conditions.is_true("Ready")
+    }
+}
+
 /// A valid spec.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Spec {

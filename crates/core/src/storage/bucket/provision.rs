@@ -20,7 +20,7 @@ pub(super) fn decide(seen: &Observed, bucket: &Bucket, spec: &Spec) -> Decision 
             let message = format!("S3UserClaim {} is not ready: {why}", spec.claim);
             Decision::wait(Reason::WaitingForClaim.progressing(message))
         }
-        Owner::NoClass(why) => Decision::wait(why.reason().stalled(why.message())),
+        Owner::NoClass(why) => Decision::wait(why.readiness()),
         Owner::Unreachable(failure) => Decision::wait(readiness_of(failure)),
         Owner::Ready { found: Found::Foreign { owner }, .. } => {
             let message = format!("a bucket of this name belongs to Ceph user {owner}; choose another name");
@@ -29,6 +29,10 @@ pub(super) fn decide(seen: &Observed, bucket: &Bucket, spec: &Spec) -> Decision 
         Owner::Ready { found: Found::Ours, .. } => {
             Decision::new(add_finalizer.into_iter().chain(take_back(seen, name)).collect(), there())
         }
+        // Made anew it would be empty, and nobody would know.
+        Owner::Ready { found: Found::Absent, .. } if bucket.status.created && bucket.finalizer => Decision::wait(Reason::BucketLost.stalled(
+            "the bucket was there and is gone: somebody deleted it in Ceph; to make it anew, empty, delete this S3Bucket and apply it again",
+        )),
         Owner::Ready { found: Found::Absent, user, key } => {
             let create = Step::CreateBucket { name: name.clone(), user: user.clone(), key: key.clone() };
             Decision::new(add_finalizer.into_iter().chain([create]).chain(take_back(seen, name)).collect(), there())

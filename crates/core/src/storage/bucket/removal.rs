@@ -34,7 +34,7 @@ fn remove(seen: &Observed, bucket: &Bucket, since: Duration) -> Decision {
         Owner::NotReady(_) | Owner::NoClass(_) if terminating => leave(),
         Owner::Unreachable(_) if terminating && since >= GRACE => leave(),
         Owner::NotReady(why) => Decision::wait(Reason::WaitingForClaim.progressing(why.clone())),
-        Owner::NoClass(why) => Decision::wait(why.reason().stalled(why.message())),
+        Owner::NoClass(why) => Decision::wait(why.readiness()),
         Owner::Unreachable(failure) => Decision::wait(readiness_of(failure)),
         Owner::Ready { found: Found::Absent, .. } | Owner::Removable { found: Found::Absent, .. } => {
             let_go(bucket, "the bucket is gone")

@@ -38,7 +38,7 @@ pub(super) fn of_claim(seen: &Observed, claim: &Claim) -> Decision {
             }
         }
         // The record is made before the user: without one there is no user.
-        (_, None) => going(Vec::new()),
+        (_, None) => going(release(seen, &identity).into_iter().collect()),
         (_, Some(record)) if seen.namespace_terminating => leave_to_record(record),
         (backend, Some(_)) => super::unavailable(backend),
     }
@@ -105,6 +105,12 @@ pub(super) fn removing(claim: &ClaimIdentity, record: &Record, purge: Option<Pur
     let message = "the claim was deleted; what it has in Ceph is being removed".to_owned();
     let set_aside = record.set_aside.clone();
     mark(claim, Some(record), Phase::Removing, Reason::Deleting, message, set_aside, purge)
+}
+
+/// After the user, before its record: what is in Ceph always counts.
+pub(super) fn release(seen: &Observed, claim: &ClaimIdentity) -> Option<Step> {
+    let release = || Step::ReleaseQuota { namespace: claim.namespace.clone(), claim: claim.name.clone() };
+    seen.books.hold_something().then(release)
 }
 
 /// The mark, unless the record bears it already.

@@ -4,6 +4,7 @@
 //! record at its name belong to it. The two long answers have a file each: [`provision`] and [`cleanup`].
 
 mod cleanup;
+mod identity;
 mod observed;
 mod provision;
 mod step;
@@ -17,14 +18,15 @@ use crate::{
     time::Timestamp,
 };
 
+pub use identity::{FreshKeys, Identity, Rotation, subuser_secret};
 pub use observed::{
-    Access, Backend, Claim, ClaimIdentity, FreshKeys, Key, Observed, Phase, Purge, PurgeSeen, Reached, Record,
-    RecordBody, SecretSeen, SetAside, Spec, Status, User, UserQuota, ceph_user, class_of, is_cleanup, may_exist,
+    Access, Backend, Books, Claim, ClaimIdentity, Key, Observed, Phase, Purge, PurgeSeen, Reached, Record, RecordBody,
+    SecretSeen, SetAside, Spec, Status, User, UserQuota, ceph_user, class_of, is_cleanup, may_exist, wanted,
 };
 pub use step::{Mark, SecretBody, Step, Version};
 pub use take_down::STILL;
 
-use super::{Reason, reason::readiness_of, record_name};
+use super::{NoClass, RECHECK, Reason, reason::readiness_of, record_name};
 
 /// What to do, and what to say if it works.
 struct Decision {
@@ -50,11 +52,14 @@ impl Decision {
 }
 
 pub fn plan(seen: &Observed) -> Plan<Step> {
-    let Decision { steps, again, .. } = decide(seen);
+    let Decision { steps, verdict, again } = decide(seen);
     let plan = Plan::steps(steps);
-    // A new key is read back from the gateway, which tells nobody that it has one.
-    let again = if plan.iter().any(Step::makes_key) { Some(Duration::ZERO) } else { again };
-    match again {
+    // A person puts that right in Ceph, which tells nobody.
+    let is_a_persons = |reason: &Reason| reason.as_str() == verdict.reason();
+    let recheck = [Reason::UserTaken, Reason::UserSuspended].iter().any(is_a_persons).then_some(RECHECK);
+    // A new key is read back from the gateway, which tells nobody either that it has one.
+    let reads_back = plan.iter().any(Step::calls_for_a_look).then_some(Duration::ZERO);
+    match reads_back.or(again).or(recheck) {
         Some(after) => plan.look_again(after),
         None => plan,
     }
@@ -73,7 +78,7 @@ fn decide(seen: &Observed) -> Decision {
 /// Waits for a class, which is watched, or for a gateway, which has to be asked again.
 fn unavailable(backend: &Backend) -> Decision {
     Decision::wait(match backend {
-        Backend::NoClass(why) => why.reason().stalled(why.message()),
+        Backend::NoClass(why) => why.readiness(),
         Backend::Unreachable(failure) => readiness_of(failure),
         Backend::Reached(_) => Reason::Working.progressing("the gateway answers"),
     })
@@ -84,6 +89,11 @@ pub fn must_retry(seen: &Observed) -> bool {
     matches!(seen.backend, Backend::Unreachable(_))
 }
 
+/// Whether all was well when it was last looked at, nothing is asked for since, and only its class is away.
+fn waits_unharmed(seen: &Observed, claim: &Claim) -> bool {
+    matches!(seen.backend, Backend::NoClass(NoClass::NotReady { .. })) && claim.is_settled()
+}
+
 /// The new status of the claim, if there is one. `outcomes` are those of [`plan`]'s steps on the same observation.
 pub fn report(seen: &Observed, outcomes: Outcomes<'_, Step>, now: &Timestamp) -> Option<Status> {
     let claim = seen.claim.as_ref()?;
@@ -92,7 +102,8 @@ pub fn report(seen: &Observed, outcomes: Outcomes<'_, Step>, now: &Timestamp) ->
         Some(failure) if failure.class == FailureClass::Stale => return Some(claim.status.clone()),
         Some(failure) => readiness_of(failure),
         // The look that reads the keys follows at once and has more to say.
-        None if outcomes.iter().any(|(step, _)| step.makes_key()) => return Some(claim.status.clone()),
+        None if outcomes.iter().any(|(step, _)| step.calls_for_a_look()) => return Some(claim.status.clone()),
+        None if waits_unharmed(seen, claim) => return Some(claim.status.clone()),
         None => decide(seen).verdict,
     };
     let mut status = Status { observed_generation: Some(claim.generation), ..claim.status.clone() };

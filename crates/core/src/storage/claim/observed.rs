@@ -6,7 +6,12 @@ use std::{
 };
 
 use super::{
-    super::{CephUser, Class, ClassChoice, KeyPair, NoClass, Problem, Quota, QuotaAsked, Target, tenant},
+    super::{
+        CephUser, Class, ClassChoice, KeyPair, NoClass, Problem, Quota, QuotaAsked, Target,
+        ledger::{Entry, Exceeded, Units},
+        tenant,
+    },
+    identity::{FreshKeys, Rotation},
     step::{Mark, Version},
 };
 use crate::{conditions::Conditions, plan::Failure, secret::Secret};
@@ -22,10 +27,39 @@ pub struct Observed {
     /// S3Buckets of this claim that may still have a bucket in Ceph: those with our finalizer.
     pub buckets: BTreeSet<String>,
     pub backend: Backend,
+    pub books: Books,
     /// The Secrets the claim names, and those it owns.
     pub secrets: Vec<SecretSeen>,
-    /// Used only where a key has to be made.
+    /// Used only where keys have to be made.
     pub fresh: FreshKeys,
+}
+
+/// What the books of its team say about the claim.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Books {
+    pub entry: Option<Entry>,
+    /// What it asks for is neither promised nor free.
+    pub exceeded: Option<Exceeded>,
+}
+
+impl Books {
+    /// Whether Ceph may be given this much already, and nothing else was promised for it.
+    pub(super) fn grant(&self, units: Units) -> bool {
+        self.entry.as_ref().is_some_and(|entry| {
+            let promised = entry.pending.as_ref().is_some_and(|pending| pending.units == units);
+            !promised && entry.granted.is_some_and(|granted| units.is_within(granted))
+        })
+    }
+
+    /// What is granted beyond this.
+    pub(super) fn hold_more_than(&self, units: Units) -> bool {
+        let granted = self.entry.as_ref().and_then(|entry| entry.granted);
+        granted.is_some_and(|granted| !granted.is_within(units))
+    }
+
+    pub(super) fn hold_something(&self) -> bool {
+        self.entry.as_ref().is_some_and(|entry| entry.granted.is_some())
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,8 +69,19 @@ pub struct Claim {
     pub deleting: bool,
     /// Whether our finalizer is on it.
     pub finalizer: bool,
+    /// Value of the annotation that asks for new keys.
+    pub rotate: Option<String>,
     pub spec: Result<Spec, Vec<Problem>>,
     pub status: Status,
+}
+
+impl Claim {
+    /// Whether what is asked for was there when it was last looked at: nobody needs to look again because of a restart.
+    pub fn is_settled(&self) -> bool {
+        let is_current = self.status.observed_generation == Some(self.generation);
+        let is_rotated = self.rotate.is_none() || self.rotate == self.status.observed_key_rotation;
+        is_current && is_rotated && self.finalizer && !self.deleting && self.status.conditions.is_true("Ready")
+    }
 }
 
 /// A valid spec.
@@ -45,6 +90,8 @@ pub struct Spec {
     pub class: Option<String>,
     pub read_secret: String,
     pub admin_secret: String,
+    /// More identities below the user, by name.
+    pub subusers: BTreeSet<String>,
     pub quota: QuotaAsked,
 }
 
@@ -55,6 +102,9 @@ pub struct Status {
     /// Name of the S3User.
     pub s3_user: Option<String>,
     pub quota: Option<Quota>,
+    pub subusers: BTreeSet<String>,
+    /// The wish for new keys that was last carried out.
+    pub observed_key_rotation: Option<String>,
     pub conditions: Conditions,
 }
 
@@ -134,6 +184,10 @@ pub struct RecordBody {
     pub user: Option<CephUser>,
     pub read_secret: Option<String>,
     pub admin_secret: Option<String>,
+    /// The subusers made for the claim, recorded before they are made: only these are ever removed.
+    pub subusers: BTreeSet<String>,
+    /// The last change of keys.
+    pub rotation: Option<Rotation>,
     pub quota: Option<Quota>,
 }
 
@@ -192,11 +246,21 @@ impl User {
 
     /// The key of the user itself or of a subuser. Of several, the one already published, else the first by name.
     pub fn key(&self, subuser: Option<&str>, published: Option<&str>) -> Option<&KeyPair> {
-        let theirs = || self.keys.iter().filter(|key| key.subuser.as_deref() == subuser).map(|key| &key.pair);
-        theirs()
-            .find(|pair| Some(pair.access_key.as_str()) == published)
-            .or_else(|| theirs().min_by_key(|pair| &pair.access_key))
+        one_of(self.keys_of(subuser), published)
     }
+
+    pub(super) fn keys_of(&self, subuser: Option<&str>) -> impl Iterator<Item = &KeyPair> + Clone {
+        self.keys.iter().filter(move |key| key.subuser.as_deref() == subuser).map(|key| &key.pair)
+    }
+}
+
+/// Of several keys the one already published, else the first by name.
+pub(super) fn one_of<'k>(
+    keys: impl Iterator<Item = &'k KeyPair> + Clone,
+    published: Option<&str>,
+) -> Option<&'k KeyPair> {
+    let told = keys.clone().find(|pair| Some(pair.access_key.as_str()) == published);
+    told.or_else(|| keys.min_by_key(|pair| &pair.access_key))
 }
 
 /// A user's quota as Ceph has it; `None` is unlimited.
@@ -216,6 +280,7 @@ impl UserQuota {
 /// What a subuser may do with all buckets of its user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
+    Nothing,
     Read,
     Other,
 }
@@ -235,14 +300,6 @@ pub struct SecretSeen {
     /// Whether it carries the label by which we watch it.
     pub labelled: bool,
     pub data: BTreeMap<String, Secret>,
-}
-
-/// Names for keys, made at random by the shell for this reconcile. The secrets that go with them are the gateway's: sent to
-/// it they would stand in its access log.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct FreshKeys {
-    pub admin: String,
-    pub readonly: String,
 }
 
 /// The class to look in: the one recorded when the user was made, else the one asked for, else the default one. So a change
@@ -272,4 +329,10 @@ pub fn is_cleanup(claim: Option<&Claim>, record: Option<&Record>) -> bool {
         (Some(claim), None) => claim.deleting,
         (Some(claim), Some(record)) => claim.deleting || !record.is_of(claim),
     }
+}
+
+/// What the claim asks for; what it does not ask for stays as it was granted, and is granted as the class has it now.
+pub fn wanted(asked: &QuotaAsked, record: Option<&Record>, class_default: &QuotaAsked) -> Quota {
+    let before = record.and_then(|record| record.body.quota);
+    before.map_or_else(|| asked.or_default(class_default), |before| asked.or(&before))
 }

@@ -2,12 +2,13 @@
 
 use super::{
     super::{
-        CephUser, Class, KeyPair, Problem, Quota, READONLY_SUBUSER, Reason, display_name, record_name, secret_contents,
+        CephUser, Class, KeyPair, Problem, Quota, Reason, display_name, ledger::Units, record_name, secret_contents,
     },
     Decision,
+    identity::{Identity, Rotation},
     observed::{
-        Access, Backend, Claim, ClaimIdentity, Observed, Phase, Reached, Record, RecordBody, SecretSeen, Spec, Status,
-        User, UserQuota, ceph_user,
+        Backend, Claim, ClaimIdentity, Observed, Phase, Reached, Record, RecordBody, SecretSeen, Spec, Status, User,
+        UserQuota, ceph_user, one_of, wanted,
     },
     step::{Mark, SecretBody, Step},
     unavailable,
@@ -29,7 +30,12 @@ pub(super) fn decide(seen: &Observed, claim: &Claim) -> Decision {
             format!("S3Class {class} is not offered to this namespace; ask the administrator or name another class");
         return Decision::wait(Reason::NotAllowed.stalled(message));
     }
-    let wanted = Wanted::new(seen, claim, spec, reached);
+    let Some(quota) = granted(seen, spec, &reached.class) else {
+        return Decision::wait(
+            exceeded(seen).unwrap_or_else(|| Reason::Working.progressing("the quota is being granted")),
+        );
+    };
+    let wanted = Wanted::new(seen, claim, spec, reached, quota);
     match &reached.user {
         Some(user) if !user.is_of(&claim.target.uid) => Decision::wait(Reason::UserTaken.stalled(format!(
             "Ceph user {} exists and is not known to be of this claim; remove it or give the claim another name",
@@ -47,28 +53,35 @@ struct Wanted<'a> {
     class: &'a Class,
     user: CephUser,
     quota: Quota,
+    identities: Vec<Identity>,
+    rotation: Option<Rotation>,
 }
 
 impl<'a> Wanted<'a> {
-    fn new(seen: &'a Observed, claim: &'a Claim, spec: &'a Spec, reached: &'a Reached) -> Self {
+    fn new(seen: &'a Observed, claim: &'a Claim, spec: &'a Spec, reached: &'a Reached, quota: Quota) -> Self {
         let class = &reached.class;
         let user = ceph_user(class, &claim.target.namespace, &claim.target.name, seen.record.as_ref());
-        Self { seen, claim, spec, class, user, quota: granted(seen, spec, class) }
+        let identities = spec.identities(&claim.target.name);
+        let rotation = rotation(seen, claim, &identities, reached.user.as_ref());
+        Self { seen, claim, spec, class, user, quota, identities, rotation }
     }
 
     fn decide(&self, user: Option<&User>) -> Decision {
-        let admin = self.published_key(user, None, &self.spec.admin_secret);
-        let readonly = self.published_key(user, Some(READONLY_SUBUSER), &self.spec.read_secret);
-
         let mut steps = Vec::new();
         steps.extend(self.finalizer());
-        steps.extend(self.record());
+        steps.extend(self.confirmation());
+        steps.extend(self.record(user));
         steps.extend(self.user_itself(user));
-        steps.extend(self.readonly_subuser(user));
-        steps.extend(admin.and_then(|pair| self.secret(&self.spec.admin_secret, pair)));
-        steps.extend(readonly.and_then(|pair| self.secret(&self.spec.read_secret, pair)));
+        steps.extend(self.settlement());
+        steps.extend(self.surplus_subusers(user));
+        for (number, identity) in self.identities.iter().enumerate() {
+            steps.extend(self.identity(user, identity, &self.seen.fresh.numbered(number)));
+        }
+        for identity in &self.identities {
+            steps.extend(self.publish(user, identity));
+        }
         steps.extend(self.surplus_secrets());
-        steps.extend((!lacks_keys(user)).then(|| self.mark()).flatten());
+        steps.extend((!self.lacks_keys(user)).then(|| self.mark(user)).flatten());
         Decision::new(steps, self.verdict(user))
     }
 
@@ -76,8 +89,23 @@ impl<'a> Wanted<'a> {
         (!self.claim.finalizer).then(|| Step::AddFinalizer { claim: self.claim.target.clone() })
     }
 
-    fn record(&self) -> Option<Step> {
-        let (name, body) = (self.claim.record_name(), self.record_body());
+    /// Before Ceph is given more.
+    fn confirmation(&self) -> Option<Step> {
+        let units = Units::from(&self.quota);
+        let books = &self.seen.books;
+        let confirm = || Step::Confirm { claim: self.claim.target.clone(), units };
+        (books.exceeded.is_none() && !books.grant(units)).then(confirm)
+    }
+
+    /// After Ceph was given less.
+    fn settlement(&self) -> Option<Step> {
+        let units = Units::from(&self.quota);
+        let settle = || Step::Settle { claim: self.claim.target.clone(), units };
+        self.seen.books.hold_more_than(units).then(settle)
+    }
+
+    fn record(&self, user: Option<&User>) -> Option<Step> {
+        let (name, body) = (self.claim.record_name(), self.record_body(user));
         match &self.seen.record {
             None => Some(Step::CreateRecord { name, body }),
             Some(record) if record.body == body => None,
@@ -90,7 +118,7 @@ impl<'a> Wanted<'a> {
         }
     }
 
-    fn record_body(&self) -> RecordBody {
+    fn record_body(&self, user: Option<&User>) -> RecordBody {
         RecordBody {
             claim: Some(ClaimIdentity {
                 namespace: self.claim.target.namespace.clone(),
@@ -101,6 +129,9 @@ impl<'a> Wanted<'a> {
             user: Some(self.user.clone()),
             read_secret: Some(self.spec.read_secret.clone()),
             admin_secret: Some(self.spec.admin_secret.clone()),
+            // Whoever is to go is forgotten last.
+            subusers: self.spec.subusers.iter().cloned().chain(self.surplus(user).map(str::to_owned)).collect(),
+            rotation: self.rotation.clone(),
             quota: Some(self.quota),
         }
     }
@@ -117,7 +148,7 @@ impl<'a> Wanted<'a> {
                 user: user(),
                 display_name,
                 max_buckets,
-                access_key: self.seen.fresh.admin.clone(),
+                access_key: self.seen.fresh.numbered(0),
             });
             steps.push(Step::SetQuota { user: user(), quota });
             return steps;
@@ -128,32 +159,78 @@ impl<'a> Wanted<'a> {
         if seen.quota != quota {
             steps.push(Step::SetQuota { user: user(), quota });
         }
-        if seen.key(None, None).is_none() {
-            steps.push(Step::AddKey { user: user(), subuser: None, access_key: self.seen.fresh.admin.clone() });
-        }
         steps
     }
 
-    fn readonly_subuser(&self, seen: Option<&User>) -> Vec<Step> {
-        let (user, name) = (|| self.user.clone(), || READONLY_SUBUSER.to_owned());
-        let access_key = || self.seen.fresh.readonly.clone();
-        let Some((seen, access)) = seen.and_then(|seen| Some((seen, seen.subusers.get(READONLY_SUBUSER)?))) else {
-            return vec![Step::CreateSubuser { user: user(), name: name(), access_key: access_key() }];
-        };
+    /// Makes one identity in Ceph, with a key to hand out. The user itself is made with its first one.
+    fn identity(&self, seen: Option<&User>, identity: &Identity, fresh: &str) -> Vec<Step> {
+        let (user, access_key, access) = (|| self.user.clone(), || fresh.to_owned(), identity.access);
         let mut steps = Vec::new();
-        if *access != Access::Read {
-            steps.push(Step::LetSubuserRead { user: user(), name: name() });
+        if let Some(name) = &identity.subuser {
+            match seen.and_then(|seen| seen.subusers.get(name)) {
+                None => {
+                    let (user, name) = (user(), name.clone());
+                    return vec![Step::CreateSubuser { user, name, access, access_key: access_key() }];
+                }
+                Some(found) if *found == access => {}
+                Some(_) => steps.push(Step::SetSubuserAccess { user: user(), name: name.clone(), access }),
+            }
         }
-        if seen.key(Some(READONLY_SUBUSER), None).is_none() {
-            steps.push(Step::AddKey { user: user(), subuser: Some(name()), access_key: access_key() });
+        if seen.is_some() && self.key(seen, identity).is_none() {
+            steps.push(Step::AddKey { user: user(), subuser: identity.subuser.clone(), access_key: access_key() });
         }
         steps
     }
 
-    /// The key a Secret hands out, once the gateway has one.
-    fn published_key<'u>(&self, user: Option<&'u User>, subuser: Option<&str>, secret: &str) -> Option<&'u KeyPair> {
-        let published = self.own_secret(secret).and_then(|secret| secret.data.get("accessKey"));
-        user.and_then(|user| user.key(subuser, published.map(Secret::expose)))
+    /// The subusers we recorded, have in Ceph and want no more. Those others made are not ours to remove.
+    fn surplus<'u>(&'u self, user: Option<&'u User>) -> impl Iterator<Item = &'u str> {
+        let recorded = self.seen.record.iter().flat_map(|record| &record.body.subusers).map(String::as_str);
+        let is_wanted = |name: &str| self.identities.iter().any(|identity| identity.subuser.as_deref() == Some(name));
+        recorded.filter(move |name| {
+            let is_there = |user: &User| user.subusers.contains_key(*name) || user.keys_of(Some(name)).next().is_some();
+            !is_wanted(name) && user.is_some_and(is_there)
+        })
+    }
+
+    fn surplus_subusers(&self, seen: Option<&User>) -> Vec<Step> {
+        let user = || self.user.clone();
+        let keys_left = |name: &str| {
+            // A key may outlive its subuser.
+            let keys = seen.into_iter().flat_map(|seen| seen.keys_of(Some(name)));
+            keys.map(|pair| Step::RemoveKey { user: user(), access_key: pair.access_key.clone() }).collect::<Vec<_>>()
+        };
+        let is_there = |name: &str| seen.is_some_and(|seen| seen.subusers.contains_key(name));
+        let steps = self.surplus(seen).flat_map(|name| {
+            let mut steps = keys_left(name);
+            if is_there(name) {
+                steps = vec![Step::RemoveSubuser { user: user(), name: name.to_owned() }];
+            }
+            steps
+        });
+        steps.collect()
+    }
+
+    /// The key an identity's Secret hands out, once the gateway has one.
+    fn key<'u>(&self, user: Option<&'u User>, identity: &Identity) -> Option<&'u KeyPair> {
+        let published = self.own_secret(&identity.secret).and_then(|secret| secret.data.get("accessKey"));
+        let is_retired = |pair: &&KeyPair| {
+            self.rotation.as_ref().is_some_and(|rotation| rotation.retired.contains(&pair.access_key))
+        };
+        let keys = user?.keys_of(identity.subuser.as_deref()).filter(|pair| !is_retired(pair));
+        one_of(keys, published.map(Secret::expose))
+    }
+
+    /// Hands the key out; then, and not before, all others of the identity go.
+    fn publish(&self, user: Option<&User>, identity: &Identity) -> Vec<Step> {
+        let Some(pair) = self.key(user, identity) else { return Vec::new() };
+        if self.secret_seen(&identity.secret).is_some_and(|secret| !self.owns(secret)) {
+            return Vec::new();
+        }
+        let others = user.into_iter().flat_map(|user| user.keys_of(identity.subuser.as_deref()));
+        let others = others.filter(|other| other.access_key != pair.access_key);
+        let remove =
+            others.map(|other| Step::RemoveKey { user: self.user.clone(), access_key: other.access_key.clone() });
+        self.secret(&identity.secret, pair).into_iter().chain(remove).collect()
     }
 
     fn secret(&self, name: &str, pair: &KeyPair) -> Option<Step> {
@@ -162,7 +239,6 @@ impl<'a> Wanted<'a> {
         let body = SecretBody { owner, data: secret_contents(self.class, pair) };
         match self.secret_seen(name) {
             None => Some(Step::CreateSecret { namespace: target.namespace.clone(), name: name.to_owned(), body }),
-            Some(secret) if !self.owns(secret) => None,
             Some(secret) if secret.labelled && holds(secret, &body) => None,
             Some(secret) => Some(Step::UpdateSecret { secret: secret.target.clone(), body }),
         }
@@ -177,7 +253,7 @@ impl<'a> Wanted<'a> {
             .map(|secret| Step::DeleteSecret { secret: secret.target.clone() })
     }
 
-    fn mark(&self) -> Option<Step> {
+    fn mark(&self, user: Option<&User>) -> Option<Step> {
         let record = self.seen.record.as_ref();
         let mark = Mark {
             phase: Phase::Bound,
@@ -189,7 +265,7 @@ impl<'a> Wanted<'a> {
         match record {
             Some(record) if record.bears(&mark) => None,
             // An update makes another version, which is looked at on its own.
-            Some(record) if record.body != self.record_body() => None,
+            Some(record) if record.body != self.record_body(user) => None,
             record => {
                 Some(Step::MarkRecord { name: self.claim.record_name(), seen: record.map(Record::version), mark })
             }
@@ -197,19 +273,23 @@ impl<'a> Wanted<'a> {
     }
 
     fn verdict(&self, user: Option<&User>) -> Readiness {
-        let taken = [&self.spec.admin_secret, &self.spec.read_secret]
-            .into_iter()
-            .find(|name| self.secret_seen(name).is_some_and(|secret| !self.owns(secret)));
-        if let Some(name) = taken {
+        let taken = self
+            .identities
+            .iter()
+            .find(|identity| self.secret_seen(&identity.secret).is_some_and(|secret| !self.owns(secret)));
+        if let Some(Identity { secret, field, .. }) = taken {
             let message =
-                format!("Secret {name} exists and is not of this claim; remove it or name another one in the claim");
+                format!("{field}: Secret {secret} exists and is not of this claim; remove it or choose another name");
             return Reason::SecretTaken.stalled(message);
         }
         if user.is_some_and(|user| user.suspended) {
             let message = format!("Ceph user {} is suspended; ask the administrator of the gateway", self.user);
             return Reason::UserSuspended.stalled(message);
         }
-        if lacks_keys(user) {
+        if let Some(exceeded) = exceeded(self.seen) {
+            return exceeded;
+        }
+        if self.lacks_keys(user) {
             return Reason::Working.progressing("the keys are being made");
         }
         Reason::Provisioned.ready(format!("the user has {}", self.quota))
@@ -228,19 +308,43 @@ impl<'a> Wanted<'a> {
     }
 
     fn names(&self, secret: &str) -> bool {
-        secret == self.spec.admin_secret || secret == self.spec.read_secret
+        self.identities.iter().any(|identity| identity.secret == secret)
+    }
+
+    /// Whether a key is still to be made by the gateway, or read back from it.
+    fn lacks_keys(&self, user: Option<&User>) -> bool {
+        self.identities.iter().any(|identity| self.key(user, identity).is_none())
     }
 }
 
-/// Whether a key is still to be made by the gateway, or read back from it.
-fn lacks_keys(user: Option<&User>) -> bool {
-    user.is_none_or(|user| [None, Some(READONLY_SUBUSER)].iter().any(|subuser| user.key(*subuser, None).is_none()))
+/// The change of keys to record: the one under way or done, or a new one if the claim asks for it in other words. All keys
+/// there are then retire; the next ones are told from them by this record alone, whatever happens in between.
+fn rotation(seen: &Observed, claim: &Claim, identities: &[Identity], user: Option<&User>) -> Option<Rotation> {
+    let recorded = seen.record.as_ref().and_then(|record| record.body.rotation.as_ref());
+    let asked = match &claim.rotate {
+        Some(asked) if recorded.is_none_or(|recorded| recorded.asked != *asked) => asked.clone(),
+        _ => return recorded.cloned(),
+    };
+    // Somebody may have removed the record; what is done is told by the status, too.
+    let is_done = claim.status.observed_key_rotation.as_ref() == Some(&asked);
+    let keys = identities
+        .iter()
+        .flat_map(|identity| user.into_iter().flat_map(|user| user.keys_of(identity.subuser.as_deref())));
+    let retired = keys.filter(|_| !is_done).map(|pair| pair.access_key.clone()).collect();
+    Some(Rotation { asked, retired })
 }
 
-/// What is asked for; what is not asked for stays as it was granted, and is granted as the class has it now.
-fn granted(seen: &Observed, spec: &Spec, class: &Class) -> Quota {
-    let before = seen.record.as_ref().and_then(|record| record.body.quota);
-    before.map_or_else(|| spec.quota.or_default(&class.default_quota), |before| spec.quota.or(&before))
+/// What is asked for, if the books grant it; else what was granted before.
+fn granted(seen: &Observed, spec: &Spec, class: &Class) -> Option<Quota> {
+    let record = seen.record.as_ref();
+    match seen.books.exceeded {
+        None => Some(wanted(&spec.quota, record, &class.default_quota)),
+        Some(_) => record.and_then(|record| record.body.quota),
+    }
+}
+
+fn exceeded(seen: &Observed) -> Option<Readiness> {
+    seen.books.exceeded.map(|exceeded| Reason::QuotaExceeded.stalled(exceeded.to_string()))
 }
 
 /// Whether the Secret has all we put in; what others add is theirs.
@@ -253,6 +357,11 @@ pub(super) fn fill_status(status: &mut Status, seen: &Observed, claim: &Claim) {
     if let (Backend::Reached(reached), Ok(spec)) = (&seen.backend, &claim.spec) {
         status.class = Some(reached.class.name.clone());
         status.s3_user = Some(record_name(&claim.target.namespace, &claim.target.name));
-        status.quota = Some(granted(seen, spec, &reached.class));
+        status.quota = granted(seen, spec, &reached.class);
+        status.subusers.clone_from(&spec.subusers);
+        let rotation = seen.record.as_ref().and_then(|record| record.body.rotation.as_ref());
+        if let Some(rotation) = rotation {
+            status.observed_key_rotation = Some(rotation.asked.clone());
+        }
     }
 }

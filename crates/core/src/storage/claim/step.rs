@@ -3,8 +3,8 @@
 use std::{collections::BTreeMap, fmt};
 
 use super::{
-    super::{CephUser, Reason, Target},
-    observed::{Phase, Purge, RecordBody, SetAside, UserQuota},
+    super::{CephUser, Reason, Target, ledger::Units},
+    observed::{Access, Phase, Purge, RecordBody, SetAside, UserQuota},
 };
 use crate::{plan, secret::Secret};
 
@@ -13,6 +13,21 @@ pub enum Step {
     /// Fails if the claim is not the one seen.
     AddFinalizer {
         claim: Target,
+    },
+    /// Fails if the books have not enough left.
+    Confirm {
+        claim: Target,
+        units: Units,
+    },
+    /// Ceph has no more than this.
+    Settle {
+        claim: Target,
+        units: Units,
+    },
+    /// Ceph has nothing any more.
+    ReleaseQuota {
+        namespace: String,
+        claim: String,
     },
     /// Fails if there is an S3User of that name.
     CreateRecord {
@@ -41,20 +56,31 @@ pub enum Step {
         user: CephUser,
         quota: UserQuota,
     },
-    /// Makes a subuser that may read, with its key.
+    /// Makes a subuser with its key.
     CreateSubuser {
         user: CephUser,
         name: String,
+        access: Access,
         access_key: String,
     },
-    /// Lets an existing subuser read, and nothing else.
-    LetSubuserRead {
+    SetSubuserAccess {
+        user: CephUser,
+        name: String,
+        access: Access,
+    },
+    /// Its keys go too. Done already if it is gone.
+    RemoveSubuser {
         user: CephUser,
         name: String,
     },
     AddKey {
         user: CephUser,
         subuser: Option<String>,
+        access_key: String,
+    },
+    /// Done already if it is gone.
+    RemoveKey {
+        user: CephUser,
         access_key: String,
     },
     /// Fails if there is a Secret of that name.
@@ -107,9 +133,13 @@ pub enum Step {
 }
 
 impl Step {
-    /// Whether the gateway makes a key, which is not known until it is asked.
-    pub(super) fn makes_key(&self) -> bool {
-        matches!(self, Step::CreateUser { .. } | Step::CreateSubuser { .. } | Step::AddKey { .. })
+    /// Whether the gateway must be looked at again at once: it makes a key, which is not known until it is asked, or it is to
+    /// be forgotten what it has no more.
+    pub(super) fn calls_for_a_look(&self) -> bool {
+        matches!(
+            self,
+            Step::CreateUser { .. } | Step::CreateSubuser { .. } | Step::AddKey { .. } | Step::RemoveSubuser { .. }
+        )
     }
 }
 
@@ -142,14 +172,19 @@ impl plan::Step for Step {
     fn kind(&self) -> &'static str {
         match self {
             Step::AddFinalizer { .. } => "AddFinalizer",
+            Step::Confirm { .. } => "Confirm",
+            Step::Settle { .. } => "Settle",
+            Step::ReleaseQuota { .. } => "ReleaseQuota",
             Step::CreateRecord { .. } => "CreateRecord",
             Step::UpdateRecord { .. } => "UpdateRecord",
             Step::CreateUser { .. } => "CreateUser",
             Step::SetBucketLimit { .. } => "SetBucketLimit",
             Step::SetQuota { .. } => "SetQuota",
             Step::CreateSubuser { .. } => "CreateSubuser",
-            Step::LetSubuserRead { .. } => "LetSubuserRead",
+            Step::SetSubuserAccess { .. } => "SetSubuserAccess",
+            Step::RemoveSubuser { .. } => "RemoveSubuser",
             Step::AddKey { .. } => "AddKey",
+            Step::RemoveKey { .. } => "RemoveKey",
             Step::CreateSecret { .. } => "CreateSecret",
             Step::UpdateSecret { .. } => "UpdateSecret",
             Step::DeleteSecret { .. } => "DeleteSecret",
@@ -170,6 +205,13 @@ impl fmt::Display for Step {
             Step::AddFinalizer { claim } => {
                 write!(out, "add the finalizer to S3UserClaim {claim}: a user is to be made")
             }
+            Step::Confirm { claim, units } => write!(out, "grant S3UserClaim {claim} {units} in the books"),
+            Step::Settle { claim, units } => {
+                write!(out, "give back what S3UserClaim {claim} had beyond {units}: Ceph has no more")
+            }
+            Step::ReleaseQuota { namespace, claim } => {
+                write!(out, "give back the quota of S3UserClaim {namespace}/{claim}: nothing is left in Ceph")
+            }
             Step::CreateRecord { name, body } => write!(out, "create S3User {name}{}", granting(body)),
             Step::UpdateRecord { name, body, .. } => write!(out, "update S3User {name}{}", granting(body)),
             Step::CreateUser { user, max_buckets, .. } => {
@@ -184,11 +226,19 @@ impl fmt::Display for Step {
                 quota.size.map_or("any number of".to_owned(), |size| size.to_string()),
                 quota.objects.map_or("any number of".to_owned(), |objects| objects.to_string()),
             ),
-            Step::CreateSubuser { user, name, .. } => write!(out, "create Ceph subuser {user}:{name} that may read"),
-            Step::LetSubuserRead { user, name } => write!(out, "let Ceph subuser {user}:{name} read and nothing else"),
-            Step::AddKey { user, subuser: None, .. } => write!(out, "add a key to Ceph user {user}: it has none"),
-            Step::AddKey { user, subuser: Some(name), .. } => {
-                write!(out, "add a key to Ceph subuser {user}:{name}: it has none")
+            Step::CreateSubuser { user, name, access, .. } => {
+                write!(out, "create Ceph subuser {user}:{name} that may {}", may(*access))
+            }
+            Step::SetSubuserAccess { user, name, access } => {
+                write!(out, "let Ceph subuser {user}:{name} {}", may(*access))
+            }
+            Step::RemoveSubuser { user, name } => {
+                write!(out, "remove Ceph subuser {user}:{name} with its keys: the claim no longer names it")
+            }
+            Step::AddKey { user, subuser: None, .. } => write!(out, "add a key to Ceph user {user}"),
+            Step::AddKey { user, subuser: Some(name), .. } => write!(out, "add a key to Ceph subuser {user}:{name}"),
+            Step::RemoveKey { user, access_key } => {
+                write!(out, "remove key {access_key} of Ceph user {user}: it is handed out to nobody")
             }
             Step::CreateSecret { namespace, name, .. } => write!(out, "create Secret {namespace}/{name}"),
             Step::UpdateSecret { secret, .. } => {
@@ -217,4 +267,12 @@ impl fmt::Display for Step {
 
 fn granting(body: &RecordBody) -> String {
     body.quota.map_or_else(String::new, |quota| format!(" granting {quota}"))
+}
+
+fn may(access: Access) -> &'static str {
+    match access {
+        Access::Nothing => "do only what buckets let it",
+        Access::Read => "read and nothing else",
+        Access::Other => "do something else",
+    }
 }

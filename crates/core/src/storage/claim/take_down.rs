@@ -1,11 +1,11 @@
-//! Takes down what a claim has in Ceph: empty buckets go, full ones go one by one where the class says `Purge`, and the user
-//! goes once it has none. What was set aside is never purged.
+//! Takes down what a claim has in Ceph: buckets an S3Bucket left behind go if they are empty, all of them go one by one where the
+//! class says `Purge`, and the user goes once it has none. What was set aside is never purged.
 
 use std::{collections::BTreeSet, time::Duration};
 
 use super::{
     super::{CephUser, OnDelete, Reason, record_name},
-    cleanup::{mark, removing},
+    cleanup::{mark, release, removing},
     observed::{ClaimIdentity, Observed, Phase, Purge, Reached, Record, RecordBody, SetAside, User, ceph_user},
     step::Step,
 };
@@ -37,19 +37,22 @@ pub(super) enum Left {
 impl TakeDown<'_> {
     pub(super) fn decide(&self) -> Left {
         let Some(found) = self.reached.user.as_ref().filter(|found| found.is_of(&self.claim.uid)) else {
-            return Left::Nothing(self.delete_record().into_iter().collect());
+            return Left::Nothing(release(self.seen, self.claim).into_iter().chain(self.delete_record()).collect());
         };
         let user = ceph_user(&self.reached.class, &self.claim.namespace, &self.claim.name, self.record);
         let set_aside = self.record.map(|record| record.set_aside.clone()).unwrap_or_default();
+        // What a tenant made himself is his, even empty, unless the class gives it up.
+        let goes_empty = |name: &String| self.purges() || set_aside.left.contains(name);
         let (empty, full): (Vec<_>, Vec<_>) = (found.buckets.iter())
             .filter(|(name, _)| !set_aside.kept.contains(*name))
-            .partition(|(_, objects)| **objects == 0);
+            .partition(|(name, objects)| **objects == 0 && goes_empty(name));
         let mut steps: Vec<_> = empty
             .iter()
             .map(|(bucket, _)| Step::RemoveEmptyBucket { user: user.clone(), bucket: (*bucket).clone() })
             .collect();
         if empty.len() == found.buckets.len() {
             steps.push(Step::RemoveUser { user });
+            steps.extend(release(self.seen, self.claim));
             steps.extend(self.delete_record());
             return Left::Nothing(steps);
         }

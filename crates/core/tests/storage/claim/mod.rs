@@ -10,7 +10,7 @@ use croft_core::{
     conditions::{Conditions, Truth},
     plan::{Failure, FailureClass, Next, Outcome},
     storage::{
-        QuotaAsked,
+        QuotaAsked, READONLY_SUBUSER,
         claim::{self, Phase},
     },
     time::Timestamp,
@@ -30,6 +30,7 @@ fn every_start() -> Vec<World> {
         claim(false, true, false),
         claim(true, true, true),
         claim(true, true, false),
+        Some(ClaimState { finalizer: true, subuser: true, rotate: Some("first"), ..ClaimState::new(NEW) }),
     ];
     let mut worlds = Vec::new();
     for claim in &claims {
@@ -68,6 +69,7 @@ fn records() -> Vec<Option<RecordState>> {
         Some(ours.clone()),
         Some(settled.clone()),
         Some(RecordState { size: 1, complete: false, ..settled.clone() }),
+        Some(RecordState { subuser: true, rotation: Some(("first".into(), [1, 6].into())), ..settled.clone() }),
         Some(RecordState { claim: Some(EARLIER), ..settled.clone() }),
         Some(RecordState { kept: true, ..settled.clone() }),
         Some(RecordState { phase: Phase::Removing, left: true, ..settled.clone() }),
@@ -82,8 +84,19 @@ fn users() -> Vec<Option<UserState>> {
     let variants = [
         exact.clone(),
         UserState { suspended: true, ..exact.clone() },
-        UserState { size: None, buckets: None, readonly: None, readonly_key: None, ..exact.clone() },
-        UserState { readonly: Some(false), key: None, readonly_key: None, ..exact.clone() },
+        UserState {
+            size: None,
+            buckets: None,
+            subusers: BTreeMap::new(),
+            keys: BTreeMap::from([(String::new(), [1, 6].into())]),
+            ..exact.clone()
+        },
+        UserState {
+            subusers: BTreeMap::from([(READONLY_SUBUSER.into(), false)]),
+            keys: BTreeMap::new(),
+            ..exact.clone()
+        },
+        exact.clone().with_subuser(),
         UserState::exactly(EARLIER),
         UserState::exactly("uid-other"),
         UserState { owner: None, ..exact },
@@ -137,10 +150,11 @@ fn a_new_claim_gets_everything_in_two_looks_and_in_the_safe_order() {
     assert_eq!(
         made,
         "add the finalizer to S3UserClaim team-a/data: a user is to be made\n\
+         grant S3UserClaim team-a/data 5000 bytes, 10 objects, 0 buckets in the books\n\
          create S3User team-a.data granting 5k bytes, 10 objects, 0 buckets\n\
          create Ceph user lab_team_a$data with at most 0 buckets\n\
          let Ceph user lab_team_a$data store at most 5000 bytes in 10 objects\n\
-         create Ceph subuser lab_team_a$data:readonly that may read"
+         create Ceph subuser lab_team_a$data:readonly that may read and nothing else"
     );
     assert_eq!(next, Next::After(Duration::ZERO), "the keys are read back at once");
     assert_eq!(status, claim::Status::default(), "and nothing is written for a moment");
@@ -153,6 +167,38 @@ fn a_new_claim_gets_everything_in_two_looks_and_in_the_safe_order() {
     assert!(status.conditions.is_true("Ready"));
     assert_eq!((status.s3_user.as_deref(), status.quota), (Some(RECORD), Some(quota(5000))));
     assert_eq!(status.observed_generation, Some(1));
+}
+
+#[test]
+fn new_keys_are_handed_out_before_the_old_ones_go() {
+    let mut world = at_rest(&World::new(ClassState::Retain));
+    let keys = |world: &World| world.user.as_ref().unwrap().keys.clone();
+    let before = keys(&world);
+    world.edit(|claim| claim.rotate = Some("first"));
+    let plans: Vec<_> = [(); 2]
+        .iter()
+        .map(|()| {
+            let told = crate::explorer::plans(&world).concat();
+            world = crate::explorer::worked(&world, "claim");
+            told.replace(|character: char| character.is_ascii_digit(), "")
+        })
+        .collect();
+    assert_eq!(
+        plans[0],
+        "update SUser team-a.data granting k bytes,  objects,  buckets\n\
+         add a key to Ceph user lab_team_a$data\nadd a key to Ceph subuser lab_team_a$data:readonly"
+    );
+    assert_eq!(
+        plans[1],
+        "update Secret team-a/admin: it does not hold the keys in Ceph\n\
+         remove key AK of Ceph user lab_team_a$data: it is handed out to nobody\n\
+         update Secret team-a/read: it does not hold the keys in Ceph\n\
+         remove key AK of Ceph user lab_team_a$data: it is handed out to nobody"
+    );
+    let after = keys(&world);
+    assert!(after.values().all(|keys| keys.len() == 1) && after.values().zip(before.values()).all(|(a, b)| a != b));
+    assert_eq!(crate::explorer::plans(&world), ["nothing to do"], "once");
+    assert_eq!(world.claim.unwrap().status.observed_key_rotation.as_deref(), Some("first"));
 }
 
 #[test]

@@ -2,11 +2,16 @@
 
 use croft_core::{
     plan::{Outcome, Plan},
-    storage::claim::{self, Observed, Phase, Step},
+    storage::{
+        READONLY_SUBUSER,
+        claim::{self, Observed, Phase, Step},
+    },
     time::Timestamp,
 };
 
-use super::world::{ClaimState, ClassState, EARLIER, NEW, RecordState, SecretState, UserState, World};
+use super::world::{
+    BY_HAND, ClaimState, ClassState, EARLIER, NEW, RecordState, SUBUSER, SecretState, UserState, World,
+};
 use crate::explorer::{self, Act};
 
 pub(super) const CLASSES: [ClassState; 5] =
@@ -56,6 +61,8 @@ impl explorer::World for World {
 
     fn check_ours(&self, before: &World) {
         assert_eq!(before.foreign(), self.foreign(), "touched what is somebody else's");
+        let by_hand = |world: &World| world.user.as_ref().map(|user| user.subusers.contains_key(BY_HAND));
+        assert!(self.user.is_none() || by_hand(before).is_none_or(|there| by_hand(self) == Some(there)));
     }
 
     fn check_rest(&self) {
@@ -64,7 +71,10 @@ impl explorer::World for World {
                 let waits_for_gateway = !self.is_reached() && !self.terminating && self.record.is_some();
                 assert!(self.in_use || waits_for_gateway, "hangs for nothing");
             }
-            Some(claim) => self.check_a_staying_claim(claim),
+            Some(claim) => {
+                self.check_a_staying_claim(claim);
+                self.check_keys(claim);
+            }
             None => {}
         }
         if self.claim.is_none() && !self.in_use && self.is_reached() {
@@ -92,6 +102,11 @@ impl World {
         if let Some(claim) = &self.claim {
             acts.push(self.act("the user deletes the claim", |world| world.edit(|claim| claim.deleting = true)));
             acts.push(self.act("the user edits the claim", |world| world.edit(|claim| claim.valid = !claim.valid)));
+            acts.push(self.act("the user names a subuser, or no longer", |world| {
+                world.edit(|claim| claim.subuser = !claim.subuser);
+            }));
+            let next = if claim.rotate == Some("first") { "second" } else { "first" };
+            acts.push(self.act("the user asks for new keys", |world| world.edit(|claim| claim.rotate = Some(next))));
             if claim.finalizer {
                 acts.push(self.act("the user removes our finalizer", |world| {
                     world.is_lost = true;
@@ -164,11 +179,18 @@ impl World {
             change("the tenant makes a bucket, or empties it", |user| user.stored = Some(0)),
             change("an administrator suspends the user, or no longer", |user| user.suspended = !user.suspended),
             change("an administrator lifts the quota", |user| (user.size, user.buckets) = (None, None)),
-            change("an administrator lets the subuser write", |user| {
-                user.readonly.iter_mut().for_each(|read| *read = false);
+            change("an administrator lets the subusers write", |user| {
+                user.subusers.values_mut().for_each(|right| *right = false);
             }),
-            change("an administrator removes the keys", |user| (user.key, user.readonly_key) = (None, None)),
-            change("an administrator removes the subuser", |user| (user.readonly, user.readonly_key) = (None, None)),
+            change("an administrator removes the keys", |user| user.keys.clear()),
+            change("an administrator removes the reader", |user| user.remove_subuser(READONLY_SUBUSER)),
+            change("an administrator makes a subuser by hand", |user| {
+                user.subusers.insert(BY_HAND.to_owned(), true);
+                user.keys.insert(BY_HAND.to_owned(), [4].into());
+            }),
+            change("an administrator adds a key", |user| {
+                user.keys.entry(String::new()).or_default().insert(5);
+            }),
         ];
         // No call to the gateway can say which user it means but by name: between our look and our call it is the same.
         acts.push(self.act("an administrator removes the user", |world| world.user = None).between_reconciles());
@@ -196,13 +218,41 @@ impl World {
             self.record.as_ref().is_some_and(|record| record.claim == Some(claim.uid) && record.size == 5000);
         is_recorded
             && self.user.as_ref().is_some_and(|user| {
-                let UserState { key, readonly_key, stored, .. } = *user;
-                *user == UserState { key, readonly_key, stored, ..UserState::exactly(claim.uid) }
-                    && key.is_some()
-                    && readonly_key.is_some()
-                    && self.secrets.get("admin") == Some(&secret(key))
-                    && self.secrets.get("read") == Some(&secret(readonly_key))
-                    && !self.secrets.contains_key("old")
+                let names = ["", READONLY_SUBUSER].into_iter().chain(claim.subuser.then_some(SUBUSER));
+                let is_served = |name: &str| {
+                    let keys = user.keys.get(name).cloned().unwrap_or_default();
+                    let handed_out = match name {
+                        "" => "admin",
+                        READONLY_SUBUSER => "read",
+                        _ => "data-one",
+                    };
+                    keys.len() == 1 && self.secrets.get(handed_out) == Some(&secret(keys.first().copied()))
+                };
+                let exact = UserState::exactly(claim.uid);
+                let limits = |user: &UserState| (user.owner.clone(), user.suspended, user.buckets, user.size);
+                let of_old = [("old", true), ("data-one", !claim.subuser)];
+                limits(user) == limits(&exact)
+                    && names.clone().all(is_served)
+                    && names.skip(1).all(|name| user.subusers.get(name) == Some(&true))
+                    && of_old.iter().all(|(name, surplus)| !surplus || !self.is_our_secret(name, claim))
             })
+    }
+
+    fn is_our_secret(&self, name: &str, claim: &ClaimState) -> bool {
+        self.secrets.get(name).is_some_and(|secret| secret.owner.as_deref() == Some(claim.uid))
+    }
+
+    /// What asking for new keys and naming subusers promise at rest.
+    fn check_keys(&self, claim: &ClaimState) {
+        let (Some(user), Some(record)) = (&self.user, &self.record) else { return };
+        if !claim.status.conditions.is_true("Ready") {
+            return;
+        }
+        if let (Some(asked), Some((recorded, retired))) = (claim.rotate, &record.rotation) {
+            assert_eq!(asked, recorded, "a wish for new keys is forgotten");
+            let ours = user.keys.iter().filter(|(name, _)| name.as_str() != BY_HAND).flat_map(|(_, keys)| keys);
+            assert!(ours.clone().all(|key| !retired.contains(key)), "an old key still works");
+        }
+        assert_eq!(record.subuser, claim.subuser, "the record is not of those there are");
     }
 }

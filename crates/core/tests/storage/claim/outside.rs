@@ -1,17 +1,19 @@
 //! What the API server and the gateway make of each step. Panics as soon as one breaks a promise.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use croft_core::{
     plan::{Failure, FailureClass, Outcome},
     storage::{
         CephUser, OnDelete, READONLY_SUBUSER,
-        claim::{Backend, Claim, Observed, Phase, Record, SecretBody, SetAside, Step},
+        claim::{Access, Backend, Claim, Observed, Phase, Record, SecretBody, SetAside, Step},
         owner_in,
     },
 };
 
-use super::world::{BUCKET, ClaimState, RECORD, RecordState, SecretState, UserState, World, number_of, pair, user};
+use super::world::{
+    BUCKET, ClaimState, RECORD, RecordState, SUBUSER, SecretState, UserState, World, number_of, pair, user,
+};
 use crate::explorer::stale;
 
 /// UID of the S3User we make.
@@ -28,8 +30,10 @@ impl World {
     }
 
     fn use_key(&mut self, access_key: &str) -> u32 {
-        self.keys_used = self.keys_used.max(number_of(access_key));
-        number_of(access_key)
+        let number = number_of(access_key);
+        // All names of one look begin alike.
+        self.keys_used = self.keys_used.max(number / 1000);
+        number
     }
 
     /// The user, which must have been proven to be of the claim that is served. Ceph cannot be told to change only that
@@ -63,6 +67,20 @@ impl World {
                 self.edit(|claim| claim.finalizer = true);
             }
             Step::RemoveFinalizer { .. } => return self.remove_finalizer(seen),
+            Step::Confirm { units, .. } => self.granted = Some(self.granted.unwrap_or_default().max(units.size)),
+            Step::Settle { units, .. } => {
+                let has = self.user.as_ref().and_then(|user| user.size).unwrap_or_default();
+                assert!(has <= units.size, "gave back what Ceph still has");
+                self.granted = self.granted.map(|granted| granted.min(units.size));
+            }
+            Step::ReleaseQuota { .. } => {
+                let owner = seen.record.as_ref().and_then(Record::claim_uid);
+                let owner = owner.or(seen.claim.as_ref().map(|claim| claim.target.uid.as_str()));
+                let left =
+                    self.user.as_ref().is_some_and(|user| user.owner.is_some() && user.owner.as_deref() == owner);
+                assert!(!left, "gave back the quota of a user that is still there");
+                self.granted = None;
+            }
             Step::CreateRecord { .. }
             | Step::UpdateRecord { .. }
             | Step::MarkRecord { .. }
@@ -90,13 +108,14 @@ impl World {
             }
             (Step::DeleteRecord { .. }, None) => {}
             (Step::CreateRecord { .. }, Some(_)) | (_, None) => return stale(),
-            (Step::UpdateRecord { .. }, Some(_)) if !is_unchanged => return stale(),
+            (Step::UpdateRecord { .. } | Step::MarkRecord { seen: Some(_), .. }, Some(_)) if !is_unchanged => {
+                return stale();
+            }
             (Step::UpdateRecord { body, .. }, Some(record)) => {
                 assert!(record.claim.is_some(), "changed an S3User that is not ours");
-                let RecordState { claim, complete, size, .. } = RecordState::of(body);
-                *record = RecordState { claim, complete, size, ..record.clone() };
+                let RecordState { claim, complete, size, subuser, rotation, .. } = RecordState::of(body);
+                *record = RecordState { claim, complete, size, subuser, rotation, ..record.clone() };
             }
-            (Step::MarkRecord { seen: Some(_), .. }, Some(_)) if !is_unchanged => return stale(),
             (Step::MarkRecord { seen: None, .. }, Some(record)) if record.uid != MADE => return stale(),
             (Step::MarkRecord { mark, .. }, Some(record)) => {
                 assert!(record.claim.is_some(), "marked an S3User that is not ours");
@@ -175,20 +194,37 @@ impl World {
         {
             return self.take_down_user(seen, step);
         }
+        let named = ["admin", "read", "data-one"].into_iter().filter_map(|name| self.secrets.get(name));
+        let is_ours =
+            |secret: &&SecretState| secret.owner.as_ref() == seen.claim.as_ref().map(|claim| &claim.target.uid);
+        let handed_out: BTreeSet<_> = named.filter(is_ours).filter_map(|secret| secret.key).collect();
+        let (is_lost, recorded) = (self.is_lost, self.record.as_ref().is_some_and(|record| record.subuser));
         let Some(user) = self.served_user(seen) else { return stale() };
         match step {
             Step::SetBucketLimit { max_buckets, .. } => user.buckets = Some(*max_buckets),
             Step::SetQuota { quota, .. } => user.size = quota.size,
-            Step::CreateSubuser { name, .. } => {
-                assert_eq!(name, READONLY_SUBUSER);
-                assert_eq!(user.readonly, None, "the gateway would add a key and keep the old access");
-                (user.readonly, user.readonly_key) = (Some(true), fresh);
+            Step::CreateSubuser { name, access, .. } => {
+                assert_eq!(*access, if name == READONLY_SUBUSER { Access::Read } else { Access::Nothing });
+                assert!(!user.subusers.contains_key(name), "the gateway would add a key and keep the old access");
+                assert!(name == READONLY_SUBUSER || recorded || is_lost, "made a subuser before recording it");
+                user.subusers.insert(name.clone(), true);
+                user.keys.entry(name.clone()).or_default().extend(fresh);
             }
-            Step::LetSubuserRead { .. } => user.readonly = Some(true),
+            Step::SetSubuserAccess { name, .. } => drop(user.subusers.insert(name.clone(), true)),
+            Step::RemoveSubuser { name, .. } => {
+                assert_eq!(name, SUBUSER, "removed a subuser nobody recorded");
+                user.remove_subuser(name);
+            }
             Step::AddKey { subuser, .. } => {
-                let slot = if subuser.is_some() { &mut user.readonly_key } else { &mut user.key };
-                assert_eq!(*slot, None, "added a second key");
-                *slot = fresh;
+                user.keys.entry(subuser.clone().unwrap_or_default()).or_default().extend(fresh);
+            }
+            Step::RemoveKey { access_key, .. } => {
+                let number = number_of(access_key);
+                assert!(!handed_out.contains(&number), "took away a key that is handed out");
+                let last = user.keys.iter().find(|(_, keys)| keys.len() == 1 && keys.contains(&number));
+                let is_of_nobody = |name: &String| !name.is_empty() && !user.subusers.contains_key(name);
+                assert!(last.is_none_or(|(name, _)| is_of_nobody(name) || is_lost), "took away the last key");
+                user.keys.values_mut().for_each(|keys| keys.retain(|key| *key != number));
             }
             other => panic!("{other} is not a call to Ceph"),
         }
@@ -209,9 +245,8 @@ impl World {
             suspended: false,
             buckets: Some(max_buckets),
             size: None,
-            readonly: None,
-            key: Some(key),
-            readonly_key: None,
+            subusers: BTreeMap::new(),
+            keys: BTreeMap::from([(String::new(), [key].into())]),
             stored: None,
         });
         Outcome::done()

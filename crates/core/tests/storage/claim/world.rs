@@ -12,9 +12,10 @@ use croft_core::{
     storage::{
         Amount, CephUser, Class, KeyPair, NoClass, OnDelete, Problem, Quota, QuotaAsked, READONLY_SUBUSER, Target,
         claim::{
-            Access, Backend, Claim, ClaimIdentity, FreshKeys, Key, Observed, Phase, Purge, PurgeSeen, Reached, Record,
-            RecordBody, STILL, SecretSeen, SetAside, Spec, Status, User, UserQuota, may_exist,
+            Access, Backend, Books, Claim, ClaimIdentity, FreshKeys, Key, Observed, Phase, Purge, PurgeSeen, Reached,
+            Record, RecordBody, Rotation, STILL, SecretSeen, SetAside, Spec, Status, User, UserQuota, may_exist,
         },
+        ledger::{Entry, Units},
         secret_contents,
     },
 };
@@ -25,6 +26,9 @@ pub(crate) const NEW: &str = "uid-new";
 pub(crate) const RECORD: &str = "team-a.data";
 /// The one bucket a user may have.
 pub(crate) const BUCKET: &str = "photos";
+/// The subuser a claim may name, and one an administrator made by hand.
+pub(crate) const SUBUSER: &str = "one";
+pub(crate) const BY_HAND: &str = "hand";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum ClassState {
@@ -36,28 +40,36 @@ pub(crate) enum ClassState {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 pub(crate) struct ClaimState {
     pub(crate) uid: &'static str,
     pub(crate) deleting: bool,
     pub(crate) finalizer: bool,
     pub(crate) valid: bool,
+    /// Whether it names the subuser `one`.
+    pub(crate) subuser: bool,
+    pub(crate) rotate: Option<&'static str>,
     pub(crate) status: Status,
 }
 
 impl Hash for ClaimState {
     fn hash<H: Hasher>(&self, state: &mut H) {
         let reason = self.status.conditions.reason("Ready");
-        (self.uid, self.deleting, self.finalizer, self.valid, reason).hash(state);
+        (self.uid, self.deleting, self.finalizer, self.valid, self.subuser, self.rotate, reason).hash(state);
     }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 pub(crate) struct RecordState {
     pub(crate) uid: u32,
     /// `None`: made by hand, names nobody.
     pub(crate) claim: Option<&'static str>,
     pub(crate) complete: bool,
     pub(crate) size: u64,
+    pub(crate) subuser: bool,
+    /// The last rotation, and the numbers of the keys it retired.
+    pub(crate) rotation: Option<(String, BTreeSet<u32>)>,
     pub(crate) phase: Phase,
     pub(crate) reason: Option<String>,
     /// Whether its bucket was set aside: kept for good, or left for a look into it.
@@ -73,9 +85,10 @@ pub(crate) struct UserState {
     pub(crate) suspended: bool,
     pub(crate) buckets: Option<u32>,
     pub(crate) size: Option<u64>,
-    pub(crate) readonly: Option<bool>,
-    pub(crate) key: Option<u32>,
-    pub(crate) readonly_key: Option<u32>,
+    /// The subusers, and whether they may do what they should.
+    pub(crate) subusers: BTreeMap<String, bool>,
+    /// Numbers of the keys, by subuser; the user's own are under the empty name.
+    pub(crate) keys: BTreeMap<String, BTreeSet<u32>>,
     /// Objects in its bucket, if it has one.
     pub(crate) stored: Option<u64>,
 }
@@ -97,6 +110,8 @@ pub(crate) struct World {
     /// An S3Bucket needs the user.
     pub(crate) in_use: bool,
     pub(crate) class: ClassState,
+    /// Size granted in the books; what is in Ceph is never more.
+    pub(crate) granted: Option<u64>,
     pub(crate) keys_used: u32,
     /// Somebody took away our finalizer or our record: what cannot be found again then is theirs to clean up.
     pub(crate) is_lost: bool,
@@ -158,16 +173,31 @@ fn identity(uid: &str) -> ClaimIdentity {
 
 impl ClaimState {
     pub(crate) fn new(uid: &'static str) -> Self {
-        Self { uid, deleting: false, finalizer: false, valid: true, status: Status::default() }
+        Self {
+            uid,
+            deleting: false,
+            finalizer: false,
+            valid: true,
+            subuser: false,
+            rotate: None,
+            status: Status::default(),
+        }
     }
 
     pub(crate) fn seen(&self) -> Claim {
-        let spec = Spec { class: None, read_secret: "read".into(), admin_secret: "admin".into(), quota: asked() };
+        let spec = Spec {
+            class: None,
+            read_secret: "read".into(),
+            admin_secret: "admin".into(),
+            subusers: self.subuser.then(|| SUBUSER.to_owned()).into_iter().collect(),
+            quota: asked(),
+        };
         Claim {
             target: target("data", self.uid),
             generation: 1,
             deleting: self.deleting,
             finalizer: self.finalizer,
+            rotate: self.rotate.map(str::to_owned),
             spec: if self.valid { Ok(spec) } else { Err(vec![Problem::new("spec.quota.size", "is negative")]) },
             status: self.status.clone(),
         }
@@ -185,10 +215,16 @@ impl World {
             secrets: BTreeMap::new(),
             in_use: false,
             class,
+            granted: None,
             keys_used: 0,
             is_lost: false,
             next_uid: None,
         }
+    }
+
+    fn books(&self) -> Books {
+        let granted = self.granted.map(|size| Units::from(&quota(size)));
+        Books { entry: granted.map(|_| Entry { granted, ..Entry::default() }), exceeded: None }
     }
 
     pub(crate) fn seen(&self) -> Observed {
@@ -211,8 +247,9 @@ impl World {
             record,
             buckets: bucket(self.in_use),
             backend,
+            books: self.books(),
             secrets: self.secrets.iter().map(|(name, secret)| secret.observe(name, self.class)).collect(),
-            fresh: FreshKeys { admin: access_key(self.keys_used + 1), readonly: access_key(self.keys_used + 2) },
+            fresh: FreshKeys(access_key(self.keys_used + 1)),
         }
     }
 
@@ -237,6 +274,8 @@ impl RecordState {
             claim: None,
             complete: true,
             size: 5000,
+            subuser: false,
+            rotation: None,
             phase: Phase::Bound,
             reason: None,
             kept: false,
@@ -254,6 +293,11 @@ impl RecordState {
             claim: Some(uid.expect("one of ours")),
             complete: true,
             size: body.quota.map_or(0, |quota| quota.size.whole()),
+            subuser: body.subusers.contains(SUBUSER),
+            rotation: body
+                .rotation
+                .as_ref()
+                .map(|rotation| (rotation.asked.clone(), rotation.retired.iter().map(|key| number_of(key)).collect())),
             ..Self::foreign()
         }
     }
@@ -269,6 +313,11 @@ impl RecordState {
                 user: self.complete.then(user),
                 read_secret: some("read"),
                 admin_secret: some("admin"),
+                subusers: self.subuser.then(|| SUBUSER.to_owned()).into_iter().collect(),
+                rotation: self.rotation.as_ref().map(|(asked, retired)| Rotation {
+                    asked: asked.clone(),
+                    retired: retired.iter().map(|number| access_key(*number)).collect(),
+                }),
                 quota: Some(quota(self.size)),
             },
             phase: self.reason.as_ref().map(|_| self.phase),
@@ -290,26 +339,41 @@ impl UserState {
             suspended: false,
             buckets: Some(0),
             size: Some(5000),
-            readonly: Some(true),
-            key: Some(1),
-            readonly_key: Some(2),
             stored: None,
+            subusers: BTreeMap::from([(READONLY_SUBUSER.to_owned(), true)]),
+            keys: BTreeMap::from([(String::new(), [1].into()), (READONLY_SUBUSER.to_owned(), [2].into())]),
         }
     }
 
+    /// The same with the subuser the claim may name.
+    pub(crate) fn with_subuser(mut self) -> Self {
+        self.subusers.insert(SUBUSER.to_owned(), true);
+        self.keys.insert(SUBUSER.to_owned(), [3].into());
+        self
+    }
+
+    /// Takes away a subuser and its keys.
+    pub(crate) fn remove_subuser(&mut self, name: &str) {
+        self.subusers.remove(name);
+        self.keys.remove(name);
+    }
+
     fn observe(&self) -> User {
-        let key = |subuser: Option<&str>, number| Key { subuser: subuser.map(str::to_owned), pair: pair(number) };
-        let access = |read| if read { Access::Read } else { Access::Other };
+        let named = |name: &String| (!name.is_empty()).then(|| name.clone());
+        let access = |name: &str, right| match (name, right) {
+            (READONLY_SUBUSER, true) => Access::Read,
+            (SUBUSER, true) => Access::Nothing,
+            _ => Access::Other,
+        };
+        let keys = self.keys.iter().flat_map(|(name, numbers)| numbers.iter().map(move |number| (name, *number)));
         User {
             owner: self.owner.clone(),
             suspended: self.suspended,
             max_buckets: self.buckets,
             quota: UserQuota { enabled: self.size.is_some(), size: self.size, objects: self.size.map(|_| 10) },
-            subusers: self.readonly.map(|read| (READONLY_SUBUSER.to_owned(), access(read))).into_iter().collect(),
-            keys: (self.key.map(|number| key(None, number)).into_iter())
-                .chain(self.readonly_key.map(|number| key(Some(READONLY_SUBUSER), number)))
-                .collect(),
             buckets: self.stored.map(|objects| (BUCKET.to_owned(), objects)).into_iter().collect(),
+            subusers: self.subusers.iter().map(|(name, right)| (name.clone(), access(name, *right))).collect(),
+            keys: keys.map(|(name, number)| Key { subuser: named(name), pair: pair(number) }).collect(),
         }
     }
 }

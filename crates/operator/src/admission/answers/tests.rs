@@ -15,7 +15,7 @@ use tower::ServiceExt;
 
 use self::json::{any_or_bent, bent, nested};
 use super::*;
-use crate::admission::hooks::HOOKS;
+use crate::admission::{configuration::TIMEOUT_SECONDS, hooks::HOOKS};
 
 struct Answered {
     code: StatusCode,
@@ -38,8 +38,8 @@ async fn asked_of(routes: Router, request: Request<Body>) -> Answered {
 }
 
 fn ask(request: Request<Body>) -> Answered {
-    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-    runtime.block_on(asked_of(routes(&HOOKS, &ClusterScoped::default(), &Arc::default()), request))
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+    runtime.block_on(asked_of(routes(&HOOKS, &Context::default(), &Arc::default()), request))
 }
 
 fn post_to(path: &str, body: impl Into<Body>) -> Request<Body> {
@@ -163,10 +163,11 @@ fn bucket_hook() -> &'static Hook {
 
 #[tokio::test]
 async fn a_review_that_panics_is_refused_counted_and_the_next_one_is_answered() {
-    static BROKEN: LazyLock<[Hook; 2]> =
-        LazyLock::new(|| [Hook { path: "/broken", review: |_, _| panic!("on purpose"), ..HOOKS[0] }, *bucket_hook()]);
+    static BROKEN: LazyLock<[Hook; 2]> = LazyLock::new(|| {
+        [Hook { path: "/broken", review: |_, _| Box::pin(async { panic!("on purpose") }), ..HOOKS[0] }, *bucket_hook()]
+    });
     let metrics = Arc::<Metrics>::default();
-    let routes = routes(&*BROKEN, &ClusterScoped::default(), &metrics);
+    let routes = routes(&*BROKEN, &Context::default(), &metrics);
     let review = review_of(&objects()[2], &Value::Null).to_string();
     for times in 1..=2 {
         let response = asked_of(routes.clone(), post_to("/broken", review.clone())).await.response();
@@ -181,4 +182,18 @@ async fn a_review_that_panics_is_refused_counted_and_the_next_one_is_answered() 
     assert_eq!(nobody.code, StatusCode::INTERNAL_SERVER_ERROR);
     let response = asked_of(routes, post_to(bucket_hook().path, review)).await.response();
     assert_eq!(response["allowed"], true);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_review_that_does_not_end_is_refused_for_the_moment_while_the_api_server_still_listens() {
+    static ENDLESS: LazyLock<[Hook; 1]> =
+        LazyLock::new(|| [Hook { path: "/endless", review: |_, _| Box::pin(std::future::pending()), ..HOOKS[0] }]);
+    let routes = routes(&*ENDLESS, &Context::default(), &Arc::default());
+    let begun = tokio::time::Instant::now();
+    let review = review_of(&objects()[2], &Value::Null).to_string();
+    let response = asked_of(routes, post_to("/endless", review)).await.response();
+    assert!(begun.elapsed() < Duration::from_secs(TIMEOUT_SECONDS.unsigned_abs().into()));
+    assert_eq!((&response["uid"], &response["allowed"]), (&json!("42"), &json!(false)));
+    assert_eq!(response["status"]["code"], 503);
+    assert_eq!(response["status"]["details"]["retryAfterSeconds"], 1);
 }

@@ -1,0 +1,87 @@
+//! Ledgers and limits of the API in the core's words, and back.
+
+use croft_core::{
+    quantity::{Quantity as Exact, QuantityError},
+    storage::ledger::{Bounds, Entry, Ledger, Reservation, Units},
+};
+use jiff::Timestamp;
+
+use super::{LedgerAmount, LedgerEntry, QUOTA_BUCKETS, QUOTA_OBJECTS, QUOTA_SIZE, QuotaLimits, S3QuotaLedgerSpec};
+use crate::{Quantity, Time};
+
+pub fn ledger(spec: &S3QuotaLedgerSpec) -> Ledger {
+    Ledger { entries: spec.entries.iter().map(|(key, stored)| (key.clone(), entry(stored))).collect() }
+}
+
+pub fn entry(stored: &LedgerEntry) -> Entry {
+    let at = stored.reserved_at.as_ref().and_then(|time| u64::try_from(time.0.as_second()).ok());
+    Entry {
+        uid: stored.uid.clone(),
+        granted: stored.granted.map(units),
+        pending: stored.pending.map(|pending| Reservation {
+            units: units(pending),
+            at: at.unwrap_or_default(),
+            request: stored.request_uid.clone().unwrap_or_default(),
+        }),
+    }
+}
+
+/// The entries to store.
+pub fn stored(ledger: &Ledger) -> impl Iterator<Item = (String, LedgerEntry)> {
+    ledger.entries.iter().map(|(key, entry)| (key.clone(), stored_entry(entry)))
+}
+
+fn stored_entry(entry: &Entry) -> LedgerEntry {
+    let pending = entry.pending.as_ref();
+    let at = pending.and_then(|pending| i64::try_from(pending.at).ok()).and_then(|at| Timestamp::from_second(at).ok());
+    LedgerEntry {
+        uid: entry.uid.clone(),
+        granted: entry.granted.map(amount),
+        pending: pending.map(|pending| amount(pending.units)),
+        reserved_at: at.map(Time),
+        request_uid: pending.map(|pending| pending.request.clone()),
+    }
+}
+
+/// Amounts are those of valid claims, which fit 63 bits.
+fn amount(units: Units) -> LedgerAmount {
+    let signed = |value: u64| i64::try_from(value).unwrap_or(i64::MAX);
+    LedgerAmount { size: signed(units.size), objects: signed(units.objects), buckets: signed(units.buckets) }
+}
+
+fn units(amount: LedgerAmount) -> Units {
+    let whole = |value: i64| u64::try_from(value).unwrap_or_default();
+    Units { size: whole(amount.size), objects: whole(amount.objects), buckets: whole(amount.buckets) }
+}
+
+/// The limits of a team.
+pub fn bounds(limits: &QuotaLimits) -> Bounds {
+    Bounds {
+        size: limits.size.as_ref().map(limit),
+        objects: limits.objects.as_ref().map(limit),
+        buckets: limits.buckets.map(|buckets| u64::try_from(buckets).unwrap_or_default()),
+    }
+}
+
+/// The limits among the keys of a `ResourceQuota`.
+pub fn hard_bounds<'a>(hard: impl IntoIterator<Item = (&'a String, &'a Quantity)>) -> Bounds {
+    let mut bounds = Bounds::default();
+    for (key, quantity) in hard {
+        match key.as_str() {
+            QUOTA_SIZE => bounds.size = Some(limit(quantity)),
+            QUOTA_OBJECTS => bounds.objects = Some(limit(quantity)),
+            QUOTA_BUCKETS => bounds.buckets = Some(limit(quantity)),
+            _ => {}
+        }
+    }
+    bounds
+}
+
+/// What cannot be read limits to nothing rather than not at all; less than nothing is nothing.
+fn limit(quantity: &Quantity) -> u64 {
+    match quantity.0.parse::<Exact>() {
+        Ok(exact) => u64::try_from(exact.floor().max(0)).unwrap_or(u64::MAX),
+        Err(QuantityError::TooLarge) => u64::MAX,
+        Err(_) => 0,
+    }
+}

@@ -1,0 +1,67 @@
+//! Who has keys by a claim: the user itself, the reader every user has, and the subusers the claim names. All are served alike:
+//! there in Ceph, one key, one Secret.
+
+use std::collections::BTreeSet;
+
+use super::{
+    super::READONLY_SUBUSER,
+    observed::{Access, Spec},
+};
+
+/// One of those a claim keeps a key and a Secret for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Identity {
+    /// `None` is the user itself.
+    pub subuser: Option<String>,
+    /// What it may do with all buckets. Says nothing of the user itself.
+    pub access: Access,
+    /// Name of its Secret.
+    pub secret: String,
+    /// The field of the claim its Secret's name comes from.
+    pub field: String,
+}
+
+impl Spec {
+    /// All identities of the claim of that name; the user itself comes first.
+    pub fn identities(&self, claim: &str) -> Vec<Identity> {
+        let identity = |subuser: Option<&str>, access, secret: String, field: String| Identity {
+            subuser: subuser.map(str::to_owned),
+            access,
+            secret,
+            field,
+        };
+        let user = identity(None, Access::Other, self.admin_secret.clone(), "spec.adminSecretName".to_owned());
+        let reader =
+            identity(Some(READONLY_SUBUSER), Access::Read, self.read_secret.clone(), "spec.readSecretName".to_owned());
+        let subusers = self.subusers.iter().map(|name| {
+            identity(Some(name), Access::Nothing, subuser_secret(claim, name), format!("spec.subusers[{name}]"))
+        });
+        [user, reader].into_iter().chain(subusers).collect()
+    }
+}
+
+/// Name of the Secret of a subuser.
+pub fn subuser_secret(claim: &str, subuser: &str) -> String {
+    format!("{claim}-{subuser}")
+}
+
+/// A change of all keys, recorded before it begins.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Rotation {
+    /// What the claim's annotation said.
+    pub asked: String,
+    /// Names of the keys there were before: none of them is handed out any more.
+    pub retired: BTreeSet<String>,
+}
+
+/// What the names of new keys are made of, at random, by the shell for this reconcile. The secrets that go with them are the
+/// gateway's: sent to it they would stand in its access log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FreshKeys(pub String);
+
+impl FreshKeys {
+    /// A name for the key of the n-th identity.
+    pub(super) fn numbered(&self, number: usize) -> String {
+        format!("{}{number:03}", self.0)
+    }
+}

@@ -1,0 +1,466 @@
+//! The books of a team's storage: what each of its claims was promised.
+//!
+//! Admission reserves, the controller confirms before it gives Ceph more and lowers after it has given Ceph less; whatever
+//! was reserved in vain is given back once it is old. A claim is charged with the larger of what it has and what it was
+//! promised, member by member, so in between the sum is never below what Ceph may have.
+//!
+//! Guarantees:
+//! - no growth passes a limit; reaching it is allowed, and a limit that is missing limits nothing;
+//! - what does not grow is never refused, also while a limit is passed because it was lowered or a namespace came;
+//! - a promise is kept until it is confirmed, or old and not what the claim asks for.
+
+use std::{collections::BTreeMap, fmt, time::Duration};
+
+use super::Quota;
+
+/// Reservations are left alone for this long: longer than any request to the API server takes.
+pub const GRACE: Duration = Duration::from_secs(120);
+
+/// Storage in whole units.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Units {
+    pub size: u64,
+    pub objects: u64,
+    pub buckets: u64,
+}
+
+impl Units {
+    fn members(self) -> [(Member, u64); 3] {
+        [(Member::Size, self.size), (Member::Objects, self.objects), (Member::Buckets, self.buckets)]
+    }
+
+    fn by_member(self, other: Self, choose: fn(u64, u64) -> u64) -> Self {
+        Self {
+            size: choose(self.size, other.size),
+            objects: choose(self.objects, other.objects),
+            buckets: choose(self.buckets, other.buckets),
+        }
+    }
+
+    /// The larger of the two, member by member.
+    #[must_use]
+    pub fn or_more(self, other: Self) -> Self {
+        self.by_member(other, u64::max)
+    }
+
+    /// The smaller of the two, member by member.
+    #[must_use]
+    pub fn or_less(self, other: Self) -> Self {
+        self.by_member(other, u64::min)
+    }
+
+    /// No member is larger than that of the other.
+    pub fn is_within(self, other: Self) -> bool {
+        self.or_less(other) == self
+    }
+
+    /// A sum beyond 64 bits is beyond every limit all the same.
+    #[must_use]
+    pub fn plus(self, other: Self) -> Self {
+        self.by_member(other, u64::saturating_add)
+    }
+
+    fn get(self, member: Member) -> u64 {
+        match member {
+            Member::Size => self.size,
+            Member::Objects => self.objects,
+            Member::Buckets => self.buckets,
+        }
+    }
+}
+
+impl From<&Quota> for Units {
+    fn from(quota: &Quota) -> Self {
+        Self { size: quota.size.whole(), objects: quota.objects.whole(), buckets: quota.buckets.into() }
+    }
+}
+
+impl fmt::Display for Units {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{} bytes, {} objects, {} buckets", self.size, self.objects, self.buckets)
+    }
+}
+
+/// What is counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Member {
+    Size,
+    Objects,
+    Buckets,
+}
+
+impl fmt::Display for Member {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(match self {
+            Member::Size => "bytes",
+            Member::Objects => "objects",
+            Member::Buckets => "buckets",
+        })
+    }
+}
+
+/// Limits of a namespace or of a team; a member that is missing is not limited.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Bounds {
+    pub size: Option<u64>,
+    pub objects: Option<u64>,
+    pub buckets: Option<u64>,
+}
+
+impl Bounds {
+    fn get(self, member: Member) -> Option<u64> {
+        match member {
+            Member::Size => self.size,
+            Member::Objects => self.objects,
+            Member::Buckets => self.buckets,
+        }
+    }
+
+    /// Both hold: the tighter of the two, member by member.
+    #[must_use]
+    pub fn and(self, other: Self) -> Self {
+        let tighter = |one: Option<u64>, two: Option<u64>| one.into_iter().chain(two).min();
+        Self {
+            size: tighter(self.size, other.size),
+            objects: tighter(self.objects, other.objects),
+            buckets: tighter(self.buckets, other.buckets),
+        }
+    }
+
+    /// The first member of which there is more than the limit.
+    pub fn passed_by(self, sum: Units) -> Option<Member> {
+        let passed = |(member, sum): (Member, u64)| self.get(member).is_some_and(|most| sum > most).then_some(member);
+        sum.members().into_iter().find_map(passed)
+    }
+}
+
+/// Everything that limits a claim.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Limits {
+    pub namespace: Bounds,
+    pub team: Bounds,
+}
+
+/// Whose limit is in the way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scope {
+    Namespace,
+    Team,
+}
+
+/// Why there is not enough left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Exceeded {
+    pub scope: Scope,
+    pub member: Member,
+    pub asked: u64,
+    pub left: u64,
+    pub limit: u64,
+}
+
+impl fmt::Display for Exceeded {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { scope, member, asked, left, limit } = self;
+        let (whose, owner) = match scope {
+            Scope::Namespace => ("namespace", "namespace"),
+            Scope::Team => ("cluster", "team"),
+        };
+        write!(
+            out,
+            "exceeded {whose} quota: {asked} {member} asked for, {left} of the {owner}'s {limit} left; ask for less, or for a \
+             higher limit"
+        )
+    }
+}
+
+/// What one claim was promised.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Entry {
+    /// UID of the claim, once it is known.
+    pub uid: Option<String>,
+    /// What Ceph has, or may be given at any moment.
+    pub granted: Option<Units>,
+    pub pending: Option<Reservation>,
+}
+
+/// What was promised at admission and is not confirmed yet.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Reservation {
+    pub units: Units,
+    /// In seconds since 1970.
+    pub at: u64,
+    /// UID of the request.
+    pub request: String,
+}
+
+impl Entry {
+    pub fn charge(&self) -> Units {
+        let pending = self.pending.as_ref().map(|pending| pending.units);
+        self.granted.unwrap_or_default().or_more(pending.unwrap_or_default())
+    }
+
+    /// Exactly this is granted and nothing more is promised.
+    pub fn is_settled_at(&self, units: Units) -> bool {
+        self.granted == Some(units) && self.pending.is_none()
+    }
+
+    /// A promise is due for a look: nobody has confirmed it in time.
+    pub fn is_due(&self, now: u64) -> bool {
+        self.pending.as_ref().is_some_and(|pending| now >= pending.at.saturating_add(GRACE.as_secs()))
+    }
+
+    fn is_empty(&self) -> bool {
+        self.granted.is_none() && self.pending.is_none()
+    }
+}
+
+/// The entries of a ledger by `<namespace>/<claim>`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Ledger {
+    pub entries: BTreeMap<String, Entry>,
+}
+
+/// The key of a claim's entry.
+pub fn entry_key(namespace: &str, claim: &str) -> String {
+    format!("{namespace}/{claim}")
+}
+
+/// Namespace and claim of an entry.
+pub fn claim_of_entry(key: &str) -> Option<(&str, &str)> {
+    key.split_once('/')
+}
+
+impl Ledger {
+    pub fn sum(&self) -> Units {
+        self.entries.values().map(Entry::charge).fold(Units::default(), Units::plus)
+    }
+
+    pub fn sum_of(&self, namespace: &str) -> Units {
+        let prefix = entry_key(namespace, "");
+        let own = self.entries.range(prefix.clone()..).take_while(|(key, _)| key.starts_with(&prefix));
+        own.map(|(_, entry)| entry.charge()).fold(Units::default(), Units::plus)
+    }
+
+    /// Whether the claim may have this much: what grows its charge must fit. What does not grow always fits.
+    pub fn fits(&self, key: &str, wanted: Units, limits: &Limits) -> Result<(), Exceeded> {
+        let namespace = claim_of_entry(key).map_or("", |(namespace, _)| namespace);
+        let before = self.entries.get(key).map(Entry::charge).unwrap_or_default();
+        let bounds =
+            [(Scope::Namespace, limits.namespace, self.sum_of(namespace)), (Scope::Team, limits.team, self.sum())];
+        for (scope, bounds, sum) in bounds {
+            for (member, asked) in wanted.members() {
+                let (had, Some(limit)) = (before.get(member), bounds.get(member)) else { continue };
+                // Others' share: the sum is at least the claim's own charge, unless it is beyond what can be counted.
+                let others = sum.get(member).saturating_sub(had);
+                let left = limit.saturating_sub(others);
+                if asked > had && asked > left {
+                    return Err(Exceeded { scope, member, asked, left, limit });
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Promises a claim this much. What was promised before and is not confirmed stays promised: the request that asked for
+    /// it may still be under way.
+    pub fn reserve(&mut self, key: &str, reservation: Reservation, limits: &Limits) -> Result<(), Exceeded> {
+        self.fits(key, reservation.units, limits)?;
+        let entry = self.entries.entry(key.to_owned()).or_default();
+        let before = entry.pending.take().map(|pending| pending.units).unwrap_or_default();
+        entry.pending = Some(Reservation { units: before.or_more(reservation.units), ..reservation });
+        Ok(())
+    }
+
+    /// Grants a stored claim what it asks for: what was promised, else what fits. From now on Ceph may have it.
+    pub fn confirm(&mut self, key: &str, uid: &str, wanted: Units, limits: &Limits) -> Result<(), Exceeded> {
+        self.fits(key, wanted, limits)?;
+        let entry = self.entries.entry(key.to_owned()).or_default();
+        entry.granted = Some(entry.granted.unwrap_or_default().or_more(wanted));
+        entry.note(uid, wanted);
+        Ok(())
+    }
+
+    /// Ceph has no more than this: what it had before is free again.
+    pub fn settle(&mut self, key: &str, uid: &str, has: Units) {
+        let Some(entry) = self.entries.get_mut(key) else { return };
+        entry.granted = entry.granted.map(|granted| granted.or_less(has));
+        entry.note(uid, has);
+    }
+
+    /// Ceph has nothing any more. A promise to the next claim of that name stays.
+    pub fn release(&mut self, key: &str) {
+        let Some(entry) = self.entries.get_mut(key) else { return };
+        (entry.granted, entry.uid) = (None, None);
+        self.drop_if_empty(key);
+    }
+
+    /// A promise nobody has confirmed in time becomes what the claim, read just now, asks for, and never more than was
+    /// promised.
+    pub fn repair(&mut self, key: &str, asks: Option<Units>, now: u64) {
+        let Some(entry) = self.entries.get_mut(key) else { return };
+        if !entry.is_due(now) {
+            return;
+        }
+        let granted = entry.granted.unwrap_or_default();
+        entry.pending = entry.pending.take().zip(asks).and_then(|(pending, asks)| {
+            let units = pending.units.or_less(asks);
+            (!units.is_within(granted)).then_some(Reservation { units, at: now, ..pending })
+        });
+        self.drop_if_empty(key);
+    }
+
+    /// Takes over an entry from other books, or from what Ceph has. Limits do not count: it is there already.
+    pub fn adopt(&mut self, key: &str, entry: &Entry) {
+        let own = self.entries.entry(key.to_owned()).or_default();
+        own.uid = own.uid.take().or_else(|| entry.uid.clone());
+        own.granted = match (own.granted, entry.granted) {
+            (Some(own), Some(other)) => Some(own.or_more(other)),
+            (own, other) => own.or(other),
+        };
+        own.pending = match (own.pending.take(), entry.pending.clone()) {
+            (Some(own), Some(other)) => Some(Reservation { units: own.units.or_more(other.units), ..own }),
+            (own, other) => own.or(other),
+        };
+        self.drop_if_empty(key);
+    }
+
+    pub fn forget(&mut self, key: &str) {
+        self.entries.remove(key);
+    }
+
+    fn drop_if_empty(&mut self, key: &str) {
+        if self.entries.get(key).is_some_and(Entry::is_empty) {
+            self.entries.remove(key);
+        }
+    }
+}
+
+impl Entry {
+    /// The promise was for this claim if it is what the claim asks for; another one is for a request under way.
+    fn note(&mut self, uid: &str, wanted: Units) {
+        self.uid = Some(uid.to_owned());
+        if self.pending.as_ref().is_some_and(|pending| pending.units == wanted) {
+            self.pending = None;
+        }
+    }
+}
+
+/// The name of the ledger of a team, or of a namespace without a team. A namespace's name has no dot, and so no two share a
+/// ledger. `hash` is for label values that are no object names.
+pub fn ledger_name(team: Option<&str>, namespace: &str, hash: impl Fn(&str) -> String) -> String {
+    match team {
+        None => format!("namespace.{namespace}"),
+        Some(team) if is_object_name(team) => format!("team.{team}"),
+        Some(team) => format!("team-by-hash.{}", hash(team)),
+    }
+}
+
+/// A label value may hold capitals and underscores, which an object's name may not.
+fn is_object_name(value: &str) -> bool {
+    let inside = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
+    value.split('.').all(|label| {
+        let bytes = label.as_bytes();
+        let ends = [bytes.first(), bytes.last()];
+        ends.into_iter().all(|end| end.is_some_and(|byte| inside(*byte)))
+            && bytes.iter().all(|byte| inside(*byte) || *byte == b'-')
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn size(size: u64) -> Units {
+        Units { size, ..Units::default() }
+    }
+
+    fn at_most(most: u64) -> Limits {
+        Limits { team: Bounds { size: Some(most), ..Bounds::default() }, ..Limits::default() }
+    }
+
+    fn promise(units: Units) -> Reservation {
+        Reservation { units, at: 0, request: "r".into() }
+    }
+
+    #[test]
+    fn reaching_a_limit_is_allowed_and_passing_it_is_not() {
+        let mut ledger = Ledger::default();
+        ledger.reserve("a/x", promise(size(6)), &at_most(10)).unwrap();
+        let refused = ledger.reserve("b/y", promise(size(5)), &at_most(10)).unwrap_err();
+        assert_eq!(
+            refused.to_string(),
+            "exceeded cluster quota: 5 bytes asked for, 4 of the team's 10 left; ask for less, or for a higher limit"
+        );
+        ledger.reserve("b/y", promise(size(4)), &at_most(10)).unwrap();
+        assert_eq!(ledger.sum(), size(10));
+    }
+
+    #[test]
+    fn a_namespace_counts_its_own_claims_only() {
+        let mut ledger = Ledger::default();
+        ledger.reserve("a/x", promise(size(6)), &Limits::default()).unwrap();
+        let limits = Limits { namespace: Bounds { size: Some(5), ..Bounds::default() }, ..Limits::default() };
+        ledger.reserve("a-b/x", promise(size(5)), &limits).unwrap();
+        let refused = ledger.reserve("a/y", promise(size(1)), &limits).unwrap_err();
+        assert_eq!((refused.scope, refused.left), (Scope::Namespace, 0));
+    }
+
+    #[test]
+    fn what_does_not_grow_passes_a_lowered_limit() {
+        let mut ledger = Ledger::default();
+        ledger.confirm("a/x", "u", size(8), &Limits::default()).unwrap();
+        assert!(ledger.confirm("a/x", "u", size(8), &at_most(5)).is_ok());
+        assert!(ledger.confirm("a/x", "u", size(7), &at_most(5)).is_ok());
+        assert!(ledger.confirm("a/x", "u", size(9), &at_most(5)).is_err());
+        let other_member = Units { size: 8, objects: 3, buckets: 0 };
+        assert!(ledger.confirm("a/x", "u", other_member, &at_most(5)).is_ok());
+    }
+
+    #[test]
+    fn what_is_lowered_is_free_only_when_ceph_has_less() {
+        let mut ledger = Ledger::default();
+        ledger.confirm("a/x", "u", size(8), &at_most(10)).unwrap();
+        ledger.confirm("a/x", "u", size(3), &at_most(10)).unwrap();
+        assert!(ledger.reserve("a/y", promise(size(5)), &at_most(10)).is_err());
+        ledger.settle("a/x", "u", size(3));
+        assert!(ledger.entries["a/x"].is_settled_at(size(3)));
+        assert!(ledger.reserve("a/y", promise(size(7)), &at_most(10)).is_ok());
+    }
+
+    #[test]
+    fn a_promise_outlives_the_claim_before_it_and_ends_in_time() {
+        let mut ledger = Ledger::default();
+        ledger.confirm("a/x", "u", size(8), &at_most(10)).unwrap();
+        ledger.reserve("a/x", promise(size(8)), &at_most(10)).unwrap();
+        ledger.release("a/x");
+        assert_eq!(ledger.sum(), size(8));
+        ledger.repair("a/x", None, GRACE.as_secs() - 1);
+        assert_eq!(ledger.sum(), size(8));
+        ledger.repair("a/x", None, GRACE.as_secs());
+        assert_eq!(ledger, Ledger::default());
+    }
+
+    #[test]
+    fn repair_never_promises_more_than_was_promised() {
+        let mut ledger = Ledger::default();
+        ledger.reserve("a/x", promise(size(4)), &at_most(10)).unwrap();
+        ledger.repair("a/x", Some(size(9)), GRACE.as_secs());
+        assert_eq!(ledger.sum(), size(4));
+    }
+
+    #[test]
+    fn sums_beyond_what_can_be_counted_are_beyond_every_limit() {
+        let mut ledger = Ledger::default();
+        ledger.reserve("a/x", promise(size(u64::MAX)), &Limits::default()).unwrap();
+        ledger.reserve("a/y", promise(size(u64::MAX)), &Limits::default()).unwrap();
+        assert!(ledger.reserve("a/z", promise(size(1)), &at_most(u64::MAX - 1)).is_err());
+    }
+
+    #[test]
+    fn every_team_and_every_namespace_has_a_ledger_of_its_own() {
+        let hash = |text: &str| text.len().to_string();
+        assert_eq!(ledger_name(None, "a", hash), "namespace.a");
+        assert_eq!(ledger_name(Some("red"), "a", hash), "team.red");
+        assert_eq!(ledger_name(Some("Red_Team"), "a", hash), "team-by-hash.8");
+    }
+}

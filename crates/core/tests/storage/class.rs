@@ -1,0 +1,189 @@
+//! The promises of a class.
+
+use std::{collections::BTreeSet, time::Duration};
+
+use croft_core::{
+    plan::{Failure, FailureClass, Next, Outcome},
+    storage::{
+        Class, NoClass, OnDelete, QuotaAsked, Target,
+        class::{self, ClassSeen, Gateway, Observed, Status, Step, asks_gateway, default_of, overlapping},
+    },
+    time::Timestamp,
+};
+
+fn now() -> Timestamp {
+    Timestamp("2026-01-01T00:00:00Z".into())
+}
+
+/// A class made in the given second.
+fn class(name: &str, second: u32, prefix: &str) -> ClassSeen {
+    ClassSeen {
+        target: Target {
+            namespace: String::new(),
+            name: name.into(),
+            uid: format!("u-{name}"),
+            resource_version: "1".into(),
+        },
+        created: Timestamp(format!("2026-01-01T00:00:{second:02}Z")),
+        generation: 1,
+        deleting: false,
+        finalizer: true,
+        default: false,
+        spec: Ok(Class {
+            name: name.into(),
+            endpoint: "http://s3".into(),
+            region: "eu".into(),
+            tenant_prefix: prefix.into(),
+            on_delete: OnDelete::Retain,
+            default_quota: QuotaAsked::default(),
+        }),
+        status: Status::default(),
+    }
+}
+
+fn well() -> Gateway {
+    Gateway { admin: "admin".into(), may_write: true, release: Some("reef".into()) }
+}
+
+fn failing(class: FailureClass) -> Failure {
+    Failure::new(class, "GatewayUnreachable", "nobody answers")
+}
+
+fn seen(class: ClassSeen) -> Observed {
+    Observed { class, others: Vec::new(), users: BTreeSet::new(), gateway: Some(Ok(well())) }
+}
+
+fn told(seen: &Observed) -> (String, String) {
+    let status = class::report(seen, &[], &now());
+    let ready = status.conditions.get("Ready").unwrap().clone();
+    (ready.reason, ready.message)
+}
+
+/// The class with the status its own look leaves.
+fn looked_at(observed: Observed) -> ClassSeen {
+    let status = class::report(&observed, &[], &now());
+    ClassSeen { status, ..observed.class }
+}
+
+#[test]
+fn a_class_whose_gateway_answers_serves_claims_and_says_which_ceph_it_is() {
+    let ready = looked_at(seen(class("gold", 1, "lab")));
+    assert_eq!(ready.refusal(true), None);
+    assert_eq!(ready.status.release.as_deref(), Some("reef"));
+    assert_eq!(told(&seen(class("gold", 1, "lab"))).0, "Reached");
+}
+
+#[test]
+fn nobody_is_served_before_the_class_was_looked_at_nor_after_it_was_changed() {
+    let new = class("gold", 1, "lab");
+    assert!(matches!(new.refusal(true), Some(NoClass::NotReady { .. })));
+    let changed = ClassSeen { generation: 2, ..looked_at(seen(new)) };
+    assert!(matches!(changed.refusal(false), Some(NoClass::NotReady { .. })));
+}
+
+#[test]
+fn a_gateway_that_is_down_keeps_claims_waiting_and_is_asked_again_soon() {
+    let down = Observed { gateway: Some(Err(failing(FailureClass::Transient))), ..seen(class("gold", 1, "lab")) };
+    assert_eq!(class::plan(&down).next, Next::After(Duration::from_secs(5)));
+    let refusal = looked_at(down).refusal(false).unwrap();
+    assert_eq!(refusal.message(), "S3Class gold is not ready: nobody answers");
+    assert_eq!(class::plan(&seen(class("gold", 1, "lab"))).next, Next::After(Duration::from_secs(300)));
+    let refusing = Observed { gateway: Some(Err(failing(FailureClass::Forbidden))), ..seen(class("gold", 1, "lab")) };
+    assert_eq!(class::plan(&refusing).next, Next::After(Duration::from_secs(30)));
+}
+
+#[test]
+fn a_key_that_may_not_change_users_is_told_with_the_command_that_helps() {
+    let gateway = Some(Ok(Gateway { admin: "bob".into(), may_write: false, release: None }));
+    let (reason, message) = told(&Observed { gateway, ..seen(class("gold", 1, "lab")) });
+    assert_eq!(reason, "MissingCapabilities");
+    assert!(message.contains("caps add --uid=bob"), "{message}");
+}
+
+#[test]
+fn a_class_goes_only_when_nobody_uses_it_and_serves_whom_it_has_until_then() {
+    let going = ClassSeen { deleting: true, ..looked_at(seen(class("gold", 1, "lab"))) };
+    let used = Observed { users: BTreeSet::from(["a.b".to_owned()]), ..seen(going.clone()) };
+    assert!(class::plan(&used).is_settled());
+    assert!(told(&used).1.ends_with("waits for its S3Users: a.b"));
+    assert_eq!(going.refusal(true), Some(NoClass::Going("gold".into())));
+    assert_eq!(going.refusal(false), None);
+    let plan = class::plan(&seen(going));
+    assert!(matches!(plan.iter().next(), Some(Step::RemoveFinalizer { .. })));
+}
+
+#[test]
+fn a_class_is_held_before_anybody_can_use_it() {
+    let new = seen(ClassSeen { finalizer: false, ..class("gold", 1, "lab") });
+    let plan = class::plan(&new);
+    let step = plan.iter().next().unwrap();
+    assert!(matches!(step, Step::AddFinalizer { .. }));
+    let stale = Outcome::Failed(Failure::new(FailureClass::Stale, "Stale", "moved on"));
+    assert_eq!(class::report(&new, &[(step, stale)], &now()), Status::default());
+    let refused = Outcome::Failed(Failure::new(FailureClass::Forbidden, "Forbidden", "no"));
+    assert!(!class::report(&new, &[(step, refused)], &now()).conditions.is_true("Ready"));
+}
+
+#[test]
+fn prefixes_that_could_share_a_tenant_are_found_and_the_younger_class_waits() {
+    for (one, other, shares) in [
+        ("croft", "croft_a", true),
+        ("croft", "croft", false),
+        ("croft", "crofta", false),
+        ("croft", "croft_", false),
+        ("croft_", "croft__a", true),
+        ("croft", "croft__a", false),
+        ("a_b", "a_b_c_d", true),
+    ] {
+        for (one, other) in [(one, other), (other, one)] {
+            let (old, young) = (class("old", 1, one), class("young", 2, other));
+            assert_eq!(overlapping(&young, std::slice::from_ref(&old)).is_some(), shares, "{one} {other}");
+            assert_eq!(overlapping(&old, &[young]), None, "{one} {other}");
+        }
+    }
+    let young = class("young", 2, "croft_a");
+    let others = vec![class("old", 1, "croft")];
+    assert!(!asks_gateway(&young, &others, true));
+    assert_eq!(told(&Observed { others, gateway: None, ..seen(young) }).0, "PrefixOverlap");
+}
+
+#[test]
+fn a_class_that_is_refused_stands_in_nobodys_way() {
+    let (first, refused) = (class("first", 1, "croft"), class("refused", 2, "croft_a"));
+    assert_eq!(overlapping(&class("third", 3, "croft"), &[refused, first]), None);
+}
+
+#[test]
+fn prefixes_overlap_exactly_if_two_namespaces_could_share_a_tenant() {
+    let namespaces: Vec<String> = ["a", "b", "a-b", "a--b", "b-a", "a-a-b"].map(String::from).to_vec();
+    let prefixes = ["a", "b", "a_", "a_a", "a_b", "a__a", "a_a_b", "b_a"];
+    let tenant = |prefix: &str, namespace: &str| croft_core::storage::tenant(prefix, namespace);
+    for one in prefixes {
+        for other in prefixes.into_iter().filter(|other| *other != one) {
+            let shares =
+                namespaces.iter().any(|here| namespaces.iter().any(|there| tenant(one, here) == tenant(other, there)));
+            let found = overlapping(&class("young", 2, other), &[class("old", 1, one)]).is_some();
+            assert!(found || !shares, "{one} and {other} share a tenant");
+        }
+    }
+}
+
+#[test]
+fn classes_of_different_gateways_never_overlap() {
+    let mut elsewhere = class("old", 1, "croft");
+    elsewhere.spec.as_mut().unwrap().endpoint = "http://other".into();
+    assert_eq!(overlapping(&class("young", 2, "croft_a"), &[elsewhere]), None);
+}
+
+#[test]
+fn a_second_default_changes_nothing_and_says_so() {
+    let default = |name, second| ClassSeen { default: true, ..class(name, second, "lab") };
+    let (old, young) = (default("old", 1), default("young", 2));
+    assert_eq!(default_of(&[young.clone(), old.clone()]).map(|class| class.target.name.as_str()), Some("old"));
+    let (_, message) = told(&Observed { others: vec![old.clone()], ..seen(young.clone()) });
+    assert!(message.contains("use S3Class old"), "{message}");
+    let (_, message) = told(&Observed { others: vec![young.clone()], ..seen(old.clone()) });
+    assert!(!message.contains("young"), "{message}");
+    let going = ClassSeen { deleting: true, ..old };
+    assert_eq!(default_of(&[young, going]).map(|class| class.target.name.as_str()), Some("young"));
+}

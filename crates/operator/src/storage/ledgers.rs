@@ -1,0 +1,323 @@
+//! The books: every change of a ledger goes through here, in every replica, leading or not.
+//!
+//! Guarantees:
+//! - a ledger is changed only at the version that was looked at; who comes second looks again;
+//! - in each replica one task at a time works on a ledger, and takes along all that waits for it: one write answers many;
+//! - nobody is refused by an old picture, neither of the ledger nor of the limits.
+
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap},
+    fmt,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use croft_api::storage::{S3QuotaLedger, S3QuotaLedgerSpec, S3TeamQuota, S3User, TEAM_LABEL, books, validate};
+use croft_core::{
+    plan::{Failure, FailureClass},
+    storage::ledger::{Bounds, Entry, Exceeded, Ledger, Limits, Units, entry_key, ledger_name},
+};
+use k8s_openapi::api::core::v1::{Namespace, ResourceQuota};
+use kube::{Api, Client, ResourceExt, api::ListParams};
+use sha2::{Digest, Sha256};
+use tokio::sync::oneshot;
+
+use crate::engine::{
+    Cache, Written,
+    write::{FIELD_MANAGER, call, read, resource_name, written},
+};
+
+/// Times a change is tried before whoever asked is told to come again.
+const ATTEMPTS: u32 = 12;
+
+/// What is wanted of a ledger: applied to it as it is, again where it has changed meanwhile.
+pub(super) type Change = Arc<dyn Fn(&mut Ledger, &Limits) -> Result<(), Exceeded> + Send + Sync>;
+
+/// Why a change was not made.
+#[derive(Clone, Debug)]
+pub(super) enum Unbooked {
+    Exceeded(Exceeded),
+    Failed(Failure),
+}
+
+struct Wish {
+    namespace: String,
+    change: Change,
+    answer: oneshot::Sender<Result<Written, Unbooked>>,
+}
+
+/// Whose ledger it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Owner {
+    pub(super) name: String,
+    team: Option<String>,
+    namespace: String,
+}
+
+#[derive(Clone)]
+pub(super) struct Ledgers(Arc<Shared>);
+
+struct Shared {
+    client: Client,
+    namespaces: Arc<Cache<Namespace>>,
+    users: Arc<Cache<S3User>>,
+    /// By ledger: what waits. Present while a task works on it.
+    waiting: Mutex<HashMap<String, Vec<Wish>>>,
+}
+
+impl fmt::Debug for Ledgers {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str("Ledgers")
+    }
+}
+
+impl Ledgers {
+    pub(super) fn new(client: Client, namespaces: Arc<Cache<Namespace>>, users: Arc<Cache<S3User>>) -> Self {
+        Self(Arc::new(Shared { client, namespaces, users, waiting: Mutex::default() }))
+    }
+
+    /// The ledger a namespace's claims are booked in.
+    pub(super) fn owner(&self, namespace: &str) -> Owner {
+        let team = self.0.namespaces.get("", namespace).and_then(|namespace| team_of(&namespace));
+        let name = ledger_name(team.as_deref(), namespace, hashed);
+        Owner { name, team, namespace: namespace.to_owned() }
+    }
+
+    /// Changes the ledger of the namespace. Ends when the change is stored, or is known not to fit.
+    pub(super) async fn change(&self, namespace: &str, change: Change) -> Result<Written, Unbooked> {
+        self.ask(self.owner(namespace), namespace, change).await
+    }
+
+    /// Changes this very ledger, whatever its namespaces belong to now.
+    pub(super) async fn change_of(
+        &self,
+        stored: &S3QuotaLedger,
+        namespace: &str,
+        change: Change,
+    ) -> Result<Written, Unbooked> {
+        let (team, own) = (stored.spec.team.clone(), stored.spec.namespace.clone());
+        let owner = Owner { name: stored.name_any(), team, namespace: own.unwrap_or_default() };
+        self.ask(owner, namespace, change).await
+    }
+
+    /// Takes an entry out of this ledger: it stands in another one.
+    pub(super) async fn forget(&self, stored: &S3QuotaLedger, entry: String) -> Result<Written, Unbooked> {
+        let change = move |ledger: &mut Ledger, _: &Limits| {
+            ledger.forget(&entry);
+            Ok(())
+        };
+        self.change_of(stored, "", Arc::new(change)).await
+    }
+
+    async fn ask(&self, owner: Owner, namespace: &str, change: Change) -> Result<Written, Unbooked> {
+        let (answer, answered) = oneshot::channel();
+        let wish = Wish { namespace: namespace.to_owned(), change, answer };
+        let name = owner.name.clone();
+        let is_idle = {
+            let mut waiting = self.0.waiting();
+            let is_idle = !waiting.contains_key(&name);
+            waiting.entry(name).or_default().push(wish);
+            is_idle
+        };
+        if is_idle {
+            tokio::spawn(work(self.0.clone(), owner));
+        }
+        answered.await.unwrap_or_else(|_| Err(Unbooked::Failed(busy())))
+    }
+
+    /// What limits a namespace, asked of the API server.
+    pub(super) async fn limits(&self, namespace: &str) -> Result<Limits, Failure> {
+        let owner = self.owner(namespace);
+        let (team, namespace) = futures::try_join!(self.0.team_bounds(&owner), self.0.namespace_bounds(namespace))?;
+        Ok(Limits { namespace, team })
+    }
+}
+
+/// Ends the work on a ledger however it ends: whoever comes next begins it anew.
+struct Place {
+    shared: Arc<Shared>,
+    name: String,
+    is_left: bool,
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        if !self.is_left {
+            self.shared.waiting().remove(&self.name);
+        }
+    }
+}
+
+/// Works on one ledger until nobody waits.
+async fn work(shared: Arc<Shared>, owner: Owner) {
+    let mut place = Place { shared: shared.clone(), name: owner.name.clone(), is_left: false };
+    let mut known = None;
+    loop {
+        let wishes = {
+            let mut waiting = shared.waiting();
+            let wishes = waiting.get_mut(&owner.name).map(std::mem::take).unwrap_or_default();
+            if wishes.is_empty() {
+                waiting.remove(&owner.name);
+                // From now on it may be somebody else's.
+                place.is_left = true;
+                return;
+            }
+            wishes
+        };
+        let answers = shared.book(&owner, &wishes, &mut known).await;
+        for (wish, answer) in wishes.into_iter().zip(answers) {
+            // Who no longer listens leaves a promise behind, which ends by itself.
+            let _ = wish.answer.send(answer);
+        }
+    }
+}
+
+impl Shared {
+    fn waiting(&self) -> MutexGuard<'_, HashMap<String, Vec<Wish>>> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Makes all changes that fit in one write. `known` is the ledger as this task last wrote it.
+    async fn book(
+        &self,
+        owner: &Owner,
+        wishes: &[Wish],
+        known: &mut Option<S3QuotaLedger>,
+    ) -> Vec<Result<Written, Unbooked>> {
+        let failed = |failure: &Failure| wishes.iter().map(|_| Err(Unbooked::Failed(failure.clone()))).collect();
+        let limits = match self.all_limits(owner, wishes).await {
+            Ok(limits) => limits,
+            Err(failure) => return failed(&failure),
+        };
+        for attempt in 0..ATTEMPTS {
+            let is_fresh = known.is_none();
+            let stored = match known.take() {
+                Some(stored) => stored,
+                None => match self.read(owner).await {
+                    Ok(stored) => stored,
+                    Err(failure) => return failed(&failure),
+                },
+            };
+            let before = books::ledger(&stored.spec);
+            let mut after = before.clone();
+            let none = Limits::default();
+            let outcomes: Vec<_> = wishes
+                .iter()
+                .map(|wish| (wish.change)(&mut after, limits.get(&wish.namespace).unwrap_or(&none)))
+                .collect();
+            if !is_fresh && outcomes.iter().any(Result::is_err) {
+                continue;
+            }
+            let written = if after == before && stored.metadata.resource_version.is_some() {
+                *known = Some(stored);
+                Ok(Written::elsewhere())
+            } else {
+                self.write(stored, &after).await.map(|stored| {
+                    let written = written(&stored, &resource_name::<S3QuotaLedger>());
+                    *known = Some(stored);
+                    written
+                })
+            };
+            match written {
+                Ok(written) => {
+                    let answer =
+                        |outcome: Result<(), Exceeded>| outcome.map(|()| written.clone()).map_err(Unbooked::Exceeded);
+                    return outcomes.into_iter().map(answer).collect();
+                }
+                Err(failure) if failure.class == FailureClass::Stale || failure.reason == "NotFound" => {
+                    tokio::time::sleep(pause(attempt)).await;
+                }
+                Err(failure) => return failed(&failure),
+            }
+        }
+        failed(&busy())
+    }
+
+    async fn read(&self, owner: &Owner) -> Result<S3QuotaLedger, Failure> {
+        let api: Api<S3QuotaLedger> = Api::all(self.client.clone());
+        Ok(read(api.get_opt(&owner.name)).await?.unwrap_or_else(|| self.new_ledger(owner)))
+    }
+
+    /// A ledger that is not there is made of what Ceph has.
+    fn new_ledger(&self, owner: &Owner) -> S3QuotaLedger {
+        let mut ledger = Ledger::default();
+        for user in self.users.all() {
+            let Some((namespace, claim)) = super::claim_of(&user) else { continue };
+            let team = self.namespaces.get("", &namespace).and_then(|namespace| team_of(&namespace));
+            if ledger_name(team.as_deref(), &namespace, hashed) == owner.name {
+                let granted = user.spec.quota.as_ref().and_then(validate::granted);
+                let uid = user.spec.claim_ref.as_ref().and_then(|claim| claim.uid.clone());
+                let entry = Entry { uid, granted: granted.as_ref().map(Units::from), pending: None };
+                ledger.adopt(&entry_key(&namespace, &claim), &entry);
+            }
+        }
+        let spec = S3QuotaLedgerSpec {
+            team: owner.team.clone(),
+            namespace: owner.team.is_none().then(|| owner.namespace.clone()),
+            entries: books::stored(&ledger).collect(),
+        };
+        S3QuotaLedger::new(&owner.name, spec)
+    }
+
+    async fn write(&self, mut stored: S3QuotaLedger, ledger: &Ledger) -> Result<S3QuotaLedger, Failure> {
+        let api: Api<S3QuotaLedger> = Api::all(self.client.clone());
+        let params = kube::api::PostParams { field_manager: Some(FIELD_MANAGER.into()), ..Default::default() };
+        stored.spec.entries = books::stored(ledger).collect();
+        if stored.metadata.resource_version.is_none() {
+            return call("create", api.create(&params, &stored)).await;
+        }
+        let name = stored.name_any();
+        call("update", api.replace(&name, &params, &stored)).await
+    }
+
+    /// The limits of every namespace somebody asks for.
+    async fn all_limits(&self, owner: &Owner, wishes: &[Wish]) -> Result<BTreeMap<String, Limits>, Failure> {
+        let names: BTreeSet<_> = wishes.iter().map(|wish| wish.namespace.as_str()).collect();
+        let namespaces = futures::future::try_join_all(
+            names
+                .into_iter()
+                .map(|name| async move { Ok::<_, Failure>((name.to_owned(), self.namespace_bounds(name).await?)) }),
+        );
+        let (team, namespaces) = futures::try_join!(self.team_bounds(owner), namespaces)?;
+        Ok(namespaces.into_iter().map(|(name, namespace)| (name, Limits { namespace, team })).collect())
+    }
+
+    async fn namespace_bounds(&self, namespace: &str) -> Result<Bounds, Failure> {
+        if namespace.is_empty() {
+            return Ok(Bounds::default());
+        }
+        let api: Api<ResourceQuota> = Api::namespaced(self.client.clone(), namespace);
+        let quotas = call("list", api.list(&ListParams::default())).await?;
+        let hard = quotas.items.iter().filter_map(|quota| quota.spec.as_ref()?.hard.as_ref());
+        Ok(hard.map(books::hard_bounds).fold(Bounds::default(), Bounds::and))
+    }
+
+    async fn team_bounds(&self, owner: &Owner) -> Result<Bounds, Failure> {
+        let Some(team) = owner.team.as_deref().filter(|_| owner.name.starts_with("team.")) else {
+            return Ok(Bounds::default());
+        };
+        let api: Api<S3TeamQuota> = Api::all(self.client.clone());
+        let quota = read(api.get_opt(team)).await?;
+        Ok(quota.map(|quota| books::bounds(&quota.spec.hard)).unwrap_or_default())
+    }
+}
+
+pub(super) fn team_of(namespace: &Namespace) -> Option<String> {
+    namespace.labels().get(TEAM_LABEL).filter(|team| !team.is_empty()).cloned()
+}
+
+fn hashed(team: &str) -> String {
+    let digest = Sha256::digest(team.as_bytes());
+    let digits = digest.iter().take(16).flat_map(|byte| [byte >> 4, byte & 15]);
+    digits.filter_map(|digit| char::from_digit(digit.into(), 16)).collect()
+}
+
+/// Replicas that met each other meet again later, and not at the same time.
+fn pause(attempt: u32) -> Duration {
+    let most = 4_u64 << attempt.min(6);
+    Duration::from_millis(rand::random_range(0..=most))
+}
+
+fn busy() -> Failure {
+    Failure::new(FailureClass::Transient, "QuotaBusy", "too many others are asking for quota at this moment; try again")
+}

@@ -1,0 +1,169 @@
+//! Classes: looked after before anybody uses them, kept as long as somebody does, and one gateway that hangs holds up no other.
+
+use anyhow::{Context, Result};
+use croft_api::storage::{CLASS_FINALIZER, S3Class};
+use croft_testbed::{
+    Testbed,
+    fault::{Action, FaultProxy, Match, Seen},
+};
+use k8s_openapi::api::core::v1::Secret;
+use kube::{Api, api::DeleteParams};
+use serde_json::{Value, json};
+
+use crate::{
+    plot::{Plot, apply, gone},
+    support::{PATIENCE, World, eventually},
+};
+
+async fn class_says(plot: &Plot<'_>, name: &str, status: &str, reason: &str) -> S3Class {
+    let classes = plot.classes();
+    eventually(&format!("S3Class {name} to be {status} because of {reason}"), || async {
+        let class = classes.get(name).await?;
+        let told = class.status.clone().unwrap_or_default();
+        let ready = told.conditions.iter().find(|it| it.type_ == "Ready").context("no condition yet")?;
+        let is_it = ready.observed_generation == class.metadata.generation
+            && (ready.status.as_str(), ready.reason.as_str()) == (status, reason);
+        anyhow::ensure!(is_it, "it says {ready:?}");
+        Ok(Some(class))
+    })
+    .await
+}
+
+fn message(class: &S3Class) -> String {
+    let conditions = class.status.clone().unwrap_or_default().conditions;
+    conditions.into_iter().find(|it| it.type_ == "Ready").map(|it| it.message).unwrap_or_default()
+}
+
+async fn admin_secret(plot: &Plot<'_>, name: &str, access_key: &str, secret_key: &str) -> Result<()> {
+    let secrets: Api<Secret> = Api::namespaced(plot.client.clone(), "croft-system");
+    apply(&secrets, name, json!({ "stringData": { "accessKey": access_key, "secretKey": secret_key } })).await
+}
+
+#[tokio::test]
+async fn a_class_says_that_its_gateway_answers() -> Result<()> {
+    let plot = Plot::new("reached").await?;
+    let class = class_says(&plot, "default", "True", "Reached").await;
+    assert!(message(&class).contains("answers and knows admin"), "{}", message(&class));
+    assert!(class.metadata.finalizers.unwrap_or_default().contains(&CLASS_FINALIZER.to_owned()));
+    Ok(())
+}
+
+#[tokio::test]
+async fn keys_that_are_refused_are_told_and_new_ones_are_taken_up() -> Result<()> {
+    let plot = Plot::new("refused").await?;
+    let name = format!("refused-{}", plot.namespace);
+    admin_secret(&plot, &name, &plot.ceph.access_key, "wrong").await?;
+    plot.class(&name, json!({ "adminSecret": { "name": name, "namespace": "croft-system" } })).await?;
+    class_says(&plot, &name, "False", "SignatureDoesNotMatch").await;
+    plot.claim(json!({ "s3ClassName": name })).await?;
+    plot.claim_says("data", "False", "ClassNotReady").await;
+    admin_secret(&plot, &name, &plot.ceph.access_key, &plot.ceph.secret_key).await?;
+    plot.ready("data").await;
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_class_in_use_serves_whom_it_has_and_goes_with_the_last() -> Result<()> {
+    let plot = Plot::new("inuse").await?;
+    let name = format!("inuse-{}", plot.namespace);
+    plot.class(&name, json!({})).await?;
+    plot.claim(json!({ "s3ClassName": name })).await?;
+    plot.ready("data").await;
+    plot.classes().delete(&name, &DeleteParams::default()).await?;
+    eventually("the class to say what it waits for", || async {
+        let class = plot.classes().get(&name).await?;
+        Ok(message(&class).contains(&plot.record_name("data")).then_some(()))
+    })
+    .await;
+    plot.claim(json!({ "s3ClassName": name, "quota": { "buckets": 7 } })).await?;
+    plot.ready("data").await;
+    assert_eq!(plot.user("data").await?.expect("a user").max_buckets, croft_rgw::BucketLimit::AtMost(7));
+    plot.claim_called(
+        "late",
+        json!({ "s3ClassName": name, "adminSecretName": "late-admin", "readSecretName": "late-read" }),
+    )
+    .await?;
+    plot.claim_says("late", "False", "ClassDeleting").await;
+    plot.claims().delete("data", &DeleteParams::default()).await?;
+    gone(&plot.classes(), &name).await;
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_class_whose_prefix_could_share_a_tenant_with_another_serves_nobody() -> Result<()> {
+    let plot = Plot::new("overlap").await?;
+    let name = format!("overlap-{}", plot.namespace);
+    plot.class(&name, json!({ "tenantPrefix": "croft_a" })).await?;
+    let class = class_says(&plot, &name, "False", "PrefixOverlap").await;
+    assert!(message(&class).contains("S3Class default"), "{}", message(&class));
+    plot.claim(json!({ "s3ClassName": name })).await?;
+    plot.claim_says("data", "False", "ClassNotReady").await;
+    assert!(plot.gateway().user(&plot.user_id_with("croft_a", "data")).await?.is_none());
+    Ok(())
+}
+
+fn claim_of(class: &str, number: usize) -> Value {
+    json!({ "s3ClassName": class, "adminSecretName": format!("admin-{number}"), "readSecretName": format!("read-{number}") })
+}
+
+/// It answers at first, then takes requests and says nothing more.
+#[tokio::test]
+async fn a_gateway_that_falls_silent_holds_up_no_other_and_everybody_is_served_once_it_speaks() -> Result<()> {
+    let world = Box::pin(World::own(Testbed::kubernetes().with_ceph())).await?;
+    let plot = Plot::on(&world.bed, "silent").await?;
+    let proxy = FaultProxy::rgw(&world.bed.ceph().endpoint).await?;
+    plot.class("silent", json!({ "endpoint": proxy.endpoint() })).await?;
+    class_says(&plot, "silent", "True", "Reached").await;
+    let silence = proxy.on(Match::any()).before(Action::Hold).always();
+    for number in 0..48 {
+        plot.claim_called(&format!("waits-{number}"), claim_of("silent", number)).await?;
+    }
+    eventually("the gateway to be asked in vain", || async { Ok((silence.fired() > 0).then_some(())) }).await;
+
+    let other = Plot::on(&world.bed, "speaks").await?;
+    other.claim(json!({})).await?;
+    other.ready("data").await;
+    let served = plot.claims().list(&kube::api::ListParams::default()).await?.items;
+    let is_ready = |it: &croft_api::Condition| it.type_ == "Ready" && it.status == "True";
+    assert!(!served.iter().any(|claim| claim.status.iter().flat_map(|it| &it.conditions).any(is_ready)));
+    class_says(&plot, "silent", "False", "GatewayTimeout").await;
+    for number in 0..48 {
+        plot.claim_says(&format!("waits-{number}"), "False", "ClassNotReady").await;
+    }
+    silence.remove();
+    silence.release();
+    class_says(&plot, "silent", "True", "Reached").await;
+    for number in 0..48 {
+        plot.ready(&format!("waits-{number}")).await;
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_restart_asks_the_gateway_for_nobody_who_has_what_he_needs() -> Result<()> {
+    let World { bed, installed, operator } = Box::pin(World::own(Testbed::kubernetes().with_ceph())).await?;
+    let plot = Plot::on(&bed, "calm").await?;
+    let proxy = FaultProxy::rgw(&bed.ceph().endpoint).await?;
+    plot.class("calm", json!({ "endpoint": proxy.endpoint() })).await?;
+    for number in 0..3 {
+        plot.claim_called(&format!("settled-{number}"), claim_of("calm", number)).await?;
+        plot.ready(&format!("settled-{number}")).await;
+    }
+    apply(&plot.buckets(), "photos", json!({ "spec": { "s3UserRef": "settled-0" } })).await?;
+    plot.bucket_says("photos", "True", "Provisioned").await;
+    drop(operator);
+    proxy.clear_log();
+    let operator = installed.start(&bed, "again", &installed.identity.kubeconfig, &[])?;
+    operator.ready(PATIENCE).await?;
+    // Somebody new is served; by then the others would have been looked at, too.
+    plot.claim_called("new", claim_of("calm", 9)).await?;
+    plot.ready("new").await;
+    let asks_for_user = |seen: &Seen| {
+        let parameters = seen.request.subresource.clone().unwrap_or_default();
+        seen.request.verb == "get" && seen.request.resource == "/admin/user" && parameters.contains("uid")
+    };
+    let log = proxy.log();
+    let asked = log.iter().filter(|seen| asks_for_user(seen)).count();
+    assert!((1..=2).contains(&asked), "the new one's keys are read, and nothing else: {log:#?}");
+    Ok(())
+}

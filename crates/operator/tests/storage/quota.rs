@@ -1,0 +1,140 @@
+//! Quota: exact whatever happens at once, and given back.
+
+use anyhow::Result;
+use croft_api::storage::{S3QuotaLedger, S3TeamQuota, S3UserClaim};
+use futures::future::join_all;
+use k8s_openapi::api::core::v1::ResourceQuota;
+use kube::{
+    Api,
+    api::{DeleteParams, Patch, PatchParams, PostParams},
+};
+use serde_json::{Value, json};
+
+use crate::{
+    plot::{Plot, apply, gone},
+    support::eventually,
+};
+
+/// Two namespaces of a team whose limit is this.
+async fn team_of_two(name: &str, hard: Value) -> Result<[Plot<'static>; 2]> {
+    let plots = [Plot::new(name).await?, Plot::new(name).await?];
+    let quotas: Api<S3TeamQuota> = Api::all(plots[0].client.clone());
+    apply(&quotas, &plots[0].namespace, json!({ "spec": { "hard": hard } })).await?;
+    for plot in &plots {
+        let label = json!({ "metadata": { "labels": { "snappcloud.io/team": plots[0].namespace } } });
+        plot.namespaces().patch(&plot.namespace, &PatchParams::default(), &Patch::Merge(&label)).await?;
+    }
+    Ok(plots)
+}
+
+fn claim_of(name: &str, size: u64) -> S3UserClaim {
+    let object = json!({
+        "apiVersion": "s3.snappcloud.io/v1alpha1", "kind": "S3UserClaim", "metadata": { "name": name },
+        "spec": {
+            "adminSecretName": format!("{name}-admin"), "readSecretName": format!("{name}-read"),
+            "quota": { "size": size, "objects": 1, "buckets": 0 },
+        },
+    });
+    serde_json::from_value(object).expect("a claim")
+}
+
+async fn ledger(plot: &Plot<'_>, name: &str) -> Result<Option<S3QuotaLedger>> {
+    Ok(Api::<S3QuotaLedger>::all(plot.client.clone()).get_opt(name).await?)
+}
+
+/// The team's ledger, once both namespaces are known to be the team's.
+async fn team_is_known(plots: &[Plot<'_>; 2]) {
+    let dry = PostParams { dry_run: true, ..PostParams::default() };
+    for plot in plots {
+        eventually("the team's limit to hold", || async {
+            let refused = plot.claims().create(&dry, &claim_of("too-much", 1 << 40)).await.is_err();
+            Ok(refused.then_some(()))
+        })
+        .await;
+    }
+}
+
+#[tokio::test]
+async fn of_many_claims_at_once_exactly_those_are_admitted_that_fit() -> Result<()> {
+    let plots = team_of_two("exact", json!({ "size": 37, "objects": "1M", "buckets": 100 })).await?;
+    team_is_known(&plots).await;
+    let create = |number: usize| {
+        let claims = plots[number % 2].claims();
+        async move { claims.create(&PostParams::default(), &claim_of(&format!("c{number}"), 1)).await }
+    };
+    let answers = join_all((0..120).map(create)).await;
+    let refusals: Vec<_> = answers.iter().filter_map(|answer| answer.as_ref().err()).map(ToString::to_string).collect();
+    for told in &refusals {
+        assert!(told.contains("exceeded cluster quota") && told.contains("spec.quota"), "{told}");
+    }
+    assert_eq!(answers.len() - refusals.len(), 37);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_dry_run_reserves_nothing_and_a_deleted_claim_gives_back() -> Result<()> {
+    let plots = team_of_two("giveback", json!({ "size": 10 })).await?;
+    team_is_known(&plots).await;
+    let [plot, other] = &plots;
+    let dry = PostParams { dry_run: true, ..PostParams::default() };
+    plot.claims().create(&dry, &claim_of("dry", 10)).await?;
+    plot.claims().create(&PostParams::default(), &claim_of("data", 10)).await?;
+    plot.ready("data").await;
+    let refused = other.claims().create(&PostParams::default(), &claim_of("late", 1)).await.unwrap_err();
+    assert!(
+        refused.to_string().contains("exceeded cluster quota: 1 bytes asked for, 0 of the team's 10 left"),
+        "{refused}"
+    );
+    plot.claims().delete("data", &DeleteParams::default()).await?;
+    gone(&plot.claims(), "data").await;
+    other.claims().create(&PostParams::default(), &claim_of("late", 10)).await?;
+    other.ready("late").await;
+    Ok(())
+}
+
+#[tokio::test]
+async fn what_is_lowered_is_free_for_others_only_when_ceph_has_less() -> Result<()> {
+    let plots = team_of_two("steal", json!({ "size": 10 })).await?;
+    team_is_known(&plots).await;
+    let [plot, other] = &plots;
+    plot.claims().create(&PostParams::default(), &claim_of("data", 10)).await?;
+    plot.ready("data").await;
+    let less = json!({ "spec": { "quota": { "size": 4 } } });
+    plot.claims().patch("data", &PatchParams::default(), &Patch::Merge(&less)).await?;
+    eventually("the rest to be free", || async {
+        Ok(Some(other.claims().create(&PostParams::default(), &claim_of("thief", 6)).await?))
+    })
+    .await;
+    let user = plot.user("data").await?.expect("a Ceph user");
+    assert_eq!(user.user_quota.max_size, Some(4), "somebody got what Ceph still gave to another");
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_namespace_is_limited_by_all_its_resource_quotas_and_may_shrink_below_a_lowered_one() -> Result<()> {
+    let plot = Plot::new("namespaced").await?;
+    let quotas: Api<ResourceQuota> = Api::namespaced(plot.client.clone(), &plot.namespace);
+    apply(&quotas, "loose", json!({ "spec": { "hard": { "s3/size": "100", "s3/buckets": "3" } } })).await?;
+    apply(&quotas, "tight", json!({ "spec": { "hard": { "s3/size": "10" } } })).await?;
+    let refused = plot.claims().create(&PostParams::default(), &claim_of("data", 11)).await.unwrap_err();
+    assert!(refused.to_string().contains("exceeded namespace quota"), "{refused}");
+    plot.claims().create(&PostParams::default(), &claim_of("data", 10)).await?;
+    plot.ready("data").await;
+    apply(&quotas, "tight", json!({ "spec": { "hard": { "s3/size": "5" } } })).await?;
+    let resize = async |size: u64| {
+        let change = json!({ "spec": { "quota": { "size": size } } });
+        plot.claims().patch("data", &PatchParams::default(), &Patch::Merge(&change)).await
+    };
+    assert!(resize(11).await.unwrap_err().to_string().contains("exceeded namespace quota"));
+    resize(8).await?;
+    plot.ready("data").await;
+    assert_eq!(plot.user("data").await?.expect("a Ceph user").user_quota.max_size, Some(8));
+    let books = ledger(&plot, &format!("namespace.{}", plot.namespace)).await?.expect("a ledger");
+    eventually("the books to say what Ceph has", || async {
+        let books = ledger(&plot, &format!("namespace.{}", plot.namespace)).await?.unwrap_or_else(|| books.clone());
+        let entry = &books.spec.entries[&format!("{}/data", plot.namespace)];
+        Ok((entry.granted.is_some_and(|granted| granted.size == 8) && entry.pending.is_none()).then_some(()))
+    })
+    .await;
+    Ok(())
+}
