@@ -8,6 +8,7 @@ pub mod fences;
 pub(crate) mod fields;
 mod hooks;
 pub(crate) mod kinds;
+mod live;
 mod manifests;
 pub(crate) mod resources;
 pub(crate) mod seal;
