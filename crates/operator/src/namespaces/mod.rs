@@ -16,7 +16,11 @@ pub(crate) mod seal;
 pub(crate) mod stamped;
 pub(crate) mod stamping;
 
-use std::{collections::BTreeSet, sync::Arc, time::Duration};
+use std::{
+    collections::BTreeSet,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
 
 use croft_api::namespaces::{CLASS_LABEL, NamespaceClass, NamespaceClassBinding, StampedKind};
 use croft_core::{
@@ -33,7 +37,7 @@ use self::{
 };
 use crate::{
     engine::{
-        Cache, Change, EngineBuilder, Journal, Key, Part, Pusher, Scope, Work, is_deleting,
+        Cache, Change, Clock, EngineBuilder, Journal, Key, Part, Pusher, Scope, Work, is_deleting,
         watch::{place_of, revision_of},
         write::resource_name,
     },
@@ -172,6 +176,8 @@ fn install(engine: &mut EngineBuilder, ground: &Ground) {
         writer: writer.clone(),
         kinds: kinds.clone(),
         stamps: stamps.clone(),
+        progress: Mutex::default(),
+        clock: Clock::start(),
     });
     engine.reconciler(ResourcesReconciler::new(caches, writer.clone(), kinds, stamps, seal, absences));
 }
