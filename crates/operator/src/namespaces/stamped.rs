@@ -28,7 +28,7 @@ use tracing::info;
 use super::{BINDING, CALM, fields, live::Live, seal::SharedSeal, stamping::stream_of};
 use crate::engine::{
     Cache, EngineBuilder, Journal, Key, Place, Pusher,
-    watch::{Arrived, How, Sink, Supervisor, Surroundings, Wire, place_of, revision_of},
+    watch::{Arrived, Departed, How, Sink, Supervisor, Surroundings, Wire, place_of, revision_of},
     write::crd_name,
 };
 
@@ -372,10 +372,9 @@ impl Sink<Live> for StampSink {
         }
     }
 
-    fn gone(&mut self, object: Arrived<Live>) {
-        let place = place_of(object.metadata());
-        self.write().remove(&place);
-        self.journal.gone(&binding_of(&place), &self.stream, &place, CALM);
+    fn gone(&mut self, Departed { place, .. }: &Departed) {
+        self.write().remove(place);
+        self.journal.gone(&binding_of(place), &self.stream, place, CALM);
     }
 
     fn listed(&mut self, places: &BTreeSet<Place>) {
