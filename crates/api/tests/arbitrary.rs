@@ -74,7 +74,7 @@ proptest! {
         match blueprint(&class).items(&facts) {
             Ok(items) => {
                 let stamp = Stamp { namespace: &facts.name, class: "c", binding_uid: "u", protect: class.spec.protect };
-                assert!(items.iter().all(|item| item.stamped(&stamp).manifest.is_object()));
+                assert!(items.into_iter().all(|item| item.stamped(&stamp).manifest.is_object()));
             }
             Err(problems) => assert_told(&problems),
         }

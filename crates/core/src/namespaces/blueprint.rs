@@ -44,7 +44,7 @@ impl Blueprint {
             }
             problems.extend(template::check(resource, &format!("spec.resources[{index}]"), &self.params));
         }
-        problems.extend(manifest::parse_all(&self.resources).err().unwrap_or_default());
+        problems.extend(manifest::parse_all(self.resources.iter().cloned()).err().unwrap_or_default());
         problems.extend(self.problems_of_metadata());
         problems.truncate(MOST_PROBLEMS);
         problems
@@ -107,7 +107,7 @@ impl Blueprint {
             return Err(problems);
         }
         // Checked again after rendering: a template may have made two names one.
-        manifest::parse_all(&rendered)
+        manifest::parse_all(rendered)
     }
 }
 

@@ -1,19 +1,26 @@
 //! What a class says about itself: which kinds it needs watched, and how its namespaces are doing.
 
-use std::{collections::BTreeSet, fmt};
+use std::{collections::BTreeSet, fmt, time::Duration};
 
 use serde::{Deserialize, Serialize};
 
 use crate::{
+    budget::{Budget, Budgets},
     conditions::{Conditions, Truth},
     namespaces::manifest::group_of,
-    plan::{Plan, Step},
+    plan::{Next, Plan, Step},
     problem::Problem,
-    time::Timestamp,
+    time::{Instant, Timestamp},
 };
+
+/// A class is big, and so is every write of its status: how far a roll-out has come is told this often.
+const PROGRESS: Duration = Duration::from_secs(1);
 
 /// Most failing namespaces named in the status.
 const MOST_FAILING: usize = 10;
+
+/// The reason while some namespaces are behind.
+const ROLLING_OUT: &str = "RollingOut";
 
 /// What is known about one class.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -140,6 +147,46 @@ pub fn version_to_watch<'k>(used: &[&'k Kind], watched: Option<(&Kind, bool)>) -
     used.iter().copied().max_by_key(|kind| (!is_dead(kind), is_stable(kind), &kind.api_version))
 }
 
+/// Which classes have just told how far their roll-out is.
+#[derive(Clone, Debug)]
+pub struct Progress(Budgets<String>);
+
+impl Default for Progress {
+    fn default() -> Self {
+        Self(Budgets::new(Budget::new(1, PROGRESS)))
+    }
+}
+
+/// The new status, if it is new and not only progress that was told just now; and when to look again.
+pub fn tell(
+    class: &str,
+    seen: &Observed,
+    progress: &mut Progress,
+    now: &Timestamp,
+    at: Instant,
+) -> (Option<Status>, Next) {
+    let Some(status) = report(seen, now) else { return (None, Next::Settled) };
+    if status.conditions.reason("Ready") == Some(ROLLING_OUT) {
+        let may_tell = progress.0.spend(class.to_owned(), at);
+        if !may_tell && seen.status.without_progress() == status.without_progress() {
+            return (None, Next::After(PROGRESS));
+        }
+    }
+    (Some(status), Next::Settled)
+}
+
+impl Status {
+    /// Without what only tells how far a roll-out is.
+    fn without_progress(&self) -> Self {
+        let mut status =
+            Self { bound_namespaces: None, updated_namespaces: None, ready_namespaces: None, ..self.clone() };
+        for condition in status.conditions.0.iter_mut().filter(|condition| condition.reason == ROLLING_OUT) {
+            condition.message.clear();
+        }
+        status
+    }
+}
+
 /// The new status, if it is new.
 pub fn report(seen: &Observed, now: &Timestamp) -> Option<Status> {
     let status = status(seen, now);
@@ -197,7 +244,7 @@ fn write_conditions(seen: &Observed, status: &mut Status, now: &Timestamp) {
         (false, _) => (Truth::False, "InvalidClass", "the class has problems; no namespace is changed".to_owned()),
         (true, 0) => (Truth::True, "RolledOut", format!("{} namespaces have the class", seen.namespaces.len())),
         (true, behind) => {
-            (Truth::False, "RollingOut", format!("{behind} of {} namespaces are not there yet", seen.namespaces.len()))
+            (Truth::False, ROLLING_OUT, format!("{behind} of {} namespaces are not there yet", seen.namespaces.len()))
         }
     };
     conditions.set_observed("Ready", truth, reason, message, generation, now);
@@ -209,6 +256,39 @@ mod tests {
 
     fn kind(version: &str) -> Kind {
         Kind { api_version: format!("apps.dev/{version}"), kind: "Lamp".into(), resource: "lamps".into() }
+    }
+
+    /// What is told of these many namespaces with the class of `all`, failing ones among them, at this time.
+    fn told(
+        progress: &mut Progress,
+        before: &mut Status,
+        (ready, all, failing): (usize, usize, usize),
+        at: u64,
+    ) -> bool {
+        let bound = |index: usize| Bound {
+            name: format!("n{index}"),
+            updated: index < ready,
+            ready: index < ready,
+            stalled: (index + failing >= all).then(|| "Conflict".to_owned()),
+        };
+        let seen =
+            Observed { namespaces: (0..all).map(bound).collect(), status: before.clone(), ..Observed::default() };
+        let (status, next) = tell("web", &seen, progress, &Timestamp::default(), Instant(at));
+        assert_eq!(status.is_none() && report(&seen, &Timestamp::default()).is_some(), next != Next::Settled);
+        let is_told = status.is_some();
+        *before = status.unwrap_or_else(|| before.clone());
+        is_told
+    }
+
+    #[test]
+    fn a_roll_out_is_told_at_once_then_now_and_then_and_its_end_at_once() {
+        let (progress, before) = (&mut Progress::default(), &mut Status::default());
+        assert!(told(progress, before, (0, 9, 0), 1000), "it begins");
+        assert!(!told(progress, before, (1, 9, 0), 1100) && !told(progress, before, (2, 9, 0), 1999));
+        assert!(told(progress, before, (3, 9, 0), 2000), "a second later");
+        assert!(!told(progress, before, (4, 9, 0), 2100));
+        assert!(told(progress, before, (4, 9, 1), 2200), "who fails is news");
+        assert!(told(progress, before, (9, 9, 0), 2300), "its end");
     }
 
     #[test]

@@ -48,13 +48,23 @@ impl Status {
         if self == other {
             return Difference::None;
         }
-        let without_objects = |status: &Self| Self { applied_resources: Vec::new(), ..status.clone() };
-        if without_objects(self) != without_objects(other)
-            || self.applied_resources.len() != other.applied_resources.len()
-        {
+        let Self {
+            observed_generation,
+            observed_class_name,
+            observed_class_uid,
+            observed_class_generation,
+            applied_resources,
+            conditions,
+        } = self;
+        let is_same = (observed_generation, observed_class_name)
+            == (&other.observed_generation, &other.observed_class_name)
+            && (observed_class_uid, observed_class_generation)
+                == (&other.observed_class_uid, &other.observed_class_generation)
+            && *conditions == other.conditions;
+        if !is_same || applied_resources.len() != other.applied_resources.len() {
             return Difference::News;
         }
-        let objects = self.applied_resources.iter().zip(&other.applied_resources);
+        let objects = applied_resources.iter().zip(&other.applied_resources);
         objects.map(|(before, after)| before.difference(after)).max().unwrap_or(Difference::None)
     }
 }
@@ -105,22 +115,27 @@ impl Applied {
     }
 
     fn difference(&self, other: &Self) -> Difference {
+        if self == other {
+            return Difference::None;
+        }
         let stands = |applied: &Self| applied.state == State::Applied && applied.message.is_none();
         let identity = |applied: &Self| (applied.identity(), applied.adopted);
-        let vouched = |applied: &Self| {
+        if !stands(self) || !stands(other) || identity(self) != identity(other) {
+            return Difference::News;
+        }
+        let vouched = |applied: &'_ Self| {
             let fingerprint =
-                applied.fingerprint().map(|fingerprint| Fingerprint { content: String::new(), ..fingerprint });
+                applied.fingerprint().map(|fingerprint| Fingerprint { content: "", ..fingerprint }.to_string());
             (applied.api_version.clone(), applied.uid.clone(), fingerprint)
         };
-        match (self == other, stands(self) && stands(other) && identity(self) == identity(other)) {
-            (true, _) => Difference::None,
-            (false, true) if self.fingerprint().is_some() && vouched(self) == vouched(other) => Difference::Vouched,
-            (false, true) => Difference::Routine,
-            (false, false) => Difference::News,
+        if self.fingerprint().is_some() && vouched(self) == vouched(other) {
+            Difference::Vouched
+        } else {
+            Difference::Routine
         }
     }
 
-    pub fn fingerprint(&self) -> Option<Fingerprint> {
+    pub fn fingerprint(&self) -> Option<Fingerprint<'_>> {
         Fingerprint::parse(self.digest.as_deref()?)
     }
 }
@@ -137,31 +152,32 @@ pub enum State {
 }
 
 /// What was applied, and what the live object looked like right after it, or when we last saw that nothing of ours had changed.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Fingerprint {
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fingerprint<'a> {
     /// Digest of the rendered manifest.
-    pub manifest: String,
+    pub manifest: &'a str,
     /// Digest of the paths the manifest sets, without their values: a change means that fields came or went.
-    pub shape: String,
+    pub shape: &'a str,
     /// See [`Witness::fields`].
-    pub fields: String,
+    pub fields: &'a str,
     /// See [`Witness::content`].
-    pub content: String,
+    pub content: &'a str,
 }
 
-impl Fingerprint {
-    pub fn new(manifest: &str, shape: &str, Witness { fields, content }: Witness) -> Self {
-        Self { manifest: manifest.to_owned(), shape: shape.to_owned(), fields, content }
+impl<'a> Fingerprint<'a> {
+    pub fn new(manifest: &'a str, shape: &'a str, witness: &'a Witness) -> Self {
+        Self { manifest, shape, fields: &witness.fields, content: &witness.content }
     }
 
-    fn parse(text: &str) -> Option<Self> {
-        let mut parts = text.splitn(3, '.');
-        let (manifest, shape, witness) = (parts.next()?, parts.next()?, Witness::parse(parts.next()?)?);
-        Some(Self::new(manifest, shape, witness))
+    fn parse(text: &'a str) -> Option<Self> {
+        let mut parts = text.split('.');
+        let mut next = || parts.next();
+        let fingerprint = Self { manifest: next()?, shape: next()?, fields: next()?, content: next()? };
+        next().is_none().then_some(fingerprint)
     }
 }
 
-impl fmt::Display for Fingerprint {
+impl fmt::Display for Fingerprint<'_> {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(out, "{}.{}.{}.{}", self.manifest, self.shape, self.fields, self.content)
     }

@@ -11,10 +11,10 @@
 use std::fmt;
 
 use hmac::{Hmac, KeyInit, Mac};
-use serde_json::{Map, Value};
+use serde_json::Value;
 use sha2::{Digest, Sha256};
 
-use super::manifest::{Rendered, canonical, digest, long, short};
+use super::manifest::{Rendered, canonical, long, short, write_canonical, write_list, write_object};
 
 /// What the API server keeps in metadata, or what says nothing about what an object is.
 const KEPT_BY_SERVER: [&str; 9] = [
@@ -44,23 +44,15 @@ impl Seal {
         Self(key)
     }
 
-    /// `value` is the whole of, or a part of, an object of which `object` tells the kind.
-    fn digest(&self, object: &Value, value: &Value) -> String {
-        if is_secret(object) { self.keyed(value) } else { digest(value) }
+    /// Of a text about an object of which `object` tells the kind.
+    fn hash(&self, object: &Value, text: &[u8]) -> Vec<u8> {
+        if is_secret(object) { self.keyed(text) } else { Sha256::digest(text).to_vec() }
     }
 
-    fn long_digest(&self, object: &Value, value: &Value) -> String {
-        if is_secret(object) { long(&self.hash(value)) } else { long(&Sha256::digest(canonical(value))) }
-    }
-
-    fn keyed(&self, value: &Value) -> String {
-        short(&self.hash(value))
-    }
-
-    fn hash(&self, value: &Value) -> Vec<u8> {
+    fn keyed(&self, text: &[u8]) -> Vec<u8> {
         // A key of any length will do, so this cannot fail.
         let Ok(mut mac) = Hmac::<Sha256>::new_from_slice(&self.0) else { return Vec::new() };
-        mac.update(&canonical(value));
+        mac.update(text);
         mac.finalize().into_bytes().to_vec()
     }
 
@@ -70,7 +62,8 @@ impl Seal {
         if !is_secret(&rendered.manifest) {
             return rendered;
         }
-        let (digest, shape) = (self.keyed(&rendered.manifest), self.keyed(&rendered.shape.as_str().into()));
+        let keyed = |value: &Value| short(&self.keyed(&canonical(value)));
+        let (digest, shape) = (keyed(&rendered.manifest), keyed(&rendered.shape.as_str().into()));
         Rendered { digest, shape, ..rendered }
     }
 }
@@ -96,11 +89,12 @@ pub struct Witness {
 impl Witness {
     /// What `object` shows of `manifest`.
     pub fn of(object: &Value, manifest: &Value, seal: &Seal, care: Care) -> Self {
-        let shown = match care {
-            Care::Places => shown(object, manifest),
-            Care::Parts => parts(object, manifest),
-        };
-        Self { fields: seal.digest(object, &shown), content: content(object, seal) }
+        let mut shown = Vec::new();
+        match care {
+            Care::Places => write_shown(object, manifest, &mut shown),
+            Care::Parts => write_parts(object, manifest, &mut shown),
+        }
+        Self { fields: short(&seal.hash(object, &shown)), content: content(object, seal) }
     }
 
     pub fn parse(text: &str) -> Option<Self> {
@@ -129,50 +123,51 @@ impl fmt::Display for Witness {
 /// Digest of everything in an object but what the server keeps. Whoever may write the object may choose what is in it, so it is
 /// long: nobody shall find two forms of an object that look the same.
 pub fn content(object: &Value, seal: &Seal) -> String {
-    let Some(all) = object.as_object() else { return seal.long_digest(object, object) };
-    let mut kept: Map<String, Value> = Map::new();
-    for (name, value) in all.iter().filter(|(name, _)| *name != "status") {
-        let value = match (name.as_str(), value.as_object()) {
-            ("metadata", Some(metadata)) => {
-                let kept = metadata.iter().filter(|(name, _)| !KEPT_BY_SERVER.contains(&name.as_str()));
-                Value::Object(kept.map(|(name, value)| (name.clone(), value.clone())).collect())
-            }
-            _ => value.clone(),
-        };
-        kept.insert(name.clone(), value);
+    let mut text = Vec::new();
+    match object {
+        Value::Object(all) => {
+            let kept = all.iter().filter(|(name, _)| *name != "status");
+            write_object(kept.map(|(name, value)| (name, (name, value))), &mut text, |(name, value), out| {
+                match (name.as_str(), value) {
+                    ("metadata", Value::Object(metadata)) => {
+                        let kept = metadata.iter().filter(|(name, _)| !KEPT_BY_SERVER.contains(&name.as_str()));
+                        write_object(kept, out, write_canonical);
+                    }
+                    _ => write_canonical(value, out),
+                }
+            });
+        }
+        other => write_canonical(other, &mut text),
     }
-    seal.long_digest(object, &Value::Object(kept))
+    long(&seal.hash(object, &text))
 }
 
 /// The parts of `live` that `manifest` touches; of what is known to be shared, metadata and plain data, the places it sets.
-fn parts(live: &Value, manifest: &Value) -> Value {
+fn write_parts(live: &Value, manifest: &Value, out: &mut Vec<u8>) {
     let is_plain = ["ConfigMap", "Secret"].iter().any(|kind| is_of_core(live, kind));
     let is_shared = |key: &str| key == "metadata" || (is_plain && matches!(key, "data" | "binaryData"));
-    let (Value::Object(live), Value::Object(manifest)) = (live, manifest) else { return live.clone() };
-    let touched = manifest.iter().map(|(key, value)| {
-        let there = match live.get(key) {
-            Some(shared) if is_shared(key) => shown(shared, value),
-            other => other.cloned().unwrap_or_default(),
-        };
-        (key.clone(), there)
+    let (Value::Object(live), Value::Object(manifest)) = (live, manifest) else { return write_canonical(live, out) };
+    let touched = manifest.iter().map(|(key, value)| (key, (key, value)));
+    write_object(touched, out, |(key, value), out| match live.get(key) {
+        Some(shared) if is_shared(key) => write_shown(shared, value, out),
+        other => write_canonical(other.unwrap_or(&Value::Null), out),
     });
-    Value::Object(touched.collect())
 }
 
 /// The part of `live` at the places that `manifest` sets.
-fn shown(live: &Value, manifest: &Value) -> Value {
+fn write_shown(live: &Value, manifest: &Value, out: &mut Vec<u8>) {
     match (live, manifest) {
         (Value::Object(live), Value::Object(manifest)) => {
-            let set = manifest.iter().map(|(key, value)| {
-                let there = live.get(key).map_or(Value::Null, |live| shown(live, value));
-                (key.clone(), there)
+            let set = manifest.iter().map(|(key, value)| (key, (live.get(key), value)));
+            write_object(set, out, |(live, value), out| match live {
+                Some(live) => write_shown(live, value, out),
+                None => write_canonical(&Value::Null, out),
             });
-            Value::Object(set.collect())
         }
         (Value::Array(live), Value::Array(manifest)) if live.len() == manifest.len() => {
-            live.iter().zip(manifest).map(|(live, value)| shown(live, value)).collect()
+            write_list(live.iter().zip(manifest), out, |(live, value), out| write_shown(live, value, out));
         }
-        _ => live.clone(),
+        _ => write_canonical(live, out),
     }
 }
 
@@ -181,6 +176,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::namespaces::manifest::digest;
 
     const SEAL: Seal = Seal([7; 32]);
 
@@ -270,11 +266,20 @@ mod tests {
         assert_ne!(content(&secret, &SEAL), content(&secret, &other));
         let fields = |seal: &Seal| Witness::of(&secret, &secret, seal, Care::Parts).fields;
         assert_ne!(fields(&SEAL), fields(&other));
-        let rendered = Rendered { manifest: secret.clone(), digest: digest(&secret), ..Rendered::default() };
+        let rendered = Rendered { manifest: secret.clone().into(), digest: digest(&secret), ..Rendered::default() };
         let sealed = |seal: &Seal| seal.sealed(rendered.clone()).digest;
         assert!(sealed(&SEAL) != sealed(&other) && sealed(&SEAL) != rendered.digest);
         assert_eq!(content(&quota("1"), &SEAL), content(&quota("1"), &other), "others need no key");
         assert_eq!(format!("{SEAL:?}"), "Seal");
+    }
+
+    #[test]
+    fn a_witness_stays_as_it_is_because_it_is_on_record() {
+        let live = with(with(quota("1"), "/metadata/uid", json!("u")), "/spec/scopes", json!([{"a": 1, "b": [null]}]));
+        let manifest = with(quota("1000m"), "/spec/scopes", json!([{"a": 2}]));
+        let text = |care| Witness::of(&live, &manifest, &SEAL, care).to_string();
+        assert_eq!(text(Care::Parts), "f909fbc1818e2909.f909fbc1818e2909d87a3d34ca207c23");
+        assert_eq!(text(Care::Places), "f384418f13b6d19c.f909fbc1818e2909d87a3d34ca207c23");
     }
 
     #[test]

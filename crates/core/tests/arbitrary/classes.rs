@@ -139,7 +139,11 @@ fn items(blueprint: &Blueprint, facts: &Facts) -> (Vec<Rendered>, Vec<Problem>) 
     let stamp = Stamp { namespace: &facts.name, class: &blueprint.class, binding_uid: &facts.uid, protect: true };
     match blueprint.items(facts) {
         Ok(items) => (
-            items.iter().map(|item| item.stamped(&stamp)).inspect(|item| assert_applicable(item, &stamp)).collect(),
+            items
+                .into_iter()
+                .map(|item| item.stamped(&stamp))
+                .inspect(|item| assert_applicable(item, &stamp))
+                .collect(),
             vec![],
         ),
         Err(problems) => (vec![], problems),

@@ -201,7 +201,7 @@ pub fn item(name: &str, value: Option<&str>) -> Item {
     if let Some(value) = value {
         raw["data"] = json!({"k": value});
     }
-    Item::parse(raw.as_object().unwrap()).unwrap()
+    Item::parse(raw.as_object().unwrap().clone()).unwrap()
 }
 
 pub fn identity(name: &str) -> Identity {
@@ -298,7 +298,7 @@ impl World {
         let Some(class) = self.classes.get(bound.class.as_str()) else { return Rc::default() };
         let render = || {
             let stamp = Stamp { namespace: NAMESPACE, class: &bound.class, binding_uid: &bound.uid, protect: false };
-            class.items.iter().map(|item| item.stamped(&stamp)).collect()
+            class.items.iter().cloned().map(|item| item.stamped(&stamp)).collect()
         };
         let mut memo = class.rendered.0.borrow_mut();
         memo.entry((bound.class.clone(), bound.uid.clone())).or_insert_with(render).clone()

@@ -22,7 +22,7 @@ use super::{clock::Clock, write::call};
 const BURST: u32 = 100;
 const EVERY: Duration = Duration::from_millis(200);
 
-/// Good news in the same words about many objects: a few of them say it for all.
+/// News in the same words about many objects have one cause: a few of them say it for all.
 const SAME_BURST: u32 = 5;
 const SAME_EVERY: Duration = Duration::from_secs(30);
 
@@ -69,13 +69,9 @@ impl Pace {
     }
 
     fn allows(&mut self, note: &Note, now: Instant) -> bool {
-        if note.warning {
-            return self.warning.spend(now);
-        }
+        let all = if note.warning { &mut self.warning } else { &mut self.normal };
         // What is not told at all repeats nothing, and what only repeats takes nothing from the others.
-        self.normal.has_left(now)
-            && self.same.spend((note.reason.clone(), note.message.clone()), now)
-            && self.normal.spend(now)
+        all.has_left(now) && self.same.spend((note.reason.clone(), note.message.clone()), now) && all.spend(now)
     }
 }
 
@@ -157,7 +153,8 @@ mod tests {
         let bound = || Note::normal("BindingCreated", "bound to class web");
         assert_eq!(told(&mut pace, (0..1000).map(|_| bound())), 5);
         assert_eq!(told(&mut pace, (0..1000).map(|one| Note::normal("Created", format!("bucket {one}")))), 95);
-        assert_eq!(told(&mut pace, (0..1000).map(|_| Note::warning("Forbidden", "not allowed"))), 100);
+        assert_eq!(told(&mut pace, (0..1000).map(|_| Note::warning("ClassNotFound", "there is no class web"))), 5);
+        assert_eq!(told(&mut pace, (0..1000).map(|one| Note::warning("Conflict", format!("item {one}")))), 95);
     }
 
     #[test]

@@ -22,7 +22,7 @@ use tracing::warn;
 
 use super::{
     cache::Place,
-    watch::{Arrived, How, Sink, Supervisor, Surroundings, Wire, place_of},
+    watch::{Arrived, Departed, How, Sink, Supervisor, Surroundings, Wire, place_of},
     write::{call, resource_name},
 };
 use crate::telemetry::metrics::Metrics;
@@ -162,8 +162,8 @@ impl<K: Resource> Sink<K> for Announcements {
         }
     }
 
-    fn gone(&mut self, object: Arrived<K>) {
-        self.known.remove(&place_of(object.metadata()));
+    fn gone(&mut self, object: &Departed) {
+        self.known.remove(&object.place);
         self.changes.changed();
     }
 

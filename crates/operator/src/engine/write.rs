@@ -6,8 +6,9 @@ use croft_core::plan::{Failure, FailureClass};
 use kube::{
     Api, Client, Resource, ResourceExt,
     api::{ApiResource, DeleteParams, DynamicObject, Patch, PatchParams, PostParams, Preconditions},
+    core::Request,
 };
-use serde::{Serialize, de::DeserializeOwned};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::{Value, json};
 
 use super::{
@@ -91,11 +92,10 @@ impl Writer {
 
     /// Creates `object` where its metadata says; fails as stale if the name is taken.
     pub async fn create<K: Object>(&self, object: &K) -> Result<Written, Failure> {
-        let object = dynamic(object)?;
-        let params = self.posting(FIELD_MANAGER);
+        let text = serde_json::to_vec(object).map_err(|error| unwritable("InvalidObject", &error))?;
         let api = self.api::<K>(&object.namespace().unwrap_or_default());
-        let made = call("create", api.create(&params, &object)).await?;
-        Ok(written(&made, &resource_name::<K>()))
+        let request = Request::new(api.resource_url()).create(&self.posting(FIELD_MANAGER), text);
+        self.send("create", request, &resource_name::<K>()).await
     }
 
     /// Merges `patch` into the object; fails as stale unless it still is `target` at `version`.
@@ -180,35 +180,29 @@ impl Writer {
 
     /// Replaces a whole status; done already if the object is gone, stale if it is not as it was seen.
     pub async fn status(&self, status: &NewStatus) -> Result<Written, Failure> {
-        let made = match &status.version {
-            Some(version) => Box::pin(self.put_status(status, version)).await,
-            None => Box::pin(self.patch_status(status)).await,
+        let api = self.api_of(&status.resource, &status.namespace);
+        let request = Request::new(api.resource_url());
+        // Where the version is known, a PUT costs the API server an eighth less than a patch that tests for it.
+        let request = if let Some(version) = &status.version {
+            let put = put_of(status, version)?;
+            request.replace_subresource("status", &status.name, &self.posting(FIELD_MANAGER), put)
+        } else {
+            let patch = patch_of(status)?;
+            request.patch_subresource("status", &status.name, &self.patching(FIELD_MANAGER), &patch)
         };
-        gone_is_done(made.map(|made| written(&made, &status.stream)))
+        gone_is_done(self.send("status", request, &status.stream).await)
     }
 
-    /// Where the version is known, this costs the API server an eighth less than a patch that tests for it.
-    async fn put_status(&self, status: &NewStatus, version: &str) -> Result<DynamicObject, Failure> {
-        let mut object = DynamicObject::new(&status.name, &status.resource);
-        object.metadata.namespace = Some(status.namespace.clone()).filter(|namespace| !namespace.is_empty());
-        object.metadata.uid = Some(status.uid.clone());
-        object.metadata.resource_version = Some(version.to_owned());
-        object.data = json!({ "status": status.value });
-        let api = self.api_of(&status.resource, &status.namespace);
-        call("status", api.replace_status(&status.name, &self.posting(FIELD_MANAGER), &object)).await
-    }
-
-    async fn patch_status(&self, status: &NewStatus) -> Result<DynamicObject, Failure> {
-        let patch = json!([
-            { "op": "test", "path": "/metadata/uid", "value": status.uid },
-            { "op": "add", "path": "/status", "value": status.value },
-        ]);
-        let patch: kube::api::Patch<Value> = Patch::Json(
-            serde_json::from_value(patch)
-                .map_err(|error| Failure::new(FailureClass::Rejected, "InvalidStatus", error.to_string()))?,
-        );
-        let api = self.api_of(&status.resource, &status.namespace);
-        call("status", api.patch_status(&status.name, &self.patching(FIELD_MANAGER), &patch)).await
+    /// Makes a call of which only is kept what its echo will be.
+    async fn send(
+        &self,
+        what: &str,
+        request: Result<http::Request<Vec<u8>>, kube::core::request::Error>,
+        stream: &str,
+    ) -> Result<Written, Failure> {
+        let request = request.map_err(|error| classify(&kube::Error::BuildRequest(error)))?;
+        let made: Answered = call(what, self.client.request(request)).await?;
+        Ok(made.written(stream))
     }
 
     /// How objects are created under a name.
@@ -235,10 +229,71 @@ impl Writer {
     }
 }
 
-/// An object in the form that has no type.
-pub fn dynamic<K: Serialize>(object: &K) -> Result<DynamicObject, Failure> {
-    let value = serde_json::to_value(object).and_then(serde_json::from_value);
-    value.map_err(|error| Failure::new(FailureClass::Rejected, "InvalidObject", error.to_string()))
+/// What a PUT of a status wants.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct StatusAt<'a> {
+    api_version: &'a str,
+    kind: &'a str,
+    metadata: Seen<'a>,
+    status: &'a Value,
+}
+
+/// The one object, as it was seen.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Seen<'a> {
+    #[serde(skip_serializing_if = "str::is_empty")]
+    namespace: &'a str,
+    name: &'a str,
+    uid: &'a str,
+    resource_version: &'a str,
+}
+
+fn put_of(status: &NewStatus, resource_version: &str) -> Result<Vec<u8>, Failure> {
+    let NewStatus { resource, namespace, name, uid, value, .. } = status;
+    let metadata = Seen { namespace, name, uid, resource_version };
+    let put = StatusAt { api_version: &resource.api_version, kind: &resource.kind, metadata, status: value };
+    serde_json::to_vec(&put).map_err(|error| unwritable("InvalidStatus", &error))
+}
+
+fn patch_of(status: &NewStatus) -> Result<Patch<Value>, Failure> {
+    let patch = json!([
+        { "op": "test", "path": "/metadata/uid", "value": status.uid },
+        { "op": "add", "path": "/status", "value": status.value },
+    ]);
+    serde_json::from_value(patch).map(Patch::Json).map_err(|error| unwritable("InvalidStatus", &error))
+}
+
+fn unwritable(reason: &'static str, error: &serde_json::Error) -> Failure {
+    Failure::new(FailureClass::Rejected, reason, error.to_string())
+}
+
+/// All that is read of an answer: the rest is what we sent, or of no interest.
+#[derive(Deserialize)]
+struct Answered {
+    metadata: AnsweredMetadata,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct AnsweredMetadata {
+    name: String,
+    #[serde(default)]
+    namespace: String,
+    uid: Option<String>,
+    #[serde(default)]
+    resource_version: String,
+}
+
+impl Answered {
+    fn written(self, stream: &str) -> Written {
+        let AnsweredMetadata { name, namespace, uid, resource_version } = self.metadata;
+        let version = resource_version.parse().ok();
+        let place = Place::new(namespace, name);
+        let echo = version.map(|version| Echo { stream: stream.to_owned(), place, version: Some(version) });
+        Written { uid, echo, witness: None }
+    }
 }
 
 /// One API call under the common timeout.

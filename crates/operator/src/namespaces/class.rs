@@ -1,10 +1,13 @@
 //! Class -> its status: observes for [`croft_core::namespaces::class`].
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::{
+    collections::BTreeSet,
+    sync::{Arc, Mutex, PoisonError},
+};
 
 use croft_api::namespaces::{NamespaceClass, NamespaceClassBinding, OnClassDelete, validate::validate};
 use croft_core::{
-    namespaces::class::{self, Bound, ClassStep, Kind, Observed},
+    namespaces::class::{self, Bound, ClassStep, Kind, Observed, Progress},
     plan::{Failure, Outcome, Plan},
     time::Timestamp,
     watching::Standing,
@@ -18,7 +21,7 @@ use super::{
 };
 use crate::{
     conditions,
-    engine::{Key, Reconciler, Report, Work, Writer, Written, events::Note, is_deleting},
+    engine::{Clock, Key, Reconciler, Report, Work, Writer, Written, events::Note, is_deleting},
     objects,
 };
 
@@ -31,6 +34,8 @@ pub(super) struct ClassReconciler {
     pub(super) writer: Writer,
     pub(super) kinds: Kinds,
     pub(super) stamps: Stamps,
+    pub(super) progress: Mutex<Progress>,
+    pub(super) clock: Clock,
 }
 
 #[derive(Debug)]
@@ -140,12 +145,14 @@ impl Reconciler for ClassReconciler {
         if outcomes.iter().any(|(step, outcome)| **step == ClassStep::LetGo && outcome.is_done()) {
             return Report::default();
         }
-        let status = class::report(&seen.observed, now);
+        let mut progress = self.progress.lock().unwrap_or_else(PoisonError::into_inner);
+        let (status, next) = class::tell(&seen.class.name_any(), &seen.observed, &mut progress, now, self.clock.now());
+        drop(progress);
         let told = seen.observed.status.conditions.reason("Accepted");
         let events = status.iter().filter_map(|status| status.conditions.get("Accepted"));
         let events = events.filter(|accepted| accepted.reason == "InvalidClass" && told != Some(&accepted.reason));
         let events = events.map(|accepted| Note::warning("InvalidClass", &accepted.message)).collect();
-        Report::on(&*seen.class, status.as_ref(), events)
+        Report { next, ..Report::on(&*seen.class, status.as_ref(), events) }
     }
 
     fn unseen(&self, key: &Key, failure: &Failure, now: &Timestamp) -> Report {

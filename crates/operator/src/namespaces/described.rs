@@ -36,7 +36,7 @@ pub(crate) fn present(
     let name = class.name_any();
     let stamp = Stamp { namespace: &namespace.name, class: &name, binding_uid, protect: class.spec.protect };
     let (items, problems) = match checked.as_ref().map_err(Clone::clone).and_then(|class| class.items(namespace)) {
-        Ok(items) => (items.iter().map(|item| seal.sealed(item.stamped(&stamp))).collect(), Vec::new()),
+        Ok(items) => (items.into_iter().map(|item| seal.sealed(item.stamped(&stamp))).collect(), Vec::new()),
         Err(problems) => (Vec::new(), problems),
     };
     let metadata = class.spec.namespace_metadata.clone().unwrap_or_default();

@@ -1,5 +1,6 @@
 //! Namespaces furnished from a class: what is watched, and which change wakes whom.
 
+mod absences;
 pub(crate) mod binding;
 pub(crate) mod blueprints;
 mod class;
@@ -8,13 +9,18 @@ pub mod fences;
 pub(crate) mod fields;
 mod hooks;
 pub(crate) mod kinds;
+mod live;
 mod manifests;
 pub(crate) mod resources;
 pub(crate) mod seal;
 pub(crate) mod stamped;
 pub(crate) mod stamping;
 
-use std::{collections::BTreeSet, sync::Arc, time::Duration};
+use std::{
+    collections::BTreeSet,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
 
 use croft_api::namespaces::{CLASS_LABEL, NamespaceClass, NamespaceClassBinding, StampedKind};
 use croft_core::{
@@ -26,12 +32,12 @@ use k8s_openapi::api::core::v1::Namespace;
 use kube::{Resource, ResourceExt};
 
 use self::{
-    binding::BindingReconciler, class::ClassReconciler, kinds::Kinds, resources::ResourcesReconciler, seal::SharedSeal,
-    stamped::Stamps,
+    absences::Absences, binding::BindingReconciler, class::ClassReconciler, kinds::Kinds,
+    resources::ResourcesReconciler, seal::SharedSeal, stamped::Stamps,
 };
 use crate::{
     engine::{
-        Cache, Change, EngineBuilder, Journal, Key, Part, Pusher, Scope, Work, is_deleting,
+        Cache, Change, Clock, EngineBuilder, Journal, Key, Part, Pusher, Scope, Work, is_deleting,
         watch::{place_of, revision_of},
         write::resource_name,
     },
@@ -147,18 +153,18 @@ fn install(engine: &mut EngineBuilder, ground: &Ground) {
     let seal = SharedSeal::default();
     tokio::spawn(essential("digest key", seal.clone().find(writer.clone(), operator_namespace.clone())));
     let stamps = Stamps::new(engine, seal.clone(), caches.bindings.clone());
+    let absences = Absences::default();
     caches.classes.wakes({
         let (caches, stamps, pusher) = (caches.clone(), stamps.clone(), engine.pusher());
+        let (journal, absences) = (engine.journal(), absences.clone());
         move |change: Change<'_, NamespaceClass>| {
+            absences.forget(&change.object().name_any());
             let kinds = |class: Option<&NamespaceClass>| kinds_in_use(class.into_iter());
             stamps.class_changed(&kinds(change.before), &kinds(change.after));
-            let name = change.object().name_any();
-            if concerns_namespaces(change) {
-                for key in namespaces_of(&caches, &name) {
-                    pusher.push(key, Priority::RollOut);
-                }
+            for key in concerned_by_class(change, &caches) {
+                pusher.push(key, Priority::RollOut);
             }
-            vec![Key::cluster(CLASS, name)]
+            woken_by_class(change, &journal)
         }
     });
 
@@ -170,8 +176,10 @@ fn install(engine: &mut EngineBuilder, ground: &Ground) {
         writer: writer.clone(),
         kinds: kinds.clone(),
         stamps: stamps.clone(),
+        progress: Mutex::default(),
+        clock: Clock::start(),
     });
-    engine.reconciler(ResourcesReconciler::new(caches, writer.clone(), kinds, stamps, seal));
+    engine.reconciler(ResourcesReconciler::new(caches, writer.clone(), kinds, stamps, seal, absences));
 }
 
 /// The binding itself and its namespace; its class, when the changes are over, to count it.
@@ -200,27 +208,44 @@ fn is_only_report(change: Change<'_, NamespaceClassBinding>) -> bool {
     change.before.map(asks) == change.after.map(asks)
 }
 
-/// Whether more has changed than what the class reports about its namespaces.
-fn concerns_namespaces(change: Change<'_, NamespaceClass>) -> bool {
-    let matters = |class: &NamespaceClass| {
+/// The class itself; where only its report has changed, when the changes are over: each count of a roll-out we write would
+/// otherwise be followed by the next one at once.
+fn woken_by_class(change: Change<'_, NamespaceClass>, journal: &Journal) -> Vec<Key> {
+    let asks = |class: &NamespaceClass| {
+        let (metadata, finalizers) = (class.meta(), class.finalizers().to_vec());
+        (metadata.uid.clone(), metadata.generation, is_deleting(metadata), finalizers)
+    };
+    let class = change.object();
+    let own = Key::cluster(CLASS, class.name_any());
+    if change.live && change.before.map(asks) == change.after.map(asks) {
+        let (place, version) = (place_of(class.meta()), revision_of(class.meta()));
+        journal.saw(&own, &resource_name::<NamespaceClass>(), &place, version, RECOUNT);
+        return Vec::new();
+    }
+    vec![own]
+}
+
+/// What is bound to the class, if more has changed than its report; what asks for it, if the answer may be another one now.
+fn concerned_by_class(change: Change<'_, NamespaceClass>, caches: &Caches) -> Vec<Key> {
+    let gives = |class: &NamespaceClass| {
         let kinds = class.status.as_ref().map(|status| status.kinds.clone());
         (class.uid(), class.metadata.generation, is_deleting(class.meta()), kinds)
     };
-    change.before.map(matters) != change.after.map(matters)
-}
-
-/// What is bound to the class and what asks for it.
-fn namespaces_of(caches: &Caches, name: &str) -> Vec<Key> {
-    let bound = caches.bindings.by(CLASS_INDEX, name);
-    let bound = bound.iter().map(|binding| binding_key(binding));
-    let labelled = caches.namespaces.by(CLASS_INDEX, name);
-    // Who asks for it in vain says so on the binding it has.
-    let labelled = labelled.iter().map(|namespace| namespace.name_any()).flat_map(|name| {
-        let has_binding = caches.bindings.exists(&name, &name);
-        let binding = has_binding.then(|| Key::new(BINDING, &name, &name));
-        [Some(Key::cluster(NAMESPACE, &name)), binding].into_iter().flatten()
-    });
-    bound.chain(labelled).collect()
+    let can_be_chosen = |class: &NamespaceClass| (class.uid(), is_deleting(class.meta()));
+    let name = change.object().name_any();
+    let mut keys = Vec::new();
+    if change.before.map(gives) != change.after.map(gives) {
+        keys.extend(caches.bindings.by(CLASS_INDEX, &name).iter().map(|binding| binding_key(binding)));
+    }
+    if change.before.map(can_be_chosen) != change.after.map(can_be_chosen) {
+        for namespace in caches.namespaces.by(CLASS_INDEX, &name) {
+            let name = namespace.name_any();
+            // Who asks for it in vain says so on the binding it has.
+            keys.extend(caches.bindings.exists(&name, &name).then(|| Key::new(BINDING, &name, &name)));
+            keys.push(Key::cluster(NAMESPACE, name));
+        }
+    }
+    keys
 }
 
 /// Something any binding may have waited for has happened: looks again at all of them, and at their classes.

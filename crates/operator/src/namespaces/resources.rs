@@ -29,6 +29,7 @@ use serde_json::{Value, json};
 
 use super::{
     BINDING, Caches,
+    absences::Absences,
     blueprints::Blueprints,
     described::{described, described_binding, described_namespace, facts, orphans, present, stamped_entry},
     kinds::{Kinds, ServedKind, UNABLE},
@@ -58,6 +59,7 @@ pub(super) struct ResourcesReconciler {
     reads: Mutex<Budget>,
     clock: Clock,
     blueprints: Blueprints,
+    absences: Absences,
 }
 
 #[derive(Debug)]
@@ -71,7 +73,14 @@ pub(super) struct Seen {
 }
 
 impl ResourcesReconciler {
-    pub(super) fn new(caches: Caches, writer: Writer, kinds: Kinds, stamps: Stamps, seal: SharedSeal) -> Self {
+    pub(super) fn new(
+        caches: Caches,
+        writer: Writer,
+        kinds: Kinds,
+        stamps: Stamps,
+        seal: SharedSeal,
+        absences: Absences,
+    ) -> Self {
         Self {
             caches,
             writer,
@@ -83,6 +92,7 @@ impl ResourcesReconciler {
             reads: Mutex::new(Budget::new(READS, READ_EVERY)),
             clock: Clock::start(),
             blueprints: Blueprints::default(),
+            absences,
         }
     }
 
@@ -112,12 +122,14 @@ impl ResourcesReconciler {
             return Ok(ClassSeen::Unreadable);
         }
         let api: Api<PartialObjectMeta<NamespaceClass>> = Api::all(self.writer.client());
-        Ok(match read(api.get_opt(name)).await? {
-            None => {
-                self.blueprints.forget(name);
-                ClassSeen::Gone
-            }
-            Some(_) => ClassSeen::Unreadable,
+        let look = async { Ok(read(api.get_opt(name)).await?.is_none()) };
+        let is_gone = self.absences.is_gone(name, look).await?;
+        // It may have come while others looked.
+        Ok(if is_gone && !self.caches.classes.exists("", name) {
+            self.blueprints.forget(name);
+            ClassSeen::Gone
+        } else {
+            ClassSeen::Unreadable
         })
     }
 

@@ -19,22 +19,16 @@ use croft_core::{
     watching::Standing,
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use kube::{
-    Api, Client, Resource,
-    api::{ApiResource, DynamicObject},
-};
+use kube::{Api, Client, Resource, api::ApiResource};
+use serde_json::Value;
 use tokio::{sync::watch, time::Instant};
 use tokio_util::task::AbortOnDropHandle;
 use tracing::info;
 
-use super::{
-    BINDING, CALM, fields,
-    seal::SharedSeal,
-    stamping::{stream_of, whole},
-};
+use super::{BINDING, CALM, fields, live::Live, seal::SharedSeal, stamping::stream_of};
 use crate::engine::{
     Cache, EngineBuilder, Journal, Key, Place, Pusher,
-    watch::{Arrived, How, Sink, Supervisor, Surroundings, Wire, place_of, revision_of},
+    watch::{Arrived, Departed, How, Sink, Supervisor, Surroundings, Wire, place_of, revision_of},
     write::crd_name,
 };
 
@@ -56,13 +50,10 @@ pub(crate) struct Entry {
 }
 
 impl Entry {
-    pub(crate) fn of(api_version: Arc<str>, kind: &str, object: &DynamicObject, seal: &Seal) -> Self {
-        let content = witness::content(&whole(object, &api_version, kind), seal);
-        Self {
-            content,
-            created: fields::was_created(&object.metadata),
-            ..Self::unreadable(api_version, &object.metadata)
-        }
+    /// `whole` is the object with its kind.
+    pub(crate) fn of(api_version: Arc<str>, metadata: &ObjectMeta, whole: &Value, seal: &Seal) -> Self {
+        let content = witness::content(whole, seal);
+        Self { content, created: fields::was_created(metadata), ..Self::unreadable(api_version, metadata) }
     }
 
     /// Whatever was seen of it before, this is something else: it is read, and where that fails it says so.
@@ -81,8 +72,9 @@ impl Entry {
 
     /// Whether the two tell the same: changes of status and of bookkeeping make no difference.
     fn tells_the_same_as(&self, other: &Self) -> bool {
-        let told = |entry: &Self| Self { version: 0, ..entry.clone() };
-        told(self) == told(other)
+        let Self { api_version, uid, version: _, controller, class, content, created, deleting } = self;
+        (api_version, uid, controller) == (&other.api_version, &other.uid, &other.controller)
+            && (class, content, created, deleting) == (&other.class, &other.content, &other.created, &other.deleting)
     }
 }
 
@@ -317,7 +309,7 @@ impl Stamps {
         let receiver = standing.subscribe();
         let supervisor = Supervisor {
             resource: crd_name(&resource.plural, &resource.group),
-            source: Wire::<DynamicObject>::objects(Api::all_with(self.client.clone(), &resource)).labelled(STAMP_LABEL),
+            source: Wire::<Live>::objects(Api::all_with(self.client.clone(), &resource)).labelled(STAMP_LABEL),
             sink: StampSink {
                 seal: self.seal.clone(),
                 stream,
@@ -335,7 +327,7 @@ impl Stamps {
         let seal = self.seal.clone();
         let task = tokio::spawn(async move {
             seal.known().await;
-            supervisor.run::<DynamicObject>().await;
+            supervisor.run::<Live>().await;
         });
         let task = AbortOnDropHandle::new(task);
         Watched { kind: kind.clone(), objects, standing: receiver, since: Instant::now(), need, _task: task }
@@ -360,12 +352,15 @@ struct StampSink {
     bindings: Arc<Cache<NamespaceClassBinding>>,
 }
 
-impl Sink<DynamicObject> for StampSink {
-    fn put(&mut self, object: Arrived<DynamicObject>, how: How) {
+impl Sink<Live> for StampSink {
+    fn put(&mut self, object: Arrived<Live>, how: How) {
         let Some(seal) = self.seal.get() else { return };
         let place = place_of(object.metadata());
         let entry = match object {
-            Arrived::Readable(object) => Entry::of(self.api_version.clone(), &self.kind, &object, seal),
+            Arrived::Readable(object) => {
+                let (metadata, whole) = object.whole(&self.api_version, &self.kind);
+                Entry::of(self.api_version.clone(), &metadata, &whole, seal)
+            }
             Arrived::Unreadable { metadata, .. } => Entry::unreadable(self.api_version.clone(), &metadata),
         };
         let version = entry.version;
@@ -377,10 +372,9 @@ impl Sink<DynamicObject> for StampSink {
         }
     }
 
-    fn gone(&mut self, object: Arrived<DynamicObject>) {
-        let place = place_of(object.metadata());
-        self.write().remove(&place);
-        self.journal.gone(&binding_of(&place), &self.stream, &place, CALM);
+    fn gone(&mut self, Departed { place, .. }: &Departed) {
+        self.write().remove(place);
+        self.journal.gone(&binding_of(place), &self.stream, place, CALM);
     }
 
     fn listed(&mut self, places: &BTreeSet<Place>) {

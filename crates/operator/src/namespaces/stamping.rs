@@ -1,17 +1,21 @@
 //! Writes of what classes set: objects and labels of namespaces, under a name of their own, answered with a witness.
 
+use std::fmt::Debug;
+
 use croft_core::{
     namespaces::witness::{Care, Seal, Witness},
     plan::Failure,
 };
 use k8s_openapi::api::core::v1::Namespace;
 use kube::{
-    Api,
+    Api, Resource,
     api::{ApiResource, DynamicObject, Patch},
-    core::Request,
+    core::{DynamicResourceScope, Request},
 };
+use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
+use super::live::Live;
 use crate::engine::{
     Target, Writer, Written,
     failure::classify,
@@ -55,7 +59,7 @@ impl Stamper {
             .create(&self.writer.posting(STAMP_MANAGER), manifest.to_string().into_bytes())
             .map_err(|error| classify(&kube::Error::BuildRequest(error)))?;
         let made = call("create", self.writer.client().request(request)).await?;
-        Ok(self.witnessed(&made, resource, manifest))
+        Ok(self.witnessed(made, resource, manifest))
     }
 
     /// Server-side apply to exactly `target`, taking the fields `manifest` sets.
@@ -66,21 +70,24 @@ impl Stamper {
         manifest: &Value,
     ) -> Result<Written, Failure> {
         let made = self.applied(resource, target, manifest).await?;
-        Ok(self.witnessed(&made, resource, manifest))
+        Ok(self.witnessed(made, resource, manifest))
     }
 
-    /// As [`Stamper::apply`]; gives the whole object as it is then.
-    pub(crate) async fn applied(
+    /// As [`Stamper::apply`]; gives the object as it is then, in the form asked for.
+    pub(crate) async fn applied<K>(
         &self,
         resource: &ApiResource,
         target: Target<'_>,
         manifest: &Value,
-    ) -> Result<DynamicObject, Failure> {
+    ) -> Result<K, Failure>
+    where
+        K: Resource<DynamicType = ApiResource, Scope = DynamicResourceScope> + Clone + DeserializeOwned + Debug,
+    {
         // A precondition, not a field: the API server compares it and owns it itself.
         let mut guarded = manifest.clone();
         guarded["metadata"]["uid"] = target.uid.into();
         let params = self.writer.patching(STAMP_MANAGER).force();
-        let api = self.api(resource, target.namespace);
+        let api: Api<K> = Api::namespaced_with(self.writer.client(), target.namespace, resource);
         call("apply", api.patch(target.name, &params, &Patch::Apply(&guarded))).await
     }
 
@@ -130,9 +137,10 @@ impl Stamper {
         Api::namespaced_with(self.writer.client(), namespace, resource)
     }
 
-    fn witnessed(&self, made: &DynamicObject, resource: &ApiResource, manifest: &Value) -> Written {
-        let made_whole = whole(made, &resource.api_version, &resource.kind);
-        let witness = Witness::of(&made_whole, manifest, &self.seal, self.care).to_string();
-        Written { witness: Some(witness), ..written(made, &stream_of(&resource.plural, &resource.group)) }
+    fn witnessed(&self, made: Live, resource: &ApiResource, manifest: &Value) -> Written {
+        let written = written(&made, &stream_of(&resource.plural, &resource.group));
+        let (_, whole) = made.whole(&resource.api_version, &resource.kind);
+        let witness = Witness::of(&whole, manifest, &self.seal, self.care).to_string();
+        Written { witness: Some(witness), ..written }
     }
 }

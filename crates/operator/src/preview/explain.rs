@@ -37,7 +37,7 @@ use crate::{
         described::{described, described_binding, facts},
         resources::read_doubtful,
         stamped::Entry,
-        stamping::Stamper,
+        stamping::{Stamper, whole},
     },
 };
 
@@ -185,7 +185,8 @@ fn put_stamp(
     if object.metadata.labels.as_ref().is_some_and(|labels| labels.contains_key(STAMP_LABEL))
         && !observed.stamped.contains_key(identity)
     {
-        let entry = Entry::of(resource.api_version.as_str().into(), &resource.kind, object, &cluster.seal);
+        let whole = whole(object, &resource.api_version, &resource.kind);
+        let entry = Entry::of(resource.api_version.as_str().into(), &object.metadata, &whole, &cluster.seal);
         observed.stamped.insert(identity.clone(), cluster.describe(entry, &observed.binding.uid, class));
     }
 }

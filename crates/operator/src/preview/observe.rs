@@ -33,7 +33,7 @@ use crate::{
         kinds_in_use, kinds_named_by,
         resources::{KindsFound, look_up_kinds},
         stamped::{Entry, api_resource},
-        stamping::Stamper,
+        stamping::{Stamper, whole},
     },
 };
 
@@ -144,7 +144,8 @@ impl Cluster {
             let listed = list_kind(&self.client, &kind, scope.name()).await;
             for object in listed.map_err(because(format!("listing {}", kind.resource)))? {
                 let Place { namespace, name } = place_of(&object.metadata);
-                let entry = Entry::of(kind.api_version.as_str().into(), &kind.kind, &object, &self.seal);
+                let whole = whole(&object, &kind.api_version, &kind.kind);
+                let entry = Entry::of(kind.api_version.as_str().into(), &object.metadata, &whole, &self.seal);
                 let identity =
                     Identity { group: group_of(&kind.api_version).to_owned(), kind: kind.kind.clone(), name };
                 let known = self.stamped.entry(namespace).or_default();

@@ -135,7 +135,7 @@ async fn try_apply(
 ) -> Result<(Outcome, Vec<String>), Failure> {
     let api: Api<DynamicObject> = Api::namespaced_with(stamper.writer.client(), target.namespace, resource);
     let before = as_json(&read(api.get_opt(target.name)).await?);
-    let made = stamper.applied(resource, target, manifest).await?;
+    let made: DynamicObject = stamper.applied(resource, target, manifest).await?;
     let mut fields = changed_fields(&before, &as_json(&made));
     if let Some(managed) = taken {
         let dropped = dropped(managed, manifest);

@@ -9,6 +9,7 @@ mod errors;
 mod examples;
 mod fences;
 mod kill;
+mod many;
 mod outage;
 mod params;
 mod policies;

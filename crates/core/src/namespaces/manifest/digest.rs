@@ -38,42 +38,59 @@ fn hex(hash: &[u8], bytes: usize) -> String {
 
 /// As [`digest`], of the paths only: the same fields with other values have the same shape.
 pub fn shape(value: &Value) -> String {
-    digest(&without_values(value))
+    let mut text = Vec::new();
+    write_shape(value, &mut text);
+    short(&Sha256::digest(text))
 }
 
-fn without_values(value: &Value) -> Value {
+fn write_shape(value: &Value, out: &mut Vec<u8>) {
     match value {
-        Value::Object(map) => map.iter().map(|(key, value)| (key.clone(), without_values(value))).collect(),
+        Value::Object(map) => write_object(map, out, write_shape),
         // Members of lists may be told apart by any of their fields: any change counts.
-        Value::Array(_) => value.clone(),
-        _ => Value::Null,
+        Value::Array(_) => write_canonical(value, out),
+        _ => write_canonical(&Value::Null, out),
     }
 }
 
-fn write_canonical(value: &Value, out: &mut Vec<u8>) {
+/// Part of a canonical text: `value`.
+pub(in crate::namespaces) fn write_canonical(value: &Value, out: &mut Vec<u8>) {
     match value {
-        Value::Object(map) => {
-            let mut fields: Vec<_> = map.iter().collect();
-            fields.sort_unstable_by_key(|(key, _)| *key);
-            out.push(b'{');
-            for (key, value) in fields {
-                write_json(key, out);
-                out.push(b':');
-                write_canonical(value, out);
-                out.push(b',');
-            }
-            out.push(b'}');
-        }
-        Value::Array(list) => {
-            out.push(b'[');
-            for item in list {
-                write_canonical(item, out);
-                out.push(b',');
-            }
-            out.push(b']');
-        }
+        Value::Object(map) => write_object(map, out, write_canonical),
+        Value::Array(list) => write_list(list, out, write_canonical),
         other => write_json(other, out),
     }
+}
+
+/// Part of a canonical text: an object of these fields, the value of each written by `write`.
+pub(in crate::namespaces) fn write_object<'v, V>(
+    fields: impl IntoIterator<Item = (&'v String, V)>,
+    out: &mut Vec<u8>,
+    write: impl Fn(V, &mut Vec<u8>),
+) {
+    let mut fields: Vec<_> = fields.into_iter().collect();
+    fields.sort_unstable_by_key(|(key, _)| *key);
+    out.push(b'{');
+    for (key, value) in fields {
+        write_json(key, out);
+        out.push(b':');
+        write(value, out);
+        out.push(b',');
+    }
+    out.push(b'}');
+}
+
+/// Part of a canonical text: a list of these members, each written by `write`.
+pub(in crate::namespaces) fn write_list<V>(
+    members: impl IntoIterator<Item = V>,
+    out: &mut Vec<u8>,
+    write: impl Fn(V, &mut Vec<u8>),
+) {
+    out.push(b'[');
+    for member in members {
+        write(member, out);
+        out.push(b',');
+    }
+    out.push(b']');
 }
 
 fn write_json<T: Serialize + ?Sized>(value: &T, out: &mut Vec<u8>) {
@@ -92,6 +109,12 @@ mod tests {
         let one = shape(&json!({"data": {"a": "1", "b": "2"}}));
         assert_eq!(one, shape(&json!({"data": {"b": "x", "a": "y"}})));
         assert_ne!(one, shape(&json!({"data": {"a": "1"}})));
+    }
+
+    #[test]
+    fn a_shape_stays_as_it_is_because_it_is_on_record() {
+        let value = json!({"b": [1, {"x": "y"}], "a": {"c": "text", "d": 5, "e": {}}});
+        assert_eq!(shape(&value), digest(&json!({"b": [1, {"x": "y"}], "a": {"c": null, "d": null, "e": {}}})));
     }
 
     #[test]

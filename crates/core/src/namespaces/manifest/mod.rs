@@ -3,12 +3,12 @@
 mod digest;
 mod reading;
 
-use std::{collections::BTreeSet, fmt};
+use std::{collections::BTreeSet, fmt, sync::Arc};
 
 use base64::{Engine, engine::general_purpose::STANDARD};
 use serde_json::{Map, Value, json};
 
-pub(super) use self::digest::{canonical, long, short};
+pub(super) use self::digest::{canonical, long, short, write_canonical, write_list, write_object};
 pub use self::digest::{digest, shape};
 use self::reading::{Reading, Texts};
 use crate::problem::Problem;
@@ -75,7 +75,7 @@ fn is_api_version(text: &str) -> bool {
 
 impl Item {
     /// Checks one raw manifest; says everything that is wrong with it, by the fields inside it.
-    pub fn parse(raw: &Map<String, Value>) -> Result<Self, Vec<Problem>> {
+    pub fn parse(raw: Map<String, Value>) -> Result<Self, Vec<Problem>> {
         let mut reading = Reading::default();
         let api_version = reading.required("apiVersion", raw.get("apiVersion"));
         if !api_version.is_empty() && !is_api_version(api_version) {
@@ -102,14 +102,13 @@ impl Item {
         if kind == "Namespace" && group_of(api_version).is_empty() {
             reading.refuse("a class cannot make namespaces; use spec.namespaceMetadata for labels of the namespace");
         }
-        let body = body(raw, api_version, kind, &mut reading);
+        let identity =
+            Identity { group: group_of(api_version).to_owned(), kind: kind.to_owned(), name: name.to_owned() };
+        let api_version = api_version.to_owned();
+        let body = body(raw, &api_version, &identity.kind, &mut reading);
         reading.or_problems(Self {
-            identity: Identity {
-                group: group_of(api_version).to_owned(),
-                kind: kind.to_owned(),
-                name: name.to_owned(),
-            },
-            api_version: api_version.to_owned(),
+            identity,
+            api_version,
             labels: untracked(labels.unwrap_or_default()),
             annotations: annotations.map(untracked),
             body,
@@ -117,43 +116,13 @@ impl Item {
     }
 
     /// The object as it is applied: ours by label and by controller owner.
-    pub fn stamped(&self, stamp: &Stamp<'_>) -> Rendered {
-        let mut object = self.body.clone();
-        object.insert("metadata".into(), Value::Object(self.metadata(stamp)));
+    pub fn stamped(self, stamp: &Stamp<'_>) -> Rendered {
+        let Self { identity, api_version, labels, annotations, body: mut object } = self;
+        let metadata = stamp.metadata(&identity.name, labels, annotations);
+        object.insert("metadata".into(), Value::Object(metadata));
         let manifest = Value::Object(object);
-        Rendered {
-            identity: self.identity.clone(),
-            api_version: self.api_version.clone(),
-            digest: digest(&manifest),
-            shape: shape(&manifest),
-            manifest,
-        }
-    }
-
-    fn metadata(&self, stamp: &Stamp<'_>) -> Map<String, Value> {
-        let mut labels = self.labels.clone();
-        labels.insert(STAMP_LABEL.into(), stamp.class.into());
-        if stamp.protect {
-            labels.insert(PROTECTED_LABEL.into(), "true".into());
-        }
-        let owners = json!([{
-            "apiVersion": "akuity.io/v1alpha1",
-            "kind": "NamespaceClassBinding",
-            "name": stamp.namespace,
-            "uid": stamp.binding_uid,
-            "controller": true,
-            "blockOwnerDeletion": false,
-        }]);
-        let mut metadata = Map::from_iter([
-            ("name".to_owned(), json!(self.identity.name)),
-            ("namespace".to_owned(), json!(stamp.namespace)),
-            ("labels".to_owned(), json!(labels)),
-            ("ownerReferences".to_owned(), owners),
-        ]);
-        if let Some(annotations) = &self.annotations {
-            metadata.insert("annotations".into(), json!(annotations));
-        }
-        metadata
+        let (digest, shape) = (digest(&manifest), shape(&manifest));
+        Rendered { identity, api_version, digest, shape, manifest: Arc::new(manifest) }
     }
 }
 
@@ -167,23 +136,55 @@ pub struct Stamp<'a> {
     pub protect: bool,
 }
 
+impl Stamp<'_> {
+    fn metadata(&self, name: &str, mut labels: Texts, annotations: Option<Texts>) -> Map<String, Value> {
+        labels.insert(STAMP_LABEL.into(), self.class.into());
+        if self.protect {
+            labels.insert(PROTECTED_LABEL.into(), "true".into());
+        }
+        let owners = json!([{
+            "apiVersion": "akuity.io/v1alpha1",
+            "kind": "NamespaceClassBinding",
+            "name": self.namespace,
+            "uid": self.binding_uid,
+            "controller": true,
+            "blockOwnerDeletion": false,
+        }]);
+        let mut metadata = Map::from_iter([
+            ("name".to_owned(), name.into()),
+            ("namespace".to_owned(), self.namespace.into()),
+            ("labels".to_owned(), map_of(labels)),
+            ("ownerReferences".to_owned(), owners),
+        ]);
+        if let Some(annotations) = annotations {
+            metadata.insert("annotations".into(), map_of(annotations));
+        }
+        metadata
+    }
+}
+
+fn map_of(texts: Texts) -> Value {
+    texts.into_iter().map(|(key, text)| (key, Value::String(text))).collect()
+}
+
 /// An object ready to be applied.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Rendered {
     pub identity: Identity,
     pub api_version: String,
-    pub manifest: Value,
+    /// Shared with the steps that send it.
+    pub manifest: Arc<Value>,
     pub digest: String,
     /// Digest of the paths the manifest sets.
     pub shape: String,
 }
 
 /// All items of a class, or everything that is wrong with it: one line per problem, naming the item.
-pub fn parse_all(raw: &[Map<String, Value>]) -> Result<Vec<Item>, Vec<Problem>> {
+pub fn parse_all(raw: impl IntoIterator<Item = Map<String, Value>>) -> Result<Vec<Item>, Vec<Problem>> {
     let mut items = Vec::new();
     let mut problems = Vec::new();
     let mut seen = BTreeSet::new();
-    for (index, manifest) in raw.iter().enumerate() {
+    for (index, manifest) in raw.into_iter().enumerate() {
         match Item::parse(manifest) {
             Ok(item) if seen.insert(item.identity.clone()) => items.push(item),
             Ok(item) => {
@@ -215,19 +216,18 @@ pub fn rank(kind: &str) -> u8 {
 }
 
 /// Everything an author may set beside the metadata: no status; Secrets in their stored form.
-fn body(raw: &Map<String, Value>, api_version: &str, kind: &str, reading: &mut Reading) -> Map<String, Value> {
-    let mut body = raw.clone();
+fn body(mut body: Map<String, Value>, api_version: &str, kind: &str, reading: &mut Reading) -> Map<String, Value> {
     body.remove("metadata");
     body.remove("status");
     match (api_version, kind) {
         ("v1", "Secret") => {
-            let data = reading.texts("data", raw.get("data"));
-            let plain = reading.texts("stringData", raw.get("stringData"));
+            let data = reading.texts("data", body.get("data"));
+            let plain = reading.texts("stringData", body.get("stringData"));
             store_string_data(&mut body, data.unwrap_or_default(), plain);
         }
         ("v1", "ConfigMap") => {
             for field in ["data", "binaryData"] {
-                reading.texts(field, raw.get(field));
+                reading.texts(field, body.get(field));
             }
         }
         _ => {}
@@ -267,14 +267,14 @@ mod tests {
             map(&json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default"}})),
             map(&json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "n"}})),
         ];
-        let problems: Vec<_> = parse_all(&raw).unwrap_err().iter().map(ToString::to_string).collect();
+        let problems: Vec<_> = parse_all(raw).unwrap_err().iter().map(ToString::to_string).collect();
         assert_eq!(problems.len(), 6, "{problems:#?}");
         assert!(problems.iter().any(|problem| problem == "spec.resources[2]: ConfigMap/a is in the class twice"));
     }
 
     #[test]
     fn a_stamped_object_is_ours_by_label_and_owner_and_keeps_its_authors_metadata() {
-        let item = Item::parse(&map(&json!({
+        let item = Item::parse(map(&json!({
             "apiVersion": "v1", "kind": "ConfigMap",
             "metadata": {"name": "a", "labels": {"app": "x"}, "finalizers": ["f"], "uid": "u", "ownerReferences": [],
                          "annotations": {"argocd.argoproj.io/tracking-id": "t", "note": "n"}},
@@ -292,7 +292,7 @@ mod tests {
 
     #[test]
     fn the_text_of_a_secret_is_stored_as_data() {
-        let item = Item::parse(&map(&json!({
+        let item = Item::parse(map(&json!({
             "apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s"},
             "data": {"a": "eA=="}, "stringData": {"b": "hello", "c": "", "d": "ab", "e": "abc"}
         })))
@@ -305,7 +305,7 @@ mod tests {
 
     /// What is told about a class with this one manifest.
     fn told(manifest: &Value) -> Vec<String> {
-        parse_all(&[map(manifest)]).unwrap_err().iter().map(ToString::to_string).collect()
+        parse_all([map(manifest)]).unwrap_err().iter().map(ToString::to_string).collect()
     }
 
     fn secret(field: &str, value: &Value) -> Value {
@@ -324,7 +324,7 @@ mod tests {
         ] {
             assert_eq!(told(&secret(field, &value)), [format!("spec.resources[0].{problem}")]);
         }
-        assert!(Item::parse(&map(&secret("data", &Value::Null))).is_ok(), "null is the same as nothing");
+        assert!(Item::parse(map(&secret("data", &Value::Null))).is_ok(), "null is the same as nothing");
     }
 
     #[test]
@@ -362,7 +362,7 @@ mod tests {
         ] {
             assert_eq!(told(&manifest)[0], format!("spec.resources[0]{problem}"));
         }
-        let empty = Item::parse(&map(&with(json!({"name": "x", "labels": null, "annotations": null}))));
+        let empty = Item::parse(map(&with(json!({"name": "x", "labels": null, "annotations": null}))));
         assert!(empty.is_ok(), "null is the same as nothing");
     }
 }

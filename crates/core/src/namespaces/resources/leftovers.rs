@@ -98,7 +98,7 @@ impl Observed {
         let ClassSeen::Present(class) = &self.class else { return None };
         let kept = class.items.iter().filter(|item| self.is_kept(&item.identity, "", self.orphan_unstamped));
         let mut hidden = kept.filter_map(|item| match self.kind_of(item) {
-            KindSeen::Unobservable { why } => Some((item.identity.clone(), why)),
+            KindSeen::Unobservable { why } => Some((item.identity.clone(), why.clone())),
             KindSeen::Forbidden { .. } => Some((item.identity.clone(), self.unread_because(&item.identity))),
             KindSeen::Namespaced | KindSeen::Moved { .. } | KindSeen::ClusterScoped | KindSeen::NotInstalled => None,
         });
@@ -115,12 +115,9 @@ impl Observed {
 
     /// What is on record, no longer wanted, and neither seen nor read: it may be there all the same.
     pub(super) fn unaccounted(&self) -> impl Iterator<Item = (&Applied, String)> {
-        let wanted: BTreeSet<_> = self.wanted().iter().map(|item| item.identity.clone()).collect();
-        let made = self.binding.status.applied_resources.iter().filter(|applied| applied.uid.is_some());
-        made.filter_map(move |applied| {
+        self.unwanted_records().filter_map(|applied| {
             let identity = applied.identity();
-            let is_known =
-                wanted.contains(&identity) || self.stamped.contains_key(&identity) || self.read.contains_key(&identity);
+            let is_known = self.stamped.contains_key(&identity) || self.read.contains_key(&identity);
             match self.kinds.get(&applied.kind_name()) {
                 _ if is_known => None,
                 // With its kind the object is gone.

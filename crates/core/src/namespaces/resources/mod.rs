@@ -90,8 +90,8 @@ enum Obstacle {
 enum Need {
     /// The inventory vouches for it.
     Nothing,
-    /// Somebody changed it, but nothing of ours: this is what it looks like now.
-    Vouch(Fingerprint),
+    /// Somebody changed it, but nothing of ours: this is its fingerprint now.
+    Vouch(String),
     Blocked(Obstacle),
     Steps(Vec<ResourceStep>),
 }
@@ -120,9 +120,10 @@ impl Observed {
         }
     }
 
-    fn kind_of(&self, item: &Rendered) -> KindSeen {
-        let name = (item.api_version.clone(), item.identity.kind.clone());
-        self.kinds.get(&name).cloned().unwrap_or(KindSeen::NotInstalled)
+    fn kind_of(&self, item: &Rendered) -> &KindSeen {
+        // There are few.
+        let mut kinds = self.kinds.iter();
+        kinds.find(|(name, _)| is_kind_of(name, item)).map_or(&KindSeen::NotInstalled, |(_, seen)| seen)
     }
 
     /// Why the binding has to go, if it has to.
@@ -170,19 +171,22 @@ impl Observed {
         }
         let doubtful = self.wanted().iter().filter(|item| self.is_doubtful(item));
         let doubtful = doubtful.map(|item| (item.api_version.clone(), item.identity.clone()));
-        let wanted: BTreeSet<_> = self.wanted().iter().map(|item| item.identity.clone()).collect();
-        let recorded = self.binding.status.applied_resources.iter().filter(|applied| applied.uid.is_some());
-        let unstamped = recorded.map(|applied| (applied.api_version.clone(), applied.identity()));
-        let unstamped =
-            unstamped.filter(|(_, identity)| !wanted.contains(identity) && !self.stamped.contains_key(identity));
+        let unstamped = self.unwanted_records().map(|applied| (applied.api_version.clone(), applied.identity()));
+        let unstamped = unstamped.filter(|(_, identity)| !self.stamped.contains_key(identity));
         let released = self.leftovers().into_iter().filter(|leftover| leftover.keep && !leftover.deleting);
         let released = released.map(|leftover| (leftover.api_version, leftover.identity));
         doubtful.chain(unstamped).chain(released).collect()
     }
 
+    /// What is on record as made and no longer wanted.
+    fn unwanted_records(&self) -> impl Iterator<Item = &Applied> {
+        let made = self.binding.status.applied_resources.iter().filter(|applied| applied.uid.is_some());
+        made.filter(|applied| !self.wanted().iter().any(|item| applied.is(&item.identity)))
+    }
+
     /// Whether the watches alone cannot tell what to do about a wanted object.
     fn is_doubtful(&self, item: &Rendered) -> bool {
-        if self.kind_of(item) != KindSeen::Namespaced {
+        if *self.kind_of(item) != KindSeen::Namespaced {
             return false;
         }
         match self.stamped.get(&item.identity) {
@@ -191,8 +195,7 @@ impl Observed {
                 applied.state == State::Conflict || (applied.adopted && applied.state != State::Applied)
             }),
             Some(object) => {
-                !object.deleting
-                    && ((object.created && self.shape_changed(item)) || self.shown_by(&item.identity).is_some())
+                !object.deleting && ((object.created && self.shape_changed(item)) || self.is_changed(item, object))
             }
         }
     }
@@ -201,16 +204,19 @@ impl Observed {
     pub fn shown_by(&self, identity: &Identity) -> Option<&Value> {
         let item = self.wanted().iter().find(|item| item.identity == *identity)?;
         let object = self.stamped.get(identity)?;
-        let known = self.applied_as(item)?;
-        (known.content != object.content).then_some(&item.manifest)
+        self.is_changed(item, object).then_some(&item.manifest)
+    }
+
+    /// Whether an object is not what it was when the present form of its item was applied.
+    fn is_changed(&self, item: &Rendered, object: &Stamped) -> bool {
+        self.applied_as(item).is_some_and(|known| known.content != object.content)
     }
 
     /// The class has recorded every kind it is about to make objects of: the watches cover what is about to be made.
     fn is_recorded(&self, class: &Class) -> bool {
         let stampable =
             |item: &&Rendered| matches!(self.kind_of(item), KindSeen::Namespaced | KindSeen::Forbidden { .. });
-        let recorded =
-            |item: &Rendered| class.recorded_kinds.contains(&(item.api_version.clone(), item.identity.kind.clone()));
+        let recorded = |item: &Rendered| class.recorded_kinds.iter().any(|name| is_kind_of(name, item));
         class.items.iter().filter(stampable).all(recorded)
     }
 
@@ -223,9 +229,9 @@ impl Observed {
         match self.kind_of(item) {
             KindSeen::ClusterScoped => Need::Blocked(Obstacle::ClusterScoped),
             KindSeen::NotInstalled => Need::Blocked(Obstacle::NotInstalled),
-            KindSeen::Moved { to } => Need::Blocked(Obstacle::Moved { to }),
-            KindSeen::Forbidden { resource } => Need::Blocked(Obstacle::Forbidden { resource }),
-            KindSeen::Unobservable { why } => Need::Blocked(Obstacle::Unobservable { why }),
+            KindSeen::Moved { to } => Need::Blocked(Obstacle::Moved { to: to.clone() }),
+            KindSeen::Forbidden { resource } => Need::Blocked(Obstacle::Forbidden { resource: resource.clone() }),
+            KindSeen::Unobservable { why } => Need::Blocked(Obstacle::Unobservable { why: why.clone() }),
             KindSeen::Namespaced if self.unreadable.contains_key(&item.identity) => {
                 let why = self.unreadable.get(&item.identity).cloned().unwrap_or_default();
                 Need::Blocked(Obstacle::Unobservable { why })
@@ -249,11 +255,11 @@ impl Observed {
             if known.content == object.content {
                 return Need::Nothing;
             }
-            let shown = read.and_then(|read| Some((&read.version, read.witness.clone()?)));
+            let shown = read.and_then(|read| Some((&read.version, read.witness.as_ref()?)));
             if let Some((version, shown)) = shown.filter(|(_, shown)| shown.fields == known.fields) {
                 // The watch may show another version of the API: what it shows is vouched for if it is what was read.
-                let content = if *version == object.version { object.content.clone() } else { shown.content };
-                return Need::Vouch(Fingerprint { content, ..known });
+                let content = if *version == object.version { &object.content } else { &shown.content };
+                return Need::Vouch(Fingerprint { content, ..known }.to_string());
             }
             if class.policy.report_drift {
                 return Need::Blocked(Obstacle::Drifted);
@@ -273,7 +279,7 @@ impl Observed {
     }
 
     /// What is on record about the item, if it is its present form that was applied.
-    fn applied_as(&self, item: &Rendered) -> Option<Fingerprint> {
+    fn applied_as(&self, item: &Rendered) -> Option<Fingerprint<'_>> {
         let known = self.recorded(&item.identity).and_then(Applied::fingerprint);
         known.filter(|known| known.manifest == item.digest)
     }
@@ -329,6 +335,11 @@ impl Observed {
         lacks(&class.namespace_metadata.labels, &self.namespace.labels)
             || lacks(&class.namespace_metadata.annotations, &self.namespace.annotations)
     }
+}
+
+/// Whether the item is of that kind.
+fn is_kind_of((api_version, kind): &KindName, item: &Rendered) -> bool {
+    *api_version == item.api_version && *kind == item.identity.kind
 }
 
 /// Applied, after the fields of a plain create of ours have become those of an apply.

@@ -191,12 +191,10 @@ fn inventory(seen: &Observed, class: &Class, outcomes: Outcomes<'_>) -> Vec<Appl
     // Of several steps about an object the last one counts.
     let ran = outcomes.iter().filter(|(_, outcome)| *outcome != Outcome::NotRun);
     let ran: BTreeMap<_, _> = ran.filter_map(|ran| Some((ran.0.identity()?, ran))).collect();
-    let records = seen.binding.status.applied_resources.iter().map(|applied| (applied.identity(), applied));
-    let records: BTreeMap<Identity, &Applied> = records.collect();
     let wanted = class.items.iter().map(|item| entry(seen, class, item, ran.get(&item.identity).copied()));
     let mut unrecorded = 0;
     let leftovers = seen.leftovers().into_iter().filter_map(|leftover| {
-        let recorded = records.get(&leftover.identity).copied();
+        let recorded = seen.recorded(&leftover.identity);
         unrecorded += usize::from(recorded.is_none());
         let outcome = ran.get(&leftover.identity).copied();
         let is_gone = outcome.is_some_and(|(step, outcome)| {
@@ -264,16 +262,19 @@ fn entry(seen: &Observed, class: &Class, item: &Rendered, last: Option<&(&Resour
         name: item.identity.name.clone(),
         ..on_record(seen, &item.identity)
     };
-    match (last, seen.need(item, class)) {
-        (Some((step, Outcome::Done { uid, witness })), _) => done(applied, step, uid.clone(), witness.as_deref()),
-        (Some((_, Outcome::Failed(failure))), _) => failed(item, applied, failure),
-        (_, Need::Blocked(obstacle)) => blocked(item, applied, &obstacle),
-        (_, Need::Vouch(fingerprint)) => {
-            Applied { state: State::Applied, message: None, digest: Some(fingerprint.to_string()), ..applied }
+    match last {
+        Some((step, Outcome::Done { uid, witness })) => return done(applied, step, uid.clone(), witness.as_deref()),
+        Some((_, Outcome::Failed(failure))) => return failed(item, applied, failure),
+        Some((_, Outcome::NotRun)) | None => {}
+    }
+    match seen.need(item, class) {
+        Need::Blocked(obstacle) => blocked(item, applied, &obstacle),
+        Need::Vouch(fingerprint) => {
+            Applied { state: State::Applied, message: None, digest: Some(fingerprint), ..applied }
         }
         // Whatever went wrong before is over.
-        (_, Need::Nothing) => Applied { state: State::Applied, message: None, ..applied },
-        (_, Need::Steps(_)) => applied,
+        Need::Nothing => Applied { state: State::Applied, message: None, ..applied },
+        Need::Steps(_) => applied,
     }
 }
 
@@ -294,7 +295,7 @@ fn done(applied: Applied, step: &ResourceStep, uid: Option<String>, witness: Opt
     match step {
         ResourceStep::Create { digest, shape, .. } | ResourceStep::Apply { digest, shape, .. } => {
             let witness = witness.and_then(Witness::parse).unwrap_or_default();
-            let fingerprint = Fingerprint::new(digest, shape, witness);
+            let fingerprint = Fingerprint::new(digest, shape, &witness);
             Applied {
                 // What we made ourselves is no longer what was taken over.
                 adopted: applied.adopted && matches!(step, ResourceStep::Apply { .. }),

@@ -1,6 +1,6 @@
 //! The calls a binding's plan is made of.
 
-use std::fmt;
+use std::{fmt, sync::Arc};
 
 use serde_json::{Value, json};
 
@@ -15,11 +15,11 @@ pub enum ResourceStep {
     /// Labels and annotations of the Namespace itself; empty takes ours away.
     ApplyNamespaceMetadata { metadata: NamespaceMetadata },
     /// Fails if the name is taken: nothing is ever overwritten by accident.
-    Create { identity: Identity, api_version: String, manifest: Value, digest: String, shape: String },
+    Create { identity: Identity, api_version: String, manifest: Arc<Value>, digest: String, shape: String },
     /// An object made by a plain create becomes one made by apply, so that fields the class drops go away.
     TakeFields { identity: Identity, api_version: String, uid: String, version: String, fields: Value },
     /// Only on exactly the object that is ours, or adopted on purpose: fails if another one has its name by now.
-    Apply { identity: Identity, api_version: String, uid: String, manifest: Value, digest: String, shape: String },
+    Apply { identity: Identity, api_version: String, uid: String, manifest: Arc<Value>, digest: String, shape: String },
     /// Only exactly as it was seen: whoever has just taken it from us keeps it.
     Prune { identity: Identity, api_version: String, uid: String, version: String },
     /// The object stays, but is no longer ours.

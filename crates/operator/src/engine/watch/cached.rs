@@ -7,7 +7,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Resource;
 use tracing::warn;
 
-use super::{Arrived, How, Sink, place_of};
+use super::{Arrived, Departed, How, Sink, place_of};
 use crate::{
     engine::{
         Journal, Key, Pusher,
@@ -55,8 +55,8 @@ impl<K: Resource + Send + Sync> Sink<K> for CacheSink<K> {
         }
     }
 
-    fn gone(&mut self, object: Arrived<K>) {
-        self.remove(&place_of(object.metadata()));
+    fn gone(&mut self, object: &Departed) {
+        self.remove(&object.place);
     }
 
     fn listed(&mut self, places: &BTreeSet<Place>) {

@@ -30,7 +30,7 @@ use tracing::{debug, error, info, warn};
 pub(crate) use self::{
     cached::CacheSink,
     single::{Known, follow},
-    source::{Arrived, Happening, Source, Wire},
+    source::{Arrived, Departed, Happening, Source, Wire},
 };
 use super::{cache::Place, kinds::KindChanges};
 use crate::telemetry::metrics::Metrics;
@@ -64,7 +64,7 @@ impl How {
 pub(crate) trait Sink<K>: Send {
     fn put(&mut self, object: Arrived<K>, how: How);
 
-    fn gone(&mut self, object: Arrived<K>);
+    fn gone(&mut self, object: &Departed);
 
     /// A list is complete: what it did not name is gone.
     fn listed(&mut self, places: &BTreeSet<Place>);
@@ -208,17 +208,15 @@ impl<S, T> Supervisor<S, T> {
     where
         T: Sink<K>,
     {
-        let version_of = |object: &Arrived<K>| object.metadata().resource_version.clone().unwrap_or_default();
         let version = match happening {
             Happening::Put(object) => {
-                let version = version_of(&object);
+                let version = object.metadata().resource_version.clone().unwrap_or_default();
                 self.sink.put(object, How::Live);
                 version
             }
             Happening::Gone(object) => {
-                let version = version_of(&object);
-                self.sink.gone(object);
-                version
+                self.sink.gone(&object);
+                object.version
             }
             Happening::Bookmark(version) => version,
         };

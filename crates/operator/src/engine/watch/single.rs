@@ -8,7 +8,7 @@ use serde::de::DeserializeOwned;
 use tokio::sync::watch;
 use tokio_util::task::AbortOnDropHandle;
 
-use super::{Arrived, How, Sink, Supervisor, Surroundings, Wire};
+use super::{Arrived, Departed, How, Sink, Supervisor, Surroundings, Wire};
 use crate::engine::{cache::Place, write::resource_name};
 
 /// What is known about the object.
@@ -80,8 +80,9 @@ impl<K: Resource + Send + Sync> Sink<K> for One<K> {
         }
     }
 
-    fn gone(&mut self, object: Arrived<K>) {
-        self.sender.send_replace(Known::Absent { deleted_at: object.metadata().resource_version.clone() });
+    fn gone(&mut self, object: &Departed) {
+        let deleted_at = Some(object.version.clone()).filter(|version| !version.is_empty());
+        self.sender.send_replace(Known::Absent { deleted_at });
     }
 
     fn listed(&mut self, places: &BTreeSet<Place>) {

@@ -17,7 +17,7 @@ use kube::{
 use serde::{Deserialize, Deserializer, de::DeserializeOwned};
 use serde_json::value::RawValue;
 
-use crate::engine::failure::root_cause;
+use crate::engine::{cache::Place, failure::root_cause};
 
 /// A page that takes longer is asked for again.
 const PAGE_TIMEOUT: Duration = Duration::from_secs(30);
@@ -47,9 +47,17 @@ pub(crate) struct Page<K> {
 #[derive(Debug)]
 pub(crate) enum Happening<K> {
     Put(Arrived<K>),
-    Gone(Arrived<K>),
+    Gone(Departed),
     /// Nothing new up to this version.
     Bookmark(String),
+}
+
+/// An object that is gone: nobody asks what was in it.
+#[derive(Debug)]
+pub(crate) struct Departed {
+    pub(crate) place: Place,
+    /// At which it was deleted.
+    pub(crate) version: String,
 }
 
 pub(crate) type Happenings<K> = BoxStream<'static, Result<Happening<K>, Trouble>>;
@@ -193,24 +201,38 @@ fn decoded<K: DeserializeOwned>(raw: &RawValue) -> Arrived<K> {
 /// As much of the metadata as can be read. Anybody may write much of it, so that less must do: only what the API server itself
 /// gives is always well formed.
 fn metadata_of(raw: &RawValue) -> ObjectMeta {
-    #[derive(Deserialize)]
-    struct Object<M> {
-        metadata: M,
-    }
-    #[derive(Default, Deserialize)]
-    #[serde(rename_all = "camelCase")]
-    struct Least {
-        name: Option<String>,
-        namespace: Option<String>,
-        uid: Option<String>,
-        resource_version: Option<String>,
-    }
     if let Ok(Object { metadata }) = serde_json::from_str(raw.get()) {
         return metadata;
     }
-    let least = serde_json::from_str(raw.get()).map(|Object { metadata }: Object<Least>| metadata).unwrap_or_default();
-    let Least { name, namespace, uid, resource_version } = least;
+    let Least { name, namespace, uid, resource_version } = Least::of(raw);
     ObjectMeta { name, namespace, uid, resource_version, ..ObjectMeta::default() }
+}
+
+#[derive(Deserialize)]
+struct Object<M> {
+    metadata: M,
+}
+
+/// The metadata that is always well formed.
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Least {
+    name: Option<String>,
+    namespace: Option<String>,
+    uid: Option<String>,
+    resource_version: Option<String>,
+}
+
+impl Least {
+    fn of(raw: &RawValue) -> Self {
+        serde_json::from_str(raw.get()).map(|Object { metadata }| metadata).unwrap_or_default()
+    }
+}
+
+fn departed(raw: &RawValue) -> Departed {
+    let Least { name, namespace, resource_version, .. } = Least::of(raw);
+    let place = Place::new(namespace.unwrap_or_default(), name.unwrap_or_default());
+    Departed { place, version: resource_version.unwrap_or_default() }
 }
 
 /// The stream, with an error for the silence of a dead connection.
@@ -233,7 +255,7 @@ fn happening<K>(
 ) -> Result<Happening<K>, Trouble> {
     match event {
         WatchEvent::Added(object) | WatchEvent::Modified(object) => Ok(Happening::Put(decode(&object))),
-        WatchEvent::Deleted(object) => Ok(Happening::Gone(decode(&object))),
+        WatchEvent::Deleted(object) => Ok(Happening::Gone(departed(&object))),
         WatchEvent::Bookmark(bookmark) => Ok(Happening::Bookmark(bookmark.metadata.resource_version)),
         WatchEvent::Error(status) => Err(trouble_of(&status)),
     }
@@ -304,6 +326,16 @@ mod tests {
         let event: WatchEvent<Box<RawValue>> = serde_json::from_str(&line).unwrap();
         let happening = happening(event, decoded::<ConfigMap>).unwrap();
         assert!(matches!(happening, Happening::Put(Arrived::Unreadable { .. })), "{happening:?}");
+    }
+
+    #[test]
+    fn which_object_is_gone_is_known_whatever_was_in_it() {
+        for place in ["metadata", "data"] {
+            let line = format!(r#"{{"type":"DELETED","object":{}}}"#, nested(5_000, place));
+            let event: WatchEvent<Box<RawValue>> = serde_json::from_str(&line).unwrap();
+            let Ok(Happening::Gone(gone)) = happening(event, decoded::<ConfigMap>) else { panic!("{place}") };
+            assert_eq!((gone.place, gone.version.as_str()), (Place::new("shop", "x"), "7"), "{place}");
+        }
     }
 
     #[test]

@@ -45,7 +45,7 @@ fn put(name: &str, version: u64) -> Happening<DynamicObject> {
 }
 
 fn gone(name: &str, version: u64) -> Happening<DynamicObject> {
-    Happening::Gone(Arrived::Readable(object(name, version)))
+    Happening::Gone(Departed { place: Place::new("", name), version: version.to_string() })
 }
 
 fn other() -> Trouble {
@@ -110,8 +110,8 @@ impl Sink<DynamicObject> for Notes {
         self.note(format!("{} {how:?}", object.metadata().name.clone().unwrap()));
     }
 
-    fn gone(&mut self, object: Arrived<DynamicObject>) {
-        self.note(format!("{} gone", object.metadata().name.clone().unwrap()));
+    fn gone(&mut self, object: &Departed) {
+        self.note(format!("{} gone", object.place.name));
     }
 
     fn listed(&mut self, places: &BTreeSet<Place>) {
