@@ -179,6 +179,14 @@ async fn a_class_that_can_no_longer_be_read_takes_nothing_away() -> Result<()> {
     operator.ready(PATIENCE).await?;
     admin.kubectl(&["label", "namespace", "kept", "namespaceclass.akuity.io/name-"]).await?;
     let bindings: Api<NamespaceClassBinding> = Api::namespaced(admin.client.clone(), "kept");
+    eventually("the binding to wait for its class", || async {
+        let conditions = bindings.get("kept").await?.status.unwrap_or_default().conditions;
+        Ok(conditions.iter().any(|condition| condition.reason == "ClassUnreadable").then_some(()))
+    })
+    .await;
+    let readable = r#"{"spec":{"priority":null,"params":null}}"#;
+    admin.kubectl(&["patch", "namespaceclass", "small", "--type=merge", "-p", readable]).await?;
+    define_class(&bed).await?;
     eventually("the binding to go", || async { Ok(bindings.get_opt("kept").await?.is_none().then_some(())) }).await;
     let made: Api<ConfigMap> = Api::namespaced(admin.client.clone(), "kept");
     let made = made.get("made").await?;

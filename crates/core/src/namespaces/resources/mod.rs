@@ -129,6 +129,8 @@ impl Observed {
     /// Why the binding has to go, if it has to.
     fn unwanted_because(&self) -> Option<Unwanted> {
         match &self.class {
+            // Only it can tell of which kinds there may be objects that are not recorded yet.
+            ClassSeen::Unreadable => None,
             _ if self.namespace.unlabelled => Some(Unwanted::LabelRemoved),
             ClassSeen::Gone => Some(Unwanted::ClassDeleted),
             ClassSeen::Present(class) if class.deleting && !class.policy.block_class_delete => {
@@ -164,7 +166,7 @@ impl Observed {
             ClassSeen::Present(_) if self.unwanted_because().is_some() => true,
             ClassSeen::Present(class) => class.problems.is_empty() && self.is_recorded(class),
             ClassSeen::Gone => true,
-            ClassSeen::Unreadable => self.unwanted_because().is_some(),
+            ClassSeen::Unreadable => false,
         };
         if self.is_not_ours_to_touch() || !class_is_fit {
             return BTreeSet::new();

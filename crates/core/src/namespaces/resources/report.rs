@@ -432,6 +432,21 @@ fn progressing(reason: &'static str, message: String) -> Readiness {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{namespaces::resources::Namespace, plan::Step as _};
+
+    #[test]
+    fn a_binding_whose_class_cannot_be_read_stays_although_its_label_is_gone() {
+        let namespace = Namespace { unlabelled: true, ..Namespace::default() };
+        let seen = Observed { namespace, class: ClassSeen::Unreadable, ..Observed::default() };
+        let plan = super::super::plan(&seen);
+        assert!(
+            plan.is_settled() && seen.to_read().is_empty(),
+            "{:?}",
+            plan.iter().map(|it| it.kind()).collect::<Vec<_>>()
+        );
+        let status = report(&seen, &[], &Timestamp::default());
+        assert_eq!(status.conditions.reason("Ready"), Some("ClassUnreadable"));
+    }
 
     #[test]
     fn a_missing_right_is_told_with_the_rule_to_add_and_no_other_refusal_is() {
