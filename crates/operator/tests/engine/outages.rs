@@ -6,7 +6,7 @@ use anyhow::{Context, Result};
 use croft_api::{Condition, namespaces::NamespaceClassBinding, storage::S3UserClaim};
 use croft_testbed::{
     Testbed,
-    fault::{Action, FaultProxy, Match},
+    fault::{Action, FaultProxy, Match, Seen},
 };
 use k8s_openapi::api::{coordination::v1::Lease, core::v1::ConfigMap};
 use kube::{Api, ResourceExt, api::ListParams};
@@ -94,8 +94,10 @@ async fn the_lease_is_handed_over_after_the_last_write_has_ended() -> Result<()>
         asked.elapsed()
     );
     let log = proxy.log();
-    let write = log.iter().rposition(|seen| seen.request.namespace.as_deref() == Some("slow")).context("the write")?;
-    assert_eq!(log[write].status, Some(201), "it was carried out");
+    // Events are told as far as there is time.
+    let is_work = |seen: &Seen| seen.request.namespace.as_deref() == Some("slow") && seen.request.is_deliberate_write();
+    let write = log.iter().rposition(is_work).context("the write")?;
+    assert!(log[write].status.is_some_and(|status| status < 300), "it was carried out: {log:#?}");
     let leases: Api<Lease> = Api::namespaced(bed.admin().client.clone(), "croft-system");
     let holder = leases.get("croft").await?.spec.and_then(|spec| spec.holder_identity);
     assert!(holder.is_none_or(|holder| holder.is_empty()), "the lease is free");

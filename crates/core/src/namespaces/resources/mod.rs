@@ -129,14 +129,14 @@ impl Observed {
     /// Why the binding has to go, if it has to.
     fn unwanted_because(&self) -> Option<Unwanted> {
         match &self.class {
-            // Only it can tell of which kinds there may be objects that are not recorded yet.
+            // Only the class can tell of which kinds there may be objects that are not recorded yet.
             ClassSeen::Unreadable => None,
             _ if self.namespace.unlabelled => Some(Unwanted::LabelRemoved),
             ClassSeen::Gone => Some(Unwanted::ClassDeleted),
             ClassSeen::Present(class) if class.deleting && !class.policy.block_class_delete => {
                 Some(Unwanted::ClassDeleted)
             }
-            _ => None,
+            ClassSeen::Present(_) => None,
         }
     }
 
