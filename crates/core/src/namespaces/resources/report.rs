@@ -432,18 +432,14 @@ fn progressing(reason: &'static str, message: String) -> Readiness {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{namespaces::resources::Namespace, plan::Step as _};
+    use crate::namespaces::resources::Namespace;
 
     #[test]
     fn a_binding_whose_class_cannot_be_read_stays_although_its_label_is_gone() {
         let namespace = Namespace { unlabelled: true, ..Namespace::default() };
         let seen = Observed { namespace, class: ClassSeen::Unreadable, ..Observed::default() };
         let plan = super::super::plan(&seen);
-        assert!(
-            plan.is_settled() && seen.to_read().is_empty(),
-            "{:?}",
-            plan.iter().map(|it| it.kind()).collect::<Vec<_>>()
-        );
+        assert!(plan.is_settled() && seen.to_read().is_empty(), "{plan}");
         let status = report(&seen, &[], &Timestamp::default());
         assert_eq!(status.conditions.reason("Ready"), Some("ClassUnreadable"));
     }
