@@ -33,7 +33,6 @@ impl Context {
     }
 
     /// What a part has put here; nothing if the part is switched off.
-    #[allow(dead_code, reason = "for parts whose reviews look around")]
     pub(crate) fn ground<T: Send + Sync + 'static>(&self) -> Option<&T> {
         self.grounds.0.get::<Arc<T>>().map(AsRef::as_ref)
     }
