@@ -50,6 +50,15 @@ pub fn class_contents() -> ClusterRole {
     }
 }
 
+/// For kinds of the cluster that people read.
+pub fn readers(name: &str, group: &str, resources: &[&str]) -> ClusterRole {
+    ClusterRole {
+        metadata: ObjectMeta { name: Some(name.to_owned()), ..ObjectMeta::default() },
+        rules: Some(vec![rule(group, resources, READ)]),
+        ..ClusterRole::default()
+    }
+}
+
 fn labelled_role(name: &str, label: &str, rules: Vec<PolicyRule>) -> ClusterRole {
     ClusterRole {
         metadata: ObjectMeta {

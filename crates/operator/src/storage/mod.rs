@@ -10,6 +10,7 @@ mod door;
 mod gateways;
 mod hooks;
 mod ledgers;
+mod manifests;
 mod user;
 
 use std::{
@@ -104,7 +105,7 @@ pub(crate) const PART: Definition = Definition {
         edited: &["s3buckets", "s3userclaims"],
     },
     hooks: hooks::HOOKS,
-    manifests: |_| Vec::new(),
+    manifests: manifests::manifests,
     install,
 };
 

@@ -167,3 +167,18 @@ async fn a_restart_asks_the_gateway_for_nobody_who_has_what_he_needs() -> Result
     assert!((1..=2).contains(&asked), "the new one's keys are read, and nothing else: {log:#?}");
     Ok(())
 }
+
+#[tokio::test]
+async fn a_tenant_sees_which_classes_there_are_and_changes_none() -> Result<()> {
+    let world = crate::plot::world().await;
+    let plot = Plot::new("offers").await?;
+    let tenant = world.bed.tenant(&plot.namespace, &plot.namespace, vec![]).await?;
+    eventually("the classes to be readable", || async {
+        Ok(tenant.can("list", "s3.snappcloud.io/s3classes", None).await?.then_some(()))
+    })
+    .await;
+    for verb in ["create", "update", "patch", "delete"] {
+        assert!(!tenant.can(verb, "s3.snappcloud.io/s3classes", None).await?, "{verb}");
+    }
+    Ok(())
+}

@@ -1,0 +1,27 @@
+//! What an installation with storage needs besides CRDs and the operator's own rights.
+
+use croft_api::yaml_document;
+use k8s_openapi::api::rbac::v1::{ClusterRoleBinding, Subject};
+
+use super::GROUP;
+use crate::{cli::ManifestOptions, manifests::reference, roles};
+
+const OFFERS: &str = "croft-s3classes";
+
+/// Each as a YAML document. Whoever may claim storage must be able to see what is on offer: the rights a tenant has in her
+/// namespace never reach kinds of the cluster.
+pub(super) fn manifests(_: &ManifestOptions) -> Vec<String> {
+    let role = roles::readers(OFFERS, GROUP, &["s3classes"]);
+    let everybody = Subject {
+        api_group: Some("rbac.authorization.k8s.io".to_owned()),
+        kind: "Group".to_owned(),
+        name: "system:authenticated".to_owned(),
+        namespace: None,
+    };
+    let binding = ClusterRoleBinding {
+        metadata: role.metadata.clone(),
+        role_ref: reference("ClusterRole", OFFERS),
+        subjects: Some(vec![everybody]),
+    };
+    vec![yaml_document(&role), yaml_document(&binding)]
+}
