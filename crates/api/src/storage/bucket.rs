@@ -36,7 +36,7 @@ pub struct S3BucketSpec {
     /// What becomes of the bucket when this object is deleted: `delete` (default) or `retain`.
     #[serde(default)]
     pub s3_deletion_policy: BucketDeletionPolicy,
-    /// Subusers of the claim that may use the bucket.
+    /// Subusers of the claim that may use the bucket. Nothing acts on it yet.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 100))]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["name".into()]))]

@@ -2,11 +2,10 @@
 
 use std::{fmt, sync::Arc, time::Duration};
 
-use croft_api::storage::{S3QuotaLedger, S3UserClaim, books, validate};
+use croft_api::storage::{S3QuotaLedger, S3UserClaim, books};
 use croft_core::{
-    plan::{Failure, FailureClass, Next, Outcome, Plan},
+    plan::{Failure, Next, Outcome, Plan},
     storage::{
-        claim::{class_of, wanted},
         ledger::{Entry, Ledger, Limits, Units, claim_of_entry},
         record_name,
     },
@@ -15,9 +14,8 @@ use croft_core::{
 use kube::{Api, ResourceExt};
 
 use super::{
-    Caches, LEDGER, claim,
-    ledgers::{Change, Ledgers, Unbooked},
-    user,
+    Caches, LEDGER,
+    ledgers::{Change, Ledgers, now},
 };
 use crate::engine::{Key, Reconciler, Report, Target, Work, Writer, Written, write::read};
 
@@ -95,20 +93,11 @@ impl BookKeeper {
         Ok(match live {
             None if is_orphan => Some(Step::Drop { namespace: place, entry: entry_name }),
             live if entry.is_due(now) => {
-                let asks = live.as_ref().and_then(|live| self.asks(namespace, name, live));
+                let asks = live.as_ref().and_then(|live| self.caches.asks(namespace, name, live));
                 Some(Step::Repair { namespace: place, entry: entry_name, asks, now })
             }
             _ => None,
         })
-    }
-
-    fn asks(&self, namespace: &str, name: &str, object: &S3UserClaim) -> Option<Units> {
-        let seen = claim::claim_seen(object);
-        let spec = validate::claim(object).ok()?;
-        let record = self.caches.users.get("", &record_name(namespace, name));
-        let record = record.as_deref().map(user::record).filter(|record| record.is_of(&seen));
-        let default = self.caches.gateways.default_quota(class_of(Some(&seen), record.as_ref()));
-        Some(Units::from(&wanted(&spec.quota, record.as_ref(), &default)))
     }
 
     /// Whether a namespace that would use the ledger is there.
@@ -122,10 +111,6 @@ impl BookKeeper {
             (None, None) => true,
         }
     }
-}
-
-fn now() -> u64 {
-    u64::try_from(jiff::Timestamp::now().as_second()).unwrap_or_default()
 }
 
 impl Reconciler for BookKeeper {
@@ -189,8 +174,8 @@ impl Reconciler for BookKeeper {
                         Ok(())
                     }
                 };
-                unbooked(self.ledgers.change(&namespace, Arc::new(adopted)).await)?;
-                return unbooked(self.ledgers.forget(&seen.stored, entry).await);
+                self.ledgers.change(&namespace, Arc::new(adopted)).await?;
+                return Ok(self.ledgers.forget(&seen.stored, entry).await?);
             }
             Step::Close => {
                 let (name, uid) = (seen.stored.name_any(), seen.stored.uid().unwrap_or_default());
@@ -199,7 +184,7 @@ impl Reconciler for BookKeeper {
                 return self.writer.delete::<S3QuotaLedger>(target, version.as_deref()).await;
             }
         };
-        unbooked(self.ledgers.change_of(&seen.stored, change.0, change.1).await)
+        Ok(self.ledgers.change_of(&seen.stored, change.0, change.1).await?)
     }
 
     fn report(&self, _: &Seen, _: &[(&Step, Outcome)], _: &Timestamp) -> Report {
@@ -214,11 +199,4 @@ impl Step {
             Step::Close => "",
         }
     }
-}
-
-fn unbooked(booked: Result<Written, Unbooked>) -> Result<Written, Failure> {
-    booked.map_err(|unbooked| match unbooked {
-        Unbooked::Failed(failure) => failure,
-        Unbooked::Exceeded(exceeded) => Failure::new(FailureClass::Rejected, "QuotaExceeded", exceeded.to_string()),
-    })
 }

@@ -9,9 +9,9 @@ use croft_api::storage::{
     CLAIM_FINALIZER, ROTATE_KEYS_ANNOTATION, S3User, S3UserClaim, S3UserClaimStatus, books, validate,
 };
 use croft_core::{
-    plan::{Failure, FailureClass, Outcome, Plan},
+    plan::{Failure, Outcome, Plan},
     storage::{
-        self, Reason,
+        self,
         claim::{
             self, Backend, Books, Claim, Observed, Reached, Record, SecretBody, SecretSeen, Spec, Status, Step, Version,
         },
@@ -32,7 +32,7 @@ use serde_json::json;
 use super::{
     CLAIM, Caches,
     ceph::Ceph,
-    ledgers::{Change, Ledgers, Unbooked},
+    ledgers::{Change, Ledgers},
     user,
 };
 use crate::{
@@ -94,12 +94,7 @@ impl ClaimReconciler {
     }
 
     async fn book(&self, namespace: &str, change: Change) -> Result<Written, Failure> {
-        self.ledgers.change(namespace, change).await.map_err(|unbooked| match unbooked {
-            Unbooked::Failed(failure) => failure,
-            Unbooked::Exceeded(exceeded) => {
-                Failure::new(FailureClass::Rejected, Reason::QuotaExceeded.as_str(), exceeded.to_string())
-            }
-        })
+        Ok(self.ledgers.change(namespace, change).await?)
     }
 
     /// The claim from the cache, or from the API server itself if a user is about to be taken down because it is missing.

@@ -2,20 +2,12 @@
 
 use std::sync::Arc;
 
-use croft_api::{
-    Problem,
-    storage::{S3UserClaim, validate},
-};
-use croft_core::storage::{
-    claim::{class_of, wanted},
-    ledger::{Reservation, Units, entry_key},
-    record_name,
-};
+use croft_api::{Problem, storage::S3UserClaim};
+use croft_core::storage::ledger::{Reservation, entry_key};
 
 use super::{
-    Caches, claim,
-    ledgers::{Ledgers, Unbooked},
-    user,
+    Caches,
+    ledgers::{Ledgers, Unbooked, now},
 };
 use crate::{
     admission::{Context, Refusal, Request},
@@ -34,14 +26,14 @@ pub(super) async fn reserve(request: &Request<S3UserClaim>, context: &Context) -
     if is_deleting(&claim.metadata) {
         return Ok(());
     }
-    let Some(units) = door.units(request, claim) else { return Ok(()) };
-    let had = request.old.as_ref().and_then(|old| door.units(request, old));
+    let asks = |claim: &S3UserClaim| door.caches.asks(&request.namespace, &request.name, claim);
+    let Some(units) = asks(claim) else { return Ok(()) };
+    let had = request.old.as_ref().and_then(asks);
     if had.is_some_and(|had| units.is_within(had)) {
         return Ok(());
     }
     let (key, dry_run) = (entry_key(&request.namespace, &request.name), request.dry_run);
-    let at = u64::try_from(jiff::Timestamp::now().as_second()).unwrap_or_default();
-    let reservation = Reservation { units, at, request: request.uid.clone() };
+    let reservation = Reservation { units, at: now(), request: request.uid.clone() };
     let booked = door.ledgers.change(
         &request.namespace,
         Arc::new(move |ledger, limits| {
@@ -56,17 +48,5 @@ pub(super) async fn reserve(request: &Request<S3UserClaim>, context: &Context) -
         Err(Unbooked::Failed(failure)) => {
             Err(Refusal::Unchecked(format!("the quota could not be checked: {}; try again", failure.message)))
         }
-    }
-}
-
-impl Door {
-    /// What the claim asks for; nothing that is invalid asks.
-    fn units(&self, request: &Request<S3UserClaim>, object: &S3UserClaim) -> Option<Units> {
-        let seen = claim::claim_seen(object);
-        let spec = validate::claim(object).ok()?;
-        let record = self.caches.users.get("", &record_name(&request.namespace, &request.name));
-        let record = record.as_deref().map(user::record).filter(|record| record.is_of(&seen));
-        let default = self.caches.gateways.default_quota(class_of(Some(&seen), record.as_ref()));
-        Some(Units::from(&wanted(&spec.quota, record.as_ref(), &default)))
     }
 }

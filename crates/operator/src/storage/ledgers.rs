@@ -15,7 +15,10 @@ use std::{
 use croft_api::storage::{S3QuotaLedger, S3QuotaLedgerSpec, S3TeamQuota, S3User, TEAM_LABEL, books, validate};
 use croft_core::{
     plan::{Failure, FailureClass},
-    storage::ledger::{Bounds, Entry, Exceeded, Ledger, Limits, Units, entry_key, ledger_name},
+    storage::{
+        Reason,
+        ledger::{Bounds, Entry, Exceeded, Ledger, Limits, Units, entry_key, ledger_name},
+    },
 };
 use k8s_openapi::api::core::v1::{Namespace, ResourceQuota};
 use kube::{Api, Client, ResourceExt, api::ListParams};
@@ -38,6 +41,17 @@ pub(super) type Change = Arc<dyn Fn(&mut Ledger, &Limits) -> Result<(), Exceeded
 pub(super) enum Unbooked {
     Exceeded(Exceeded),
     Failed(Failure),
+}
+
+impl From<Unbooked> for Failure {
+    fn from(unbooked: Unbooked) -> Self {
+        match unbooked {
+            Unbooked::Failed(failure) => failure,
+            Unbooked::Exceeded(exceeded) => {
+                Failure::new(FailureClass::Rejected, Reason::QuotaExceeded.as_str(), exceeded.to_string())
+            }
+        }
+    }
 }
 
 struct Wish {
@@ -300,6 +314,11 @@ impl Shared {
         let quota = read(api.get_opt(team)).await?;
         Ok(quota.map(|quota| books::bounds(&quota.spec.hard)).unwrap_or_default())
     }
+}
+
+/// The time as the books have it.
+pub(super) fn now() -> u64 {
+    u64::try_from(jiff::Timestamp::now().as_second()).unwrap_or_default()
 }
 
 pub(super) fn team_of(namespace: &Namespace) -> Option<String> {

@@ -24,7 +24,12 @@ use croft_api::{
 };
 use croft_core::{
     plan::{Failure, FailureClass},
-    storage::{Reason, claim::subuser_secret, record_name},
+    storage::{
+        Reason,
+        claim::{class_of, subuser_secret, wanted},
+        ledger::Units,
+        record_name,
+    },
 };
 use k8s_openapi::{
     api::core::v1::{Namespace, ResourceQuota, Secret},
@@ -284,6 +289,16 @@ impl Caches {
             keys.extend(buckets.iter().filter(|it| bucket_is_meant(it)).map(|bucket| bucket_key(bucket)));
         }
         keys
+    }
+
+    /// How much of its class a claim asks for; one that is invalid asks for nothing.
+    fn asks(&self, namespace: &str, name: &str, object: &S3UserClaim) -> Option<Units> {
+        let seen = claim_seen(object);
+        let spec = seen.spec.as_ref().ok()?;
+        let record = self.users.get("", &record_name(namespace, name));
+        let record = record.as_deref().map(user::record).filter(|record| record.is_of(&seen));
+        let default = self.gateways.default_quota(class_of(Some(&seen), record.as_ref()));
+        Some(Units::from(&wanted(&spec.quota, record.as_ref(), &default)))
     }
 
     /// Whether a claim has all it asks for, as far as the cluster tells.
