@@ -44,7 +44,17 @@ const PROMISES: &[Promise] = &[
         scope: "Namespaced",
         short_names: &["s3u"],
         has_status: true,
-        columns: &["S3USERCLASS", "S3USER", "MAX OBJECTS", "MAX SIZE", "MAX BUCKETS", "AGE"],
+        columns: &[
+            "S3USERCLASS",
+            "S3USER",
+            "MAX OBJECTS",
+            "MAX SIZE",
+            "MAX BUCKETS",
+            "USED SIZE",
+            "USED OBJECTS",
+            "USED BUCKETS",
+            "AGE",
+        ],
     },
     Promise {
         kind: "S3User",
@@ -62,7 +72,7 @@ const PROMISES: &[Promise] = &[
         scope: "Namespaced",
         short_names: &["s3b"],
         has_status: true,
-        columns: &["S3USERREF"],
+        columns: &["S3USERREF", "READY", "USED SIZE", "USED OBJECTS", "AGE"],
     },
     Promise {
         kind: "S3Class",
@@ -99,7 +109,7 @@ const PROMISES: &[Promise] = &[
         scope: "Cluster",
         short_names: &[],
         has_status: true,
-        columns: &["From NS", "From", "To NS", "To", "Phase", "Age"],
+        columns: &["From NS", "From", "To NS", "To", "Phase", "Moved", "Why", "Age"],
     },
     Promise {
         kind: "NonAdminBackup",

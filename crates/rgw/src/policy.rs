@@ -94,7 +94,12 @@ impl Policy {
     /// Puts `statements` in the place of all those whose Sid `is_ours`. The others stay as they are, in front and in
     /// their order; the new ones are sorted, so that the same rights always make the same document.
     pub fn replace(&mut self, is_ours: impl Fn(&str) -> bool, statements: impl IntoIterator<Item = Statement>) {
-        self.statements.retain(|statement| !statement.get("Sid").and_then(Value::as_str).is_some_and(&is_ours));
+        self.replace_those(|statement| statement.get("Sid").and_then(Value::as_str).is_some_and(&is_ours), statements);
+    }
+
+    /// The same, where more than the Sid tells which are ours.
+    pub fn replace_those(&mut self, is_ours: impl Fn(&Value) -> bool, statements: impl IntoIterator<Item = Statement>) {
+        self.statements.retain(|statement| !is_ours(statement));
         let sorted: BTreeSet<_> = statements.into_iter().collect();
         self.statements.extend(sorted.iter().map(Statement::to_json));
     }

@@ -1,8 +1,10 @@
 //! Ledgers and limits of the API in the core's words, and back.
 
+use std::collections::BTreeSet;
+
 use croft_core::{
     quantity::{Quantity as Exact, QuantityError},
-    storage::ledger::{Bounds, Entry, Ledger, Reservation, Units},
+    storage::ledger::{Bounds, Entry, Ledger, Reservation, Units, claim_of_entry, entry_key},
 };
 use jiff::Timestamp;
 
@@ -11,6 +13,29 @@ use crate::{Quantity, Time};
 
 pub fn ledger(spec: &S3QuotaLedgerSpec) -> Ledger {
     Ledger { entries: spec.entries.iter().map(|(key, stored)| (key.clone(), entry(stored))).collect() }
+}
+
+/// The part of it that is about one namespace.
+pub fn of_namespace(spec: &S3QuotaLedgerSpec, namespace: &str) -> Ledger {
+    let prefix = entry_key(namespace, "");
+    let own = spec.entries.range(prefix.clone()..).take_while(|(key, _)| key.starts_with(&prefix));
+    Ledger { entries: own.map(|(key, stored)| (key.clone(), entry(stored))).collect() }
+}
+
+/// The namespaces that have entries.
+pub fn namespaces(spec: &S3QuotaLedgerSpec) -> Vec<&str> {
+    let mut namespaces: Vec<_> = spec.entries.keys().filter_map(|key| Some(claim_of_entry(key)?.0)).collect();
+    namespaces.dedup();
+    namespaces
+}
+
+/// The namespaces whose entries are not the same in both.
+pub fn changed<'a>(before: &'a S3QuotaLedgerSpec, after: &'a S3QuotaLedgerSpec) -> BTreeSet<&'a str> {
+    let differs = |one: &'a S3QuotaLedgerSpec, other: &'a S3QuotaLedgerSpec| {
+        one.entries.iter().filter(|(key, entry)| other.entries.get(*key) != Some(entry)).map(|(key, _)| key.as_str())
+    };
+    let keys = differs(before, after).chain(differs(after, before));
+    keys.filter_map(|key| Some(claim_of_entry(key)?.0)).collect()
 }
 
 pub fn entry(stored: &LedgerEntry) -> Entry {

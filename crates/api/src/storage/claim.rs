@@ -3,7 +3,7 @@
 use kube::{CustomResource, KubeSchema};
 use serde::{Deserialize, Serialize};
 
-use super::quota::{QuotaRequest, ReportedQuota};
+use super::quota::{QuotaRequest, ReportedQuota, ReportedUsage};
 use crate::{Condition, schema};
 
 /// The user wanted. Class, Secret names and quota have two spellings each; give one of them.
@@ -25,6 +25,9 @@ use crate::{Condition, schema};
     printcolumn(name = "MAX OBJECTS", type_ = "string", json_path = ".status.quota.maxObjects"),
     printcolumn(name = "MAX SIZE", type_ = "string", json_path = ".status.quota.maxSize"),
     printcolumn(name = "MAX BUCKETS", type_ = "string", json_path = ".status.quota.maxBuckets"),
+    printcolumn(name = "USED SIZE", type_ = "string", json_path = ".status.used.size"),
+    printcolumn(name = "USED OBJECTS", type_ = "integer", json_path = ".status.used.objects"),
+    printcolumn(name = "USED BUCKETS", type_ = "integer", json_path = ".status.used.buckets"),
     printcolumn(name = "AGE", type_ = "date", json_path = ".metadata.creationTimestamp"),
     validation = Rule::new("self.metadata.name.size() <= 189")
         .message("the name of a claim must have at most 189 characters, because other objects are named after it"),
@@ -125,6 +128,9 @@ pub struct S3UserClaimStatus {
     /// Quota in force.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub quota: Option<ReportedQuota>,
+    /// What the user's buckets hold, whoever made them. Looked at every ten minutes and told when it moved by more than a hundredth.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub used: Option<ReportedUsage>,
     /// Subusers that exist.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub subusers: Vec<String>,

@@ -56,6 +56,9 @@ pub struct S3ClassSpec {
     /// Labels of the namespaces that may use the class. Default: all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub allowed_namespaces: Option<LabelSelector>,
+    /// Whether only namespaces that belong to a team, by their label `snappcloud.io/team`, may use the class. Default: false.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub team_required: bool,
     /// Whether claims that name no class use this one. Of several classes that say so the oldest is used. Default: false.
     #[serde(default, skip_serializing_if = "is_false")]
     pub default: bool,

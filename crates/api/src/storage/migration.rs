@@ -15,12 +15,19 @@ use crate::{Condition, Time, schema};
     plural = "usermigrations",
     status = "UserMigrationStatus",
     derive = "PartialEq",
-    doc = "Moves buckets from the user of one S3UserClaim to that of another, once, and then deletes the first.",
+    doc = "Moves buckets from the user of one S3UserClaim to that of another, once, and then deletes the first. For administrators: whoever may make one can give any tenant's data to any other.",
     printcolumn(name = "From NS", type_ = "string", json_path = ".spec.currentUser.namespace"),
     printcolumn(name = "From", type_ = "string", json_path = ".spec.currentUser.name"),
     printcolumn(name = "To NS", type_ = "string", json_path = ".spec.targetUser.namespace"),
     printcolumn(name = "To", type_ = "string", json_path = ".spec.targetUser.name"),
     printcolumn(name = "Phase", type_ = "string", json_path = ".status.phase"),
+    printcolumn(name = "Moved", type_ = "string", json_path = ".status.moved"),
+    printcolumn(
+        name = "Why",
+        type_ = "string",
+        json_path = ".status.conditions[?(@.type==\"Ready\")].message",
+        priority = 1
+    ),
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
 )]
 #[x_kube(
@@ -73,6 +80,9 @@ pub struct UserMigrationStatus {
     /// `Pending`: being checked. `Running`: buckets are moving. `Succeeded` and `Failed` are final.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub phase: Option<MigrationPhase>,
+    /// How many of the buckets are moved, as `1/2`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub moved: Option<String>,
     /// When the first bucket began to move.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub start_time: Option<Time>,
@@ -108,6 +118,9 @@ pub struct BucketMove {
     /// `Pending`; `PolicyRemoved`: the old policy is off; `Linked`: the bucket belongs to the target user; `Moved`: its
     /// policy is set for the new owner; `Failed`.
     pub state: BucketMoveState,
+    /// Id of the bucket in Ceph, which it keeps when its owner changes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub id: Option<String>,
     /// The policy the bucket had, as JSON, kept until the new one is set.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub policy: Option<String>,

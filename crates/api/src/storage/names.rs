@@ -8,8 +8,14 @@ pub const CLAIM_FINALIZER: &str = "s3.snappcloud.io/cleanup-s3userclaim";
 pub const BUCKET_FINALIZER: &str = "s3.snappcloud.io/cleanup-s3bucket";
 /// On an S3Class, until nobody uses it.
 pub const CLASS_FINALIZER: &str = "s3.snappcloud.io/class-in-use";
+/// On a UserMigration, from its first step to its last.
+pub const MIGRATION_FINALIZER: &str = "s3.snappcloud.io/migrating";
 /// On an S3UserClaim: a new value asks for new keys.
 pub const ROTATE_KEYS_ANNOTATION: &str = "s3.snappcloud.io/rotate-keys";
+/// On an S3User, by an administrator: whose user in Ceph the claim may take over.
+pub const ADOPT_ANNOTATION: &str = "s3.snappcloud.io/adopt";
+/// Value of [`ADOPT_ANNOTATION`] for users that ceph-s3-operator made for a claim of the same namespace and name.
+pub const ADOPT_CEPH_S3_OPERATOR: &str = "ceph-s3-operator";
 
 /// Keys in `ResourceQuota` and `ClusterResourceQuota` that limit storage.
 pub const QUOTA_SIZE: &str = "s3/size";

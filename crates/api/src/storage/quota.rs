@@ -117,3 +117,17 @@ impl ReportedQuota {
         }
     }
 }
+
+/// What is stored, as quotas count it.
+#[derive(KubeSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ReportedUsage {
+    /// Bytes; each object counts rounded up to 4 KiB.
+    #[schemars(schema_with = "schema::quantity")]
+    pub size: Quantity,
+    /// Number of objects; old versions count too.
+    pub objects: i64,
+    /// Number of buckets of a user.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub buckets: Option<i64>,
+}

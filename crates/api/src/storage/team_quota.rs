@@ -1,6 +1,7 @@
 //! An administrator's limit for a team.
 
 use kube::{CustomResource, KubeSchema};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::quota::QuotaLimits;
@@ -16,7 +17,7 @@ use crate::{Condition, schema};
     status = "S3TeamQuotaStatus",
     derive = "PartialEq",
     derive = "Default",
-    doc = "Limits the object storage of a team: all namespaces whose label `snappcloud.io/team` is the name of this object.",
+    doc = "Limits the object storage of a team: all namespaces whose label `snappcloud.io/team` names it.",
     printcolumn(name = "Size", type_ = "string", json_path = ".spec.hard.size"),
     printcolumn(name = "Used Size", type_ = "string", json_path = ".status.used.size"),
     printcolumn(name = "Objects", type_ = "string", json_path = ".spec.hard.objects"),
@@ -27,8 +28,19 @@ use crate::{Condition, schema};
 )]
 #[serde(rename_all = "camelCase")]
 pub struct S3TeamQuotaSpec {
+    /// The team, as the label of its namespaces says it. Default: the name of this object. Of several objects for one team all hold.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 63))]
+    pub team: Option<String>,
     /// The limits. Reaching one is allowed, passing it is not.
     pub hard: QuotaLimits,
+}
+
+impl S3TeamQuota {
+    /// The team it limits.
+    pub fn team(&self) -> &str {
+        self.spec.team.as_deref().or(self.metadata.name.as_deref()).unwrap_or_default()
+    }
 }
 
 /// What the team has asked for.
@@ -38,11 +50,27 @@ pub struct S3TeamQuotaStatus {
     /// The `metadata.generation` this status describes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
-    /// Sum over the claims of the team.
+    /// Sum over the claims of the team: what each has or was promised.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub used: Option<QuotaLimits>,
+    /// What each namespace of the team has of it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub namespaces: Vec<NamespaceUsage>,
     /// `Ready`: the sum is within the limits.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "schema::conditions_by_type")]
     pub conditions: Vec<Condition>,
+}
+
+/// What one namespace has.
+#[derive(JsonSchema, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NamespaceUsage {
+    /// Name of the namespace.
+    pub name: String,
+    /// Bytes, over its claims.
+    pub size: String,
+    /// Objects, over its claims.
+    pub objects: String,
+    /// Buckets, over its claims.
+    pub buckets: i64,
 }

@@ -17,7 +17,7 @@ use crate::{Condition, schema};
     status = "S3UserStatus",
     derive = "PartialEq",
     derive = "Default",
-    doc = "The user behind an S3UserClaim, named `<namespace>.<claim>`. Written by the operator only; it outlives the claim until the Ceph user is gone.",
+    doc = "The user behind an S3UserClaim, named `<namespace>.<claim>`. Written by the operator; it outlives the claim until the Ceph user is gone. An administrator removes `spec.claimRef.uid` to give a released user to the claim of that name.",
     printcolumn(name = "S3USERCLASS", type_ = "string", json_path = ".spec.s3UserClass"),
     printcolumn(name = "CLAIM NS", type_ = "string", json_path = ".spec.claimRef.namespace"),
     printcolumn(name = "CLAIM NAME", type_ = "string", json_path = ".spec.claimRef.name"),
@@ -58,9 +58,27 @@ pub struct S3UserSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[x_kube(merge_strategy = StructMerge::Atomic)]
     pub claim_ref: Option<ClaimReference>,
+    /// Display name the Ceph user bore when it was given to the claim. Recorded before it is taken over, forgotten when it bears the
+    /// claim's own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub taken_over_from: Option<String>,
+    /// The UserMigration that moves buckets of this user: until it is over, no claim or S3Bucket is worked on against it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[x_kube(merge_strategy = StructMerge::Atomic)]
+    pub held_by: Option<MigrationReference>,
     /// Quota granted to the claim.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub quota: Option<ReportedQuota>,
+}
+
+/// A UserMigration.
+#[derive(JsonSchema, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct MigrationReference {
+    /// Name of the migration.
+    pub name: String,
+    /// UID of the migration.
+    pub uid: String,
 }
 
 /// A change of all keys of a user.
@@ -91,7 +109,8 @@ pub struct ClaimReference {
     /// Name of the claim.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// UID of the claim: one made again under the same name is another claim.
+    /// UID of the claim: one made again under the same name is another claim. An administrator removes it to give the user, with
+    /// all its buckets, to whichever claim has this namespace and name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub uid: Option<String>,
 }
@@ -118,6 +137,9 @@ pub struct S3UserStatus {
     /// How far the removal of the user's buckets has come, where the class says `onDelete: Purge`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub purge: Option<S3UserPurge>,
+    /// UID of the namespace whose class took the claim away. If the class brings the claim again, that one gets the user.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub returns_to: Option<String>,
     /// `Ready`: Ceph has the user as recorded here.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "schema::conditions_by_type")]

@@ -1,17 +1,19 @@
 //! Raw storage objects -> the core's validated types, both spellings merged. Admission and the reconcilers call the same
 //! functions, and every problem is told at once.
 
+mod settings;
+
 use std::{collections::BTreeSet, fmt::Display, str::FromStr};
 
 use croft_core::{
     quantity::Quantity as Exact,
-    storage::{self, Amount, Class, Quota, QuotaAsked, bucket, claim},
+    storage::{self, Amount, Class, Quota, QuotaAsked, Usage, bucket, claim},
 };
 use kube::core::Selector;
 
 use super::{
-    BucketDeletionPolicy, OnDelete, QuotaLimits, QuotaRequest, READONLY_SUBUSER, ReportedQuota, S3Bucket, S3Class,
-    S3UserClaim,
+    BucketDeletionPolicy, OnDelete, QuotaLimits, QuotaRequest, READONLY_SUBUSER, ReportedQuota, ReportedUsage,
+    S3Bucket, S3Class, S3UserClaim,
 };
 use crate::{Problem, Quantity};
 
@@ -69,7 +71,11 @@ pub fn bucket(bucket: &S3Bucket) -> Result<bucket::Spec, Vec<Problem>> {
     if bucket.spec.s3_user_ref.is_empty() {
         problems.add("spec.s3UserRef", "must name an S3UserClaim of the same namespace");
     }
+    let bindings = problems.bindings(&bucket.spec.s3_subuser_binding);
+    let settings = problems.settings(&bucket.spec);
     problems.or(bucket::Spec {
+        bindings,
+        settings,
         claim: bucket.spec.s3_user_ref.clone(),
         deletion: match bucket.spec.s3_deletion_policy {
             BucketDeletionPolicy::Delete => bucket::Deletion::Delete,
@@ -110,6 +116,7 @@ pub fn class(class: &S3Class) -> Result<Class, Vec<Problem>> {
             OnDelete::Retain => storage::OnDelete::Retain,
             OnDelete::Purge => storage::OnDelete::Purge,
         },
+        team_required: spec.team_required,
         default_quota,
     })
 }
@@ -127,6 +134,23 @@ pub fn granted(quota: &ReportedQuota) -> Option<Quota> {
     let buckets = u32::try_from(quota.buckets.or(quota.max_buckets)?).ok()?;
     let granted = Quota { size, objects, buckets };
     (*quota == reported(&granted)).then_some(granted)
+}
+
+/// What is stored, as statuses show it.
+pub fn reported_usage(usage: Usage) -> ReportedUsage {
+    let number = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);
+    ReportedUsage {
+        size: Quantity(usage.shown_size()),
+        objects: number(usage.objects),
+        buckets: usage.buckets.map(number),
+    }
+}
+
+/// The reverse of [`reported_usage`]; `None` if somebody else wrote it.
+pub fn usage(shown: &ReportedUsage) -> Option<Usage> {
+    let number = |number: i64| u64::try_from(number).ok();
+    let buckets = shown.buckets.map_or(Some(None), |buckets| number(buckets).map(Some))?;
+    Some(Usage { size: amount(&shown.size).ok()?.whole(), objects: number(shown.objects)?, buckets })
 }
 
 fn amount(quantity: &Quantity) -> Result<Amount, String> {
@@ -267,7 +291,7 @@ mod tests {
         serde_json::from_value(value).unwrap()
     }
 
-    fn fields(problems: &[Problem]) -> Vec<&str> {
+    pub(super) fn fields(problems: &[Problem]) -> Vec<&str> {
         problems.iter().map(|problem| problem.field.as_str()).collect()
     }
 
@@ -358,6 +382,15 @@ mod tests {
         assert_eq!(shown.max_size, Some(Quantity("5Gi".into())));
         assert_eq!(granted(&shown), Some(quota));
         assert_eq!(granted(&ReportedQuota { max_buckets: Some(7), ..shown }), None);
+    }
+
+    #[test]
+    fn usage_is_read_back_as_it_is_shown() {
+        let stored = Usage { size: 12 << 20, objects: 7, buckets: Some(2) };
+        let shown = reported_usage(stored);
+        assert_eq!(shown.size, Quantity("12Mi".into()));
+        assert_eq!(usage(&shown), Some(stored));
+        assert_eq!(usage(&ReportedUsage { objects: -1, ..shown }), None);
     }
 
     #[test]

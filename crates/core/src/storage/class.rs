@@ -22,9 +22,6 @@ const DOWN: Duration = Duration::from_secs(5);
 /// and one that refuses: somebody must act first.
 const REFUSING: Duration = Duration::from_secs(30);
 
-/// So many S3Users are named in a message.
-const NAMED: usize = 5;
-
 #[derive(Clone, Debug)]
 pub struct Observed {
     pub class: ClassSeen,
@@ -116,6 +113,26 @@ pub fn overlapping<'a>(class: &ClassSeen, others: &'a [ClassSeen]) -> Option<&'a
         }
     }
     served.into_iter().find(|other| share(other, class))
+}
+
+/// What stands in the way of a class that somebody wants to make or change, beside all others.
+pub fn beside_others(class: &ClassSeen, others: &[ClassSeen]) -> Vec<Problem> {
+    let mut problems = Vec::new();
+    if let Some(other) = others.iter().find(|other| class.default && other.default && !other.deleting) {
+        let message = format!("S3Class {} is the default already; of two the older one counts", other.name());
+        problems.push(Problem::new("spec.default", message));
+    }
+    if let Some(other) = others.iter().find(|other| share(other, class)) {
+        problems.push(Problem::new("spec.tenantPrefix", overlap(other)));
+    }
+    problems
+}
+
+fn overlap(other: &ClassSeen) -> String {
+    format!(
+        "S3Class {} on the same gateway has a prefix with which two namespaces could share a tenant; make this class anew with another prefix",
+        other.name()
+    )
 }
 
 /// Whether two classes could put two namespaces into one tenant.
@@ -210,10 +227,7 @@ fn verdict(seen: &Observed) -> Readiness {
         return Reason::InvalidSpec.stalled(Problem::list(problems));
     }
     if let Some(other) = overlapping(class, &seen.others) {
-        return Reason::PrefixOverlap.stalled(format!(
-            "spec.tenantPrefix: S3Class {} on the same gateway has a prefix with which two namespaces could share a tenant; make this class anew with another prefix",
-            other.name()
-        ));
+        return Reason::PrefixOverlap.stalled(format!("spec.tenantPrefix: {}", overlap(other)));
     }
     let health = match &seen.gateway {
         None => Reason::Deleting.progressing("nobody uses the class"),
@@ -245,8 +259,20 @@ fn waits_for(seen: &Observed) -> Option<String> {
     if !seen.class.deleting || seen.users.is_empty() {
         return None;
     }
-    let some: Vec<_> = seen.users.iter().take(NAMED).map(String::as_str).collect();
-    let more = seen.users.len().saturating_sub(NAMED);
+    Some(format!("it is being deleted and waits for its S3Users: {}", a_few(&seen.users)))
+}
+
+/// Why a class that somebody wants to delete is to stay.
+pub fn in_use(class: &str, users: &BTreeSet<String>) -> Option<String> {
+    let told = || format!("S3Class {class} is in use by S3Users {}; delete their claims first", a_few(users));
+    (!users.is_empty()).then(told)
+}
+
+/// The first of them, and how many more.
+fn a_few(users: &BTreeSet<String>) -> String {
+    const NAMED: usize = 5;
+    let some: Vec<_> = users.iter().take(NAMED).map(String::as_str).collect();
+    let more = users.len().saturating_sub(NAMED);
     let more = if more == 0 { String::new() } else { format!(" and {more} more") };
-    Some(format!("it is being deleted and waits for its S3Users: {}{more}", some.join(", ")))
+    format!("{}{more}", some.join(", "))
 }

@@ -36,6 +36,7 @@ mod tests {
             region: "eu".into(),
             tenant_prefix: "lab".into(),
             on_delete: OnDelete::Retain,
+            team_required: false,
             default_quota: QuotaAsked::default(),
         };
         let contents = secret_contents(&class, &KeyPair { access_key: "AK".into(), secret_key: Secret::new("hush") });

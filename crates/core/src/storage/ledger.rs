@@ -25,7 +25,7 @@ pub struct Units {
 }
 
 impl Units {
-    fn members(self) -> [(Member, u64); 3] {
+    pub(super) fn members(self) -> [(Member, u64); 3] {
         [(Member::Size, self.size), (Member::Objects, self.objects), (Member::Buckets, self.buckets)]
     }
 
@@ -108,7 +108,7 @@ pub struct Bounds {
 }
 
 impl Bounds {
-    fn get(self, member: Member) -> Option<u64> {
+    pub(super) fn get(self, member: Member) -> Option<u64> {
         match member {
             Member::Size => self.size,
             Member::Objects => self.objects,
@@ -241,6 +241,16 @@ impl Ledger {
         own.map(|(_, entry)| entry.charge()).fold(Units::default(), Units::plus)
     }
 
+    /// What each namespace is charged with.
+    pub fn sums(&self) -> BTreeMap<&str, Units> {
+        let mut sums = BTreeMap::<&str, Units>::new();
+        for (key, entry) in &self.entries {
+            let sum = sums.entry(claim_of_entry(key).map_or("", |(namespace, _)| namespace)).or_default();
+            *sum = sum.plus(entry.charge());
+        }
+        sums
+    }
+
     /// Whether the claim may have this much: what grows its charge must fit. What does not grow always fits.
     pub fn fits(&self, key: &str, wanted: Units, limits: &Limits) -> Result<(), Exceeded> {
         let namespace = claim_of_entry(key).map_or("", |(namespace, _)| namespace);
@@ -295,7 +305,8 @@ impl Ledger {
     }
 
     /// A promise nobody has confirmed in time becomes what the claim, read just now, asks for, and never more than was
-    /// promised.
+    /// promised. What the claim asks for stays promised although it is granted: the grant may be about to be lowered by who has
+    /// not seen the claim since.
     pub fn repair(&mut self, key: &str, asks: Option<Units>, now: u64) {
         let Some(entry) = self.entries.get_mut(key) else { return };
         if !entry.is_due(now) {
@@ -304,7 +315,8 @@ impl Ledger {
         let granted = entry.granted.unwrap_or_default();
         entry.pending = entry.pending.take().zip(asks).and_then(|(pending, asks)| {
             let units = pending.units.or_less(asks);
-            (!units.is_within(granted)).then_some(Reservation { units, at: now, ..pending })
+            let is_wanted = units == asks || !units.is_within(granted);
+            is_wanted.then_some(Reservation { units, at: now, ..pending })
         });
         self.drop_if_empty(key);
     }
@@ -324,8 +336,11 @@ impl Ledger {
         self.drop_if_empty(key);
     }
 
-    pub fn forget(&mut self, key: &str) {
-        self.entries.remove(key);
+    /// Lets go of an entry that stands in other books as it was seen here; one that has changed since stays.
+    pub fn forget(&mut self, key: &str, seen: &Entry) {
+        if self.entries.get(key) == Some(seen) {
+            self.entries.remove(key);
+        }
     }
 
     fn drop_if_empty(&mut self, key: &str) {
@@ -356,7 +371,7 @@ pub fn ledger_name(team: Option<&str>, namespace: &str, hash: impl Fn(&str) -> S
 }
 
 /// A label value may hold capitals and underscores, which an object's name may not.
-fn is_object_name(value: &str) -> bool {
+pub fn is_object_name(value: &str) -> bool {
     let inside = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
     value.split('.').all(|label| {
         let bytes = label.as_bytes();

@@ -7,19 +7,29 @@
 //! - Data goes only when the class says `Purge`, or when nothing is stored.
 //! - No finalizer of ours holds up a namespace that is being deleted.
 
+pub mod bookkeeping;
 pub mod bucket;
 pub mod claim;
 pub mod class;
 mod credentials;
+pub mod door;
 pub mod ledger;
+pub mod migration;
 mod names;
 mod quota;
 mod reason;
+mod stamp;
+mod usage;
+pub mod used;
 
 pub use credentials::{KeyPair, SECRET_KEYS, secret_contents};
-pub use names::{CephUser, Target, display_name, owner_in, record_name, tenant};
+pub use names::{
+    CephUser, Place, Target, display_name, is_of_ceph_s3_operator, names_claim, owner_in, record_name, tenant,
+};
 pub use quota::{Amount, AmountError, Quota, QuotaAsked};
 pub use reason::{Problem, Reason};
+pub use stamp::{BindingSeen, Stamp};
+pub use usage::Usage;
 
 use std::time::Duration;
 
@@ -49,6 +59,8 @@ pub struct Class {
     pub region: String,
     pub tenant_prefix: String,
     pub on_delete: OnDelete,
+    /// Whether it serves only namespaces that belong to a team.
+    pub team_required: bool,
     pub default_quota: QuotaAsked,
 }
 

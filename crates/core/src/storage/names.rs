@@ -17,6 +17,25 @@ impl fmt::Display for Target {
     }
 }
 
+/// Where a claim is, whichever one of that name.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Place {
+    pub namespace: String,
+    pub name: String,
+}
+
+impl Target {
+    pub fn place(&self) -> Place {
+        Place { namespace: self.namespace.clone(), name: self.name.clone() }
+    }
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{}/{}", self.namespace, self.name)
+    }
+}
+
 /// A user's full name in Ceph.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CephUser {
@@ -68,9 +87,32 @@ pub fn owner_in(display_name: &str) -> Option<&str> {
     (!uid.is_empty()).then_some(uid)
 }
 
+/// Whether a display name is one we gave the user of a claim of this name, whichever claim that was.
+pub fn names_claim(display: &str, namespace: &str, claim: &str) -> bool {
+    owner_in(display).is_some_and(|uid| display == display_name(namespace, claim, uid))
+}
+
+/// Whether a display name is the one ceph-s3-operator gave the user of this claim: `<claim> in <namespace>.<cluster>`.
+pub fn is_of_ceph_s3_operator(display: &str, namespace: &str, claim: &str) -> bool {
+    let cluster = display.strip_prefix(&format!("{claim} in {namespace}."));
+    cluster.is_some_and(|cluster| !cluster.is_empty() && !cluster.contains([' ', '[', ']']))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn whose_a_user_was_is_told_by_all_of_its_display_name() {
+        assert!(names_claim("data in team-a [u-1]", "team-a", "data"));
+        for other in ["data in team-b [u-1]", "x data in team-a [u-1]", "data in team-a", "data in team-a []"] {
+            assert!(!names_claim(other, "team-a", "data"), "{other}");
+        }
+        assert!(is_of_ceph_s3_operator("data in team-a.okd4-main", "team-a", "data"));
+        for other in ["data in team-a.", "data in team-b.okd4", "data in team-a [u-1]", "data in team-a.x [u-1]"] {
+            assert!(!is_of_ceph_s3_operator(other, "team-a", "data"), "{other}");
+        }
+    }
 
     #[test]
     fn a_tenant_is_made_of_characters_ceph_allows() {

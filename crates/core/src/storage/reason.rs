@@ -19,7 +19,9 @@ pub enum Reason {
     MissingCapabilities,
     Reached,
     NotAllowed,
+    TeamMissing,
     QuotaExceeded,
+    WithinLimits,
     UserTaken,
     UserSuspended,
     RecordTaken,
@@ -30,6 +32,11 @@ pub enum Reason {
     WaitingForClaim,
     BucketTaken,
     BucketLost,
+    Migrating,
+    Migrated,
+    Refused,
+    UnknownSubuser,
+    PolicyUnreadable,
     Deleting,
 }
 
@@ -48,7 +55,9 @@ impl Reason {
             Reason::MissingCapabilities => "MissingCapabilities",
             Reason::Reached => "Reached",
             Reason::NotAllowed => "NotAllowed",
+            Reason::TeamMissing => "TeamMissing",
             Reason::QuotaExceeded => "QuotaExceeded",
+            Reason::WithinLimits => "WithinLimits",
             Reason::UserTaken => "UserTaken",
             Reason::UserSuspended => "UserSuspended",
             Reason::RecordTaken => "RecordTaken",
@@ -59,6 +68,11 @@ impl Reason {
             Reason::WaitingForClaim => "WaitingForClaim",
             Reason::BucketTaken => "BucketTaken",
             Reason::BucketLost => "BucketLost",
+            Reason::Migrating => "Migrating",
+            Reason::Migrated => "Migrated",
+            Reason::Refused => "Refused",
+            Reason::UnknownSubuser => "UnknownSubuser",
+            Reason::PolicyUnreadable => "PolicyUnreadable",
             Reason::Deleting => "Deleting",
         }
     }
@@ -80,7 +94,9 @@ impl Reason {
 pub(super) fn readiness_of(failure: &Failure) -> Readiness {
     let (reason, message) = (failure.reason, failure.message.clone());
     match failure.class {
-        FailureClass::Stale | FailureClass::Transient => Readiness::Progressing { reason, message },
+        FailureClass::Early { .. } | FailureClass::Stale | FailureClass::Transient => {
+            Readiness::Progressing { reason, message }
+        }
         FailureClass::Forbidden | FailureClass::Rejected => Readiness::Stalled { reason, message },
     }
 }

@@ -1,6 +1,9 @@
 //! Every small world of a bucket.
 
+mod told;
+
 use std::{
+    collections::BTreeMap,
     hash::{Hash, Hasher},
     time::Duration,
 };
@@ -9,12 +12,12 @@ use croft_core::{
     plan::{Failure, FailureClass, Outcome, Plan},
     secret::Secret,
     storage::{
-        CephUser, KeyPair, NoClass, Problem, Target,
+        CephUser, KeyPair, NoClass, Problem, Target, Usage,
         bucket::{
-            self, BUCKET_NOT_EMPTY, Bucket, Deletion, Found, GRACE, Note, Observed, Owner, RecordSeen, Spec, Status,
-            Step,
+            self, BUCKET_NOT_EMPTY, Bindings, Bucket, BucketQuota, Deletion, Found, GRACE, Grant, Grants, Note,
+            Observed, Owner, PolicySeen, RecordSeen, Settings, Spec, State, Status, Step, Versioning,
         },
-        claim::{SetAside, Version},
+        claim::{SetAside, UserQuota, Version},
     },
     time::Timestamp,
 };
@@ -51,6 +54,8 @@ enum Asked {
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Object {
     asked: Asked,
+    /// Whether it asks for a quota.
+    quota: bool,
     /// For how long it has been in deletion.
     deleting: Option<Duration>,
     finalizer: bool,
@@ -59,7 +64,8 @@ struct Object {
 
 impl Hash for Object {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        (self.asked, self.deleting, self.finalizer, self.status.created, &self.status.reason).hash(state);
+        let Status { created, reason, managed_settings, .. } = &self.status;
+        (self.asked, self.quota, self.deleting, self.finalizer, created, reason, managed_settings).hash(state);
     }
 }
 
@@ -75,6 +81,8 @@ struct World {
     /// What the S3User says of the bucket.
     kept: bool,
     left: bool,
+    policy: Policy,
+    quota: Limit,
     /// Somebody took our finalizer away.
     let_go_by_hand: bool,
     /// The bucket may be left behind: nothing holds it, or we could not get at it.
@@ -84,6 +92,31 @@ struct World {
 fn user(id: &str) -> CephUser {
     CephUser { tenant: "lab_a".into(), id: id.into() }
 }
+
+/// The policy of a bucket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Policy {
+    None,
+    Granting,
+    Theirs,
+    /// It shuts out the owner.
+    Unreadable,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Limit {
+    None,
+    Ours,
+    /// An administrator of the gateway set it.
+    Theirs,
+}
+
+fn bound() -> Bindings {
+    Bindings::from([("one".to_owned(), Grant::Write)])
+}
+
+/// The policy that grants what is bound.
+const GRANTING: &str = "one writes";
 
 fn target() -> Target {
     Target { namespace: "a".into(), name: "photos".into(), uid: "u".into(), resource_version: "1".into() }
@@ -99,7 +132,10 @@ fn failed(class: FailureClass, reason: &'static str) -> Outcome {
 
 impl Object {
     fn seen(&self) -> Bucket {
-        let spec = |deletion| Ok(Spec { claim: "data".into(), deletion });
+        let quota = self.quota.then_some(BucketQuota { size: Some(1), objects: None });
+        let settings = Settings { quota, ..Settings::default() };
+        let spec =
+            |deletion| Ok(Spec { claim: "data".into(), deletion, bindings: bound(), settings: settings.clone() });
         Bucket {
             target: target(),
             generation: 1,
@@ -128,6 +164,9 @@ impl World {
             namespace_terminating: self.terminating,
             unwanted: self.unwanted,
             record: Some(self.record()),
+            held_by: None,
+            subusers: ["one".to_owned()].into(),
+            state: Some(self.state()),
             owner: match self.owner {
                 OwnerState::Nobody => Owner::Nobody,
                 OwnerState::NotReady => Owner::NotReady("its class does not exist".into()),
@@ -140,6 +179,28 @@ impl World {
                 }
                 OwnerState::Ready => Owner::Ready { user: user("data"), key, found },
             },
+        }
+    }
+
+    fn state(&self) -> State {
+        let current = match self.policy {
+            Policy::Granting => Some(GRANTING.to_owned()),
+            Policy::Theirs => Some("theirs".to_owned()),
+            Policy::None | Policy::Unreadable => None,
+        };
+        State {
+            policy: match self.policy {
+                Policy::Unreadable => PolicySeen::Unreadable("denied".into()),
+                _ => PolicySeen::Read { current, wanted: GRANTING.to_owned() },
+            },
+            quota: match self.quota {
+                Limit::None => UserQuota::default(),
+                Limit::Ours => UserQuota { enabled: true, size: Some(1), objects: None },
+                Limit::Theirs => UserQuota { enabled: true, size: None, objects: Some(99) },
+            },
+            usage: Usage::default(),
+            versioning: Versioning::default(),
+            lifecycle: BTreeMap::new(),
         }
     }
 
@@ -161,10 +222,14 @@ impl World {
         matches!(self.ceph, Some(InCeph::Empty | InCeph::Filled))
     }
 
+    fn remove(&mut self) {
+        (self.ceph, self.policy, self.quota) = (None, Policy::None, Limit::None);
+    }
+
     fn delete_bucket(&mut self) -> Outcome {
         match self.ceph {
             None => {}
-            Some(InCeph::Empty) => self.ceph = None,
+            Some(InCeph::Empty) => self.remove(),
             Some(InCeph::Filled) => return failed(FailureClass::Rejected, BUCKET_NOT_EMPTY),
             // Between our look and our call it is the same bucket.
             Some(InCeph::Foreign) => panic!("removed the bucket of another user"),
@@ -201,7 +266,9 @@ impl explorer::World for World {
                 self.edit(|object| object.finalizer = true);
                 self.may_be_left = false;
             }
-            Step::CreateBucket { .. } | Step::DeleteBucket { .. } if self.owner != OwnerState::Ready => {
+            Step::CreateBucket { .. } | Step::PutPolicy { .. } | Step::SetQuota { .. } | Step::DeleteBucket { .. }
+                if self.owner != OwnerState::Ready =>
+            {
                 return failed(FailureClass::Transient, "GatewayTimeout");
             }
             Step::CreateBucket { .. } => {
@@ -212,6 +279,22 @@ impl explorer::World for World {
                 }
                 self.ceph.get_or_insert(InCeph::Empty);
             }
+            Step::PutPolicy { .. } if !self.is_ours() => return failed(FailureClass::Stale, "NoSuchBucket"),
+            Step::PutPolicy { policy, .. } => {
+                assert_eq!(policy, GRANTING);
+                let read = seen.state.as_ref().map(|state| &state.policy);
+                assert!(matches!(read, Some(PolicySeen::Read { .. })), "wrote over a policy that cannot be read");
+                if self.policy == Policy::Unreadable {
+                    return failed(FailureClass::Forbidden, "AccessDenied");
+                }
+                self.policy = Policy::Granting;
+            }
+            Step::NoteSettings { settings, .. } => {
+                self.edit(|object| object.status.managed_settings.clone_from(settings));
+            }
+            Step::SetQuota { .. } if !self.is_ours() => return failed(FailureClass::Stale, "NoSuchKey"),
+            Step::SetQuota { quota, .. } => self.quota = if quota.enabled { Limit::Ours } else { Limit::None },
+            Step::SetVersioning { .. } | Step::PutLifecycle { .. } => panic!("nobody asks for that here"),
             Step::DeleteBucket { .. } => {
                 assert!(bucket.deleting.is_some() && bucket.finalizer, "removed a bucket that stays");
                 assert!(!self.kept, "removed a bucket that is kept");
@@ -255,7 +338,10 @@ impl explorer::World for World {
             ],
             Some(InCeph::Empty) => vec![
                 Act::new("the tenant stores something", self, |world| world.ceph = Some(InCeph::Filled)),
-                Act::new("the tenant removes the bucket", self, |world| world.ceph = None),
+                Act::new("the tenant removes the bucket", self, World::remove),
+                Act::new("the tenant sets a policy", self, |world| world.policy = Policy::Theirs),
+                Act::new("the tenant shuts out everybody", self, |world| world.policy = Policy::Unreadable),
+                Act::new("the administrator sets a quota", self, |world| world.quota = Limit::Theirs),
             ],
             Some(InCeph::Filled) => {
                 vec![Act::new("the tenant empties the bucket", self, |world| world.ceph = Some(InCeph::Empty))]
@@ -270,6 +356,9 @@ impl explorer::World for World {
                     world.edit(|object| object.asked = asked);
                 }));
             }
+            acts.push(Act::new("the user changes the wish for a quota", self, |world| {
+                world.edit(|object| object.quota = !object.quota);
+            }));
             acts.push(Act::new("the user deletes the S3Bucket", self, |world| {
                 world.edit(|object| object.deleting = object.deleting.or(Some(Duration::ZERO)));
             }));
@@ -298,6 +387,10 @@ impl explorer::World for World {
         if matches!(before.ceph, Some(InCeph::Foreign | InCeph::Filled)) {
             assert_eq!(before.ceph, self.ceph, "touched what it must not");
         }
+        let has_a_say = |object: &Object| object.quota || !object.status.managed_settings.is_empty();
+        if before.quota == Limit::Theirs && self.is_ours() && !before.object.as_ref().is_some_and(has_a_say) {
+            assert_eq!(self.quota, Limit::Theirs, "took off a quota of somebody else");
+        }
     }
 
     fn check_rest(&self) {
@@ -314,12 +407,15 @@ impl World {
         let is_ready = object.status.conditions.is_true("Ready");
         let is_served = self.owner == OwnerState::Ready && object.asked != Asked::Nonsense;
         let is_lost = is_served && self.ceph.is_none();
-        assert_eq!(is_ready, is_served && !is_lost && self.ceph != Some(InCeph::Foreign));
+        let is_shut_out = self.policy == Policy::Unreadable;
+        assert_eq!(is_ready, is_served && !is_lost && !is_shut_out && self.ceph != Some(InCeph::Foreign));
         if is_lost {
             assert_eq!(object.status.conditions.reason("Ready"), Some("BucketLost"), "gone, and nobody is told");
         }
         assert!(!is_ready || (self.is_ours() && object.finalizer), "ready, but not there");
         assert!(!is_ready || !(self.kept || self.left), "ready, but not taken back");
+        assert!(!is_ready || self.policy == Policy::Granting, "ready, but nobody is let in");
+        assert!(!is_ready || (self.quota == Limit::Ours) == object.quota, "the quota is not as asked");
         if self.owner == OwnerState::Ready && object.asked != Asked::Nonsense {
             assert_eq!(object.status.created, self.is_ours() || is_lost);
         }
@@ -345,7 +441,7 @@ fn every_start() -> Vec<World> {
             for created in [false, true] {
                 for (finalizer, deleting) in [(false, None), (true, None), (true, Some(Duration::ZERO))] {
                     let status = Status { created, ..Status::default() };
-                    let object = Object { asked: Asked::Delete, deleting, finalizer, status };
+                    let object = Object { asked: Asked::Delete, quota: false, deleting, finalizer, status };
                     let world = World { owner, ceph, object: Some(object), may_be_left: !finalizer, ..new() };
                     worlds.push(World { kept: true, ..world.clone() });
                     worlds.push(world);
@@ -370,7 +466,8 @@ fn report(world: &World, outcome: &Outcome) -> Status {
 }
 
 fn new() -> World {
-    let object = Object { asked: Asked::Delete, deleting: None, finalizer: false, status: Status::default() };
+    let status = Status::default();
+    let object = Object { asked: Asked::Delete, quota: false, deleting: None, finalizer: false, status };
     World {
         object: Some(object),
         terminating: false,
@@ -379,37 +476,9 @@ fn new() -> World {
         unwanted: false,
         kept: false,
         left: false,
+        policy: Policy::None,
+        quota: Limit::None,
         let_go_by_hand: false,
         may_be_left: false,
     }
-}
-
-#[test]
-fn a_new_bucket_is_reported_as_created_once_it_is() {
-    let made = report(&new(), &Outcome::done());
-    assert!(made.created && made.conditions.is_true("Ready"));
-    assert_eq!(made.reason, None);
-    let waiting = report(&World { owner: OwnerState::NotReady, ..new() }, &Outcome::NotRun);
-    assert!(!waiting.created && waiting.conditions.is_true("Reconciling"));
-    assert_eq!(waiting.conditions.reason("Ready"), Some("WaitingForClaim"));
-}
-
-#[test]
-fn a_bucket_with_objects_in_it_says_why_it_does_not_go() {
-    let mut world = World { ceph: Some(InCeph::Filled), ..new() };
-    world.edit(|object| {
-        (object.deleting, object.finalizer, object.status.created) = (Some(Duration::ZERO), true, true);
-    });
-    let refused = Failure::new(FailureClass::Transient, BUCKET_NOT_EMPTY, "delete its objects first");
-    let status = report(&world, &Outcome::Failed(refused));
-    assert!(status.created);
-    assert_eq!(status.conditions.reason("Ready"), Some(BUCKET_NOT_EMPTY));
-    assert_eq!(status.reason.as_deref(), Some("delete its objects first"));
-}
-
-#[test]
-fn a_bucket_of_another_user_is_reported_as_taken() {
-    let status = report(&World { ceph: Some(InCeph::Foreign), ..new() }, &Outcome::NotRun);
-    assert!(!status.created && status.conditions.is_true("Stalled"));
-    assert_eq!(status.conditions.reason("Ready"), Some("BucketTaken"));
 }

@@ -35,6 +35,7 @@ fn class(name: &str, second: u32, prefix: &str) -> ClassSeen {
             region: "eu".into(),
             tenant_prefix: prefix.into(),
             on_delete: OnDelete::Retain,
+            team_required: false,
             default_quota: QuotaAsked::default(),
         }),
         status: Status::default(),
@@ -186,4 +187,27 @@ fn a_second_default_changes_nothing_and_says_so() {
     assert!(!message.contains("young"), "{message}");
     let going = ClassSeen { deleting: true, ..old };
     assert_eq!(default_of(&[young, going]).map(|class| class.target.name.as_str()), Some("young"));
+}
+
+#[test]
+fn a_class_is_judged_beside_those_that_are_there() {
+    let fields = |class: &ClassSeen, others: &[ClassSeen]| -> Vec<String> {
+        class::beside_others(class, others).into_iter().map(|problem| problem.field).collect()
+    };
+    let default = |name, prefix| ClassSeen { default: true, ..class(name, 1, prefix) };
+    assert_eq!(fields(&default("new", "lab"), &[default("old", "lab")]), ["spec.default"]);
+    assert_eq!(fields(&class("new", 1, "lab_a"), &[default("old", "lab")]), ["spec.tenantPrefix"]);
+    assert_eq!(fields(&class("new", 1, "lab"), &[default("old", "lab")]), Vec::<String>::new());
+    let going = ClassSeen { deleting: true, ..default("old", "lab") };
+    assert_eq!(fields(&default("new", "lab"), &[going]), Vec::<String>::new());
+}
+
+#[test]
+fn a_class_in_use_names_a_few_of_its_users() {
+    assert_eq!(class::in_use("gold", &BTreeSet::new()), None);
+    let users = (0..7).map(|number| format!("a.u{number}")).collect();
+    assert_eq!(
+        class::in_use("gold", &users).unwrap(),
+        "S3Class gold is in use by S3Users a.u0, a.u1, a.u2, a.u3, a.u4 and 2 more; delete their claims first"
+    );
 }

@@ -6,3 +6,6 @@ mod explorer;
 mod bucket;
 mod claim;
 mod class;
+mod ledger;
+mod migration;
+mod settings;

@@ -1,36 +1,53 @@
-//! What a NamespaceClass stamped: whether it is still wanted by what owns it.
+//! What a NamespaceClass stamped: observes for [`croft_core::storage::Stamp`].
 
 use std::sync::Arc;
 
-use croft_api::{
-    namespaces::{AppliedState, NamespaceClassBinding},
-    storage::S3Bucket,
+use croft_api::namespaces::{AppliedState, NamespaceClassBinding};
+use croft_core::{
+    plan::Failure,
+    storage::{BindingSeen, Stamp},
 };
-use kube::{Resource, ResourceExt};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use kube::{Api, Client, Resource, ResourceExt};
 
-use crate::engine::{Cache, is_deleting};
+use crate::engine::{Cache, is_deleting, write::read};
 
 #[derive(Clone, Debug)]
 pub(super) struct Bindings(pub(super) Arc<Cache<NamespaceClassBinding>>);
 
 impl Bindings {
-    /// Whether the bucket was stamped, and its binding is gone, going, or takes it away.
-    pub(super) fn no_longer_want(&self, bucket: &S3Bucket) -> bool {
-        let owners = bucket.metadata.owner_references.iter().flatten();
-        let kind = NamespaceClassBinding::kind(&());
-        let Some(owner) = owners.into_iter().find(|owner| owner.controller == Some(true) && owner.kind == kind) else {
-            return false;
-        };
-        let binding = self.0.get(&bucket.namespace().unwrap_or_default(), &owner.name);
-        binding
-            .filter(|binding| binding.uid().as_ref() == Some(&owner.uid))
-            .is_none_or(|binding| is_deleting(&binding.metadata) || !wants(&binding, &bucket.name_any()))
+    /// Told if a binding controls the object. Whoever goes may be seen to go before his binding: then the API server itself is
+    /// asked.
+    pub(super) async fn stamp<K: Resource<DynamicType = ()>>(
+        &self,
+        object: &K,
+        client: &Client,
+    ) -> Result<Option<Stamp>, Failure> {
+        let Some(owner) = stamped_by(object) else { return Ok(None) };
+        let namespace = object.namespace().unwrap_or_default();
+        let is_the_one = |binding: &NamespaceClassBinding| binding.uid().as_ref() == Some(&owner.uid);
+        let seen = |binding: &NamespaceClassBinding| is_the_one(binding).then(|| binding_seen(binding, object));
+        let cached = Stamp(self.0.get(&namespace, &owner.name).and_then(|binding| seen(&binding)));
+        if !is_deleting(object.meta()) || cached.is_withdrawn() {
+            return Ok(Some(cached));
+        }
+        let api: Api<NamespaceClassBinding> = Api::namespaced(client.clone(), &namespace);
+        let live = read(api.get_opt(&owner.name)).await?;
+        Ok(Some(Stamp(live.and_then(|binding| seen(&binding)))))
     }
 }
 
-fn wants(binding: &NamespaceClassBinding, bucket: &str) -> bool {
+/// The binding that has an object stamped.
+pub(super) fn stamped_by<K: Resource>(object: &K) -> Option<&OwnerReference> {
+    let kind = NamespaceClassBinding::kind(&());
+    object.owner_references().iter().find(|owner| owner.controller == Some(true) && owner.kind == kind)
+}
+
+fn binding_seen<K: Resource<DynamicType = ()>>(binding: &NamespaceClassBinding, object: &K) -> BindingSeen {
     let applied = binding.status.iter().flat_map(|status| &status.applied_resources);
-    applied
-        .filter(|object| object.kind == S3Bucket::kind(&()) && object.name == bucket)
-        .any(|object| object.state != AppliedState::Pruning)
+    let mut entries = applied.filter(|entry| entry.kind == K::kind(&()) && entry.name == object.name_any());
+    BindingSeen {
+        deleting: is_deleting(&binding.metadata),
+        keeps: entries.any(|entry| entry.state != AppliedState::Pruning),
+    }
 }

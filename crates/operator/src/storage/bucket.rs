@@ -1,26 +1,27 @@
 //! S3Bucket -> bucket: observes for [`croft_core::storage::bucket`] and carries out its steps.
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use croft_api::storage::{BUCKET_FINALIZER, S3Bucket, S3User, validate};
 use croft_core::{
-    plan::{Failure, Outcome, Plan},
+    plan::{Failure, FailureClass, Outcome, Plan},
     storage::{
         ClassChoice,
-        bucket::{self, Bucket, Found, Lookup, Observed, Owner, RecordSeen, Step},
-        claim::Record,
+        bucket::{self, Bucket, Lookup, Observed, Owner, RecordSeen, Step},
+        claim::{Claim, Record},
         record_name,
     },
     time::Timestamp,
 };
-
 use serde_json::json;
 
 use super::{
     BUCKET, Caches,
-    ceph::Ceph,
+    ceph::{Ceph, found},
     claim::{claim_seen, target},
-    has_finalizer, user,
+    has_finalizer,
+    settings::{self, Looked},
+    user,
 };
 use crate::{
     conditions,
@@ -39,6 +40,7 @@ pub(super) struct Seen {
     raw: Arc<S3Bucket>,
     record: Option<Arc<S3User>>,
     ceph: Option<Ceph>,
+    looked: Looked,
     observed: Observed,
 }
 
@@ -47,38 +49,55 @@ impl BucketReconciler {
         Self { caches, writer }
     }
 
-    /// The user behind the claim, and what it has under the bucket's name.
-    async fn owner(&self, bucket: &Bucket, claim: &str, record: Option<&Record>) -> (Owner, Option<Ceph>) {
-        let namespace = &bucket.target.namespace;
-        let claim_object = self.caches.claims.get(namespace, claim);
-        let claim_object = claim_object.as_deref().map(claim_seen);
-        let lookup = match Lookup::new(claim_object.as_ref(), record, bucket) {
+    /// The user behind the claim, what it has under the bucket's name, and what is set on that.
+    async fn find(&self, bucket: &Bucket, claim: Option<&Claim>, record: Option<&Record>) -> Result<Sighting, Failure> {
+        let lookup = match Lookup::new(claim, record, bucket) {
             Ok(lookup) => lookup,
-            Err(owner) => return (*owner, None),
+            Err(owner) => return Ok(Sighting::of(*owner)),
         };
         let chosen = match self.caches.gateways.class(ClassChoice::Named(lookup.class), false) {
             Ok(chosen) => chosen,
-            Err(why) => return (Owner::NoClass(why), None),
+            Err(why) => return Ok(Sighting::of(Owner::NoClass(why))),
         };
-        match self.caches.gateways.connect(&chosen).await {
-            Err(failure) => (Owner::Unreachable(failure), None),
-            Ok(ceph) => {
-                let owner = ask(&ceph, &lookup, &bucket.target.name).await;
-                self.caches.gateways.heed(lookup.class, &owner);
-                let owner = owner.unwrap_or_else(Owner::Unreachable);
-                (owner, Some(ceph))
-            }
+        let ceph = match self.caches.gateways.connect(&chosen).await {
+            Ok(ceph) => ceph,
+            Err(failure) => return Ok(Sighting::of(Owner::Unreachable(failure))),
+        };
+        let asked = ask(&ceph, &lookup, bucket, &Lookup::subusers(claim, record)).await;
+        self.caches.gateways.heed(lookup.class, &asked);
+        match asked {
+            Ok((owner, looked)) => Ok(Sighting { owner, looked, ceph: Some(ceph) }),
+            Err(failure) if failure.class == FailureClass::Stale => Err(failure),
+            Err(failure) => Ok(Sighting::of(Owner::Unreachable(failure))),
         }
     }
 }
 
-async fn ask(ceph: &Ceph, lookup: &Lookup<'_>, name: &str) -> Result<Owner, Failure> {
+/// What the gateway says about a bucket and its owner.
+struct Sighting {
+    owner: Owner,
+    looked: Looked,
+    ceph: Option<Ceph>,
+}
+
+impl Sighting {
+    fn of(owner: Owner) -> Self {
+        Self { owner, looked: Looked::default(), ceph: None }
+    }
+}
+
+async fn ask(
+    ceph: &Ceph,
+    lookup: &Lookup<'_>,
+    bucket: &Bucket,
+    subusers: &BTreeSet<String>,
+) -> Result<(Owner, Looked), Failure> {
     let user = ceph.user(lookup.user, false).await?;
-    let (found, is_empty) = match &user {
-        Some(_) => ceph.bucket(name, lookup.user).await?,
-        None => (Found::Absent, true),
-    };
-    Ok(lookup.owner(user.as_ref(), found, is_empty))
+    let told = if user.is_some() { ceph.bucket(&bucket.target.name, lookup.user).await? } else { None };
+    let is_empty = told.as_ref().is_none_or(|told| told.objects == 0);
+    let owner = lookup.owner(user.as_ref(), found(told.as_ref(), lookup.user)?, is_empty);
+    let looked = settings::look(ceph, bucket, (&owner, told.as_ref()), subusers).await?;
+    Ok((owner, looked))
 }
 
 impl Reconciler for BucketReconciler {
@@ -109,18 +128,25 @@ impl Reconciler for BucketReconciler {
     async fn observe(&self, key: &Key) -> Result<Option<Seen>, Failure> {
         let Some(raw) = self.caches.buckets.get(&key.namespace, &key.name) else { return Ok(None) };
         let bucket = bucket_seen(&raw);
+        let claim = self.caches.claims.get(&key.namespace, &raw.spec.s3_user_ref);
+        let claim = claim.as_deref().map(claim_seen);
         let name = record_name(&key.namespace, &raw.spec.s3_user_ref);
         let object = self.caches.users.get("", &name);
         let record = object.as_deref().map(user::record);
-        let (owner, ceph) = self.owner(&bucket, &raw.spec.s3_user_ref, record.as_ref()).await;
+        let stamp = self.caches.bindings.stamp(&*raw, &self.writer.client()).await?;
+        let Sighting { owner, looked, ceph } = self.find(&bucket, claim.as_ref(), record.as_ref()).await?;
+        let subusers = Lookup::subusers(claim.as_ref(), record.as_ref());
         let observed = Observed {
             bucket: Some(bucket),
             namespace_terminating: self.caches.is_terminating(&key.namespace),
-            unwanted: self.caches.bindings.no_longer_want(&raw),
+            unwanted: stamp.is_some_and(|stamp| stamp.is_withdrawn()),
+            held_by: record.as_ref().and_then(|record| self.caches.holder(record)),
             record: record.and_then(|record| RecordSeen::of(name, &record)),
             owner,
+            subusers,
+            state: looked.state.clone(),
         };
-        Ok(Some(Seen { raw, record: object, ceph, observed }))
+        Ok(Some(Seen { raw, record: object, ceph, looked, observed }))
     }
 
     fn plan(&self, seen: &Seen, _: &Timestamp) -> Plan<Step> {
@@ -133,6 +159,15 @@ impl Reconciler for BucketReconciler {
             Step::AddFinalizer { .. } => self.writer.add_finalizer(&*seen.raw, BUCKET_FINALIZER).await,
             Step::RemoveFinalizer { .. } => self.writer.release_finalizer(&*seen.raw, BUCKET_FINALIZER).await,
             Step::CreateBucket { name, key, .. } => ceph()?.create_bucket(name, key).await,
+            Step::PutPolicy { name, key, policy } => ceph()?.put_policy(name, key, policy).await,
+            Step::NoteSettings { settings, .. } => {
+                let noted = json!({ "managedSettings": settings });
+                let status = objects::status_over(seen.raw.status.as_ref(), &noted).unwrap_or(noted);
+                self.writer.status(&NewStatus::of(&*seen.raw, status)).await
+            }
+            Step::SetQuota { name, user, quota } => ceph()?.set_bucket_quota(name, user, *quota).await,
+            Step::SetVersioning { name, key, versioning } => ceph()?.set_versioning(name, key, *versioning).await,
+            Step::PutLifecycle { name, key, rules } => ceph()?.put_lifecycle(name, key, rules, &seen.looked).await,
             Step::DeleteBucket { name, user } => ceph()?.delete_bucket(user, name).await,
             Step::Note { record, seen: version, bucket, note } => {
                 let object = seen.record.as_deref().ok_or_else(super::no_longer_there)?;

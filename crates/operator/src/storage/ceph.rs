@@ -6,20 +6,20 @@ use croft_core::{
     plan::{Failure, FailureClass},
     secret::Secret,
     storage::{
-        CephUser, KeyPair,
+        CephUser, KeyPair, Usage,
         bucket::{BUCKET_NOT_EMPTY, Found},
         claim::{self, Key, UserQuota},
-        owner_in,
+        migration::InCeph,
     },
 };
 use croft_rgw::{
-    Access, BucketLimit, Credentials, ErrorClass, Gateway, NewUser, Quota, RgwError, S3, Subuser, User, UserChange,
-    UserId,
+    Access, Bucket, BucketLimit, Credentials, ErrorClass, Gateway, NewUser, Quota, RgwError, S3, Subuser, User,
+    UserChange, UserId,
 };
 
 use crate::engine::Written;
 
-type Done = Result<Written, Failure>;
+pub(super) type Done = Result<Written, Failure>;
 
 /// A gateway, with an administrator's keys.
 #[derive(Clone, Debug)]
@@ -30,8 +30,8 @@ impl Ceph {
     pub(super) async fn user(&self, name: &CephUser, with_buckets: bool) -> Result<Option<claim::User>, Failure> {
         let id = user_id(name)?;
         let Some(user) = self.0.user(&id).await.map_err(failure)? else { return Ok(None) };
-        let buckets = if with_buckets { self.0.buckets_with_usage_of(&id).await.map_err(failure)? } else { Vec::new() };
-        Ok(Some(seen(&user, buckets.into_iter().map(|bucket| (bucket.name, bucket.objects)).collect())))
+        let buckets = if with_buckets { Some(self.0.buckets_with_usage_of(&id).await.map_err(failure)?) } else { None };
+        Ok(Some(seen(&user, buckets.as_deref())))
     }
 
     pub(super) async fn create_user(
@@ -56,6 +56,16 @@ impl Ceph {
 
     pub(super) async fn suspend(&self, user: &CephUser) -> Done {
         self.change(user, UserChange { suspended: Some(true), ..UserChange::default() }).await
+    }
+
+    /// One call, so that nobody can use the user before it is said whose it is.
+    pub(super) async fn take_over(&self, user: &CephUser, display_name: &str, unsuspend: bool) -> Done {
+        let suspended = unsuspend.then_some(false);
+        self.change(
+            user,
+            UserChange { display_name: Some(display_name.to_owned()), suspended, ..UserChange::default() },
+        )
+        .await
     }
 
     async fn change(&self, user: &CephUser, change: UserChange) -> Done {
@@ -110,23 +120,46 @@ impl Ceph {
         done(self.0.remove_bucket(&user.tenant, name, true).await)
     }
 
-    /// The bucket of that name in the user's tenant, and whether there is nothing in it.
-    pub(super) async fn bucket(&self, name: &str, user: &CephUser) -> Result<(Found, bool), Failure> {
-        let bucket = self.0.bucket(&user.tenant, name).await.map_err(failure)?;
-        let is_empty = bucket.as_ref().is_none_or(|bucket| bucket.objects == 0);
-        let found = match bucket {
-            None => Found::Absent,
-            Some(bucket) if bucket.owner == user_id(user)? => Found::Ours,
-            Some(bucket) => {
-                let (tenant, id) = (bucket.owner.tenant().to_owned(), bucket.owner.id().to_owned());
-                Found::Foreign { owner: CephUser { tenant, id } }
-            }
-        };
-        Ok((found, is_empty))
+    /// The bucket of that name in the user's tenant.
+    pub(super) async fn bucket(&self, name: &str, user: &CephUser) -> Result<Option<Bucket>, Failure> {
+        self.0.bucket(&user.tenant, name).await.map_err(failure)
     }
 
     pub(super) async fn create_bucket(&self, name: &str, key: &KeyPair) -> Done {
         done(self.s3(key).create_bucket(name).await)
+    }
+
+    /// What has the name in a tenant.
+    pub(super) async fn bucket_in(&self, tenant: &str, name: &str) -> Result<Option<InCeph>, Failure> {
+        let bucket = self.0.bucket(tenant, name).await.map_err(failure)?;
+        Ok(bucket.map(|bucket| InCeph {
+            id: bucket.id,
+            owner: CephUser { tenant: bucket.owner.tenant().to_owned(), id: bucket.owner.id().to_owned() },
+        }))
+    }
+
+    /// Gives a bucket to another user. The gateway would replace another bucket of that name without a word, so it is looked for
+    /// right before.
+    pub(super) async fn link_bucket(&self, tenant: &str, name: &str, id: &str, to: &CephUser) -> Done {
+        if self.bucket_in(&to.tenant, name).await?.is_some_and(|found| found.id != id) {
+            return Err(super::no_longer_there());
+        }
+        done(self.0.link_bucket(tenant, name, &user_id(to)?).await)
+    }
+
+    pub(super) async fn policy(&self, bucket: &str, key: &KeyPair) -> Result<Option<String>, Failure> {
+        let policy = self.s3(key).bucket_policy(bucket).await.map_err(failure)?;
+        Ok(policy.map(|policy| policy.to_string()))
+    }
+
+    pub(super) async fn delete_policy(&self, bucket: &str, key: &KeyPair) -> Done {
+        done(self.s3(key).delete_bucket_policy(bucket).await)
+    }
+
+    pub(super) async fn put_policy(&self, bucket: &str, key: &KeyPair, policy: &str) -> Done {
+        let unreadable = || Failure::new(FailureClass::Rejected, "InvalidPolicy", "the policy cannot be read");
+        let policy = serde_json::from_str(policy).map_err(|_| unreadable())?;
+        done(self.s3(key).put_bucket_policy(bucket, &policy).await)
     }
 
     /// Refused if there is something in the bucket.
@@ -134,9 +167,21 @@ impl Ceph {
         done(self.0.remove_bucket(&user.tenant, name, false).await)
     }
 
-    fn s3(&self, key: &KeyPair) -> S3 {
+    pub(super) fn s3(&self, key: &KeyPair) -> S3 {
         self.0.s3(credentials(key))
     }
+}
+
+/// Whose bucket it is.
+pub(super) fn found(bucket: Option<&Bucket>, user: &CephUser) -> Result<Found, Failure> {
+    let user = user_id(user)?;
+    Ok(match bucket.map(|bucket| &bucket.owner) {
+        None => Found::Absent,
+        Some(owner) if *owner == user => Found::Ours,
+        Some(owner) => {
+            Found::Foreign { owner: CephUser { tenant: owner.tenant().to_owned(), id: owner.id().to_owned() } }
+        }
+    })
 }
 
 fn done<T>(result: Result<T, RgwError>) -> Done {
@@ -147,7 +192,7 @@ fn granted(access: claim::Access) -> Access {
     if access == claim::Access::Read { Access::Read } else { Access::Nothing }
 }
 
-fn user_id(user: &CephUser) -> Result<UserId, Failure> {
+pub(super) fn user_id(user: &CephUser) -> Result<UserId, Failure> {
     UserId::new(&user.tenant, &user.id).map_err(failure)
 }
 
@@ -155,7 +200,7 @@ fn credentials(pair: &KeyPair) -> Credentials {
     Credentials::new(&pair.access_key, pair.secret_key.expose())
 }
 
-fn seen(user: &User, buckets: BTreeMap<String, u64>) -> claim::User {
+fn seen(user: &User, buckets: Option<&[Bucket]>) -> claim::User {
     let full = user.id.to_string();
     // `tenant$id:name` -> `name`
     let subuser = |owner: &str| owner.strip_prefix(&full).and_then(|rest| rest.strip_prefix(':')).map(str::to_owned);
@@ -167,7 +212,7 @@ fn seen(user: &User, buckets: BTreeMap<String, u64>) -> claim::User {
     let subusers = user.subusers.iter().filter_map(|sub| Some((subuser(&sub.id)?, access(sub))));
     let keys = user.keys.iter().filter(|key| key.user == full || subuser(&key.user).is_some());
     claim::User {
-        owner: owner_in(&user.display_name).map(str::to_owned),
+        display_name: user.display_name.clone(),
         suspended: user.suspended,
         max_buckets: match user.max_buckets {
             BucketLimit::Unlimited => None,
@@ -180,7 +225,17 @@ fn seen(user: &User, buckets: BTreeMap<String, u64>) -> claim::User {
         },
         subusers: subusers.collect::<BTreeMap<_, _>>(),
         keys: keys.map(|key| Key { subuser: subuser(&key.user), pair: pair(&key.credentials) }).collect(),
-        buckets,
+        buckets: buckets.into_iter().flatten().map(|bucket| (bucket.name.clone(), bucket.objects)).collect(),
+        usage: buckets.map(stored),
+    }
+}
+
+fn stored(buckets: &[Bucket]) -> Usage {
+    let sum = |figure: fn(&Bucket) -> u64| buckets.iter().map(figure).fold(0, u64::saturating_add);
+    Usage {
+        size: sum(|bucket| bucket.size),
+        objects: sum(|bucket| bucket.objects),
+        buckets: u64::try_from(buckets.len()).ok(),
     }
 }
 

@@ -3,6 +3,7 @@
 use std::{
     collections::BTreeMap,
     sync::{Arc, OnceLock},
+    time::Duration,
 };
 
 use croft_api::storage::{
@@ -116,23 +117,25 @@ impl ClaimReconciler {
             Err(failure) => return (Backend::Unreachable(failure), None),
         };
         let name = claim::ceph_user(&chosen.class, &key.namespace, &key.name, record);
-        let with_buckets = claim::is_cleanup(claim, record);
+        let with_buckets = claim::asks_for_buckets(claim, record, claim.map(unchanged_for).unwrap_or_default());
         let user = if claim::may_exist(claim, record) { ceph.user(&name, with_buckets).await } else { Ok(None) };
         self.caches.gateways.heed(&chosen.class.name, &user);
         let backend = match user {
             Ok(user) => {
                 let allowed = chosen.allows(&self.caches.labels_of(&key.namespace));
-                Backend::Reached(Box::new(Reached { class: chosen.class, allowed, user }))
+                let in_a_team = self.caches.team_of(&key.namespace).is_some();
+                Backend::Reached(Box::new(Reached { class: chosen.class, allowed, in_a_team, user }))
             }
             Err(failure) => Backend::Unreachable(failure),
         };
         (backend, Some(ceph))
     }
 
-    /// Claims that are gone and whose S3User is not.
-    fn left_behind(&self) -> impl Iterator<Item = Key> {
+    /// Claims that are gone and whose S3User, if it is meant, is not.
+    fn left_behind(&self, is_meant: impl Fn(&Record) -> bool) -> impl Iterator<Item = Key> {
         let users = self.caches.users.all();
-        let places: Vec<_> = users.iter().filter_map(|user| super::claim_of(user)).collect();
+        let meant = users.iter().filter(|user| is_meant(&user::record(user)));
+        let places: Vec<_> = meant.filter_map(|user| super::claim_of(user)).collect();
         let left = places.into_iter().filter(|(namespace, name)| !self.caches.claims.exists(namespace, name));
         left.map(|(namespace, name)| Key::new(CLAIM, namespace, name))
     }
@@ -150,6 +153,7 @@ impl ClaimReconciler {
         seen.extend(owned.iter().filter(|secret| !is_named(&secret.name_any())).map(|secret| SecretSeen {
             target: target(&secret.metadata),
             owner: controller(&secret.metadata),
+            owner_claim: owner_claim(&secret.metadata),
             labelled: is_labelled(&secret.metadata),
             data: BTreeMap::new(),
         }));
@@ -188,7 +192,7 @@ impl ClaimReconciler {
                 Ok(written)
             }
             Step::UpdateRecord { name, uid, resource_version, body } => {
-                let patch = json!({ "spec": user::record_spec(body) });
+                let patch = user::record_patch(body);
                 self.writer.merge::<S3User>(cluster(name, uid), Some(resource_version), patch).await
             }
             Step::MarkRecord { name, seen: version, mark } => {
@@ -197,11 +201,15 @@ impl ClaimReconciler {
                 let status = NewStatus::at::<S3User>(cluster(name, &version.uid), json!(status));
                 self.writer.status(&status.only_at(&version.resource_version)).await
             }
-            Step::DeleteRecord { name, uid } => self.writer.delete::<S3User>(cluster(name, uid), None).await,
+            Step::DeleteRecord { name, seen: Version { uid, resource_version } } => {
+                self.writer.delete::<S3User>(cluster(name, uid), Some(resource_version)).await
+            }
             Step::CreateSecret { namespace, name, body } => self.writer.create(&secret(namespace, name, body)).await,
             Step::UpdateSecret { secret, body } => {
                 let data: BTreeMap<_, _> = body.data.iter().map(|(key, value)| (key, value.expose())).collect();
-                let patch = json!({ "metadata": { "labels": { MANAGED_BY.0: MANAGED_BY.1 } }, "stringData": data });
+                let metadata =
+                    json!({ "labels": { MANAGED_BY.0: MANAGED_BY.1 }, "ownerReferences": [owner(&body.owner)] });
+                let patch = json!({ "metadata": metadata, "stringData": data });
                 self.writer.merge::<Secret>(exactly(secret), Some(&secret.resource_version), patch).await
             }
             Step::DeleteSecret { secret } => self.writer.delete::<Secret>(exactly(secret), None).await,
@@ -216,6 +224,9 @@ impl ClaimReconciler {
             Step::SetSubuserAccess { user, name, access } => seen.ceph()?.set_subuser_access(user, name, *access).await,
             Step::RemoveSubuser { user, name } => seen.ceph()?.remove_subuser(user, name).await,
             Step::RemoveKey { user, access_key } => seen.ceph()?.remove_key(user, access_key).await,
+            Step::TakeOverUser { user, display_name, unsuspend } => {
+                seen.ceph()?.take_over(user, display_name, *unsuspend).await
+            }
             Step::AddKey { user, subuser, access_key } => {
                 seen.ceph()?.add_key(user, subuser.as_deref(), access_key).await
             }
@@ -239,13 +250,13 @@ impl Reconciler for ClaimReconciler {
         let claims = self.caches.claims.all();
         let unsettled =
             claims.iter().filter(|claim| !self.caches.is_settled(claim)).map(|claim| super::claim_key(claim));
-        unsettled.chain(self.left_behind()).collect()
+        unsettled.chain(self.left_behind(|record| !record.rests_without_claim())).collect()
     }
 
     /// All of them: what others change in Ceph tells nobody.
     fn resync(&self) -> Vec<Key> {
         let claims = self.caches.claims.all();
-        claims.iter().map(|claim| super::claim_key(claim)).chain(self.left_behind()).collect()
+        claims.iter().map(|claim| super::claim_key(claim)).chain(self.left_behind(|_| true)).collect()
     }
 
     fn lane(&self, key: &Key) -> Option<String> {
@@ -262,6 +273,10 @@ impl Reconciler for ClaimReconciler {
         }
         let raw = self.claim(key).await?;
         let seen_claim = raw.as_deref().map(claim_seen);
+        let stamp = match raw.as_deref() {
+            Some(claim) => self.caches.bindings.stamp(claim, &self.writer.client()).await?,
+            None => None,
+        };
         let seen_record = record.as_deref().map(user::record);
         let (backend, ceph) = self.backend(key, seen_claim.as_ref(), seen_record.as_ref()).await;
         let books = self.books(key, seen_claim.as_ref(), seen_record.as_ref(), &backend).await?;
@@ -271,10 +286,14 @@ impl Reconciler for ClaimReconciler {
             }
             _ => Vec::new(),
         };
+        let is_held = seen_record.as_ref().is_some_and(|record| self.caches.holder(record).is_some());
         let observed = Observed {
             claim: seen_claim,
             namespace_terminating: self.caches.is_terminating(&key.namespace),
+            namespace_uid: self.caches.namespaces.get("", &key.namespace).and_then(|namespace| namespace.uid()),
+            stamp,
             record: seen_record,
+            is_held,
             buckets: self.caches.buckets_of(&key.namespace, &key.name),
             backend,
             books,
@@ -348,9 +367,17 @@ pub(super) fn claim_seen(claim: &S3UserClaim) -> Claim {
             quota: status.quota.as_ref().and_then(validate::granted),
             subusers: status.subusers.into_iter().collect(),
             observed_key_rotation: status.observed_key_rotation,
+            used: status.used.as_ref().and_then(validate::usage),
             conditions: conditions::from_api(&status.conditions),
         },
     }
+}
+
+/// For how long it has said whether it is ready.
+fn unchanged_for(claim: &Claim) -> Duration {
+    let since = claim.status.conditions.get("Ready").map(|ready| ready.last_transition_time.0.parse());
+    let passed = since.and_then(Result::ok).map(|since| jiff::Timestamp::now().duration_since(since));
+    passed.and_then(|passed| Duration::try_from(passed).ok()).unwrap_or_default()
 }
 
 /// The wish for new keys, if there is one.
@@ -366,6 +393,7 @@ fn claim_status(new: &Status) -> S3UserClaimStatus {
         quota: new.quota.as_ref().map(validate::reported),
         subusers: new.subusers.iter().cloned().collect(),
         observed_key_rotation: new.observed_key_rotation.clone(),
+        used: new.used.map(validate::reported_usage),
         conditions: conditions::to_api(&new.conditions),
     }
 }
@@ -375,27 +403,19 @@ fn secret_seen(secret: &Secret) -> SecretSeen {
     SecretSeen {
         target: target(&secret.metadata),
         owner: controller(&secret.metadata),
+        owner_claim: owner_claim(&secret.metadata),
         labelled: is_labelled(&secret.metadata),
         data: secret.data.iter().flatten().map(|(key, value)| (key.clone(), text(value))).collect(),
     }
 }
 
 fn secret(namespace: &str, name: &str, body: &SecretBody) -> Secret {
-    let (claim, uid) = &body.owner;
-    let owner = OwnerReference {
-        api_version: S3UserClaim::api_version(&()).into_owned(),
-        kind: S3UserClaim::kind(&()).into_owned(),
-        name: claim.clone(),
-        uid: uid.clone(),
-        controller: Some(true),
-        block_owner_deletion: Some(true),
-    };
     Secret {
         metadata: ObjectMeta {
             namespace: Some(namespace.to_owned()),
             name: Some(name.to_owned()),
             labels: Some(BTreeMap::from([(MANAGED_BY.0.to_owned(), MANAGED_BY.1.to_owned())])),
-            owner_references: Some(vec![owner]),
+            owner_references: Some(vec![owner(&body.owner)]),
             ..ObjectMeta::default()
         },
         data: Some(body.data.iter().map(|(key, value)| (key.clone(), ByteString(value.expose().into()))).collect()),
@@ -404,14 +424,32 @@ fn secret(namespace: &str, name: &str, body: &SecretBody) -> Secret {
     }
 }
 
+fn owner((claim, uid): &(String, String)) -> OwnerReference {
+    OwnerReference {
+        api_version: S3UserClaim::api_version(&()).into_owned(),
+        kind: S3UserClaim::kind(&()).into_owned(),
+        name: claim.clone(),
+        uid: uid.clone(),
+        controller: Some(true),
+        block_owner_deletion: Some(true),
+    }
+}
+
 fn is_labelled(metadata: &ObjectMeta) -> bool {
     metadata.labels.as_ref().and_then(|labels| labels.get(MANAGED_BY.0)).is_some_and(|value| value == MANAGED_BY.1)
 }
 
-/// UID of the claim that controls the object.
+/// UID of what controls the object.
 pub(super) fn controller(metadata: &ObjectMeta) -> Option<String> {
-    let owners = metadata.owner_references.iter().flatten();
-    owners.into_iter().find(|owner| owner.controller == Some(true)).map(|owner| owner.uid.clone())
+    controlling(metadata).map(|owner| owner.uid.clone())
+}
+
+fn owner_claim(metadata: &ObjectMeta) -> Option<String> {
+    controlling(metadata).filter(|owner| owner.kind == S3UserClaim::kind(&())).map(|owner| owner.name.clone())
+}
+
+fn controlling(metadata: &ObjectMeta) -> Option<&OwnerReference> {
+    metadata.owner_references.iter().flatten().find(|owner| owner.controller == Some(true))
 }
 
 pub(super) fn target(metadata: &ObjectMeta) -> storage::Target {

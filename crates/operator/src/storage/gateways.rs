@@ -112,6 +112,10 @@ impl Gateways {
         class.map(|class| class.default_quota).unwrap_or_default()
     }
 
+    pub(super) fn team_required(&self, choice: ClassChoice<'_>) -> bool {
+        self.raw(choice).is_ok_and(|class| class.spec.team_required)
+    }
+
     /// The address of the gateway behind a class, for those who share it.
     pub(super) fn address(&self, choice: ClassChoice<'_>) -> Option<String> {
         self.raw(choice).ok().map(|class| class.spec.endpoint.clone())

@@ -12,12 +12,15 @@ use std::{
     time::Duration,
 };
 
-use croft_api::storage::{S3QuotaLedger, S3QuotaLedgerSpec, S3TeamQuota, S3User, TEAM_LABEL, books, validate};
+use croft_api::storage::{
+    ClusterResourceQuota, S3QuotaLedger, S3QuotaLedgerSpec, S3TeamQuota, TEAM_LABEL, books, validate,
+};
 use croft_core::{
     plan::{Failure, FailureClass},
     storage::{
         Reason,
-        ledger::{Bounds, Entry, Exceeded, Ledger, Limits, Units, entry_key, ledger_name},
+        bookkeeping::beside_guests,
+        ledger::{Bounds, Entry, Exceeded, Ledger, Limits, Units, entry_key, is_object_name, ledger_name},
     },
 };
 use k8s_openapi::api::core::v1::{Namespace, ResourceQuota};
@@ -25,8 +28,9 @@ use kube::{Api, Client, ResourceExt, api::ListParams};
 use sha2::{Digest, Sha256};
 use tokio::sync::oneshot;
 
+use super::{Caches, NAMESPACE_INDEX, TEAM_INDEX};
 use crate::engine::{
-    Cache, Written,
+    Written,
     write::{FIELD_MANAGER, call, read, resource_name, written},
 };
 
@@ -55,7 +59,8 @@ impl From<Unbooked> for Failure {
 }
 
 struct Wish {
-    namespace: String,
+    /// Whose limits count; none where limits have no say.
+    namespace: Option<String>,
     change: Change,
     answer: oneshot::Sender<Result<Written, Unbooked>>,
 }
@@ -73,8 +78,7 @@ pub(super) struct Ledgers(Arc<Shared>);
 
 struct Shared {
     client: Client,
-    namespaces: Arc<Cache<Namespace>>,
-    users: Arc<Cache<S3User>>,
+    caches: Caches,
     /// By ledger: what waits. Present while a task works on it.
     waiting: Mutex<HashMap<String, Vec<Wish>>>,
 }
@@ -86,46 +90,37 @@ impl fmt::Debug for Ledgers {
 }
 
 impl Ledgers {
-    pub(super) fn new(client: Client, namespaces: Arc<Cache<Namespace>>, users: Arc<Cache<S3User>>) -> Self {
-        Self(Arc::new(Shared { client, namespaces, users, waiting: Mutex::default() }))
+    pub(super) fn new(client: Client, caches: Caches) -> Self {
+        Self(Arc::new(Shared { client, caches, waiting: Mutex::default() }))
     }
 
     /// The ledger a namespace's claims are booked in.
     pub(super) fn owner(&self, namespace: &str) -> Owner {
-        let team = self.0.namespaces.get("", namespace).and_then(|namespace| team_of(&namespace));
+        let team = self.0.caches.team_of(namespace);
         let name = ledger_name(team.as_deref(), namespace, hashed);
         Owner { name, team, namespace: namespace.to_owned() }
     }
 
     /// Changes the ledger of the namespace. Ends when the change is stored, or is known not to fit.
     pub(super) async fn change(&self, namespace: &str, change: Change) -> Result<Written, Unbooked> {
-        self.ask(self.owner(namespace), namespace, change).await
+        self.ask(self.owner(namespace), Some(namespace), change).await
+    }
+
+    /// Changes the ledger of the namespace, whatever its limits: what is booked was granted elsewhere.
+    pub(super) async fn take_over(&self, namespace: &str, change: Change) -> Result<Written, Unbooked> {
+        self.ask(self.owner(namespace), None, change).await
     }
 
     /// Changes this very ledger, whatever its namespaces belong to now.
-    pub(super) async fn change_of(
-        &self,
-        stored: &S3QuotaLedger,
-        namespace: &str,
-        change: Change,
-    ) -> Result<Written, Unbooked> {
+    pub(super) async fn change_of(&self, stored: &S3QuotaLedger, change: Change) -> Result<Written, Unbooked> {
         let (team, own) = (stored.spec.team.clone(), stored.spec.namespace.clone());
         let owner = Owner { name: stored.name_any(), team, namespace: own.unwrap_or_default() };
-        self.ask(owner, namespace, change).await
+        self.ask(owner, None, change).await
     }
 
-    /// Takes an entry out of this ledger: it stands in another one.
-    pub(super) async fn forget(&self, stored: &S3QuotaLedger, entry: String) -> Result<Written, Unbooked> {
-        let change = move |ledger: &mut Ledger, _: &Limits| {
-            ledger.forget(&entry);
-            Ok(())
-        };
-        self.change_of(stored, "", Arc::new(change)).await
-    }
-
-    async fn ask(&self, owner: Owner, namespace: &str, change: Change) -> Result<Written, Unbooked> {
+    async fn ask(&self, owner: Owner, namespace: Option<&str>, change: Change) -> Result<Written, Unbooked> {
         let (answer, answered) = oneshot::channel();
-        let wish = Wish { namespace: namespace.to_owned(), change, answer };
+        let wish = Wish { namespace: namespace.map(str::to_owned), change, answer };
         let name = owner.name.clone();
         let is_idle = {
             let mut waiting = self.0.waiting();
@@ -215,15 +210,21 @@ impl Shared {
             let before = books::ledger(&stored.spec);
             let mut after = before.clone();
             let none = Limits::default();
-            let outcomes: Vec<_> = wishes
-                .iter()
-                .map(|wish| (wish.change)(&mut after, limits.get(&wish.namespace).unwrap_or(&none)))
-                .collect();
+            // Who is taken over is no guest any more.
+            let is_limited = |wish: &Wish| wish.namespace.is_some();
+            let done = wishes.iter().map(|wish| (!is_limited(wish)).then(|| (wish.change)(&mut after, &none)));
+            let done: Vec<_> = done.collect();
+            let limits_of = |wish: &Wish| wish.namespace.as_ref().and_then(|name| limits.get(name)).unwrap_or(&none);
+            let outcomes: Vec<_> = beside_guests(&mut after, self.guests(owner), |ledger| {
+                let wishes = wishes.iter().zip(done);
+                wishes.map(|(wish, done)| done.unwrap_or_else(|| (wish.change)(ledger, limits_of(wish)))).collect()
+            });
             if !is_fresh && outcomes.iter().any(Result::is_err) {
                 continue;
             }
-            let written = if after == before && stored.metadata.resource_version.is_some() {
-                *known = Some(stored);
+            let is_there = stored.metadata.resource_version.is_some();
+            let written = if after == before && (is_there || before.entries.is_empty()) {
+                *known = is_there.then_some(stored);
                 Ok(Written::elsewhere())
             } else {
                 self.write(stored, &after).await.map(|stored| {
@@ -255,9 +256,9 @@ impl Shared {
     /// A ledger that is not there is made of what Ceph has.
     fn new_ledger(&self, owner: &Owner) -> S3QuotaLedger {
         let mut ledger = Ledger::default();
-        for user in self.users.all() {
+        for user in self.caches.users.all() {
             let Some((namespace, claim)) = super::claim_of(&user) else { continue };
-            let team = self.namespaces.get("", &namespace).and_then(|namespace| team_of(&namespace));
+            let team = self.caches.team_of(&namespace);
             if ledger_name(team.as_deref(), &namespace, hashed) == owner.name {
                 let granted = user.spec.quota.as_ref().and_then(validate::granted);
                 let uid = user.spec.claim_ref.as_ref().and_then(|claim| claim.uid.clone());
@@ -273,6 +274,18 @@ impl Shared {
         S3QuotaLedger::new(&owner.name, spec)
     }
 
+    /// What namespaces of the owner have in books they have left.
+    fn guests(&self, owner: &Owner) -> Ledger {
+        let Some(team) = &owner.team else { return Ledger::default() };
+        let mut guests = Ledger::default();
+        for namespace in self.caches.namespaces.by(TEAM_INDEX, team).iter().map(|namespace| namespace.name_any()) {
+            let books = self.caches.books.by(NAMESPACE_INDEX, &namespace);
+            let others = books.iter().filter(|ledger| ledger.name_any() != owner.name);
+            guests.entries.extend(others.flat_map(|ledger| books::of_namespace(&ledger.spec, &namespace).entries));
+        }
+        guests
+    }
+
     async fn write(&self, mut stored: S3QuotaLedger, ledger: &Ledger) -> Result<S3QuotaLedger, Failure> {
         let api: Api<S3QuotaLedger> = Api::all(self.client.clone());
         let params = kube::api::PostParams { field_manager: Some(FIELD_MANAGER.into()), ..Default::default() };
@@ -286,7 +299,7 @@ impl Shared {
 
     /// The limits of every namespace somebody asks for.
     async fn all_limits(&self, owner: &Owner, wishes: &[Wish]) -> Result<BTreeMap<String, Limits>, Failure> {
-        let names: BTreeSet<_> = wishes.iter().map(|wish| wish.namespace.as_str()).collect();
+        let names: BTreeSet<_> = wishes.iter().filter_map(|wish| wish.namespace.as_deref()).collect();
         let namespaces = futures::future::try_join_all(
             names
                 .into_iter()
@@ -297,9 +310,6 @@ impl Shared {
     }
 
     async fn namespace_bounds(&self, namespace: &str) -> Result<Bounds, Failure> {
-        if namespace.is_empty() {
-            return Ok(Bounds::default());
-        }
         let api: Api<ResourceQuota> = Api::namespaced(self.client.clone(), namespace);
         let quotas = call("list", api.list(&ListParams::default())).await?;
         let hard = quotas.items.iter().filter_map(|quota| quota.spec.as_ref()?.hard.as_ref());
@@ -307,12 +317,25 @@ impl Shared {
     }
 
     async fn team_bounds(&self, owner: &Owner) -> Result<Bounds, Failure> {
-        let Some(team) = owner.team.as_deref().filter(|_| owner.name.starts_with("team.")) else {
-            return Ok(Bounds::default());
-        };
+        let Some(team) = owner.team.as_deref() else { return Ok(Bounds::default()) };
+        let known = self.caches.team_quotas.by(TEAM_INDEX, team);
+        let mut names: BTreeSet<_> = known.iter().map(|quota| quota.name_any()).collect();
+        names.extend(is_object_name(team).then(|| team.to_owned()));
         let api: Api<S3TeamQuota> = Api::all(self.client.clone());
+        let quotas = futures::future::try_join_all(names.iter().map(|name| read(api.get_opt(name))));
+        let (quotas, openshift) = futures::try_join!(quotas, self.openshift_bounds(team))?;
+        let quotas = quotas.iter().flatten().filter(|quota| quota.team() == team);
+        Ok(quotas.map(|quota| books::bounds(&quota.spec.hard)).fold(openshift, Bounds::and))
+    }
+
+    /// Where there is no such kind nobody is asked.
+    async fn openshift_bounds(&self, team: &str) -> Result<Bounds, Failure> {
+        if !self.caches.cluster_quotas.exists("", team) {
+            return Ok(Bounds::default());
+        }
+        let api: Api<ClusterResourceQuota> = Api::all(self.client.clone());
         let quota = read(api.get_opt(team)).await?;
-        Ok(quota.map(|quota| books::bounds(&quota.spec.hard)).unwrap_or_default())
+        Ok(quota.map(|quota| books::hard_bounds(&quota.spec.quota.hard)).unwrap_or_default())
     }
 }
 
@@ -325,7 +348,8 @@ pub(super) fn team_of(namespace: &Namespace) -> Option<String> {
     namespace.labels().get(TEAM_LABEL).filter(|team| !team.is_empty()).cloned()
 }
 
-fn hashed(team: &str) -> String {
+/// For teams whose name cannot be that of an object.
+pub(super) fn hashed(team: &str) -> String {
     let digest = Sha256::digest(team.as_bytes());
     let digits = digest.iter().take(16).flat_map(|byte| [byte >> 4, byte & 15]);
     digits.filter_map(|digit| char::from_digit(digit.into(), 16)).collect()

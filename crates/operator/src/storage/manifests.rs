@@ -3,14 +3,19 @@
 use croft_api::yaml_document;
 use k8s_openapi::api::rbac::v1::{ClusterRoleBinding, Subject};
 
-use super::GROUP;
-use crate::{cli::ManifestOptions, manifests::reference, roles};
+use super::{GROUP, fences};
+use crate::{cli::ManifestOptions, manifests::reference, policies, roles};
 
 const OFFERS: &str = "croft-s3classes";
 
-/// Each as a YAML document. Whoever may claim storage must be able to see what is on offer: the rights a tenant has in her
-/// namespace never reach kinds of the cluster.
+/// Each as a YAML document.
 pub(super) fn manifests(_: &ManifestOptions) -> Vec<String> {
+    offers().into_iter().chain(policies::documents(&fences::team())).collect()
+}
+
+/// Whoever may claim storage must be able to see what is on offer: the rights a tenant has in her namespace never reach kinds
+/// of the cluster.
+fn offers() -> [String; 2] {
     let role = roles::readers(OFFERS, GROUP, &["s3classes"]);
     let everybody = Subject {
         api_group: Some("rbac.authorization.k8s.io".to_owned()),
@@ -23,5 +28,5 @@ pub(super) fn manifests(_: &ManifestOptions) -> Vec<String> {
         role_ref: reference("ClusterRole", OFFERS),
         subjects: Some(vec![everybody]),
     };
-    vec![yaml_document(&role), yaml_document(&binding)]
+    [yaml_document(&role), yaml_document(&binding)]
 }

@@ -7,26 +7,33 @@ mod ceph;
 mod claim;
 mod class;
 mod door;
+pub mod fences;
 mod gateways;
+mod guards;
 mod hooks;
 mod ledgers;
+mod limits;
 mod manifests;
+mod migration;
+mod policy;
+mod settings;
+mod usage;
 mod user;
+mod wakes;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
 };
 
-use croft_api::{
-    namespaces::NamespaceClassBinding,
-    storage::{BUCKET_FINALIZER, S3Bucket, S3Class, S3QuotaLedger, S3TeamQuota, S3User, S3UserClaim},
+use croft_api::storage::{
+    BUCKET_FINALIZER, ClusterResourceQuota, S3Bucket, S3Class, S3QuotaLedger, S3TeamQuota, S3User, S3UserClaim,
+    UserMigration, books,
 };
 use croft_core::{
     plan::{Failure, FailureClass},
     storage::{
-        Reason,
-        claim::{class_of, subuser_secret, wanted},
+        claim::{Record, class_of, subuser_secret, wanted},
         ledger::Units,
         record_name,
     },
@@ -40,15 +47,17 @@ use kube::{ResourceExt, core::PartialObjectMeta};
 use self::{
     bindings::Bindings,
     bookkeeping::BookKeeper,
-    bucket::{BucketReconciler, bucket_seen},
+    bucket::BucketReconciler,
     claim::{ClaimReconciler, claim_seen},
-    class::{ClassReconciler, class_seen},
+    class::ClassReconciler,
     door::Door,
     gateways::Gateways,
     ledgers::Ledgers,
+    migration::MigrationReconciler,
+    usage::{NamespaceUsage, TeamUsage},
 };
 use crate::{
-    engine::{Cache, Change, EngineBuilder, Key, Part, Scope, Work, is_deleting},
+    engine::{Cache, EngineBuilder, Key, Part, Scope, Work, is_deleting},
     objects,
     parts::{Definition, Ground},
     rbac::{Use, Within},
@@ -63,8 +72,15 @@ const CLAIM: Work = STORAGE.work("s3userclaim");
 const CLASS: Work = STORAGE.work("s3class");
 /// S3QuotaLedger: promises nobody took up, claims whose namespace went to another team.
 const LEDGER: Work = STORAGE.work("s3quotaledger");
+/// ResourceQuota -> how much of it is used.
+const QUOTA: Work = STORAGE.work("resourcequota");
+/// S3TeamQuota -> how much of it is used.
+const TEAM_QUOTA: Work = STORAGE.work("s3teamquota");
 /// S3Bucket -> bucket.
 const BUCKET: Work = STORAGE.work("s3bucket");
+
+/// UserMigration -> buckets that change hands.
+const MIGRATION: Work = STORAGE.work("usermigration");
 
 /// Claims and S3Users by class; claims that name none are under the empty name.
 const CLASS_INDEX: &str = "class";
@@ -74,25 +90,35 @@ const SECRET_INDEX: &str = "secret";
 const OWNER_INDEX: &str = "owner";
 /// S3Buckets by `<namespace>/<name>` of their claim.
 const CLAIM_INDEX: &str = "claim";
+/// Namespaces by the team they belong to, quotas by the team they limit.
+const TEAM_INDEX: &str = "team";
+/// Ledgers by the namespaces that have entries in them.
+const NAMESPACE_INDEX: &str = "namespace";
 
 const GROUP: &str = "s3.snappcloud.io";
 
 /// The rights this part uses.
 pub const USES: &[Use] = &[
-    cluster("", "namespaces", &["list", "watch"]),
+    cluster("", "namespaces", &["get", "list", "watch"]),
+    cluster("authentication.k8s.io", "selfsubjectreviews", &["create"]),
     cluster("", "secrets", &["create", "delete", "get", "list", "patch", "watch"]),
     cluster(GROUP, "s3classes", &["list", "patch", "watch"]),
     cluster(GROUP, "s3classes/status", &["patch"]),
-    cluster(GROUP, "s3userclaims", &["get", "list", "patch", "watch"]),
+    cluster(GROUP, "s3userclaims", &["create", "delete", "get", "list", "patch", "watch"]),
     cluster(GROUP, "s3userclaims/status", &["patch"]),
     cluster(GROUP, "s3users", &["create", "delete", "list", "patch", "watch"]),
     cluster(GROUP, "s3users/status", &["update"]),
-    cluster(GROUP, "s3buckets", &["list", "patch", "watch"]),
+    cluster(GROUP, "s3buckets", &["create", "delete", "list", "patch", "watch"]),
     cluster(GROUP, "s3buckets/status", &["patch"]),
-    cluster("akuity.io", "namespaceclassbindings", &["list", "watch"]),
+    cluster(GROUP, "usermigrations", &["list", "patch", "watch"]),
+    cluster(GROUP, "usermigrations/status", &["patch"]),
+    cluster("akuity.io", "namespaceclassbindings", &["get", "list", "watch"]),
     cluster(GROUP, "s3quotaledgers", &["create", "delete", "get", "list", "update", "watch"]),
     cluster(GROUP, "s3teamquotas", &["get", "list", "watch"]),
+    cluster(GROUP, "s3teamquotas/status", &["patch"]),
     cluster("", "resourcequotas", &["list", "watch"]),
+    cluster("", "resourcequotas/status", &["patch"]),
+    cluster("quota.openshift.io", "clusterresourcequotas", &["get", "list", "watch"]),
 ];
 
 const fn cluster(group: &'static str, resource: &'static str, verbs: &'static [&'static str]) -> Use {
@@ -124,10 +150,12 @@ struct Caches {
     secrets: Arc<Cache<PartialObjectMeta<Secret>>>,
     classes: Arc<Cache<S3Class>>,
     bindings: Bindings,
+    migrations: Arc<Cache<UserMigration>>,
     gateways: Arc<Gateways>,
     books: Arc<Cache<S3QuotaLedger>>,
     team_quotas: Arc<Cache<S3TeamQuota>>,
     resource_quotas: Arc<Cache<ResourceQuota>>,
+    cluster_quotas: Arc<Cache<ClusterResourceQuota>>,
 }
 
 fn install(engine: &mut EngineBuilder, ground: &Ground) {
@@ -143,18 +171,24 @@ fn install(engine: &mut EngineBuilder, ground: &Ground) {
         secrets,
         classes,
         bindings: Bindings(engine.objects(STORAGE, &Scope::Cluster)),
+        migrations: engine.cluster_objects(STORAGE),
         gateways: Arc::new(gateways),
         books: engine.cluster_objects(STORAGE),
         team_quotas: engine.cluster_objects(STORAGE),
         resource_quotas: engine.objects(STORAGE, &Scope::Cluster),
+        cluster_quotas: engine.optional_cluster_objects(STORAGE),
     };
-    let ledgers = Ledgers::new(engine.client(), caches.namespaces.clone(), caches.users.clone());
-    engine.at_the_door(Arc::new(Door { caches: caches.clone(), ledgers: ledgers.clone() }));
+    let ledgers = Ledgers::new(engine.client(), caches.clone());
+    let door = Door::new(caches.clone(), ledgers.clone(), engine.client(), ground.settings.clone());
+    engine.at_the_door(Arc::new(door));
     caches.index();
     caches.wake();
     engine.reconciler(ClassReconciler::new(caches.clone(), writer.clone()));
     engine.reconciler(ClaimReconciler::new(caches.clone(), writer.clone(), ledgers.clone()));
+    engine.reconciler(NamespaceUsage::new(caches.clone(), ledgers.clone()));
+    engine.reconciler(TeamUsage::new(caches.clone()));
     engine.reconciler(BookKeeper::new(caches.clone(), writer.clone(), ledgers));
+    engine.reconciler(MigrationReconciler::new(caches.clone(), writer.clone()));
     engine.reconciler(BucketReconciler::new(caches, writer.clone()));
 }
 
@@ -165,130 +199,11 @@ impl Caches {
             .index(SECRET_INDEX, |claim| secrets_of(claim).iter().map(|name| place(&claim.metadata, name)).collect());
         self.users.index(CLASS_INDEX, |user| user.spec.s3_class_name.clone().into_iter().collect());
         self.buckets.index(CLAIM_INDEX, |bucket| vec![place(&bucket.metadata, &bucket.spec.s3_user_ref)]);
+        self.namespaces.index(TEAM_INDEX, |namespace| ledgers::team_of(namespace).into_iter().collect());
+        self.team_quotas.index(TEAM_INDEX, |quota| vec![quota.team().to_owned()]);
+        self.books
+            .index(NAMESPACE_INDEX, |ledger| books::namespaces(&ledger.spec).into_iter().map(str::to_owned).collect());
         self.secrets.index(OWNER_INDEX, |secret| claim::controller(&secret.metadata).into_iter().collect());
-    }
-
-    fn wake(&self) {
-        let caches = self.clone();
-        self.claims.wakes(move |change| caches.woken_by_claim(change));
-        let caches = self.clone();
-        self.users.wakes(move |change| caches.woken_by_user(change));
-        self.buckets.wakes(woken_by_bucket);
-        let caches = self.clone();
-        self.secrets.wakes(move |change| caches.woken_by_secret(change));
-        let caches = self.clone();
-        self.classes.wakes(move |change| caches.woken_by_class(change));
-        self.books.wakes(|change| vec![Key::cluster(LEDGER, change.object().name_any())]);
-        let caches = self.clone();
-        self.team_quotas.wakes(move |change| {
-            if !differs(change, |quota| quota.metadata.generation) {
-                return Vec::new();
-            }
-            let team = change.object().name_any();
-            let namespaces = caches.namespaces.all();
-            let theirs = namespaces.iter().filter(|namespace| ledgers::team_of(namespace).as_ref() == Some(&team));
-            theirs.flat_map(|namespace| caches.short_of_quota(&namespace.name_any())).collect()
-        });
-        let caches = self.clone();
-        self.resource_quotas.wakes(move |change| {
-            let changed = differs(change, |quota| quota.spec.clone());
-            let namespace = change.object().namespace().unwrap_or_default();
-            if changed { caches.short_of_quota(&namespace) } else { Vec::new() }
-        });
-        let caches = self.clone();
-        self.namespaces.wakes(move |change| caches.woken_by_namespace(change));
-        let caches = self.clone();
-        self.bindings.0.wakes(move |change| caches.woken_by_binding(change));
-    }
-
-    fn woken_by_claim(&self, change: Change<'_, S3UserClaim>) -> Vec<Key> {
-        let claim = change.object();
-        let (namespace, name) = (claim.namespace().unwrap_or_default(), claim.name_any());
-        let mut keys = Vec::new();
-        // Our own status writes need no second look.
-        if differs(change, |claim| {
-            let asked = claim::rotation_asked(claim);
-            (claim.metadata.generation, is_deleting(&claim.metadata), claim.finalizers().to_vec(), asked)
-        }) {
-            keys.push(Key::new(CLAIM, &namespace, &name));
-        }
-        if differs(change, |claim| (is_deleting(&claim.metadata), claim.status.clone())) {
-            keys.extend(self.bucket_keys(&namespace, &name));
-        }
-        keys
-    }
-
-    fn woken_by_user(&self, change: Change<'_, S3User>) -> Vec<Key> {
-        let user = change.object();
-        let phase = |user: &S3User| user.status.as_ref().and_then(|status| status.phase);
-        if !differs(change, |user| (user.metadata.generation, phase(user))) {
-            return Vec::new();
-        }
-        let claim = claim_of(user);
-        let claims = claim.map_or_else(Vec::new, |(namespace, name)| self.claim_and_bucket_keys(&namespace, &name));
-        // A class that goes waits for its last user.
-        let gone = change.before.filter(|_| change.after.is_none());
-        let class = gone.and_then(|user| user.spec.s3_class_name.as_ref()).map(|class| Key::cluster(CLASS, class));
-        claims.into_iter().chain(class).collect()
-    }
-
-    fn woken_by_secret(&self, change: Change<'_, PartialObjectMeta<Secret>>) -> Vec<Key> {
-        let secret = change.object();
-        let (namespace, name) = (secret.namespace().unwrap_or_default(), secret.name_any());
-        let named = self.claims.by(SECRET_INDEX, &place(&secret.metadata, &name));
-        let owners = change.both().flat_map(|secret| secret.metadata.owner_references.iter().flatten());
-        let owners =
-            owners.filter(|owner| owner.kind == "S3UserClaim").map(|owner| Key::new(CLAIM, &namespace, &owner.name));
-        let classes = self.gateways.classes_with_secret(&namespace, &name);
-        let of_classes = classes.iter().map(|class| Key::cluster(CLASS, class));
-        named.iter().map(|claim| claim_key(claim)).chain(owners).chain(of_classes).collect()
-    }
-
-    fn woken_by_class(&self, change: Change<'_, S3Class>) -> Vec<Key> {
-        let name = change.object().name_any();
-        let is_changed = differs(change, |class| (class.spec.clone(), is_deleting(&class.metadata)));
-        let mut keys = Vec::new();
-        if is_changed {
-            // Who stood in another class's way may do so no more.
-            keys.extend(self.classes.all().iter().map(|class| class::key(class)));
-            keys.extend(self.keys_of_class(&name, |_| true, |_| true));
-        } else if differs(change, |class| (class.metadata.generation, class.finalizers().to_vec())) {
-            keys.push(Key::cluster(CLASS, &name));
-        }
-        let serves = |class: &S3Class| class_seen(class).refusal(false).is_none();
-        if !is_changed && change.after.is_some_and(serves) {
-            if differs(change, |class| class.status.as_ref().and_then(|status| status.observed_generation)) {
-                keys.extend(self.keys_of_class(&name, |_| true, |_| true));
-            } else if !change.before.is_some_and(serves) {
-                // Whoever has waited for it; the others have what they need.
-                let waits = |claim: &S3UserClaim| !self.is_settled(claim);
-                keys.extend(self.keys_of_class(&name, waits, |bucket| !bucket_seen(bucket).is_settled()));
-            }
-        }
-        keys
-    }
-
-    /// The claims of a class, those that may be, and their buckets, as far as they are meant.
-    fn keys_of_class(
-        &self,
-        class: &str,
-        claim_is_meant: impl Fn(&S3UserClaim) -> bool,
-        bucket_is_meant: impl Fn(&S3Bucket) -> bool,
-    ) -> Vec<Key> {
-        let claims = [class, ""].into_iter().flat_map(|name| self.claims.by(CLASS_INDEX, name));
-        let claims = claims.map(|claim| (claim.namespace().unwrap_or_default(), claim.name_any()));
-        let recorded = self.users.by(CLASS_INDEX, class);
-        let recorded = recorded.iter().filter_map(|user| claim_of(user));
-        let places: BTreeSet<_> = claims.chain(recorded).collect();
-        let mut keys = Vec::new();
-        for (namespace, name) in &places {
-            if self.claims.get(namespace, name).is_none_or(|claim| claim_is_meant(&claim)) {
-                keys.push(Key::new(CLAIM, namespace, name));
-            }
-            let buckets = self.buckets.by(CLAIM_INDEX, &format!("{namespace}/{name}"));
-            keys.extend(buckets.iter().filter(|it| bucket_is_meant(it)).map(|bucket| bucket_key(bucket)));
-        }
-        keys
     }
 
     /// How much of its class a claim asks for; one that is invalid asks for nothing.
@@ -296,9 +211,14 @@ impl Caches {
         let seen = claim_seen(object);
         let spec = seen.spec.as_ref().ok()?;
         let record = self.users.get("", &record_name(namespace, name));
-        let record = record.as_deref().map(user::record).filter(|record| record.is_of(&seen));
+        let record = record.as_deref().map(user::record).filter(|record| record.is_meant_for(&seen));
         let default = self.gateways.default_quota(class_of(Some(&seen), record.as_ref()));
         Some(Units::from(&wanted(&spec.quota, record.as_ref(), &default)))
+    }
+
+    /// Whether the class of a claim, as far as it is known, serves teams only.
+    fn serves_teams_only(&self, object: &S3UserClaim) -> bool {
+        self.gateways.team_required(class_of(Some(&claim_seen(object)), None))
     }
 
     /// Whether a claim has all it asks for, as far as the cluster tells.
@@ -313,35 +233,22 @@ impl Caches {
         seen.is_settled() && is_recorded && secrets_of(claim).iter().all(|name| has_secret(name))
     }
 
-    fn woken_by_namespace(&self, change: Change<'_, Namespace>) -> Vec<Key> {
-        if !differs(change, |namespace| (is_deleting(&namespace.metadata), namespace.labels().clone())) {
-            return Vec::new();
-        }
-        let name = change.object().name_any();
-        let claims = self.claims.in_namespace(&name);
-        let buckets = self.buckets.in_namespace(&name);
-        let buckets = buckets.iter().map(|bucket| Key::new(BUCKET, &name, bucket.name_any()));
-        // One of them has claims that belong elsewhere now.
-        let books = self.books.all();
-        let books = books.iter().map(|ledger| Key::cluster(LEDGER, ledger.name_any()));
-        claims.iter().map(|claim| claim_key(claim)).chain(buckets).chain(books).collect()
-    }
-
-    /// Claims that wait for a higher limit.
-    fn short_of_quota(&self, namespace: &str) -> Vec<Key> {
-        let waits = |claim: &&Arc<S3UserClaim>| {
-            let conditions = claim.status.iter().flat_map(|status| &status.conditions);
-            conditions.into_iter().any(|condition| condition.reason == Reason::QuotaExceeded.as_str())
+    /// Migrations that concern a claim and are not over.
+    fn migration_keys(&self, namespace: &str, claim: &str) -> Vec<Key> {
+        let concerns = |migration: &UserMigration| {
+            let users = [&migration.spec.current_user, &migration.spec.target_user];
+            users.iter().any(|user| user.namespace == namespace && user.name == claim)
         };
-        self.claims.in_namespace(namespace).iter().filter(waits).map(|claim| claim_key(claim)).collect()
+        let migrations = self.migrations.all();
+        let concerned = migrations.iter().filter(|it| concerns(it) && !migration::migration_seen(it).is_over());
+        concerned.map(|migration| Key::cluster(MIGRATION, migration.name_any())).collect()
     }
 
-    /// A bucket that goes and is not empty waits for a person only as long as its binding wants it.
-    fn woken_by_binding(&self, change: Change<'_, NamespaceClassBinding>) -> Vec<Key> {
-        let namespace = change.object().namespace().unwrap_or_default();
-        let buckets = self.buckets.in_namespace(&namespace);
-        let going = buckets.iter().filter(|bucket| is_deleting(&bucket.metadata));
-        going.map(|bucket| bucket_key(bucket)).collect()
+    /// The migration that holds a record, by name, if it is there.
+    fn holder(&self, record: &Record) -> Option<String> {
+        let holder = record.body.held_by.as_ref()?;
+        let migration = self.migrations.get("", &holder.name)?;
+        (migration.uid().as_ref() == Some(&holder.uid)).then(|| holder.name.clone())
     }
 
     fn claim_and_bucket_keys(&self, namespace: &str, claim: &str) -> Vec<Key> {
@@ -365,34 +272,36 @@ impl Caches {
         self.namespaces.get("", namespace).is_some_and(|namespace| is_deleting(&namespace.metadata))
     }
 
+    fn team_of(&self, namespace: &str) -> Option<String> {
+        self.namespaces.get("", namespace).and_then(|namespace| ledgers::team_of(&namespace))
+    }
+
     fn labels_of(&self, namespace: &str) -> BTreeMap<String, String> {
         self.namespaces.get("", namespace).map(|namespace| namespace.labels().clone()).unwrap_or_default()
     }
 }
 
-fn woken_by_bucket(change: Change<'_, S3Bucket>) -> Vec<Key> {
-    let bucket = change.object();
-    let namespace = bucket.namespace().unwrap_or_default();
-    let mut keys = Vec::new();
-    if differs(change, |bucket| (bucket.metadata.generation, is_deleting(&bucket.metadata), has_finalizer(bucket))) {
-        keys.push(Key::new(BUCKET, &namespace, bucket.name_any()));
-    }
-    // A claim that goes waits for its last bucket.
-    if change.before.is_some_and(has_finalizer) && !change.after.is_some_and(has_finalizer) {
-        keys.push(Key::new(CLAIM, &namespace, &bucket.spec.s3_user_ref));
-    }
-    keys
-}
-
-/// Whether a change touched what `view` looks at. Coming and going count.
-fn differs<'a, K, View: PartialEq>(change: Change<'a, K>, view: impl Fn(&'a K) -> View) -> bool {
-    change.before.map(&view) != change.after.map(&view)
-}
-
 /// Names of the Secrets a claim asks for.
 fn secrets_of(claim: &S3UserClaim) -> Vec<String> {
-    let names = [claim.spec.admin_secret(), claim.spec.read_secret()].into_iter().flatten().map(str::to_owned);
-    names.chain(claim.spec.subusers.iter().map(|name| subuser_secret(&claim.name_any(), name))).collect()
+    named_secrets(claim).into_iter().map(|(_, name)| name).collect()
+}
+
+/// The Secrets a claim asks for, with the field that says so.
+fn named_secrets(claim: &S3UserClaim) -> Vec<(String, String)> {
+    let spec = &claim.spec;
+    let fields = [
+        ("spec.adminSecretName", &spec.admin_secret_name),
+        ("spec.adminSecret", &spec.admin_secret),
+        ("spec.readSecretName", &spec.read_secret_name),
+        ("spec.readonlySecret", &spec.readonly_secret),
+    ];
+    let own = fields.into_iter().filter_map(|(field, name)| Some((field.to_owned(), name.clone()?)));
+    let of_subusers = spec
+        .subusers
+        .iter()
+        .enumerate()
+        .map(|(number, subuser)| (format!("spec.subusers[{number}]"), subuser_secret(&claim.name_any(), subuser)));
+    own.chain(of_subusers).collect()
 }
 
 fn has_finalizer(bucket: &S3Bucket) -> bool {

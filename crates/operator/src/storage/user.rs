@@ -1,21 +1,26 @@
 //! S3User objects in the core's words and back, and keys for new users.
 
-use std::{collections::BTreeSet, time::Duration};
+use std::time::Duration;
 
 use croft_api::storage::{
-    ClaimReference, KeyRotation, S3User, S3UserClaim, S3UserPhase, S3UserPurge, S3UserSpec, S3UserStatus, validate,
+    ADOPT_ANNOTATION, ADOPT_CEPH_S3_OPERATOR, ClaimReference, KeyRotation, MigrationReference, S3User, S3UserClaim,
+    S3UserPhase, S3UserPurge, S3UserSpec, S3UserStatus, validate,
 };
 use croft_core::{
     conditions::Truth,
     storage::{
-        CephUser, Reason,
+        CephUser, Place, Reason,
         bucket::Note,
-        claim::{ClaimIdentity, FreshKeys, Mark, Phase, Purge, PurgeSeen, Record, RecordBody, Rotation, SetAside},
+        claim::{
+            ClaimIdentity, FreshKeys, Holder, Mark, Phase, Purge, PurgeSeen, Record, RecordBody, Rotation, SetAside,
+        },
+        record_name,
     },
     time::Timestamp,
 };
 use kube::{Resource, ResourceExt};
 use rand::{Rng, seq::IndexedRandom};
+use serde_json::{Value, json};
 
 use crate::conditions;
 
@@ -34,15 +39,23 @@ fn pick(source: &mut impl Rng, alphabet: &[u8]) -> u8 {
 pub(super) fn record(object: &S3User) -> Record {
     let spec = &object.spec;
     let status = object.status.as_ref();
-    let claim = spec.claim_ref.as_ref().and_then(|claim| {
-        let (namespace, name, uid) = (claim.namespace.clone()?, claim.name.clone()?, claim.uid.clone()?);
-        Some(ClaimIdentity { namespace, name, uid })
-    });
+    let reference = spec.claim_ref.as_ref();
+    let uid = reference.and_then(|claim| claim.uid.clone()).filter(|uid| !uid.is_empty());
+    let place = reference
+        .and_then(|claim| Some(Place { namespace: claim.namespace.clone()?, name: claim.name.clone()? }))
+        .filter(|place| object.name_any() == record_name(&place.namespace, &place.name));
+    let (claim, offered_to) = match (place, uid) {
+        (Some(Place { namespace, name }), Some(uid)) => (Some(ClaimIdentity { namespace, name, uid }), None),
+        (offered_to, _) => (None, offered_to),
+    };
     Record {
         uid: object.uid().unwrap_or_default(),
         resource_version: object.resource_version().unwrap_or_default(),
         body: RecordBody {
             claim,
+            offered_to,
+            taken_over_from: spec.taken_over_from.clone(),
+            held_by: spec.held_by.as_ref().map(|by| Holder { name: by.name.clone(), uid: by.uid.clone() }),
             class: spec.s3_class_name.clone().or_else(|| spec.s3_user_class.clone()),
             user: spec.ceph_user.as_deref().and_then(|user| user.parse().ok()),
             read_secret: spec.read_secret_name.clone(),
@@ -62,6 +75,8 @@ pub(super) fn record(object: &S3User) -> Record {
         reason: status.and_then(|status| conditions::from_api(&status.conditions).reason("Ready").map(str::to_owned)),
         set_aside: status.map(set_aside).unwrap_or_default(),
         purge: status.and_then(|status| status.purge.as_ref()).map(purge_seen),
+        returns_to: status.and_then(|status| status.returns_to.clone()),
+        adopts: object.annotations().get(ADOPT_ANNOTATION).is_some_and(|whose| whose == ADOPT_CEPH_S3_OPERATOR),
     }
 }
 
@@ -103,8 +118,21 @@ pub(super) fn record_spec(body: &RecordBody) -> S3UserSpec {
             retired_keys: rotation.retired.iter().cloned().collect(),
         }),
         claim_ref: claim,
+        taken_over_from: body.taken_over_from.clone(),
+        held_by: body.held_by.as_ref().map(|by| MigrationReference { name: by.name.clone(), uid: by.uid.clone() }),
         quota: body.quota.as_ref().map(validate::reported),
     }
+}
+
+/// A merge patch to this spec. What is gone is named: a merge patch leaves what it does not name.
+pub(super) fn record_patch(body: &RecordBody) -> Value {
+    let mut spec = json!(record_spec(body));
+    if let Value::Object(spec) = &mut spec {
+        for field in ["keyRotation", "takenOverFrom", "heldBy"] {
+            spec.entry(field).or_insert(Value::Null);
+        }
+    }
+    json!({ "spec": spec })
 }
 
 pub(super) fn record_status(object: Option<&S3User>, mark: &Mark, now: &Timestamp) -> S3UserStatus {
@@ -128,25 +156,16 @@ pub(super) fn record_status(object: Option<&S3User>, mark: &Mark, now: &Timestam
             objects: i64::try_from(purge.objects).unwrap_or(i64::MAX),
             time: now.0.clone(),
         }),
+        returns_to: mark.returns_to.clone(),
         conditions: conditions::to_api(&conditions),
     }
 }
 
 /// The status of an S3User with a note about one of its buckets.
 pub(super) fn noted(object: &S3User, bucket: &str, note: Note) -> S3UserStatus {
-    let mut status = object.status.clone().unwrap_or_default();
-    let SetAside { mut kept, mut left } = set_aside(&status);
-    for names in [&mut kept, &mut left] {
-        names.remove(bucket);
-    }
-    match note {
-        Note::Kept => drop(kept.insert(bucket.to_owned())),
-        Note::Left => drop(left.insert(bucket.to_owned())),
-        Note::TakenBack => {}
-    }
-    let names = |names: BTreeSet<String>| names.into_iter().collect();
-    (status.kept_buckets, status.left_buckets) = (names(kept), names(left));
-    status
+    let status = object.status.clone().unwrap_or_default();
+    let SetAside { kept, left } = set_aside(&status).noted(bucket, note);
+    S3UserStatus { kept_buckets: kept.into_iter().collect(), left_buckets: left.into_iter().collect(), ..status }
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@ use kube::api::DeleteParams;
 use serde_json::json;
 
 use crate::{
+    input::unguarded_plot,
     plot::{Plot, gone},
     support::eventually,
 };
@@ -15,7 +16,7 @@ async fn in_ceph(plot: &Plot<'_>, name: &str) -> Result<bool> {
 
 #[tokio::test]
 async fn a_bucket_waits_for_its_claim_and_is_made_the_moment_that_is_ready() -> Result<()> {
-    let plot = Plot::new("wait").await?;
+    let plot = unguarded_plot("wait").await?;
     plot.bucket("photos", json!({})).await?;
     let waiting = plot.bucket_says("photos", "False", "WaitingForClaim").await;
     assert!(!waiting.status.unwrap_or_default().created);

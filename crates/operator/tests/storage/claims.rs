@@ -8,6 +8,7 @@ use kube::api::{DeleteParams, Patch, PatchParams};
 use serde_json::json;
 
 use crate::{
+    input::unguarded_plot,
     plot::{Plot, apply, world},
     support::eventually,
 };
@@ -150,7 +151,7 @@ async fn a_ceph_user_of_somebody_else_is_never_touched() -> Result<()> {
 
 #[tokio::test]
 async fn a_secret_of_somebody_else_is_never_overwritten() -> Result<()> {
-    let plot = Plot::new("occupied").await?;
+    let plot = unguarded_plot("occupied").await?;
     apply(&plot.secrets(), "admin", json!({ "stringData": { "password": "theirs" } })).await?;
     plot.claim(json!({})).await?;
     plot.claim_says("data", "False", "SecretTaken").await;

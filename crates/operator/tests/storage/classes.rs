@@ -11,6 +11,7 @@ use kube::{Api, api::DeleteParams};
 use serde_json::{Value, json};
 
 use crate::{
+    input::unguarded_plot,
     plot::{Plot, apply, gone},
     support::{PATIENCE, World, eventually},
 };
@@ -69,7 +70,11 @@ async fn a_class_in_use_serves_whom_it_has_and_goes_with_the_last() -> Result<()
     plot.class(&name, json!({})).await?;
     plot.claim(json!({ "s3ClassName": name })).await?;
     plot.ready("data").await;
-    plot.classes().delete(&name, &DeleteParams::default()).await?;
+    let refused =
+        plot.classes().delete(&name, &DeleteParams::default()).await.expect_err("a person is told").to_string();
+    let told = format!("S3Class {name} is in use by S3Users {}; delete their claims first", plot.record_name("data"));
+    assert!(refused.contains(&told), "{refused}");
+    plot.seen_by_the_cluster()?.classes().delete(&name, &DeleteParams::default()).await?;
     eventually("the class to say what it waits for", || async {
         let class = plot.classes().get(&name).await?;
         Ok(message(&class).contains(&plot.record_name("data")).then_some(()))
@@ -91,7 +96,7 @@ async fn a_class_in_use_serves_whom_it_has_and_goes_with_the_last() -> Result<()
 
 #[tokio::test]
 async fn a_class_whose_prefix_could_share_a_tenant_with_another_serves_nobody() -> Result<()> {
-    let plot = Plot::new("overlap").await?;
+    let plot = unguarded_plot("overlap").await?;
     let name = format!("overlap-{}", plot.namespace);
     plot.class(&name, json!({ "tenantPrefix": "croft_a" })).await?;
     let class = class_says(&plot, &name, "False", "PrefixOverlap").await;
@@ -151,6 +156,10 @@ async fn a_restart_asks_the_gateway_for_nobody_who_has_what_he_needs() -> Result
     }
     apply(&plot.buckets(), "photos", json!({ "spec": { "s3UserRef": "settled-0" } })).await?;
     plot.bucket_says("photos", "True", "Provisioned").await;
+    // One that is gone and has left its buckets.
+    plot.s3("admin-1").await?.create_bucket("left").await?;
+    plot.claims().delete("settled-1", &DeleteParams::default()).await?;
+    gone(&plot.claims(), "settled-1").await;
     drop(operator);
     proxy.clear_log();
     let operator = installed.start(&bed, "again", &installed.identity.kubeconfig, &[])?;

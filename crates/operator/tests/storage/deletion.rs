@@ -2,8 +2,9 @@
 
 use anyhow::Result;
 use croft_api::storage::S3UserPhase;
+use croft_core::storage::door::BUCKETS_FIRST;
 use croft_testbed::wait;
-use kube::api::{DeleteParams, Patch, PatchParams};
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams};
 use serde_json::json;
 
 use crate::{
@@ -89,12 +90,30 @@ async fn a_claim_waits_for_its_buckets_to_go_first() -> Result<()> {
     plot.claim(json!({})).await?;
     plot.bucket("photos", json!({})).await?;
     plot.bucket_says("photos", "True", "Provisioned").await;
-    delete_claim(&plot).await?;
+    let refused = delete_claim(&plot).await.expect_err("a person is told to wait").to_string();
+    assert!(refused.contains(BUCKETS_FIRST), "{refused}");
+    delete_claim(&plot.seen_by_the_cluster()?).await?;
     plot.claim_says("data", "False", "BucketsInUse").await;
     plot.buckets().delete("photos", &DeleteParams::default()).await?;
     gone(&plot.buckets(), "photos").await;
     gone(&plot.claims(), "data").await;
     plot.user_is_gone("data").await;
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_claim_whose_buckets_are_gone_may_be_deleted_by_anybody() -> Result<()> {
+    let plot = Plot::new("emptied").await?;
+    plot.claim(json!({})).await?;
+    plot.bucket("photos", json!({})).await?;
+    plot.bucket_says("photos", "True", "Provisioned").await;
+    assert!(delete_claim(&plot).await.is_err());
+    let all = plot.claims().delete_collection(&DeleteParams::default(), &ListParams::default()).await;
+    assert!(all.expect_err("one by one or all at once").to_string().contains(BUCKETS_FIRST));
+    plot.buckets().delete("photos", &DeleteParams::default()).await?;
+    gone(&plot.buckets(), "photos").await;
+    delete_claim(&plot).await?;
+    gone(&plot.claims(), "data").await;
     Ok(())
 }
 
@@ -135,7 +154,7 @@ async fn a_dying_namespace_never_hangs_on_a_class_that_is_gone() -> Result<()> {
     plot.claim(json!({ "s3ClassName": class })).await?;
     plot.bucket("photos", json!({})).await?;
     plot.bucket_says("photos", "True", "Provisioned").await;
-    plot.classes().delete(&class, &DeleteParams::default()).await?;
+    plot.seen_by_the_cluster()?.classes().delete(&class, &DeleteParams::default()).await?;
     // It is in use and would stay: an administrator insists.
     let none = json!({ "metadata": { "finalizers": null } });
     plot.classes().patch(&class, &PatchParams::default(), &Patch::Merge(&none)).await?;
@@ -191,7 +210,7 @@ async fn a_claim_made_anew_and_the_bucket_of_the_one_before_do_not_wait_for_each
     plot.claim(json!({})).await?;
     plot.bucket("photos", json!({})).await?;
     plot.bucket_says("photos", "True", "Provisioned").await;
-    delete_claim(&plot).await?;
+    delete_claim(&plot.seen_by_the_cluster()?).await?;
     plot.claim_says("data", "False", "BucketsInUse").await;
     let none = json!({ "metadata": { "finalizers": null } });
     plot.claims().patch("data", &PatchParams::default(), &Patch::Merge(&none)).await?;

@@ -8,6 +8,7 @@ use kube::api::{DeleteParams, Patch, PatchParams};
 use serde_json::json;
 
 use crate::{
+    input::unguarded_plot,
     plot::{Plot, apply, gone},
     support::eventually,
 };
@@ -77,7 +78,7 @@ async fn a_subuser_has_a_key_of_its_own_and_goes_with_its_secret_when_it_is_no_l
 
 #[tokio::test]
 async fn a_subusers_secret_of_somebody_else_is_never_overwritten() -> Result<()> {
-    let plot = Plot::new("subtaken").await?;
+    let plot = unguarded_plot("subtaken").await?;
     apply(&plot.secrets(), "data-one", json!({ "stringData": { "password": "theirs" } })).await?;
     plot.claim(json!({ "subusers": ["one"] })).await?;
     let claim = plot.claim_says("data", "False", "SecretTaken").await;

@@ -3,11 +3,22 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod access;
+mod binding;
 mod buckets;
 mod claims;
 mod classes;
+mod compatible;
+mod contention;
 mod deletion;
 mod faults;
+mod fences;
 mod identities;
+mod input;
+mod kill;
+mod migration;
 mod plot;
 mod quota;
+mod settings;
+mod usage;
+mod verbs;

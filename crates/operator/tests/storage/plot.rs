@@ -23,6 +23,7 @@ use crate::support::{Shared, eventually, shared};
 pub(crate) const PREFIX: &str = "croft";
 
 pub(crate) struct Plot<'a> {
+    pub(crate) bed: &'a Testbed,
     pub(crate) client: Client,
     pub(crate) ceph: &'a Ceph,
     pub(crate) namespace: String,
@@ -42,7 +43,7 @@ impl Plot<'static> {
 impl<'a> Plot<'a> {
     pub(crate) async fn on(bed: &'a Testbed, prefix: &str) -> Result<Self> {
         let namespace = bed.namespace(prefix).await?;
-        Ok(Self { client: bed.admin().client.clone(), ceph: bed.ceph(), namespace })
+        Ok(Self { bed, client: bed.admin().client.clone(), ceph: bed.ceph(), namespace })
     }
 
     pub(crate) fn claims(&self) -> Api<S3UserClaim> {
@@ -63,6 +64,25 @@ impl<'a> Plot<'a> {
 
     pub(crate) fn classes(&self) -> Api<S3Class> {
         Api::all(self.client.clone())
+    }
+
+    /// As somebody else sees it, with that one's rights.
+    pub(crate) fn seen_by(&self, user: &str) -> Result<Self> {
+        let mut config = self.bed.admin().config();
+        config.auth_info.impersonate = Some(user.to_owned());
+        let client = Client::try_from(config)?;
+        Ok(Self { bed: self.bed, client, ceph: self.ceph, namespace: self.namespace.clone() })
+    }
+
+    /// Velero, which brings back what was backed up, in any order.
+    pub(crate) async fn seen_by_velero(&self) -> Result<Self> {
+        let velero = self.bed.cluster_admin("velero", "velero").await?;
+        self.seen_by(&velero.name)
+    }
+
+    /// Kubernetes' own garbage collector, which is asked no questions.
+    pub(crate) fn seen_by_the_cluster(&self) -> Result<Self> {
+        self.seen_by("system:serviceaccount:kube-system:generic-garbage-collector")
     }
 
     pub(crate) fn namespaces(&self) -> Api<Namespace> {
@@ -203,7 +223,7 @@ where
     eventually(&what, || async { Ok(api.get_opt(name).await?.is_none().then_some(())) }).await;
 }
 
-fn merge(into: &mut Value, more: Value) {
+pub(crate) fn merge(into: &mut Value, more: Value) {
     match (into, more) {
         (Value::Object(into), Value::Object(more)) => {
             for (key, value) in more {

@@ -2,6 +2,7 @@
 
 use anyhow::Result;
 use croft_api::storage::{S3QuotaLedger, S3TeamQuota, S3UserClaim};
+use croft_testbed::Testbed;
 use futures::future::join_all;
 use k8s_openapi::api::core::v1::ResourceQuota;
 use kube::{
@@ -16,8 +17,12 @@ use crate::{
 };
 
 /// Two namespaces of a team whose limit is this.
-async fn team_of_two(name: &str, hard: Value) -> Result<[Plot<'static>; 2]> {
-    let plots = [Plot::new(name).await?, Plot::new(name).await?];
+pub(crate) async fn team_of_two(name: &str, hard: Value) -> Result<[Plot<'static>; 2]> {
+    team_of_two_on(crate::plot::world().await.bed, name, hard).await
+}
+
+pub(crate) async fn team_of_two_on<'a>(bed: &'a Testbed, name: &str, hard: Value) -> Result<[Plot<'a>; 2]> {
+    let plots = [Plot::on(bed, name).await?, Plot::on(bed, name).await?];
     let quotas: Api<S3TeamQuota> = Api::all(plots[0].client.clone());
     apply(&quotas, &plots[0].namespace, json!({ "spec": { "hard": hard } })).await?;
     for plot in &plots {
@@ -27,7 +32,7 @@ async fn team_of_two(name: &str, hard: Value) -> Result<[Plot<'static>; 2]> {
     Ok(plots)
 }
 
-fn claim_of(name: &str, size: u64) -> S3UserClaim {
+pub(crate) fn claim_of(name: &str, size: u64) -> S3UserClaim {
     let object = json!({
         "apiVersion": "s3.snappcloud.io/v1alpha1", "kind": "S3UserClaim", "metadata": { "name": name },
         "spec": {
@@ -38,12 +43,12 @@ fn claim_of(name: &str, size: u64) -> S3UserClaim {
     serde_json::from_value(object).expect("a claim")
 }
 
-async fn ledger(plot: &Plot<'_>, name: &str) -> Result<Option<S3QuotaLedger>> {
+pub(crate) async fn ledger(plot: &Plot<'_>, name: &str) -> Result<Option<S3QuotaLedger>> {
     Ok(Api::<S3QuotaLedger>::all(plot.client.clone()).get_opt(name).await?)
 }
 
 /// The team's ledger, once both namespaces are known to be the team's.
-async fn team_is_known(plots: &[Plot<'_>; 2]) {
+pub(crate) async fn team_is_known(plots: &[Plot<'_>; 2]) {
     let dry = PostParams { dry_run: true, ..PostParams::default() };
     for plot in plots {
         eventually("the team's limit to hold", || async {
@@ -89,6 +94,28 @@ async fn a_dry_run_reserves_nothing_and_a_deleted_claim_gives_back() -> Result<(
     gone(&plot.claims(), "data").await;
     other.claims().create(&PostParams::default(), &claim_of("late", 10)).await?;
     other.ready("late").await;
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_dry_run_leaves_nothing_behind() -> Result<()> {
+    let plot = Plot::new("dry").await?;
+    let dry = PostParams { dry_run: true, ..PostParams::default() };
+    plot.claims().create(&dry, &claim_of("data", 1)).await?;
+    assert_eq!(ledger(&plot, &format!("namespace.{}", plot.namespace)).await?, None);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_claim_whose_name_the_api_server_chooses_is_booked_by_that_name() -> Result<()> {
+    let plot = Plot::new("generated").await?;
+    let mut claim = claim_of("data", 1);
+    claim.metadata = serde_json::from_value(json!({ "generateName": "some-" }))?;
+    let name = plot.claims().create(&PostParams::default(), &claim).await?.metadata.name.unwrap_or_default();
+    plot.ready(&name).await;
+    let books = ledger(&plot, &format!("namespace.{}", plot.namespace)).await?.expect("books");
+    let entries: Vec<_> = books.spec.entries.keys().cloned().collect();
+    assert_eq!(entries, [format!("{}/{name}", plot.namespace)]);
     Ok(())
 }
 

@@ -6,16 +6,20 @@
 //! - What is not empty and was not deleted by a person (its namespace goes, or the class that stamped it no longer wants it) is
 //!   let go as well. Whatever outlives its S3Bucket is noted on the S3User first.
 
+mod grants;
 mod observed;
 mod provision;
 mod removal;
+mod settings;
 mod step;
 
+pub use grants::{Bindings, Grant, Grants, PolicySeen};
 pub use observed::{Bucket, Deletion, Found, Lookup, Observed, Owner, RecordSeen, Spec, Status};
 pub use removal::GRACE;
+pub use settings::{BucketQuota, LifecycleRule, Setting, Settings, State, Versioning};
 pub use step::{Note, Step};
 
-use super::{NoClass, Problem, RECHECK, Reason, reason::readiness_of};
+use super::{NoClass, Problem, RECHECK, Reason, Usage, reason::readiness_of};
 use crate::{
     conditions::Readiness,
     plan::{FailureClass, Outcomes, Plan, first_failure},
@@ -24,6 +28,9 @@ use crate::{
 
 /// The reason a gateway gives for not removing a bucket with objects in it.
 pub const BUCKET_NOT_EMPTY: &str = "BucketNotEmpty";
+
+/// A policy longer than S3 allows is not repeated in a status.
+const LONGEST_POLICY: usize = 20 * 1024;
 
 /// What to do, and what to say if it works.
 struct Decision {
@@ -46,13 +53,19 @@ pub fn plan(seen: &Observed) -> Plan<Step> {
     let decision = decide(seen, bucket);
     let plan = Plan::steps(decision.steps);
     // A person puts that right in Ceph, which tells nobody.
-    if [Reason::BucketTaken, Reason::BucketLost].iter().any(|reason| reason.as_str() == decision.verdict.reason()) {
+    if [Reason::BucketTaken, Reason::BucketLost, Reason::PolicyUnreadable]
+        .iter()
+        .any(|reason| reason.as_str() == decision.verdict.reason())
+    {
         return plan.look_again(RECHECK);
     }
     plan
 }
 
 fn decide(seen: &Observed, bucket: &Bucket) -> Decision {
+    if let Some(migration) = seen.held_by.as_ref().filter(|_| !seen.namespace_terminating) {
+        return Decision::wait(Reason::Migrating.progressing(format!("UserMigration {migration} is at work")));
+    }
     match (bucket.deleting, &bucket.spec) {
         (Some(since), _) => removal::decide(seen, bucket, since),
         (None, Err(problems)) => Decision::wait(Reason::InvalidSpec.stalled(Problem::list(problems))),
@@ -93,10 +106,36 @@ pub fn report(seen: &Observed, outcomes: Outcomes<'_, Step>, now: &Timestamp) ->
         // Of one that is nowhere the status goes on telling that it was made.
         status.created = *found == Found::Ours;
     }
+    if let Some(state) = &seen.state {
+        tell(&mut status, bucket, state, outcomes);
+    }
     status.reason = match &verdict {
         Readiness::Ready { .. } => None,
         Readiness::Progressing { message, .. } | Readiness::Stalled { message, .. } => Some(message.clone()),
     };
     verdict.write(&mut status.conditions, bucket.generation, now);
     Some(status)
+}
+
+/// What is known of a bucket that stays, and what was done to it.
+fn tell(status: &mut Status, bucket: &Bucket, state: &State, outcomes: Outcomes<'_, Step>) {
+    let was_put = |step: &Step| matches!(step, Step::PutPolicy { .. });
+    let is_put = outcomes.iter().any(|(step, outcome)| was_put(step) && outcome.is_done());
+    status.policy = match &state.policy {
+        PolicySeen::Read { wanted, .. } if is_put => Some(wanted.clone()),
+        PolicySeen::Read { current, .. } => current.clone(),
+        PolicySeen::Unreadable(_) => None,
+    };
+    status.policy.take_if(|policy| policy.len() > LONGEST_POLICY);
+    status.used = Some(Usage::told(status.used, state.usage));
+    let noted = outcomes.iter().find_map(|(step, outcome)| match step {
+        Step::NoteSettings { settings, .. } if outcome.is_done() => Some(settings),
+        _ => None,
+    });
+    if let Some(noted) = noted {
+        status.managed_settings.clone_from(noted);
+    }
+    if let (Ok(spec), true) = (&bucket.spec, outcomes.iter().all(|(_, outcome)| outcome.is_done())) {
+        status.managed_settings = settings::managed(spec);
+    }
 }

@@ -1,12 +1,16 @@
 //! What a decision about a bucket looks at.
 
-use std::time::Duration;
+use std::{collections::BTreeSet, time::Duration};
 
 use serde::{Deserialize, Serialize};
 
-use super::super::{
-    CephUser, KeyPair, NoClass, Problem, Target,
-    claim::{Claim, Record, SetAside, User, Version},
+use super::{
+    super::{
+        CephUser, KeyPair, NoClass, Problem, Target, Usage,
+        claim::{Claim, Record, SetAside, User, Version},
+    },
+    grants::Bindings,
+    settings::{Setting, Settings, State},
 };
 use crate::{conditions::Conditions, plan::Failure};
 
@@ -18,7 +22,13 @@ pub struct Observed {
     pub unwanted: bool,
     /// The S3User of its claim's name, where that is one of ours.
     pub record: Option<RecordSeen>,
+    /// The migration that is moving buckets of its user.
+    pub held_by: Option<String>,
     pub owner: Owner,
+    /// Subusers of its claim.
+    pub subusers: BTreeSet<String>,
+    /// Looked at only if the bucket is to stay.
+    pub state: Option<State>,
 }
 
 /// What matters of an S3User to a bucket.
@@ -32,8 +42,8 @@ pub struct RecordSeen {
 impl RecordSeen {
     /// Unless it names no claim: then it is not ours.
     pub fn of(name: String, record: &Record) -> Option<Self> {
-        record.claim_uid()?;
-        Some(Self { name, version: record.version(), set_aside: record.set_aside.clone() })
+        let is_ours = record.body.claim.is_some() || record.body.offered_to.is_some();
+        is_ours.then(|| Self { name, version: record.version(), set_aside: record.set_aside.clone() })
     }
 }
 
@@ -63,6 +73,8 @@ impl Bucket {
 pub struct Spec {
     pub claim: String,
     pub deletion: Deletion,
+    pub bindings: Bindings,
+    pub settings: Settings,
 }
 
 /// What becomes of the bucket in Ceph when the S3Bucket is deleted.
@@ -81,6 +93,11 @@ pub struct Status {
     pub created: bool,
     /// Text of what is wrong, if something is.
     pub reason: Option<String>,
+    /// The policy the bucket has.
+    pub policy: Option<String>,
+    pub used: Option<Usage>,
+    /// Settings the S3Bucket has a say in, noted before they are set.
+    pub managed_settings: BTreeSet<Setting>,
     pub conditions: Conditions,
 }
 
@@ -141,6 +158,12 @@ impl<'a> Lookup<'a> {
                 _ => not_ready("its user is not made yet"),
             },
         }
+    }
+
+    /// The subusers the claim names or, where it cannot be read, those made for it.
+    pub fn subusers(claim: Option<&Claim>, record: Option<&Record>) -> BTreeSet<String> {
+        let named = claim.and_then(|claim| claim.spec.as_ref().ok()).map(|spec| &spec.subusers);
+        named.or_else(|| record.map(|record| &record.body.subusers)).cloned().unwrap_or_default()
     }
 
     /// What the gateway's answer makes of the owner; `empty`: there is nothing in the bucket.

@@ -3,13 +3,15 @@
 use super::{
     super::{Reason, reason::readiness_of},
     Decision,
+    grants::PolicySeen,
     observed::{Bucket, Found, Observed, Owner, RecordSeen, Spec},
+    settings::{Place, State},
     step::{Note, Step},
 };
+use crate::conditions::Readiness;
 
 pub(super) fn decide(seen: &Observed, bucket: &Bucket, spec: &Spec) -> Decision {
     let name = &bucket.target.name;
-    let there = || Reason::Provisioned.ready("the bucket is there");
     let add_finalizer = (!bucket.finalizer).then(|| Step::AddFinalizer { bucket: bucket.target.clone() });
     match &seen.owner {
         Owner::Nobody => {
@@ -26,16 +28,21 @@ pub(super) fn decide(seen: &Observed, bucket: &Bucket, spec: &Spec) -> Decision 
             let message = format!("a bucket of this name belongs to Ceph user {owner}; choose another name");
             Decision::wait(Reason::BucketTaken.stalled(message))
         }
-        Owner::Ready { found: Found::Ours, .. } => {
-            Decision::new(add_finalizer.into_iter().chain(take_back(seen, name)).collect(), there())
-        }
         // Made anew it would be empty, and nobody would know.
         Owner::Ready { found: Found::Absent, .. } if bucket.status.created && bucket.finalizer => Decision::wait(Reason::BucketLost.stalled(
             "the bucket was there and is gone: somebody deleted it in Ceph; to make it anew, empty, delete this S3Bucket and apply it again",
         )),
-        Owner::Ready { found: Found::Absent, user, key } => {
-            let create = Step::CreateBucket { name: name.clone(), user: user.clone(), key: key.clone() };
-            Decision::new(add_finalizer.into_iter().chain([create]).chain(take_back(seen, name)).collect(), there())
+        Owner::Ready { found, user, key } => {
+            let Some(state) = &seen.state else {
+                return Decision::wait(Reason::Working.progressing("the bucket is being looked at"));
+            };
+            let at = Place { name, user, key };
+            let mut steps: Vec<_> = add_finalizer.into_iter().collect();
+            steps.extend((*found == Found::Absent).then(|| at.create()));
+            steps.extend(at.put_policy(state));
+            steps.extend(at.set(bucket, spec, state));
+            steps.extend(take_back(seen, name));
+            Decision::new(steps, verdict(seen, spec, state))
         }
         Owner::Removable { .. } => Decision::wait(Reason::WaitingForClaim.progressing("its claim is looked up")),
     }
@@ -49,4 +56,22 @@ fn take_back(seen: &Observed, name: &str) -> Option<Step> {
 
 pub(super) fn note(record: &RecordSeen, bucket: &str, note: Note) -> Step {
     Step::Note { record: record.name.clone(), seen: record.version.clone(), bucket: bucket.to_owned(), note }
+}
+
+fn verdict(seen: &Observed, spec: &Spec, state: &State) -> Readiness {
+    if let PolicySeen::Unreadable(why) = &state.policy {
+        return Reason::PolicyUnreadable.stalled(format!(
+            "the bucket's policy cannot be read and is left as it is ({why}); put one that lets the bucket's owner read it, or remove \
+             it: spec.s3SubuserBinding waits for that"
+        ));
+    }
+    let unknown: Vec<_> = spec.unknown(&seen.subusers).collect();
+    if unknown.is_empty() {
+        return Reason::Provisioned.ready("the bucket is there");
+    }
+    Reason::UnknownSubuser.stalled(format!(
+        "spec.s3SubuserBinding: S3UserClaim {} has no subuser {}; add it to the claim or remove the binding",
+        spec.claim,
+        unknown.join(", ")
+    ))
 }

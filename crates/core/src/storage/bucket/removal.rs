@@ -17,6 +17,8 @@ pub const GRACE: Duration = Duration::from_secs(60);
 pub(super) fn decide(seen: &Observed, bucket: &Bucket, since: Duration) -> Decision {
     match &bucket.spec {
         _ if !bucket.finalizer => Decision::wait(deleting("nothing is left to do")),
+        // The bucket may be anywhere; its namespace cannot wait.
+        _ if seen.held_by.is_some() => set_aside(seen, bucket, Note::Kept, deleting("the bucket is being moved")),
         Ok(Spec { deletion: Deletion::Retain, .. }) => {
             set_aside(seen, bucket, Note::Kept, deleting("the bucket is kept"))
         }

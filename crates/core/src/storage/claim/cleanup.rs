@@ -3,7 +3,7 @@
 use super::{
     super::{Reason, record_name},
     Decision,
-    observed::{Backend, Claim, ClaimIdentity, Observed, Phase, Purge, Record, SetAside},
+    observed::{Backend, Claim, ClaimIdentity, Observed, Phase, Purge, Record},
     step::{Mark, Step},
     take_down::{Left, TakeDown},
 };
@@ -23,14 +23,26 @@ pub(super) fn of_claim(seen: &Observed, claim: &Claim) -> Decision {
     };
     // A namespace never waits for a gateway: the record stays behind, says what was meant, and the clean-up goes on from it.
     let leave_to_record = |record: &Record| going(removing(&identity, record, None).into_iter().collect());
+    match (seen.holder(), record) {
+        (Some(_), Some(record)) if seen.namespace_terminating => return leave_to_record(record),
+        (Some(_), Some(_)) => return super::held(seen),
+        _ => {}
+    }
     if !seen.buckets.is_empty() {
         return Decision::wait(Reason::BucketsInUse.progressing(in_use(seen)));
     }
     match (&seen.backend, record) {
         (Backend::Reached(reached), record) => {
-            let take_down = TakeDown { seen, reached, claim: &identity, record, deleted: true };
+            // What we take away ourselves nobody gave up.
+            let deleted = !seen.is_withdrawn();
+            let take_down = TakeDown { seen, reached, claim: &identity, record, deleted };
             match (take_down.decide(), record) {
-                (Left::Nothing(steps) | Left::Kept(steps), _) => going(steps),
+                (Left::Nothing(steps), _) => going(steps),
+                (Left::Kept(steps), _) => {
+                    let message =
+                        format!("the user is suspended and its buckets are kept; see S3User {}", claim.record_name());
+                    Decision { verdict: Reason::BucketsKept.progressing(message), ..going(steps) }
+                }
                 (Left::Purging { .. }, Some(record)) if seen.namespace_terminating => leave_to_record(record),
                 (Left::Purging { steps, told, next }, _) => {
                     Decision::new(steps, Reason::Deleting.progressing(told)).again(next)
@@ -47,15 +59,18 @@ pub(super) fn of_claim(seen: &Observed, claim: &Claim) -> Decision {
 /// The claim is gone and its S3User is not: somebody took the finalizer off, or its namespace could not wait.
 pub(super) fn of_orphan(seen: &Observed, record: &Record) -> Decision {
     let Some(identity) = &record.body.claim else {
-        // Ours name their claim, so this is not ours.
-        return Decision::wait(Reason::RecordTaken.stalled("the S3User names no claim"));
+        return Decision::wait(match &record.body.offered_to {
+            Some(place) => Reason::ClaimGone.progressing(format!("the user waits for S3UserClaim {place}")),
+            // Ours name their claim, so this is not ours.
+            None => Reason::RecordTaken.stalled("the S3User names no claim"),
+        });
     };
     let verdict = |told: String| Reason::ClaimGone.progressing(told);
     let removed = || verdict("the user of a claim that is gone is being removed".to_owned());
     let told = |reason, message: String| {
         let phase = record.phase.unwrap_or(Phase::Bound);
-        let mark = mark(identity, Some(record), phase, reason, message, record.set_aside.clone(), None);
-        Decision::new(mark.into_iter().collect(), removed())
+        let mark = Mark { phase, reason, message, purge: None, ..unchanged(record) };
+        Decision::new(marked(identity, Some(record), mark).into_iter().collect(), removed())
     };
     match &seen.backend {
         _ if !seen.buckets.is_empty() => told(Reason::BucketsInUse, in_use(seen)),
@@ -82,7 +97,8 @@ pub(super) fn before_provisioning(seen: &Observed, record: &Record) -> Decision 
         (false, _) => Reason::RecordTaken
             .stalled(format!("S3User {name} exists and names no claim; remove it or give the claim another name")),
         (true, Some(Phase::Released)) => Reason::UserTaken.stalled(format!(
-            "S3User {name} keeps the buckets of an earlier claim of this name; remove them or give the claim another name"
+            "S3User {name} keeps the buckets of an earlier claim of this name; give the claim another name, or ask the \
+             administrator to remove spec.claimRef.uid from the S3User, which gives them to this claim"
         )),
         (true, _) if !seen.buckets.is_empty() => Reason::BucketsInUse.stalled(format!(
             "S3Buckets use the user of an earlier claim of this name: {}; delete them (with s3DeletionPolicy: retain their \
@@ -103,8 +119,20 @@ pub(super) fn removing(claim: &ClaimIdentity, record: &Record, purge: Option<Pur
         return None;
     }
     let message = "the claim was deleted; what it has in Ceph is being removed".to_owned();
-    let set_aside = record.set_aside.clone();
-    mark(claim, Some(record), Phase::Removing, Reason::Deleting, message, set_aside, purge)
+    let mark = Mark { phase: Phase::Removing, reason: Reason::Deleting, message, purge, ..unchanged(record) };
+    marked(claim, Some(record), mark)
+}
+
+/// What a record says of its buckets and of where it may return to.
+fn unchanged(record: &Record) -> Mark {
+    Mark {
+        phase: Phase::Bound,
+        reason: Reason::Provisioned,
+        message: String::new(),
+        set_aside: record.set_aside.clone(),
+        purge: None,
+        returns_to: record.returns_to.clone(),
+    }
 }
 
 /// After the user, before its record: what is in Ceph always counts.
@@ -114,17 +142,8 @@ pub(super) fn release(seen: &Observed, claim: &ClaimIdentity) -> Option<Step> {
 }
 
 /// The mark, unless the record bears it already.
-pub(super) fn mark(
-    claim: &ClaimIdentity,
-    record: Option<&Record>,
-    phase: Phase,
-    reason: Reason,
-    message: String,
-    set_aside: SetAside,
-    purge: Option<Purge>,
-) -> Option<Step> {
+pub(super) fn marked(claim: &ClaimIdentity, record: Option<&Record>, mark: Mark) -> Option<Step> {
     let name = record_name(&claim.namespace, &claim.name);
-    let mark = Mark { phase, reason, message, set_aside, purge };
     match record {
         Some(record) if record.bears(&mark) => None,
         record => Some(Step::MarkRecord { name, seen: record.map(Record::version), mark }),

@@ -9,6 +9,7 @@ mod observed;
 mod provision;
 mod step;
 mod take_down;
+mod takeover;
 
 use std::time::Duration;
 
@@ -20,8 +21,9 @@ use crate::{
 
 pub use identity::{FreshKeys, Identity, Rotation, subuser_secret};
 pub use observed::{
-    Access, Backend, Books, Claim, ClaimIdentity, Key, Observed, Phase, Purge, PurgeSeen, Reached, Record, RecordBody,
-    SecretSeen, SetAside, Spec, Status, User, UserQuota, ceph_user, class_of, is_cleanup, may_exist, wanted,
+    Access, Backend, Books, Claim, ClaimIdentity, Holder, Key, Observed, Phase, Purge, PurgeSeen, Reached, Record,
+    RecordBody, SecretSeen, SetAside, Spec, Status, User, UserQuota, asks_for_buckets, ceph_user, class_of, is_cleanup,
+    may_exist, no_team, wanted,
 };
 pub use step::{Mark, SecretBody, Step, Version};
 pub use take_down::STILL;
@@ -68,11 +70,19 @@ pub fn plan(seen: &Observed) -> Plan<Step> {
 fn decide(seen: &Observed) -> Decision {
     match (&seen.claim, &seen.record) {
         (None, None) => Decision::wait(Reason::Deleting.ready("nothing is left")),
+        (None, Some(_)) if seen.holder().is_some() => held(seen),
         (None, Some(record)) => cleanup::of_orphan(seen, record),
         (Some(claim), _) if claim.deleting => cleanup::of_claim(seen, claim),
-        (Some(claim), Some(record)) if !record.is_of(claim) => cleanup::before_provisioning(seen, record),
+        (Some(claim), Some(record)) if !seen.may_bind(claim, record) && seen.holder().is_some() => held(seen),
+        (Some(claim), Some(record)) if !seen.may_bind(claim, record) => cleanup::before_provisioning(seen, record),
         (Some(claim), _) => provision::decide(seen, claim),
     }
+}
+
+/// What a migration moves stays until it is over.
+fn held(seen: &Observed) -> Decision {
+    let name = seen.holder().map(|holder| holder.name.as_str()).unwrap_or_default();
+    Decision::wait(Reason::Migrating.progressing(format!("UserMigration {name} is at work")))
 }
 
 /// Waits for a class, which is watched, or for a gateway, which has to be asked again.

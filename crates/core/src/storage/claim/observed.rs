@@ -7,9 +7,11 @@ use std::{
 
 use super::{
     super::{
-        CephUser, Class, ClassChoice, KeyPair, NoClass, Problem, Quota, QuotaAsked, Target,
+        CephUser, Class, ClassChoice, KeyPair, NoClass, Place, Problem, Quota, QuotaAsked, Reason, Stamp, Target,
+        Usage,
+        bucket::Note,
         ledger::{Entry, Exceeded, Units},
-        tenant,
+        owner_in, tenant,
     },
     identity::{FreshKeys, Rotation},
     step::{Mark, Version},
@@ -22,8 +24,14 @@ pub struct Observed {
     /// If missing, its absence was asked of the API server itself, not of a cache.
     pub claim: Option<Claim>,
     pub namespace_terminating: bool,
+    /// UID of the namespace, if it is there.
+    pub namespace_uid: Option<String>,
+    /// Told if a NamespaceClass put the claim there.
+    pub stamp: Option<Stamp>,
     /// The S3User called after the claim.
     pub record: Option<Record>,
+    /// Whether the migration its record is held by is there: one that is gone holds nobody.
+    pub is_held: bool,
     /// S3Buckets of this claim that may still have a bucket in Ceph: those with our finalizer.
     pub buckets: BTreeSet<String>,
     pub backend: Backend,
@@ -75,6 +83,28 @@ pub struct Claim {
     pub status: Status,
 }
 
+impl Observed {
+    pub(super) fn holder(&self) -> Option<&Holder> {
+        self.record.as_ref().and_then(|record| record.body.held_by.as_ref()).filter(|_| self.is_held)
+    }
+
+    /// Whether the claim goes, or went, because we take it away.
+    pub(super) fn is_withdrawn(&self) -> bool {
+        self.stamp.as_ref().is_some_and(Stamp::is_withdrawn)
+    }
+
+    /// Whether the claim may have the user of a record that is not its own: an administrator says so, or its class took the
+    /// claim before away and brings this one.
+    pub(super) fn may_bind(&self, claim: &Claim, record: &Record) -> bool {
+        record.is_meant_for(claim) || self.comes_back(record)
+    }
+
+    pub(super) fn comes_back(&self, record: &Record) -> bool {
+        let is_same_namespace = record.returns_to.is_some() && record.returns_to == self.namespace_uid;
+        is_same_namespace && record.phase == Some(Phase::Released) && self.stamp.as_ref().is_some_and(Stamp::stands)
+    }
+}
+
 impl Claim {
     /// Whether what is asked for was there when it was last looked at: nobody needs to look again because of a restart.
     pub fn is_settled(&self) -> bool {
@@ -105,6 +135,7 @@ pub struct Status {
     pub subusers: BTreeSet<String>,
     /// The wish for new keys that was last carried out.
     pub observed_key_rotation: Option<String>,
+    pub used: Option<Usage>,
     pub conditions: Conditions,
 }
 
@@ -119,6 +150,10 @@ pub struct Record {
     pub reason: Option<String>,
     pub set_aside: SetAside,
     pub purge: Option<PurgeSeen>,
+    /// UID of the namespace whose class took the claim away. If it brings the claim again, that one gets the user.
+    pub returns_to: Option<String>,
+    /// Whether an administrator says that a user of ceph-s3-operator is to be taken over.
+    pub adopts: bool,
 }
 
 /// Buckets that outlive their S3Buckets.
@@ -133,6 +168,21 @@ pub struct SetAside {
 impl SetAside {
     pub fn holds(&self, bucket: &str) -> bool {
         self.kept.contains(bucket) || self.left.contains(bucket)
+    }
+
+    /// The same with a note about one bucket, which overrules what was said of it before.
+    #[must_use]
+    pub fn noted(&self, bucket: &str, note: Note) -> Self {
+        let Self { mut kept, mut left } = self.clone();
+        for names in [&mut kept, &mut left] {
+            names.remove(bucket);
+        }
+        match note {
+            Note::Kept => drop(kept.insert(bucket.to_owned())),
+            Note::Left => drop(left.insert(bucket.to_owned())),
+            Note::TakenBack => {}
+        }
+        Self { kept, left }
     }
 }
 
@@ -163,6 +213,23 @@ impl Record {
         self.claim_uid() == Some(&claim.target.uid)
     }
 
+    /// Whether it is this claim's, or an administrator lets the claim of this name have it.
+    pub fn is_meant_for(&self, claim: &Claim) -> bool {
+        self.is_of(claim) || self.body.offered_to.as_ref() == Some(&claim.target.place())
+    }
+
+    /// Whether its user, seen under this display name, is on its way to the claim it names: recorded before it is begun.
+    pub(super) fn takes_over(&self, display_name: &str) -> bool {
+        self.body.claim.is_some() && self.body.taken_over_from.as_deref() == Some(display_name)
+    }
+
+    /// Whether nothing is to be done for it while there is no claim of its name.
+    pub fn rests_without_claim(&self) -> bool {
+        let is_kept =
+            self.phase == Some(Phase::Released) && self.reason.as_deref() == Some(Reason::BucketsKept.as_str());
+        is_kept || self.body.offered_to.is_some()
+    }
+
     pub fn version(&self) -> Version {
         Version { uid: self.uid.clone(), resource_version: self.resource_version.clone() }
     }
@@ -173,6 +240,7 @@ impl Record {
             && self.reason.as_deref() == Some(mark.reason.as_str())
             && self.set_aside == mark.set_aside
             && self.purge.as_ref().map(|seen| &seen.purge) == mark.purge.as_ref()
+            && self.returns_to == mark.returns_to
     }
 }
 
@@ -180,6 +248,12 @@ impl Record {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RecordBody {
     pub claim: Option<ClaimIdentity>,
+    /// Told instead of a claim where a reference has no UID: whichever claim is there may have it.
+    pub offered_to: Option<Place>,
+    /// Display name the user bore when it was given to the claim, until it bears the claim's own.
+    pub taken_over_from: Option<String>,
+    /// The migration that moves its buckets.
+    pub held_by: Option<Holder>,
     pub class: Option<String>,
     pub user: Option<CephUser>,
     pub read_secret: Option<String>,
@@ -189,6 +263,13 @@ pub struct RecordBody {
     /// The last change of keys.
     pub rotation: Option<Rotation>,
     pub quota: Option<Quota>,
+}
+
+/// A migration that nobody else is to work against.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Holder {
+    pub name: String,
+    pub uid: String,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -221,27 +302,31 @@ pub struct Reached {
     pub class: Class,
     /// Whether the claim's namespace may use the class.
     pub allowed: bool,
+    /// Whether the claim's namespace belongs to a team.
+    pub in_a_team: bool,
     /// The Ceph user of the claim's name, whosever it is. Taken for absent where [`may_exist`] says that it cannot be there.
     pub user: Option<User>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct User {
-    /// UID of the claim its display name gives as owner.
-    pub owner: Option<String>,
+    /// Says whose it is.
+    pub display_name: String,
     pub suspended: bool,
     /// `None` is unlimited.
     pub max_buckets: Option<u32>,
     pub quota: UserQuota,
     pub subusers: BTreeMap<String, Access>,
     pub keys: Vec<Key>,
-    /// Its buckets and how many objects are in each. Told only where [`is_cleanup`] says so; otherwise none.
+    /// Its buckets and how many objects are in each. Told only where [`asks_for_buckets`] says so; otherwise none.
     pub buckets: BTreeMap<String, u64>,
+    /// Told where the buckets are.
+    pub usage: Option<Usage>,
 }
 
 impl User {
     pub fn is_of(&self, claim_uid: &str) -> bool {
-        self.owner.as_deref() == Some(claim_uid)
+        owner_in(&self.display_name) == Some(claim_uid)
     }
 
     /// The key of the user itself or of a subuser. Of several, the one already published, else the first by name.
@@ -297,6 +382,8 @@ pub struct SecretSeen {
     pub target: Target,
     /// UID of the controlling owner.
     pub owner: Option<String>,
+    /// Name of the S3UserClaim that is its controlling owner.
+    pub owner_claim: Option<String>,
     /// Whether it carries the label by which we watch it.
     pub labelled: bool,
     pub data: BTreeMap<String, Secret>,
@@ -308,6 +395,14 @@ pub fn class_of<'a>(claim: Option<&'a Claim>, record: Option<&'a Record>) -> Cla
     let recorded = record.and_then(|record| record.body.class.as_deref());
     let asked = || claim.and_then(|claim| claim.spec.as_ref().ok()).and_then(|spec| spec.class.as_deref());
     recorded.or_else(asked).map_or(ClassChoice::Default, ClassChoice::Named)
+}
+
+/// What is said where a class serves teams only.
+pub fn no_team(namespace: &str) -> String {
+    format!(
+        "failed to find team, namespace {namespace} doesn't have the team label: snappcloud.io/team; ask the administrator \
+         to set it, or name another class"
+    )
 }
 
 /// The Ceph user of the claim `namespace/name`: the recorded one, else the one its class gives.
@@ -327,8 +422,17 @@ pub fn is_cleanup(claim: Option<&Claim>, record: Option<&Record>) -> bool {
     match (claim, record) {
         (None, _) => true,
         (Some(claim), None) => claim.deleting,
-        (Some(claim), Some(record)) => claim.deleting || !record.is_of(claim),
+        (Some(claim), Some(record)) => claim.deleting || !record.is_meant_for(claim),
     }
+}
+
+/// A claim that became ready less than this ago has nothing stored worth asking for.
+const NEW: Duration = Duration::from_secs(60);
+
+/// Whether to ask what the user has stored: to take it down, or to tell it now and then of one that has had all it asks for
+/// `for_some_time`.
+pub fn asks_for_buckets(claim: Option<&Claim>, record: Option<&Record>, for_some_time: Duration) -> bool {
+    is_cleanup(claim, record) || (for_some_time >= NEW && claim.is_some_and(Claim::is_settled))
 }
 
 /// What the claim asks for; what it does not ask for stays as it was granted, and is granted as the class has it now.

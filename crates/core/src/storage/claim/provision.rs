@@ -1,16 +1,20 @@
 //! A claim that is there to stay: record it, make its user as granted, publish the keys.
 
+use std::collections::BTreeSet;
+
 use super::{
     super::{
-        CephUser, Class, KeyPair, Problem, Quota, Reason, display_name, ledger::Units, record_name, secret_contents,
+        CephUser, Class, KeyPair, Problem, Quota, Reason, Usage, display_name, ledger::Units, record_name,
+        secret_contents,
     },
     Decision,
     identity::{Identity, Rotation},
     observed::{
         Backend, Claim, ClaimIdentity, Observed, Phase, Reached, Record, RecordBody, SecretSeen, Spec, Status, User,
-        UserQuota, ceph_user, one_of, wanted,
+        UserQuota, ceph_user, no_team, one_of, wanted,
     },
     step::{Mark, SecretBody, Step},
+    takeover::{Title, other_class, taken_over, title},
     unavailable,
 };
 use crate::{conditions::Readiness, secret::Secret};
@@ -30,18 +34,32 @@ pub(super) fn decide(seen: &Observed, claim: &Claim) -> Decision {
             format!("S3Class {class} is not offered to this namespace; ask the administrator or name another class");
         return Decision::wait(Reason::NotAllowed.stalled(message));
     }
+    if let Some(other) = seen.record.as_ref().and_then(|record| other_class(claim, record)) {
+        return Decision::wait(Reason::UserTaken.stalled(format!(
+            "S3User {} is of S3Class {other}; name that class in the claim, or give the claim another name",
+            claim.record_name()
+        )));
+    }
+    if reached.class.team_required && !reached.in_a_team {
+        return Decision::wait(Reason::TeamMissing.stalled(no_team(&claim.target.namespace)));
+    }
     let Some(quota) = granted(seen, spec, &reached.class) else {
         return Decision::wait(
             exceeded(seen).unwrap_or_else(|| Reason::Working.progressing("the quota is being granted")),
         );
     };
-    let wanted = Wanted::new(seen, claim, spec, reached, quota);
-    match &reached.user {
-        Some(user) if !user.is_of(&claim.target.uid) => Decision::wait(Reason::UserTaken.stalled(format!(
-            "Ceph user {} exists and is not known to be of this claim; remove it or give the claim another name",
+    let title = reached.user.as_ref().map(|user| title(seen, claim, user));
+    let wanted = Wanted::new(seen, claim, spec, reached, quota, title);
+    match (&reached.user, title) {
+        (Some(user), Some(title @ (Title::Given | Title::Adopted))) => {
+            wanted.decide(Some(&taken_over(title, claim, user)))
+        }
+        (user, None | Some(Title::Own)) => wanted.decide(user.as_ref()),
+        _ => Decision::wait(Reason::UserTaken.stalled(format!(
+            "Ceph user {} exists and is not known to be of this claim; give the claim another name, or ask the administrator \
+             whose it is",
             wanted.user
         ))),
-        user => wanted.decide(user.as_ref()),
     }
 }
 
@@ -55,15 +73,30 @@ struct Wanted<'a> {
     quota: Quota,
     identities: Vec<Identity>,
     rotation: Option<Rotation>,
+    /// The user as it is before the claim gets it, if that is to happen.
+    takes_over: Option<(Title, &'a User)>,
 }
 
 impl<'a> Wanted<'a> {
-    fn new(seen: &'a Observed, claim: &'a Claim, spec: &'a Spec, reached: &'a Reached, quota: Quota) -> Self {
+    fn new(
+        seen: &'a Observed,
+        claim: &'a Claim,
+        spec: &'a Spec,
+        reached: &'a Reached,
+        quota: Quota,
+        title: Option<Title>,
+    ) -> Self {
         let class = &reached.class;
         let user = ceph_user(class, &claim.target.namespace, &claim.target.name, seen.record.as_ref());
         let identities = spec.identities(&claim.target.name);
-        let rotation = rotation(seen, claim, &identities, reached.user.as_ref());
-        Self { seen, claim, spec, class, user, quota, identities, rotation }
+        let takes_over =
+            title.zip(reached.user.as_ref()).filter(|(title, _)| matches!(title, Title::Given | Title::Adopted));
+        let rotation = match title {
+            // All keys will be new ones.
+            Some(Title::Given) => claim.rotate.clone().map(|asked| Rotation { asked, retired: BTreeSet::new() }),
+            _ => rotation(seen, claim, &identities, reached.user.as_ref()),
+        };
+        Self { seen, claim, spec, class, user, quota, identities, rotation, takes_over }
     }
 
     fn decide(&self, user: Option<&User>) -> Decision {
@@ -71,6 +104,7 @@ impl<'a> Wanted<'a> {
         steps.extend(self.finalizer());
         steps.extend(self.confirmation());
         steps.extend(self.record(user));
+        steps.extend(self.takeover());
         steps.extend(self.user_itself(user));
         steps.extend(self.settlement());
         steps.extend(self.surplus_subusers(user));
@@ -118,8 +152,23 @@ impl<'a> Wanted<'a> {
         }
     }
 
+    /// The old keys go first: nobody who had them gets in when the suspension is lifted.
+    fn takeover(&self) -> Vec<Step> {
+        let Some((title, before)) = self.takes_over else { return Vec::new() };
+        let (user, is_given) = (|| self.user.clone(), title == Title::Given);
+        let keys = before.keys.iter().filter(|_| is_given);
+        let removals = keys.map(|key| Step::RemoveKey { user: user(), access_key: key.pair.access_key.clone() });
+        let display_name = taken_over(title, self.claim, before).display_name;
+        let unsuspend = is_given && before.suspended;
+        removals.chain([Step::TakeOverUser { user: user(), display_name, unsuspend }]).collect()
+    }
+
     fn record_body(&self, user: Option<&User>) -> RecordBody {
+        let given = self.takes_over.filter(|(title, _)| *title == Title::Given);
         RecordBody {
+            offered_to: None,
+            held_by: self.seen.holder().cloned(),
+            taken_over_from: given.map(|(_, before)| before.display_name.clone()),
             claim: Some(ClaimIdentity {
                 namespace: self.claim.target.namespace.clone(),
                 name: self.claim.target.name.clone(),
@@ -223,7 +272,7 @@ impl<'a> Wanted<'a> {
     /// Hands the key out; then, and not before, all others of the identity go.
     fn publish(&self, user: Option<&User>, identity: &Identity) -> Vec<Step> {
         let Some(pair) = self.key(user, identity) else { return Vec::new() };
-        if self.secret_seen(&identity.secret).is_some_and(|secret| !self.owns(secret)) {
+        if self.is_taken(&identity.secret) {
             return Vec::new();
         }
         let others = user.into_iter().flat_map(|user| user.keys_of(identity.subuser.as_deref()));
@@ -239,7 +288,7 @@ impl<'a> Wanted<'a> {
         let body = SecretBody { owner, data: secret_contents(self.class, pair) };
         match self.secret_seen(name) {
             None => Some(Step::CreateSecret { namespace: target.namespace.clone(), name: name.to_owned(), body }),
-            Some(secret) if secret.labelled && holds(secret, &body) => None,
+            Some(secret) if secret.labelled && self.owns(secret) && holds(secret, &body) => None,
             Some(secret) => Some(Step::UpdateSecret { secret: secret.target.clone(), body }),
         }
     }
@@ -261,6 +310,7 @@ impl<'a> Wanted<'a> {
             message: format!("Ceph user {} is there", self.user),
             set_aside: record.map(|record| record.set_aside.clone()).unwrap_or_default(),
             purge: None,
+            returns_to: None,
         };
         match record {
             Some(record) if record.bears(&mark) => None,
@@ -273,10 +323,7 @@ impl<'a> Wanted<'a> {
     }
 
     fn verdict(&self, user: Option<&User>) -> Readiness {
-        let taken = self
-            .identities
-            .iter()
-            .find(|identity| self.secret_seen(&identity.secret).is_some_and(|secret| !self.owns(secret)));
+        let taken = self.identities.iter().find(|identity| self.is_taken(&identity.secret));
         if let Some(Identity { secret, field, .. }) = taken {
             let message =
                 format!("{field}: Secret {secret} exists and is not of this claim; remove it or choose another name");
@@ -305,6 +352,11 @@ impl<'a> Wanted<'a> {
 
     fn owns(&self, secret: &SecretSeen) -> bool {
         secret.owner.as_deref() == Some(&self.claim.target.uid)
+    }
+
+    fn is_taken(&self, name: &str) -> bool {
+        self.secret_seen(name)
+            .is_some_and(|secret| !self.owns(secret) && !is_left_over(secret, &self.claim.target.name))
     }
 
     fn names(&self, secret: &str) -> bool {
@@ -347,6 +399,12 @@ fn exceeded(seen: &Observed) -> Option<Readiness> {
     seen.books.exceeded.map(|exceeded| Reason::QuotaExceeded.stalled(exceeded.to_string()))
 }
 
+/// Whether it is one of ours whose owner is gone: an earlier claim of this name, or none, as a restore brings them.
+fn is_left_over(secret: &SecretSeen, claim: &str) -> bool {
+    let is_of_nobody = secret.owner.is_none() || secret.owner_claim.as_deref() == Some(claim);
+    is_of_nobody && secret.labelled && ["accessKey", "secretKey"].iter().all(|key| secret.data.contains_key(*key))
+}
+
 /// Whether the Secret has all we put in; what others add is theirs.
 fn holds(secret: &SecretSeen, body: &SecretBody) -> bool {
     body.data.iter().all(|(key, value)| secret.data.get(key) == Some(value))
@@ -359,6 +417,9 @@ pub(super) fn fill_status(status: &mut Status, seen: &Observed, claim: &Claim) {
         status.s3_user = Some(record_name(&claim.target.namespace, &claim.target.name));
         status.quota = granted(seen, spec, &reached.class);
         status.subusers.clone_from(&spec.subusers);
+        if let Some(usage) = reached.user.as_ref().and_then(|user| user.usage) {
+            status.used = Some(Usage::told(status.used, usage));
+        }
         let rotation = seen.record.as_ref().and_then(|record| record.body.rotation.as_ref());
         if let Some(rotation) = rotation {
             status.observed_key_rotation = Some(rotation.asked.clone());

@@ -73,6 +73,12 @@ pub enum Step {
         user: CephUser,
         name: String,
     },
+    /// Makes a user the claim's: from now on its display name says so. With `unsuspend` it can be used again.
+    TakeOverUser {
+        user: CephUser,
+        display_name: String,
+        unsuspend: bool,
+    },
     AddKey {
         user: CephUser,
         subuser: Option<String>,
@@ -124,7 +130,7 @@ pub enum Step {
     /// Fails if the S3User is not the one seen.
     DeleteRecord {
         name: String,
-        uid: String,
+        seen: Version,
     },
     /// Fails if the claim is not the one seen.
     RemoveFinalizer {
@@ -138,7 +144,11 @@ impl Step {
     pub(super) fn calls_for_a_look(&self) -> bool {
         matches!(
             self,
-            Step::CreateUser { .. } | Step::CreateSubuser { .. } | Step::AddKey { .. } | Step::RemoveSubuser { .. }
+            Step::CreateUser { .. }
+                | Step::CreateSubuser { .. }
+                | Step::TakeOverUser { .. }
+                | Step::AddKey { .. }
+                | Step::RemoveSubuser { .. }
         )
     }
 }
@@ -159,6 +169,7 @@ pub struct Mark {
     pub message: String,
     pub set_aside: SetAside,
     pub purge: Option<Purge>,
+    pub returns_to: Option<String>,
 }
 
 /// An S3User as it was seen.
@@ -183,6 +194,7 @@ impl plan::Step for Step {
             Step::CreateSubuser { .. } => "CreateSubuser",
             Step::SetSubuserAccess { .. } => "SetSubuserAccess",
             Step::RemoveSubuser { .. } => "RemoveSubuser",
+            Step::TakeOverUser { .. } => "TakeOverUser",
             Step::AddKey { .. } => "AddKey",
             Step::RemoveKey { .. } => "RemoveKey",
             Step::CreateSecret { .. } => "CreateSecret",
@@ -234,6 +246,9 @@ impl fmt::Display for Step {
             }
             Step::RemoveSubuser { user, name } => {
                 write!(out, "remove Ceph subuser {user}:{name} with its keys: the claim no longer names it")
+            }
+            Step::TakeOverUser { user, display_name, .. } => {
+                write!(out, "take over Ceph user {user}: from now on it is {display_name}")
             }
             Step::AddKey { user, subuser: None, .. } => write!(out, "add a key to Ceph user {user}"),
             Step::AddKey { user, subuser: Some(name), .. } => write!(out, "add a key to Ceph subuser {user}:{name}"),

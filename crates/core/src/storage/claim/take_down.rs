@@ -5,9 +5,9 @@ use std::{collections::BTreeSet, time::Duration};
 
 use super::{
     super::{CephUser, OnDelete, Reason, record_name},
-    cleanup::{mark, release, removing},
+    cleanup::{marked, release, removing},
     observed::{ClaimIdentity, Observed, Phase, Purge, Reached, Record, RecordBody, SetAside, User, ceph_user},
-    step::Step,
+    step::{Mark, Step},
 };
 
 /// A purge goes on in the gateway although nobody waits for its answer. It is asked for again only if the bucket has not
@@ -36,7 +36,7 @@ pub(super) enum Left {
 
 impl TakeDown<'_> {
     pub(super) fn decide(&self) -> Left {
-        let Some(found) = self.reached.user.as_ref().filter(|found| found.is_of(&self.claim.uid)) else {
+        let Some(found) = self.reached.user.as_ref().filter(|found| self.is_theirs(found)) else {
             return Left::Nothing(release(self.seen, self.claim).into_iter().chain(self.delete_record()).collect());
         };
         let user = ceph_user(&self.reached.class, &self.claim.namespace, &self.claim.name, self.record);
@@ -63,6 +63,11 @@ impl TakeDown<'_> {
         }
         steps.extend(self.release(found, &user, &set_aside));
         Left::Kept(steps)
+    }
+
+    /// Whether the user is the claim's, or was on its way to be.
+    fn is_theirs(&self, found: &User) -> bool {
+        found.is_of(&self.claim.uid) || self.record.is_some_and(|record| record.takes_over(&found.display_name))
     }
 
     /// Who was let go with his data keeps it, even if the class has become stricter since.
@@ -102,11 +107,26 @@ impl TakeDown<'_> {
             let is_there = |name: &&String| found.buckets.get(*name).is_some_and(|objects| *objects > 0);
             let kept: BTreeSet<_> = set_aside.left.iter().filter(is_there).chain(&set_aside.kept).cloned().collect();
             let set_aside = SetAside { kept, left: BTreeSet::new() };
-            let message = format!("the claim is gone; Ceph user {user} is suspended and its buckets are kept");
-            let reason = Reason::BucketsKept;
-            steps.extend(mark(self.claim, self.record, Phase::Released, reason, message, set_aside, None));
+            let mark = Mark {
+                phase: Phase::Released,
+                reason: Reason::BucketsKept,
+                message: format!("the claim is gone; Ceph user {user} is suspended and its buckets are kept"),
+                set_aside,
+                purge: None,
+                returns_to: self.returns_to(),
+            };
+            steps.extend(marked(self.claim, self.record, mark));
         }
         steps
+    }
+
+    /// What we take away comes back to the same namespace if its class brings it again.
+    fn returns_to(&self) -> Option<String> {
+        let before = self.record.and_then(|record| record.returns_to.clone());
+        if self.seen.claim.as_ref().is_some_and(|claim| claim.deleting) && self.seen.is_withdrawn() {
+            return self.seen.namespace_uid.clone();
+        }
+        before
     }
 
     fn body_of_kept(&self, user: &CephUser) -> RecordBody {
@@ -120,7 +140,7 @@ impl TakeDown<'_> {
 
     fn delete_record(&self) -> Option<Step> {
         let name = record_name(&self.claim.namespace, &self.claim.name);
-        self.record.map(|record| Step::DeleteRecord { name, uid: record.uid.clone() })
+        self.record.map(|record| Step::DeleteRecord { name, seen: record.version() })
     }
 }
 

@@ -16,12 +16,16 @@ use croft_core::{
     time::Timestamp,
 };
 use others::CLASSES;
-use world::{ClaimState, ClassState, EARLIER, NEW, RECORD, RecordState, SecretState, UserState, World, quota};
+use world::{ClaimState, ClassState, EARLIER, NEW, RECORD, RecordState, SecretState, THEIRS, UserState, World, quota};
 
 use crate::explorer::{Limits, at_rest, explore};
 
 /// Every combination of what may be there, sensible or not.
-fn every_start() -> Vec<World> {
+fn every_start(
+    records: &[Option<RecordState>],
+    users: &[Option<UserState>],
+    secret_sets: &[BTreeMap<String, SecretState>],
+) -> Vec<World> {
     let claim = |deleting, finalizer, valid| Some(ClaimState { deleting, finalizer, valid, ..ClaimState::new(NEW) });
     let claims = [
         None,
@@ -35,9 +39,9 @@ fn every_start() -> Vec<World> {
     let mut worlds = Vec::new();
     for claim in &claims {
         for terminating in [false, true] {
-            for record in records() {
-                for user in users() {
-                    for secrets in secret_sets() {
+            for record in records {
+                for user in users {
+                    for secrets in secret_sets {
                         for in_use in [false, true] {
                             for class in CLASSES {
                                 worlds.push(World {
@@ -77,6 +81,36 @@ fn records() -> Vec<Option<RecordState>> {
         Some(RecordState { claim: Some(EARLIER), phase: Phase::Released, reason: Some("BucketsKept".into()), ..ours }),
         Some(foreign),
     ]
+}
+
+/// Records of users that are, or may be, given to another claim.
+fn given() -> Vec<Option<RecordState>> {
+    let released = RecordState {
+        claim: Some(EARLIER),
+        phase: Phase::Released,
+        reason: Some("BucketsKept".into()),
+        kept: true,
+        subuser: true,
+        ..RecordState::foreign()
+    };
+    vec![
+        Some(RecordState { claim: None, offered: true, adopts: true, ..released.clone() }),
+        Some(RecordState { claim: Some(NEW), taken_over_from: Some(EARLIER.into()), ..released.clone() }),
+        Some(RecordState { claim: Some(NEW), taken_over_from: Some(THEIRS.into()), adopts: true, ..released.clone() }),
+        Some(RecordState { claim: Some(NEW), adopts: true, complete: false, ..RecordState::foreign() }),
+        Some(RecordState { returns: true, ..released }),
+    ]
+}
+
+/// Users that were others' before.
+fn handed_down() -> Vec<Option<UserState>> {
+    let of = |owner: &str| UserState { stored: Some(2), ..UserState::exactly(owner) }.with_subuser();
+    let suspended = |user: UserState| UserState { suspended: true, ..user };
+    let without_keys = |user: UserState| UserState { keys: BTreeMap::new(), ..user };
+    let users =
+        [suspended(of(EARLIER)), of(EARLIER), without_keys(of(EARLIER)), of(NEW), of(THEIRS), suspended(of(THEIRS))];
+    let strangers = [of("uid-other"), UserState { owner: None, ..of(NEW) }];
+    [None].into_iter().chain(users.into_iter().chain(strangers).map(Some)).collect()
 }
 
 fn users() -> Vec<Option<UserState>> {
@@ -122,8 +156,79 @@ fn secret_sets() -> Vec<BTreeMap<String, SecretState>> {
 
 #[test]
 fn every_claim_keeps_its_promises_wherever_it_starts_and_whatever_step_is_the_last_before_a_crash() {
-    let worlds = explore("claim, alone", every_start(), Limits { acts: 0, faults: true, at_once: 1 }).worlds.len();
+    let starts = every_start(&records(), &users(), &secret_sets());
+    let worlds = explore("claim, alone", starts, Limits { acts: 0, faults: true, at_once: 1 }).worlds.len();
     assert!(worlds > 50_000, "only {worlds} worlds");
+}
+
+#[test]
+fn a_user_given_to_another_claim_lets_nobody_in_who_had_it_before_wherever_the_operator_dies() {
+    let bring = |mut world: World| {
+        world.claim.iter_mut().for_each(|claim| claim.stamped = true);
+        World { bound: true, ..world }
+    };
+    let starts = every_start(&given(), &handed_down(), &secret_sets()[..1]);
+    let brought: Vec<_> = starts.iter().cloned().map(bring).collect();
+    let starts = starts.into_iter().chain(brought);
+    let worlds = explore("claim, given", starts, Limits { acts: 0, faults: true, at_once: 1 }).worlds.len();
+    assert!(worlds > 5_000, "only {worlds} worlds");
+}
+
+#[test]
+fn a_released_user_is_cleared_of_its_old_keys_before_it_can_be_used_again() {
+    let record = given().swap_remove(0);
+    let mut world = World { record, user: handed_down().swap_remove(1), ..World::new(ClassState::Retain) };
+    let mut tell = || {
+        let told = crate::explorer::plans(&world).concat();
+        world = crate::explorer::worked(&world, "claim");
+        told
+    };
+    assert_eq!(
+        tell(),
+        "add the finalizer to S3UserClaim team-a/data: a user is to be made\n\
+         grant S3UserClaim team-a/data 5000 bytes, 10 objects, 0 buckets in the books\n\
+         update S3User team-a.data granting 5k bytes, 10 objects, 0 buckets\n\
+         remove key AK1 of Ceph user lab_team_a$data: it is handed out to nobody\n\
+         remove key AK3 of Ceph user lab_team_a$data: it is handed out to nobody\n\
+         remove key AK2 of Ceph user lab_team_a$data: it is handed out to nobody\n\
+         take over Ceph user lab_team_a$data: from now on it is data in team-a [uid-new]\n\
+         remove Ceph subuser lab_team_a$data:one with its keys: the claim no longer names it\n\
+         add a key to Ceph user lab_team_a$data\n\
+         add a key to Ceph subuser lab_team_a$data:readonly"
+    );
+    assert_eq!(
+        tell(),
+        "update S3User team-a.data granting 5k bytes, 10 objects, 0 buckets\n\
+         create Secret team-a/admin\ncreate Secret team-a/read"
+    );
+    assert_eq!(tell(), "mark S3User team-a.data as Bound: Provisioned");
+    assert_eq!(tell(), "nothing to do");
+}
+
+#[test]
+fn what_a_class_took_away_comes_back_with_it_and_with_nobody_else() {
+    let taken = RecordState {
+        claim: Some(EARLIER),
+        offered: false,
+        adopts: false,
+        returns: true,
+        ..given().swap_remove(0).unwrap()
+    };
+    let world = |stamped| World {
+        record: Some(taken.clone()),
+        user: handed_down().swap_remove(1),
+        claim: Some(ClaimState { stamped, ..ClaimState::new(NEW) }),
+        bound: stamped,
+        ..World::new(ClassState::Retain)
+    };
+    let owner = |world: &World| at_rest(world).user.and_then(|user| user.owner);
+    assert_eq!(owner(&world(true)).as_deref(), Some(NEW));
+    assert_eq!(owner(&world(false)).as_deref(), Some(EARLIER), "a claim somebody makes is another one");
+    let elsewhere = |mut seen: claim::Observed| {
+        seen.namespace_uid = Some("uid-of-the-next-namespace".into());
+        claim::plan(&seen).to_string()
+    };
+    assert_eq!(elsewhere(world(true).seen()), "nothing to do", "the namespace was made anew");
 }
 
 #[test]
@@ -214,6 +319,19 @@ fn what_a_claim_leaves_to_the_class_stays_as_it_was_granted() {
     let mut seen = at_rest(&World::new(ClassState::Retain)).seen();
     ask_nothing(&mut seen);
     assert_eq!(granting(&seen), "nothing to do", "whatever the class says now");
+}
+
+#[test]
+fn a_class_for_teams_gives_nothing_to_a_namespace_without_one() {
+    let mut seen = World::new(ClassState::Retain).seen();
+    let claim::Backend::Reached(reached) = &mut seen.backend else { panic!("it is reached") };
+    reached.class.team_required = true;
+    assert_eq!(claim::plan(&seen).to_string(), "nothing to do");
+    let status = claim::report(&seen, &[], &Timestamp("2026-01-01T00:00:00Z".into())).unwrap();
+    assert_eq!(status.conditions.reason("Ready"), Some("TeamMissing"));
+    let claim::Backend::Reached(reached) = &mut seen.backend else { panic!("it is reached") };
+    reached.in_a_team = true;
+    assert_ne!(claim::plan(&seen).to_string(), "nothing to do");
 }
 
 #[test]

@@ -10,7 +10,7 @@ use croft_core::{
 };
 
 use super::world::{
-    BY_HAND, ClaimState, ClassState, EARLIER, NEW, RecordState, SUBUSER, SecretState, UserState, World,
+    BY_HAND, ClaimState, ClassState, EARLIER, NEW, RecordState, SUBUSER, SecretState, THEIRS, UserState, World,
 };
 use crate::explorer::{self, Act};
 
@@ -60,7 +60,8 @@ impl explorer::World for World {
     }
 
     fn check_ours(&self, before: &World) {
-        assert_eq!(before.foreign(), self.foreign(), "touched what is somebody else's");
+        let adopts = before.record.as_ref().is_some_and(|record| record.adopts);
+        assert_eq!(before.foreign(adopts), self.foreign(adopts), "touched what is somebody else's");
         let by_hand = |world: &World| world.user.as_ref().map(|user| user.subusers.contains_key(BY_HAND));
         assert!(self.user.is_none() || by_hand(before).is_none_or(|there| by_hand(self) == Some(there)));
     }
@@ -85,12 +86,20 @@ impl explorer::World for World {
 }
 
 impl World {
-    /// What is provably not of one of our claims.
-    fn foreign(&self) -> impl PartialEq + std::fmt::Debug {
+    /// What is provably not of one of our claims, and not to be adopted.
+    fn foreign(&self, adopts: bool) -> impl PartialEq + std::fmt::Debug {
         let is_foreign = |owner: Option<&str>| !matches!(owner, Some(NEW | EARLIER));
-        let user = self.user.clone().filter(|user| is_foreign(user.owner.as_deref()));
+        let is_adopted = |owner: Option<&str>| owner == Some(THEIRS) && adopts;
+        let user = self.user.clone().filter(|user| {
+            let owner = user.owner.as_deref();
+            is_foreign(owner) && !is_adopted(owner)
+        });
         let secrets = self.secrets.clone().into_iter().filter(|(_, secret)| is_foreign(secret.owner.as_deref()));
-        (user, secrets.collect::<Vec<_>>(), self.record.clone().filter(|record| record.claim.is_none()))
+        (
+            user,
+            secrets.collect::<Vec<_>>(),
+            self.record.clone().filter(|record| record.claim.is_none() && !record.offered),
+        )
     }
 
     fn act(&self, what: &str, change: impl FnOnce(&mut World)) -> Act<World> {
@@ -118,6 +127,17 @@ impl World {
                 (world.claim, world.next_uid) = (Some(ClaimState::new(uid)), None);
             }));
         }
+        if self.bound && self.claim.as_ref().is_none_or(|claim| claim.stamped) {
+            acts.push(self.act("the class takes the claim away", |world| {
+                world.bound = false;
+                world.edit(|claim| claim.deleting = true);
+            }));
+        } else if let (None, Some(uid), false) = (&self.claim, self.next_uid, self.terminating) {
+            acts.push(self.act("the class brings the claim again", |world| {
+                let claim = ClaimState { stamped: true, ..ClaimState::new(uid) };
+                (world.claim, world.next_uid, world.bound) = (Some(claim), None, true);
+            }));
+        }
         acts.push(self.act("the namespace is deleted", |world| {
             world.terminating = true;
             world.edit(|claim| claim.deleting = true);
@@ -131,6 +151,11 @@ impl World {
             .filter(|class| *class != self.class)
             .map(|class| Act::new(format!("the class becomes {class:?}"), self, |world| world.class = class))
             .collect();
+        if self.record.as_ref().is_some_and(|record| record.claim.is_some()) {
+            acts.push(self.act("an administrator offers the S3User to whichever claim is there", |world| {
+                world.record.iter_mut().for_each(|record| (record.claim, record.offered) = (None, true));
+            }));
+        }
         match &self.record {
             Some(_) => {
                 acts.push(self.act("an administrator deletes the S3User", |world| {
@@ -206,6 +231,13 @@ impl World {
         let is_served = self.is_complete(claim) && is_offered && claim.finalizer && claim.valid;
         assert_eq!(ready, is_served, "{reason}");
         assert!(!ready || claim.status.quota.is_some(), "ready without a grant");
+        let is_ours = |user: &UserState| matches!(user.owner.as_deref(), Some(NEW | EARLIER));
+        let is_free = self
+            .record
+            .as_ref()
+            .is_some_and(|record| record.offered || (record.returns && claim.stamped && self.bound));
+        let waits_for_us = is_free && is_offered && claim.valid && self.user.as_ref().is_none_or(is_ours);
+        assert!(!waits_for_us, "not bound to what it may have: {reason}");
         // What waits for no person waits for the gateway.
         let waits = reason == "GatewayUnreachable";
         assert!(ready || waits || conditions.is_true("Stalled"), "waits without a reason: {reason}");

@@ -7,12 +7,12 @@ use croft_core::{
     storage::{
         CephUser, OnDelete, READONLY_SUBUSER,
         claim::{Access, Backend, Claim, Observed, Phase, Record, SecretBody, SetAside, Step},
-        owner_in,
     },
 };
 
 use super::world::{
-    BUCKET, ClaimState, RECORD, RecordState, SUBUSER, SecretState, UserState, World, number_of, pair, user,
+    BUCKET, ClaimState, EARLIER, RECORD, RecordState, SUBUSER, SecretState, THEIRS, UserState, World, number_of,
+    owner_shown, pair, shown, user,
 };
 use crate::explorer::stale;
 
@@ -41,7 +41,12 @@ impl World {
     fn served_user(&mut self, seen: &Observed) -> Option<&mut UserState> {
         let claim = seen.claim.as_ref().expect("changed a user for nobody");
         let user = self.user.as_mut()?;
-        assert_eq!(user.owner.as_ref(), Some(&claim.target.uid), "changed the user of another claim");
+        let gives =
+            |record: &RecordState| record.claim == Some(&claim.target.uid) && record.taken_over_from == user.owner;
+        let is_own = user.owner.as_ref() == Some(&claim.target.uid);
+        let is_given = self.record.as_ref().is_some_and(gives);
+        let is_adopted = user.owner.as_deref() == Some(THEIRS) && seen.record.as_ref().is_some_and(|it| it.adopts);
+        assert!(is_own || is_given || is_adopted || self.is_lost, "changed the user of another claim");
         assert!(!claim.deleting, "furnished the user of a claim that goes");
         Some(user)
     }
@@ -55,7 +60,9 @@ impl World {
         assert!(seen.buckets.is_empty(), "took down the user of S3Buckets that still need it");
         let goes = seen.claim.as_ref().is_some_and(|claim| claim.target.uid == owner);
         let recorded = seen.record.as_ref().and_then(Record::claim_uid);
-        assert!(goes || recorded == Some(owner), "took down the user of {owner}");
+        let is_given =
+            seen.record.as_ref().and_then(|record| record.body.taken_over_from.as_deref()) == Some(&shown(owner));
+        assert!(goes || is_given || recorded == Some(owner), "took down the user of {owner}");
         Some(user)
     }
 
@@ -108,15 +115,32 @@ impl World {
             }
             (Step::DeleteRecord { .. }, None) => {}
             (Step::CreateRecord { .. }, Some(_)) | (_, None) => return stale(),
-            (Step::UpdateRecord { .. } | Step::MarkRecord { seen: Some(_), .. }, Some(_)) if !is_unchanged => {
+            (
+                Step::UpdateRecord { .. } | Step::DeleteRecord { .. } | Step::MarkRecord { seen: Some(_), .. },
+                Some(_),
+            ) if !is_unchanged => {
                 return stale();
             }
             (Step::UpdateRecord { body, .. }, Some(record)) => {
-                assert!(record.claim.is_some(), "changed an S3User that is not ours");
-                let RecordState { claim, complete, size, subuser, rotation, .. } = RecordState::of(body);
-                *record = RecordState { claim, complete, size, subuser, rotation, ..record.clone() };
+                assert!(record.claim.is_some() || record.offered, "changed an S3User that is not ours");
+                let RecordState { claim, taken_over_from, complete, size, subuser, rotation, .. } =
+                    RecordState::of(body);
+                let offered = false;
+                *record = RecordState {
+                    claim,
+                    offered,
+                    taken_over_from,
+                    complete,
+                    size,
+                    subuser,
+                    rotation,
+                    ..record.clone()
+                };
             }
-            (Step::MarkRecord { seen: None, .. }, Some(record)) if record.uid != MADE => return stale(),
+            // Whoever was made a moment ago is marked at the version it was made with.
+            (Step::MarkRecord { seen: None, .. }, Some(record)) if record.uid != MADE || record.offered => {
+                return stale();
+            }
             (Step::MarkRecord { mark, .. }, Some(record)) => {
                 assert!(record.claim.is_some(), "marked an S3User that is not ours");
                 let kept = mark.set_aside.kept.contains(BUCKET);
@@ -124,15 +148,16 @@ impl World {
                 assert!(record.phase != Phase::Released || mark.phase != Phase::Removing, "took back what was let go");
                 (record.kept, record.left) = (kept, mark.set_aside.left.contains(BUCKET));
                 record.purge = mark.purge.as_ref().map(|purge| (purge.objects, false));
+                assert!(mark.returns_to.is_none() || mark.phase != Phase::Bound, "comes back although it is there");
+                record.returns = mark.returns_to.is_some();
                 record.phase = mark.phase;
                 record.reason = Some(mark.reason.as_str().to_owned());
             }
-            (Step::DeleteRecord { uid, .. }, Some(record)) => {
-                if *uid != record.uid.to_string() {
-                    return stale();
-                }
+            (Step::DeleteRecord { .. }, Some(record)) => {
                 assert!(record.claim.is_some(), "deleted an S3User that is not ours");
-                let left = self.user.as_ref().is_some_and(|user| user.owner.as_deref() == record.claim);
+                let of_record =
+                    |owner: &str| Some(owner) == record.claim || Some(owner) == record.taken_over_from.as_deref();
+                let left = self.user.as_ref().and_then(|user| user.owner.as_deref()).is_some_and(of_record);
                 assert!(!left, "forgot a user that is still there");
                 self.record = None;
             }
@@ -147,7 +172,9 @@ impl World {
             let seen = seen.secrets.iter().find(|secret| secret.target.name == name);
             world.secrets.get(name).map(|secret| secret.observe(name, world.class)).as_ref() == seen
         };
-        let is_ours = |world: &Self, name: &str| world.secrets[name].owner.as_ref() == Some(&claim.target.uid);
+        let is_ours = |world: &Self, name: &str| {
+            world.secrets[name].owner.as_deref().is_some_and(|owner| owner == claim.target.uid || owner == EARLIER)
+        };
         match step {
             Step::CreateSecret { name, .. } if self.secrets.contains_key(name) => return stale(),
             Step::CreateSecret { name, body, .. } => self.put_secret(claim, name, body),
@@ -201,6 +228,11 @@ impl World {
         let (is_lost, recorded) = (self.is_lost, self.record.as_ref().is_some_and(|record| record.subuser));
         let Some(user) = self.served_user(seen) else { return stale() };
         match step {
+            Step::TakeOverUser { display_name, unsuspend, .. } => {
+                assert!(!unsuspend || user.keys.values().all(BTreeSet::is_empty), "let in whoever has the old keys");
+                user.owner = owner_shown(display_name);
+                user.suspended &= !unsuspend;
+            }
             Step::SetBucketLimit { max_buckets, .. } => user.buckets = Some(*max_buckets),
             Step::SetQuota { quota, .. } => user.size = quota.size,
             Step::CreateSubuser { name, access, .. } => {
@@ -220,10 +252,14 @@ impl World {
             }
             Step::RemoveKey { access_key, .. } => {
                 let number = number_of(access_key);
-                assert!(!handed_out.contains(&number), "took away a key that is handed out");
                 let last = user.keys.iter().find(|(_, keys)| keys.len() == 1 && keys.contains(&number));
                 let is_of_nobody = |name: &String| !name.is_empty() && !user.subusers.contains_key(name);
-                assert!(last.is_none_or(|(name, _)| is_of_nobody(name) || is_lost), "took away the last key");
+                let is_given = user.owner.as_ref() != seen.claim.as_ref().map(|claim| &claim.target.uid);
+                assert!(is_given || !handed_out.contains(&number), "took away a key that is handed out");
+                assert!(
+                    last.is_none_or(|(name, _)| is_of_nobody(name) || is_given || is_lost),
+                    "took away the last key"
+                );
                 user.keys.values_mut().for_each(|keys| keys.retain(|key| *key != number));
             }
             other => panic!("{other} is not a call to Ceph"),
@@ -241,7 +277,7 @@ impl World {
         assert!(is_held || self.is_lost, "made a user before the finalizer");
         let key = self.use_key(access_key);
         self.user = Some(UserState {
-            owner: owner_in(display_name).map(str::to_owned),
+            owner: owner_shown(display_name),
             suspended: false,
             buckets: Some(max_buckets),
             size: None,

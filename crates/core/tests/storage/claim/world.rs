@@ -10,11 +10,13 @@ use croft_core::{
     plan::{Failure, FailureClass},
     secret::Secret,
     storage::{
-        Amount, CephUser, Class, KeyPair, NoClass, OnDelete, Problem, Quota, QuotaAsked, READONLY_SUBUSER, Target,
+        Amount, BindingSeen, CephUser, Class, KeyPair, NoClass, OnDelete, Place, Problem, Quota, QuotaAsked,
+        READONLY_SUBUSER, Stamp, Target,
         claim::{
             Access, Backend, Books, Claim, ClaimIdentity, FreshKeys, Key, Observed, Phase, Purge, PurgeSeen, Reached,
             Record, RecordBody, Rotation, STILL, SecretSeen, SetAside, Spec, Status, User, UserQuota, may_exist,
         },
+        display_name,
         ledger::{Entry, Units},
         secret_contents,
     },
@@ -23,7 +25,10 @@ use croft_core::{
 /// UIDs of the claims that had the name one after the other.
 pub(crate) const EARLIER: &str = "uid-earlier";
 pub(crate) const NEW: &str = "uid-new";
+const NAMESPACE: &str = "uid-namespace";
 pub(crate) const RECORD: &str = "team-a.data";
+/// Owner of a user that ceph-s3-operator made for the claim's name, and of one of another namespace.
+pub(crate) const THEIRS: &str = "ceph-s3-operator";
 /// The one bucket a user may have.
 pub(crate) const BUCKET: &str = "photos";
 /// The subuser a claim may name, and one an administrator made by hand.
@@ -49,13 +54,16 @@ pub(crate) struct ClaimState {
     /// Whether it names the subuser `one`.
     pub(crate) subuser: bool,
     pub(crate) rotate: Option<&'static str>,
+    /// Whether a NamespaceClass put it there.
+    pub(crate) stamped: bool,
     pub(crate) status: Status,
 }
 
 impl Hash for ClaimState {
     fn hash<H: Hasher>(&self, state: &mut H) {
         let reason = self.status.conditions.reason("Ready");
-        (self.uid, self.deleting, self.finalizer, self.valid, self.subuser, self.rotate, reason).hash(state);
+        (self.uid, self.deleting, self.finalizer, self.valid, self.subuser, self.rotate, self.stamped, reason)
+            .hash(state);
     }
 }
 
@@ -63,8 +71,14 @@ impl Hash for ClaimState {
 #[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 pub(crate) struct RecordState {
     pub(crate) uid: u32,
-    /// `None`: made by hand, names nobody.
+    /// `None`: made by hand, names nobody, unless it is offered to whichever claim is there.
     pub(crate) claim: Option<&'static str>,
+    pub(crate) offered: bool,
+    /// Owner of the user before it was given to the claim.
+    pub(crate) taken_over_from: Option<String>,
+    /// Whether it comes back with the class that took its claim away.
+    pub(crate) returns: bool,
+    pub(crate) adopts: bool,
     pub(crate) complete: bool,
     pub(crate) size: u64,
     pub(crate) subuser: bool,
@@ -101,6 +115,7 @@ pub(crate) struct SecretState {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 pub(crate) struct World {
     pub(crate) claim: Option<ClaimState>,
     pub(crate) terminating: bool,
@@ -115,6 +130,8 @@ pub(crate) struct World {
     pub(crate) keys_used: u32,
     /// Somebody took away our finalizer or our record: what cannot be found again then is theirs to clean up.
     pub(crate) is_lost: bool,
+    /// Whether the binding of a class is there that wants what it stamped.
+    pub(crate) bound: bool,
     /// UID of the next claim of that name.
     pub(crate) next_uid: Option<&'static str>,
 }
@@ -126,6 +143,7 @@ fn class(state: ClassState) -> Class {
         region: "eu".into(),
         tenant_prefix: "lab".into(),
         on_delete: if state == ClassState::Purge { OnDelete::Purge } else { OnDelete::Retain },
+        team_required: false,
         default_quota: QuotaAsked::default(),
     }
 }
@@ -167,6 +185,19 @@ fn bucket(is_there: bool) -> BTreeSet<String> {
     is_there.then(|| BUCKET.to_owned()).into_iter().collect()
 }
 
+/// The display name of a user by its owner, and back.
+pub(crate) fn shown(owner: &str) -> String {
+    match owner {
+        THEIRS => "data in team-a.okd4-main".to_owned(),
+        EARLIER | NEW => display_name("team-a", "data", owner),
+        other => display_name("team-b", "data", other),
+    }
+}
+
+pub(crate) fn owner_shown(name: &str) -> Option<String> {
+    [THEIRS, EARLIER, NEW].into_iter().find(|owner| shown(owner) == name).map(str::to_owned)
+}
+
 fn identity(uid: &str) -> ClaimIdentity {
     ClaimIdentity { namespace: "team-a".into(), name: "data".into(), uid: uid.into() }
 }
@@ -180,6 +211,7 @@ impl ClaimState {
             valid: true,
             subuser: false,
             rotate: None,
+            stamped: false,
             status: Status::default(),
         }
     }
@@ -218,6 +250,7 @@ impl World {
             granted: None,
             keys_used: 0,
             is_lost: false,
+            bound: false,
             next_uid: None,
         }
     }
@@ -238,13 +271,19 @@ impl World {
             state => Backend::Reached(Box::new(Reached {
                 class: class(state),
                 allowed: state != ClassState::NotAllowed,
+                in_a_team: false,
                 user: self.user.as_ref().filter(|_| may_exist(claim.as_ref(), record.as_ref())).map(UserState::observe),
             })),
         };
+        let binding = self.bound.then_some(BindingSeen { deleting: false, keeps: true });
+        let is_stamped = self.claim.as_ref().is_some_and(|claim| claim.stamped);
         Observed {
             claim,
             namespace_terminating: self.terminating,
+            namespace_uid: Some(NAMESPACE.to_owned()),
+            stamp: is_stamped.then_some(Stamp(binding)),
             record,
+            is_held: false,
             buckets: bucket(self.in_use),
             backend,
             books: self.books(),
@@ -272,6 +311,10 @@ impl RecordState {
         Self {
             uid: 3,
             claim: None,
+            offered: false,
+            taken_over_from: None,
+            returns: false,
+            adopts: false,
             complete: true,
             size: 5000,
             subuser: false,
@@ -291,6 +334,7 @@ impl RecordState {
         Self {
             uid: 0,
             claim: Some(uid.expect("one of ours")),
+            taken_over_from: body.taken_over_from.as_deref().and_then(owner_shown),
             complete: true,
             size: body.quota.map_or(0, |quota| quota.size.whole()),
             subuser: body.subusers.contains(SUBUSER),
@@ -309,6 +353,9 @@ impl RecordState {
             resource_version: "1".into(),
             body: RecordBody {
                 claim: self.claim.map(identity),
+                offered_to: self.offered.then(|| Place { namespace: "team-a".into(), name: "data".into() }),
+                taken_over_from: self.taken_over_from.as_deref().map(shown),
+                held_by: None,
                 class: Some("gold".into()),
                 user: self.complete.then(user),
                 read_secret: some("read"),
@@ -327,6 +374,8 @@ impl RecordState {
                 purge: Purge { buckets: 1, bucket: BUCKET.to_owned(), objects },
                 age: if long_ago { STILL } else { Duration::ZERO },
             }),
+            returns_to: self.returns.then(|| NAMESPACE.to_owned()),
+            adopts: self.adopts,
         }
     }
 }
@@ -367,11 +416,12 @@ impl UserState {
         };
         let keys = self.keys.iter().flat_map(|(name, numbers)| numbers.iter().map(move |number| (name, *number)));
         User {
-            owner: self.owner.clone(),
+            display_name: self.owner.as_deref().map_or_else(|| "Bob".to_owned(), shown),
             suspended: self.suspended,
             max_buckets: self.buckets,
             quota: UserQuota { enabled: self.size.is_some(), size: self.size, objects: self.size.map(|_| 10) },
             buckets: self.stored.map(|objects| (BUCKET.to_owned(), objects)).into_iter().collect(),
+            usage: None,
             subusers: self.subusers.iter().map(|(name, right)| (name.clone(), access(name, *right))).collect(),
             keys: keys.map(|(name, number)| Key { subuser: named(name), pair: pair(number) }).collect(),
         }
@@ -381,6 +431,13 @@ impl UserState {
 impl SecretState {
     pub(crate) fn observe(&self, name: &str, state: ClassState) -> SecretSeen {
         let data = self.key.map(|key| secret_contents(&class(state), &pair(key))).unwrap_or_default();
-        SecretSeen { target: target(name, "uid-secret"), owner: self.owner.clone(), labelled: true, data }
+        let owner_claim = self.owner.as_deref().map(|owner| if owner == "uid-other" { "other" } else { "data" });
+        SecretSeen {
+            target: target(name, "uid-secret"),
+            owner: self.owner.clone(),
+            owner_claim: owner_claim.map(str::to_owned),
+            labelled: true,
+            data,
+        }
     }
 }

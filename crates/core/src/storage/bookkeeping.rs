@@ -1,0 +1,221 @@
+//! Keeping a ledger: gives back what was promised in vain, drops what nobody has, moves what belongs into other books, and
+//! closes books nobody needs.
+//!
+//! An entry that moves stands in both books for a moment, never in none: it is taken over first, and forgotten only as it was
+//! taken over.
+
+use std::{collections::BTreeMap, fmt, time::Duration};
+
+use super::ledger::{Entry, GRACE, Ledger, Units};
+use crate::plan::{self, Plan};
+
+#[derive(Clone, Debug, Default)]
+pub struct Observed {
+    pub ledger: Ledger,
+    /// What is known of each entry that needs looking after; one that is missing is left alone.
+    pub known: BTreeMap<String, Known>,
+    /// Whether a namespace that would use the ledger is there.
+    pub is_needed: bool,
+    /// In seconds since 1970.
+    pub now: u64,
+}
+
+/// Where an entry belongs, and what it is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Known {
+    /// Its namespace is booked elsewhere now.
+    Elsewhere,
+    /// There is no such claim, asked of the API server itself; `is_recorded`: it has a user all the same.
+    NoClaim { is_recorded: bool },
+    /// What the claim asks for, as it is stored; nothing if it is invalid.
+    Claim { asks: Option<Units> },
+}
+
+/// Whether the claim of an entry has to be looked up. What a cache knows of: the claim, and the record of its user.
+pub fn needs_a_look(entry: &Entry, now: u64, claim_is_cached: bool, is_recorded: bool) -> bool {
+    let is_orphan = entry.pending.is_none() && !claim_is_cached && !is_recorded;
+    is_orphan || entry.is_due(now)
+}
+
+/// Each is one change of one ledger.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// A promise nobody confirmed in time becomes what the claim asks for, if there is one.
+    Repair { entry: String, asks: Option<Units>, now: u64 },
+    /// Neither claim nor user is there.
+    Drop { entry: String },
+    /// Into the books its namespace belongs to now.
+    TakeOver { entry: String, book: Entry },
+    /// Out of these books, unless it has changed since it was taken over.
+    Forget { entry: String, book: Entry },
+    /// Nobody is left to keep books for. Fails if the ledger is not the one seen.
+    Close,
+}
+
+impl plan::Step for Step {
+    fn kind(&self) -> &'static str {
+        match self {
+            Step::Repair { .. } => "Repair",
+            Step::Drop { .. } => "Drop",
+            Step::TakeOver { .. } => "TakeOver",
+            Step::Forget { .. } => "Forget",
+            Step::Close => "Close",
+        }
+    }
+}
+
+impl fmt::Display for Step {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Step::Repair { entry, .. } => write!(out, "give back what was promised to {entry} in vain"),
+            Step::Drop { entry } => write!(out, "drop {entry}: neither claim nor user is there"),
+            Step::TakeOver { entry, .. } => write!(out, "take {entry} over into the books of its namespace"),
+            Step::Forget { entry, .. } => write!(out, "forget {entry}: it stands in the books of its namespace"),
+            Step::Close => out.write_str("close the ledger: nobody is left"),
+        }
+    }
+}
+
+pub fn plan(seen: &Observed) -> Plan<Step> {
+    let (mut first, mut last) = (Vec::new(), Vec::new());
+    for (key, entry) in &seen.ledger.entries {
+        let is_due = entry.is_due(seen.now);
+        let repair = |asks| Step::Repair { entry: key.clone(), asks, now: seen.now };
+        match seen.known.get(key) {
+            Some(Known::Elsewhere) => {
+                // What was only promised is decided anew, by the limits there.
+                let book = Entry { pending: None, ..entry.clone() };
+                first.push(Step::TakeOver { entry: key.clone(), book });
+                last.push(Step::Forget { entry: key.clone(), book: entry.clone() });
+            }
+            Some(Known::NoClaim { .. }) if is_due => first.push(repair(None)),
+            Some(Known::Claim { asks }) if is_due => first.push(repair(*asks)),
+            Some(Known::NoClaim { is_recorded: false }) if entry.pending.is_none() => {
+                first.push(Step::Drop { entry: key.clone() });
+            }
+            _ => {}
+        }
+    }
+    if seen.ledger.entries.is_empty() && !seen.is_needed {
+        first.push(Step::Close);
+    }
+    let groups = [first, last].into_iter().filter(|group| !group.is_empty()).collect();
+    let plan = Plan { groups, next: plan::Next::Settled };
+    match next_look(&seen.ledger, seen.now) {
+        Some(delay) => plan.look_again(delay),
+        None => plan,
+    }
+}
+
+/// When the first promise is due.
+fn next_look(ledger: &Ledger, now: u64) -> Option<Duration> {
+    let pending = ledger.entries.values().filter_map(|entry| entry.pending.as_ref());
+    let due = pending.map(|pending| pending.at.saturating_add(GRACE.as_secs()).saturating_sub(now)).min()?;
+    Some(Duration::from_secs(due.max(1)))
+}
+
+/// Makes a change that counts what belongs into these books and still stands in others: a namespace that has just come brings
+/// its weight along at once. Who is not concerned by the change is left to be taken over in due course.
+pub fn beside_guests<T>(ledger: &mut Ledger, guests: Ledger, change: impl FnOnce(&mut Ledger) -> T) -> T {
+    let new: Vec<_> = guests.entries.into_iter().filter(|(key, _)| !ledger.entries.contains_key(key)).collect();
+    let seated: Vec<_> = new.into_iter().map(|(key, entry)| (key, Entry { pending: None, ..entry })).collect();
+    ledger.entries.extend(seated.iter().cloned());
+    let done = change(ledger);
+    for (key, entry) in &seated {
+        ledger.forget(key, entry);
+    }
+    done
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::storage::ledger::{Bounds, Limits, Reservation};
+
+    fn units(size: u64) -> Units {
+        Units { size, ..Units::default() }
+    }
+
+    fn granted(size: u64) -> Entry {
+        Entry { uid: Some("u".into()), granted: Some(units(size)), pending: None }
+    }
+
+    fn promised(entry: Entry, size: u64) -> Entry {
+        Entry { pending: Some(Reservation { units: units(size), at: 100, request: "r".into() }), ..entry }
+    }
+
+    fn seen(entry: Entry, known: Option<Known>, now: u64) -> Observed {
+        let key = "a/x".to_owned();
+        Observed {
+            ledger: Ledger { entries: [(key.clone(), entry)].into() },
+            known: known.map(|known| (key, known)).into_iter().collect(),
+            is_needed: true,
+            now,
+        }
+    }
+
+    fn told(seen: &Observed) -> String {
+        plan(seen).to_string()
+    }
+
+    #[test]
+    fn what_is_granted_and_used_needs_nothing() {
+        let plan = plan(&seen(granted(3), Some(Known::Claim { asks: Some(units(3)) }), 1000));
+        assert!(plan.is_settled() && plan.next == plan::Next::Settled);
+        assert!(!needs_a_look(&granted(3), 1000, true, true));
+        assert!(!needs_a_look(&granted(3), 1000, false, true), "a released user keeps counting");
+        assert!(needs_a_look(&granted(3), 1000, false, false));
+    }
+
+    #[test]
+    fn a_promise_is_looked_at_when_it_is_due_and_not_before() {
+        let entry = promised(Entry::default(), 5);
+        let early = plan(&seen(entry.clone(), None, 160));
+        assert!(early.is_settled());
+        assert_eq!(early.next, plan::Next::After(Duration::from_secs(60)));
+        assert!(!needs_a_look(&entry, 219, false, false), "its request may still be under way");
+        assert!(needs_a_look(&entry, 220, true, true));
+        let late = seen(entry.clone(), Some(Known::NoClaim { is_recorded: false }), 220);
+        assert_eq!(told(&late), "give back what was promised to a/x in vain");
+        let stored = plan(&seen(entry, Some(Known::Claim { asks: Some(units(5)) }), 220));
+        assert_eq!(stored.groups, [[Step::Repair { entry: "a/x".into(), asks: Some(units(5)), now: 220 }]]);
+    }
+
+    #[test]
+    fn an_entry_of_nobody_is_dropped_and_one_with_a_user_is_kept() {
+        assert!(told(&seen(granted(3), Some(Known::NoClaim { is_recorded: false }), 0)).starts_with("drop a/x"));
+        assert_eq!(told(&seen(granted(3), Some(Known::NoClaim { is_recorded: true }), 0)), "nothing to do");
+    }
+
+    #[test]
+    fn what_belongs_elsewhere_is_there_before_it_is_not_here_and_its_promises_are_decided_anew() {
+        let entry = promised(granted(3), 9);
+        let plan = plan(&seen(entry.clone(), Some(Known::Elsewhere), 100));
+        let [first, last] = plan.groups.as_slice() else { panic!("{plan}") };
+        assert_eq!(*first, [Step::TakeOver { entry: "a/x".into(), book: granted(3) }]);
+        assert_eq!(*last, [Step::Forget { entry: "a/x".into(), book: entry }]);
+    }
+
+    #[test]
+    fn what_a_namespace_brings_counts_before_it_is_booked() {
+        let mut ledger = Ledger { entries: [("a/x".to_owned(), granted(4))].into() };
+        let guests = || Ledger { entries: [("b/y".to_owned(), promised(granted(5), 9))].into() };
+        let limits = Limits { team: Bounds { size: Some(10), ..Bounds::default() }, ..Limits::default() };
+        let reserve = |ledger: &mut Ledger, key: &str, size: u64| {
+            let promise = Reservation { units: units(size), at: 0, request: "r".into() };
+            beside_guests(ledger, guests(), |ledger| ledger.reserve(key, promise, &limits))
+        };
+        assert_eq!(reserve(&mut ledger, "a/z", 2).unwrap_err().left, 1);
+        assert_eq!(ledger.entries.len(), 1, "nobody is booked by a look");
+        reserve(&mut ledger, "a/z", 1).unwrap();
+        assert!(!ledger.entries.contains_key("b/y"), "who did not ask is taken over later");
+        reserve(&mut ledger, "b/y", 5).unwrap();
+        assert_eq!(ledger.entries["b/y"].granted, Some(units(5)), "who asks brings along what he has");
+    }
+
+    #[test]
+    fn empty_books_are_closed_when_nobody_needs_them() {
+        assert_eq!(told(&Observed { is_needed: true, ..Observed::default() }), "nothing to do");
+        assert!(told(&Observed::default()).starts_with("close the ledger"));
+    }
+}

@@ -1,0 +1,306 @@
+//! A migration: buckets go from the user of one claim to that of another, once.
+//!
+//! - It begins only when it can end: both users are there on one gateway, every bucket is the first one's, and no name is taken.
+//!   Otherwise it fails with nothing moved.
+//! - While it runs both S3Users are held: nobody else of us makes, changes or removes a bucket of theirs.
+//! - A bucket is known by its id, which is recorded before it moves, and its policy is recorded before it goes: so wherever the
+//!   operator dies, the next look knows what is done.
+//! - Nothing is ever purged: the first claim goes only if its user has no bucket left.
+
+mod bucket;
+mod observed;
+pub mod policy;
+mod step;
+
+use std::time::Duration;
+
+pub use observed::{
+    BucketSeen, Gateway, InCeph, Migration, Move, MoveState, Object, Observed, Phase, Reached, Side, Spec, Status,
+};
+pub use step::Step;
+
+use super::{
+    RECHECK, Reason,
+    claim::{Claim, Record, User},
+    reason::readiness_of,
+};
+use crate::{
+    conditions::Readiness,
+    plan::{FailureClass, Outcomes, Plan, first_failure},
+    time::Timestamp,
+};
+
+/// What to do, what to say if it works, and what the status says then.
+struct Decision {
+    steps: Vec<Step>,
+    verdict: Readiness,
+    becomes: Becomes,
+    again: Option<Duration>,
+}
+
+/// How the status goes on once the steps are done.
+enum Becomes {
+    Unchanged,
+    Running(Vec<Move>),
+    Moved(String),
+    Succeeded,
+    Failed(Vec<Move>),
+}
+
+impl Decision {
+    fn wait(verdict: Readiness) -> Self {
+        Self { steps: Vec::new(), verdict, becomes: Becomes::Unchanged, again: None }
+    }
+
+    /// There is more to do, which no watch may tell.
+    fn goes_on(steps: Vec<Step>, becomes: Becomes, told: impl Into<String>) -> Self {
+        Self { steps, verdict: Reason::Migrating.progressing(told), becomes, again: Some(Duration::ZERO) }
+    }
+}
+
+/// The buckets the gateway is to be asked about.
+pub fn to_look_at(migration: &Migration) -> Vec<&str> {
+    match migration.phase() {
+        Phase::Pending => migration.spec.buckets.iter().map(String::as_str).collect(),
+        Phase::Running => migration.next().map(|next| next.name.as_str()).into_iter().collect(),
+        Phase::Succeeded | Phase::Failed => Vec::new(),
+    }
+}
+
+impl Migration {
+    pub fn phase(&self) -> Phase {
+        self.status.phase.unwrap_or_default()
+    }
+
+    /// Whether it has ended: nothing moves any more.
+    pub fn is_over(&self) -> bool {
+        matches!(self.phase(), Phase::Succeeded | Phase::Failed)
+    }
+
+    /// Whether what has a bucket's name in the tenant it goes to is that bucket.
+    pub fn has_arrived(&self, bucket: &str, found: Option<&InCeph>) -> bool {
+        let recorded = self.status.buckets.iter().find(|it| it.name == bucket).and_then(|it| it.id.as_ref());
+        found.is_some_and(|found| Some(&found.id) == recorded)
+    }
+
+    fn next(&self) -> Option<&Move> {
+        self.status.buckets.iter().find(|bucket| bucket.state != MoveState::Moved)
+    }
+
+    fn holds(&self, record: &Record) -> bool {
+        record.body.held_by.as_ref().is_some_and(|holder| holder.uid == self.target.uid)
+    }
+}
+
+pub fn plan(seen: &Observed) -> Plan<Step> {
+    let decision = decide(seen);
+    let plan = Plan::steps(decision.steps);
+    let waits_for_ceph = decision.verdict.reason() == Reason::BucketTaken.as_str();
+    match decision.again.or(waits_for_ceph.then_some(RECHECK)) {
+        Some(after) => plan.look_again(after),
+        None => plan,
+    }
+}
+
+fn decide(seen: &Observed) -> Decision {
+    let migration = &seen.migration;
+    match migration.phase() {
+        Phase::Succeeded | Phase::Failed => {
+            let step = migration.finalizer.then(|| Step::RemoveFinalizer { migration: migration.target.clone() });
+            let verdict = Reason::Migrated.ready("the migration is over");
+            Decision { steps: step.into_iter().collect(), ..Decision::wait(verdict) }
+        }
+        Phase::Pending if migration.deleting => Decision {
+            steps: let_go(seen)
+                .into_iter()
+                .chain([Step::RemoveFinalizer { migration: migration.target.clone() }])
+                .collect(),
+            ..Decision::wait(Reason::Deleting.progressing("nothing was moved"))
+        },
+        Phase::Pending => prepare(seen),
+        Phase::Running => match migration.next() {
+            Some(next) => bucket::decide(seen, next),
+            None => finish(seen),
+        },
+    }
+}
+
+/// Makes sure that all can be moved before anything is.
+fn prepare(seen: &Observed) -> Decision {
+    let Spec { current, target, .. } = &seen.migration.spec;
+    if current.namespace == target.namespace {
+        return fail(seen, "both claims are in one namespace, where they share all names: use another namespace");
+    }
+    let waits = |message: String| Decision::wait(Reason::WaitingForClaim.progressing(message));
+    let Some((_, current_record)) = ready(&seen.current) else {
+        return waits(format!("S3UserClaim {current} must be there and ready"));
+    };
+    let target_record = match (ready(&seen.target), &seen.target.claim) {
+        (Some((_, record)), _) => record,
+        (None, Some(_)) => return waits(format!("S3UserClaim {target} is not ready yet")),
+        (None, None) if !seen.target.namespace => {
+            return waits(format!("namespace {} does not exist", target.namespace));
+        }
+        (None, None) => {
+            let like = Step::CreateClaim { like: current.clone(), claim: target.clone() };
+            let verdict = Reason::WaitingForClaim.progressing(format!("S3UserClaim {target} is being made"));
+            return Decision { steps: vec![like], ..Decision::wait(verdict) };
+        }
+    };
+    let reached = match &seen.gateway {
+        Gateway::Apart => {
+            return fail(seen, "the two claims are served by two gateways, between which no bucket can be moved");
+        }
+        Gateway::Reached(reached) => reached,
+        other => return unavailable(other),
+    };
+    if let Some(steps) = holds(seen, [current_record, target_record]) {
+        return match steps {
+            Ok(steps) => Decision::goes_on(steps, Becomes::Unchanged, "the users are being held"),
+            Err(holder) => Decision::wait(Reason::Migrating.progressing(format!("UserMigration {holder} is at work"))),
+        };
+    }
+    let moves: Vec<_> = reached.buckets.iter().map(|found| bucket::judge(seen, reached, found)).collect();
+    if moves.iter().any(|found| found.state == MoveState::Failed) {
+        let told = moves.iter().filter_map(|found| Some(format!("{}: {}", found.name, found.message.as_ref()?)));
+        let told = told.collect::<Vec<_>>().join("; ");
+        return Decision { becomes: Becomes::Failed(moves), ..fail(seen, &told) };
+    }
+    Decision::goes_on(Vec::new(), Becomes::Running(moves), "all buckets can be moved")
+}
+
+fn ready(side: &Side) -> Option<(&Claim, &Record)> {
+    side.bound().filter(|(claim, record)| claim.is_settled() && record.body.user.is_some())
+}
+
+/// What is left to do before both are held: nothing, or the steps, or who else holds one. Always in the same order, so that no
+/// two migrations wait for each other.
+fn holds(seen: &Observed, records: [&Record; 2]) -> Option<Result<Vec<Step>, String>> {
+    let mut named = Vec::new();
+    for record in records {
+        if seen.migration.holds(record) {
+            continue;
+        }
+        if let Some(holder) = &record.body.held_by {
+            return Some(Err(holder.name.clone()));
+        }
+        if let Some(claim) = &record.body.claim {
+            named.push((super::record_name(&claim.namespace, &claim.name), record.version()));
+        }
+    }
+    named.sort_by(|(one, _), (other, _)| one.cmp(other));
+    let migration = &seen.migration;
+    let finalizer = (!migration.finalizer).then(|| Step::AddFinalizer { migration: migration.target.clone() });
+    // One at a time: whoever has the first waits for the second.
+    let next = named.into_iter().next().map(|(record, seen)| Step::Hold { record, seen });
+    (finalizer.is_some() || next.is_some()).then(|| Ok(finalizer.into_iter().chain(next).collect()))
+}
+
+fn fail(seen: &Observed, why: &str) -> Decision {
+    let again = Some(Duration::ZERO);
+    let verdict = Reason::Refused.stalled(format!("nothing was moved: {why}"));
+    Decision { steps: let_go(seen), verdict, becomes: Becomes::Failed(seen.migration.status.buckets.clone()), again }
+}
+
+/// Lifts what holds we have.
+fn let_go(seen: &Observed) -> Vec<Step> {
+    let spec = &seen.migration.spec;
+    let sides = [(&spec.current, &seen.current), (&spec.target, &seen.target)];
+    let held = sides.into_iter().filter_map(|(place, side)| {
+        let record = side.record.as_ref().filter(|record| seen.migration.holds(record))?;
+        Some(Step::LetGo { record: super::record_name(&place.namespace, &place.name), seen: record.version() })
+    });
+    held.collect()
+}
+
+fn finish(seen: &Observed) -> Decision {
+    let left = match &seen.gateway {
+        Gateway::Reached(reached) => reached.current.as_ref().map(|user| &user.buckets),
+        _ if seen.current.record.is_none() => None,
+        other => return unavailable(other),
+    };
+    let mut told = "all buckets are moved".to_owned();
+    let mut steps = Vec::new();
+    let names: Vec<_> = left.into_iter().flat_map(|left| left.keys()).chain(&seen.current.buckets).cloned().collect();
+    match seen.current.bound() {
+        Some((claim, _)) if seen.migration.spec.delete_current && !claim.deleting => {
+            if names.is_empty() {
+                steps.push(Step::DeleteClaim { claim: claim.target.clone() });
+            } else {
+                told = format!("{told}; S3UserClaim {} stays, it has buckets: {}", claim.target, names.join(", "));
+            }
+        }
+        _ => {}
+    }
+    steps.extend(let_go(seen));
+    Decision { steps, verdict: Reason::Migrated.ready(told), becomes: Becomes::Succeeded, again: Some(Duration::ZERO) }
+}
+
+fn unavailable(gateway: &Gateway) -> Decision {
+    Decision::wait(match gateway {
+        Gateway::NoClass(why) => why.readiness(),
+        Gateway::Unreachable(failure) => readiness_of(failure),
+        _ => Reason::Migrating.progressing("the users are looked up"),
+    })
+}
+
+/// The user, if it is that of its record and can be worked with.
+fn usable<'a>(side: &Side, user: Option<&'a User>) -> Result<&'a User, Readiness> {
+    let uid = side.record.as_ref().and_then(Record::claim_uid).unwrap_or_default();
+    let name = side.user().map(ToString::to_string).unwrap_or_default();
+    match user.filter(|user| user.is_of(uid)) {
+        None => Err(Reason::UserTaken.stalled(format!("Ceph user {name} is not there, or not its claim's"))),
+        Some(user) if user.suspended => Err(Reason::UserSuspended.stalled(format!("Ceph user {name} is suspended"))),
+        Some(user) => Ok(user),
+    }
+}
+
+/// Whether to try again although no step failed: a gateway cannot be watched.
+pub fn must_retry(seen: &Observed) -> bool {
+    matches!(seen.gateway, Gateway::Unreachable(_))
+}
+
+/// The new status. `outcomes` are those of [`plan`]'s steps on the same observation.
+pub fn report(seen: &Observed, outcomes: Outcomes<'_, Step>, now: &Timestamp) -> Status {
+    let migration = &seen.migration;
+    let mut status = Status { observed_generation: Some(migration.generation), ..migration.status.clone() };
+    if migration.is_over() {
+        return migration.status.clone();
+    }
+    bucket::progress(&mut status, outcomes);
+    let decision = decide(seen);
+    let verdict = match first_failure(outcomes) {
+        // The world has moved on: the next look will tell.
+        Some(failure) if failure.class == FailureClass::Stale => return status,
+        Some(failure) => readiness_of(failure),
+        None => {
+            become_(&mut status, decision.becomes, now);
+            decision.verdict
+        }
+    };
+    status.phase.get_or_insert_default();
+    let moved = status.buckets.iter().filter(|bucket| bucket.state == MoveState::Moved).count();
+    status.moved = Some(format!("{moved}/{}", migration.spec.buckets.len()));
+    verdict.write(&mut status.conditions, migration.generation, now);
+    status
+}
+
+fn become_(status: &mut Status, becomes: Becomes, now: &Timestamp) {
+    match becomes {
+        Becomes::Unchanged => {}
+        Becomes::Running(buckets) => {
+            (status.phase, status.buckets) = (Some(Phase::Running), buckets);
+            status.start_time = Some(now.0.clone());
+        }
+        Becomes::Moved(name) => {
+            for bucket in status.buckets.iter_mut().filter(|bucket| bucket.name == name) {
+                *bucket = Move { name: name.clone(), state: MoveState::Moved, id: bucket.id.take(), ..Move::default() };
+            }
+        }
+        Becomes::Succeeded => (status.phase, status.completion_time) = (Some(Phase::Succeeded), Some(now.0.clone())),
+        Becomes::Failed(buckets) => {
+            (status.phase, status.buckets) = (Some(Phase::Failed), buckets);
+            status.completion_time = Some(now.0.clone());
+        }
+    }
+}

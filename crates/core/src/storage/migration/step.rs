@@ -1,0 +1,138 @@
+//! The calls a plan may make. Each is one request, and each says what must hold for it.
+
+use std::fmt;
+
+use super::super::{CephUser, KeyPair, Place, Target, bucket::Note, claim::Version};
+use crate::plan;
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// Fails if the migration is not the one seen.
+    AddFinalizer {
+        migration: Target,
+    },
+    /// Makes a claim like another one. Fails if there is a claim of that name.
+    CreateClaim {
+        like: Place,
+        claim: Place,
+    },
+    /// From now on nobody else works on this user's buckets. Fails if the S3User is not the one seen.
+    Hold {
+        record: String,
+        seen: Version,
+    },
+    /// Says on the migration which policy the bucket has, before it goes. Fails if the migration is not the one seen.
+    SavePolicy {
+        bucket: String,
+        policy: String,
+    },
+    DeletePolicy {
+        bucket: String,
+        user: CephUser,
+        key: KeyPair,
+    },
+    /// Gives the bucket of that name in a tenant to another user. Fails if the user's tenant has a bucket of that name that is
+    /// another one.
+    LinkBucket {
+        tenant: String,
+        bucket: String,
+        id: String,
+        to: CephUser,
+    },
+    PutPolicy {
+        bucket: String,
+        user: CephUser,
+        key: KeyPair,
+        policy: String,
+    },
+    /// Says on the S3User what becomes of the bucket. Fails if the S3User is not the one seen.
+    Note {
+        record: String,
+        seen: Version,
+        bucket: String,
+        note: Note,
+    },
+    /// Makes an S3Bucket like another one, for another claim. Fails if there is one of that name.
+    CreateObject {
+        like: Target,
+        claim: Place,
+    },
+    /// Fails if the S3Bucket is not the one seen.
+    DeleteObject {
+        object: Target,
+    },
+    /// Its bucket is elsewhere: nothing is left to do for it. Fails if the S3Bucket is not the one seen.
+    ReleaseObject {
+        object: Target,
+    },
+    /// Fails if the claim is not the one seen.
+    DeleteClaim {
+        claim: Target,
+    },
+    /// Fails if the S3User is not the one seen.
+    LetGo {
+        record: String,
+        seen: Version,
+    },
+    /// Fails if the migration is not the one seen.
+    RemoveFinalizer {
+        migration: Target,
+    },
+}
+
+impl plan::Step for Step {
+    fn kind(&self) -> &'static str {
+        match self {
+            Step::AddFinalizer { .. } => "AddFinalizer",
+            Step::CreateClaim { .. } => "CreateClaim",
+            Step::Hold { .. } => "Hold",
+            Step::SavePolicy { .. } => "SavePolicy",
+            Step::DeletePolicy { .. } => "DeletePolicy",
+            Step::LinkBucket { .. } => "LinkBucket",
+            Step::PutPolicy { .. } => "PutPolicy",
+            Step::Note { .. } => "Note",
+            Step::CreateObject { .. } => "CreateObject",
+            Step::DeleteObject { .. } => "DeleteObject",
+            Step::ReleaseObject { .. } => "ReleaseObject",
+            Step::DeleteClaim { .. } => "DeleteClaim",
+            Step::LetGo { .. } => "LetGo",
+            Step::RemoveFinalizer { .. } => "RemoveFinalizer",
+        }
+    }
+}
+
+impl fmt::Display for Step {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Step::AddFinalizer { migration } => write!(out, "add the finalizer to UserMigration {}", migration.name),
+            Step::CreateClaim { like, claim } => write!(out, "create S3UserClaim {claim} like {like}"),
+            Step::Hold { record, .. } => write!(out, "hold S3User {record}: its buckets are to be moved"),
+            Step::SavePolicy { bucket, .. } => write!(out, "note the policy of bucket {bucket}"),
+            Step::DeletePolicy { bucket, user, .. } => {
+                write!(
+                    out,
+                    "delete the policy of bucket {bucket} as Ceph user {user}: it may name what no longer holds"
+                )
+            }
+            Step::LinkBucket { tenant, bucket, to, .. } => {
+                write!(out, "link bucket {tenant}/{bucket} to Ceph user {to}")
+            }
+            Step::PutPolicy { bucket, user, .. } => {
+                write!(out, "let Ceph user {user} read bucket {bucket}, and its former owner do nothing there")
+            }
+            Step::Note { record, bucket, note, .. } => {
+                write!(out, "note on S3User {record} about bucket {bucket}: {}", note.told())
+            }
+            Step::CreateObject { like, claim } => {
+                write!(out, "create S3Bucket {}/{} of claim {} like {like}", claim.namespace, like.name, claim.name)
+            }
+            Step::DeleteObject { object } => write!(out, "delete S3Bucket {object}: its bucket is elsewhere"),
+            Step::ReleaseObject { object } => write!(out, "remove the finalizer from S3Bucket {object}"),
+            Step::DeleteClaim { claim } => write!(out, "delete S3UserClaim {claim}: it has no bucket left"),
+            Step::LetGo { record, .. } => write!(out, "let go of S3User {record}"),
+            Step::RemoveFinalizer { migration } => {
+                write!(out, "remove the finalizer from UserMigration {}", migration.name)
+            }
+        }
+    }
+}

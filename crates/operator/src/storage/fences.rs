@@ -1,0 +1,16 @@
+//! The fence around teams: an admission policy the API server evaluates itself, so it stands while the operator is down.
+//!
+//! The label of a Namespace says whose limits count for it. Joining a team, changing it and leaving it need the verb `use` on
+//! the S3TeamQuota of that name, whether or not there is one: who could leave would leave the limits behind.
+
+use croft_api::storage::TEAM_LABEL;
+use k8s_openapi::api::admissionregistration::v1::ValidatingAdmissionPolicy;
+
+use super::GROUP;
+use crate::policies::Choice;
+
+pub const TEAM: &str = "croft-team-choice";
+
+pub(super) fn team() -> ValidatingAdmissionPolicy {
+    Choice::by_label(TEAM_LABEL, "team", GROUP, "s3teamquotas").policy(TEAM)
+}

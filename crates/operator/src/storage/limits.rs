@@ -1,0 +1,111 @@
+//! Which change of the books and of the limits wakes whom.
+
+use std::{collections::BTreeSet, sync::Arc};
+
+use croft_api::storage::{S3QuotaLedger, S3QuotaLedgerSpec, S3TeamQuota, S3UserClaim, books};
+use croft_core::storage::{Reason, ledger::ledger_name};
+use k8s_openapi::api::core::v1::{Namespace, ResourceQuota};
+use kube::ResourceExt;
+
+use super::{
+    Caches, LEDGER, NAMESPACE_INDEX, QUOTA, TEAM_INDEX, TEAM_QUOTA, claim_key,
+    ledgers::{self, hashed},
+    usage::limits_storage,
+    wakes::differs,
+};
+use crate::engine::{Change, Key};
+
+impl Caches {
+    pub(super) fn wake_for_quota(&self) {
+        let caches = self.clone();
+        self.books.wakes(move |change| caches.woken_by_ledger(change));
+        let caches = self.clone();
+        self.team_quotas.wakes(move |change| {
+            if !differs(change, |quota| quota.metadata.generation) {
+                return Vec::new();
+            }
+            let own = Key::cluster(TEAM_QUOTA, change.object().name_any());
+            let teams: BTreeSet<_> = change.both().map(S3TeamQuota::team).collect();
+            teams.into_iter().flat_map(|team| caches.team_short_of_quota(team)).chain([own]).collect()
+        });
+        let caches = self.clone();
+        self.cluster_quotas.wakes(move |change| {
+            let changed = differs(change, |quota| quota.spec.clone());
+            if changed { caches.team_short_of_quota(&change.object().name_any()) } else { Vec::new() }
+        });
+        let caches = self.clone();
+        self.resource_quotas.wakes(move |change| caches.woken_by_resource_quota(change));
+    }
+
+    /// The books a namespace was in, if it has left them: they may hold what belongs elsewhere, or nobody may need them.
+    pub(super) fn books_left_by(&self, change: Change<'_, Namespace>) -> Vec<Key> {
+        let name = change.object().name_any();
+        let team = |namespace: &Namespace| ledgers::team_of(namespace);
+        if change.before.is_none() || !differs(change, team) {
+            return Vec::new();
+        }
+        let before = ledger_name(change.before.and_then(team).as_deref(), &name, hashed);
+        let holding = self.books.by(NAMESPACE_INDEX, &name);
+        let names = holding.iter().map(|ledger| ledger.name_any()).chain([before]);
+        let names: BTreeSet<_> = names.collect();
+        names.into_iter().map(|name| Key::cluster(LEDGER, name)).collect()
+    }
+
+    pub(super) fn ledger_key(&self, namespace: &str) -> Key {
+        Key::cluster(LEDGER, ledger_name(self.team_of(namespace).as_deref(), namespace, hashed))
+    }
+
+    /// The keeper looks when there are promises, which end in time, and when a namespace comes or goes. What else happens to
+    /// entries concerns only those who read sums.
+    fn woken_by_ledger(&self, change: Change<'_, S3QuotaLedger>) -> Vec<Key> {
+        let mut keys = Vec::new();
+        let has_promises = |ledger: &S3QuotaLedger| ledger.spec.entries.values().any(|entry| entry.pending.is_some());
+        if differs(change, |ledger| (has_promises(ledger), books::namespaces(&ledger.spec))) {
+            keys.push(Key::cluster(LEDGER, change.object().name_any()));
+        }
+        let nothing = S3QuotaLedgerSpec::default();
+        let before = change.before.map_or(&nothing, |ledger| &ledger.spec);
+        let after = change.after.map_or(&nothing, |ledger| &ledger.spec);
+        for namespace in books::changed(before, after) {
+            let quotas = self.resource_quotas.in_namespace(namespace);
+            keys.extend(quotas.iter().filter(|quota| limits_storage(quota)).map(|quota| quota_key(quota)));
+        }
+        if let Some(team) = &change.object().spec.team {
+            let quotas = self.team_quotas.by(TEAM_INDEX, team);
+            keys.extend(quotas.iter().map(|quota| Key::cluster(TEAM_QUOTA, quota.name_any())));
+        }
+        keys
+    }
+
+    fn woken_by_resource_quota(&self, change: Change<'_, ResourceQuota>) -> Vec<Key> {
+        let quota = change.object();
+        let used = |quota: &ResourceQuota| quota.status.as_ref().and_then(|status| status.used.clone());
+        let mut keys = Vec::new();
+        if differs(change, |quota| quota.spec.clone()) {
+            keys.extend(self.short_of_quota(&quota.namespace().unwrap_or_default()));
+        }
+        if limits_storage(quota) && differs(change, |quota| (quota.spec.clone(), used(quota))) {
+            keys.push(quota_key(quota));
+        }
+        keys
+    }
+
+    /// Claims of a team that wait for a higher limit.
+    fn team_short_of_quota(&self, team: &str) -> Vec<Key> {
+        let namespaces = self.namespaces.by(TEAM_INDEX, team);
+        namespaces.iter().flat_map(|namespace| self.short_of_quota(&namespace.name_any())).collect()
+    }
+
+    /// Claims that wait for a higher limit.
+    fn short_of_quota(&self, namespace: &str) -> Vec<Key> {
+        let waits = |claim: &&Arc<S3UserClaim>| {
+            let conditions = claim.status.iter().flat_map(|status| &status.conditions);
+            conditions.into_iter().any(|condition| condition.reason == Reason::QuotaExceeded.as_str())
+        };
+        self.claims.in_namespace(namespace).iter().filter(waits).map(|claim| claim_key(claim)).collect()
+    }
+}
+
+pub(super) fn quota_key(quota: &ResourceQuota) -> Key {
+    Key::new(QUOTA, quota.namespace().unwrap_or_default(), quota.name_any())
+}

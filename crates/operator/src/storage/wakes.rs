@@ -1,0 +1,200 @@
+//! Whom a change of one object concerns.
+
+use std::collections::BTreeSet;
+
+use croft_api::{
+    namespaces::NamespaceClassBinding,
+    storage::{S3Bucket, S3Class, S3User, S3UserClaim, S3UserClaimStatus, UserMigration},
+};
+use k8s_openapi::api::core::v1::{Namespace, Secret};
+use kube::{ResourceExt, core::PartialObjectMeta};
+
+use super::{
+    BUCKET, CLAIM, CLAIM_INDEX, CLASS, CLASS_INDEX, Caches, MIGRATION, SECRET_INDEX,
+    bucket::bucket_seen,
+    bucket_key,
+    claim::{self, claim_seen},
+    claim_key, claim_of,
+    class::{self, class_seen},
+    has_finalizer, place, user,
+};
+use crate::engine::{Change, Key, is_deleting};
+
+impl Caches {
+    pub(super) fn wake(&self) {
+        let caches = self.clone();
+        self.claims.wakes(move |change| caches.woken_by_claim(change));
+        let caches = self.clone();
+        self.users.wakes(move |change| caches.woken_by_user(change));
+        self.buckets.wakes(woken_by_bucket);
+        let caches = self.clone();
+        self.secrets.wakes(move |change| caches.woken_by_secret(change));
+        let caches = self.clone();
+        self.classes.wakes(move |change| caches.woken_by_class(change));
+        self.wake_for_quota();
+        let caches = self.clone();
+        self.namespaces.wakes(move |change| caches.woken_by_namespace(change));
+        let caches = self.clone();
+        self.migrations.wakes(move |change| caches.woken_by_migration(change));
+        let caches = self.clone();
+        self.bindings.0.wakes(move |change| caches.woken_by_binding(change));
+    }
+
+    fn woken_by_claim(&self, change: Change<'_, S3UserClaim>) -> Vec<Key> {
+        let claim = change.object();
+        let (namespace, name) = (claim.namespace().unwrap_or_default(), claim.name_any());
+        let mut keys = Vec::new();
+        // Our own status writes need no second look.
+        if differs(change, |claim| {
+            let asked = claim::rotation_asked(claim);
+            (claim.metadata.generation, is_deleting(&claim.metadata), claim.finalizers().to_vec(), asked)
+        }) {
+            keys.push(Key::new(CLAIM, &namespace, &name));
+        }
+        if differs(change, |claim| (is_deleting(&claim.metadata), without_usage(claim))) {
+            keys.extend(self.bucket_keys(&namespace, &name));
+            keys.extend(self.migration_keys(&namespace, &name));
+        }
+        keys
+    }
+
+    fn woken_by_user(&self, change: Change<'_, S3User>) -> Vec<Key> {
+        let user = change.object();
+        let phase = |user: &S3User| user.status.as_ref().and_then(|status| status.phase);
+        let adopts = |user: &S3User| user::record(user).adopts;
+        if !differs(change, |user| (user.metadata.generation, phase(user), adopts(user))) {
+            return Vec::new();
+        }
+        let claim = claim_of(user);
+        let claims = claim.map_or_else(Vec::new, |(namespace, name)| {
+            let migrations = self.migration_keys(&namespace, &name);
+            self.claim_and_bucket_keys(&namespace, &name).into_iter().chain(migrations).collect()
+        });
+        // A class that goes waits for its last user, and what its user had is free.
+        let gone = change.before.filter(|_| change.after.is_none());
+        let class = gone.and_then(|user| user.spec.s3_class_name.as_ref()).map(|class| Key::cluster(CLASS, class));
+        let books = gone.and_then(claim_of).map(|(namespace, _)| self.ledger_key(&namespace));
+        claims.into_iter().chain(class).chain(books).collect()
+    }
+
+    fn woken_by_secret(&self, change: Change<'_, PartialObjectMeta<Secret>>) -> Vec<Key> {
+        let secret = change.object();
+        let (namespace, name) = (secret.namespace().unwrap_or_default(), secret.name_any());
+        let named = self.claims.by(SECRET_INDEX, &place(&secret.metadata, &name));
+        let owners = change.both().flat_map(|secret| secret.metadata.owner_references.iter().flatten());
+        let owners =
+            owners.filter(|owner| owner.kind == "S3UserClaim").map(|owner| Key::new(CLAIM, &namespace, &owner.name));
+        let classes = self.gateways.classes_with_secret(&namespace, &name);
+        let of_classes = classes.iter().map(|class| Key::cluster(CLASS, class));
+        named.iter().map(|claim| claim_key(claim)).chain(owners).chain(of_classes).collect()
+    }
+
+    fn woken_by_class(&self, change: Change<'_, S3Class>) -> Vec<Key> {
+        let name = change.object().name_any();
+        let is_changed = differs(change, |class| (class.spec.clone(), is_deleting(&class.metadata)));
+        let mut keys = Vec::new();
+        if is_changed {
+            // Who stood in another class's way may do so no more.
+            keys.extend(self.classes.all().iter().map(|class| class::key(class)));
+            keys.extend(self.keys_of_class(&name, |_| true, |_| true));
+        } else if differs(change, |class| (class.metadata.generation, class.finalizers().to_vec())) {
+            keys.push(Key::cluster(CLASS, &name));
+        }
+        let serves = |class: &S3Class| class_seen(class).refusal(false).is_none();
+        if !is_changed && change.after.is_some_and(serves) {
+            if differs(change, |class| class.status.as_ref().and_then(|status| status.observed_generation)) {
+                keys.extend(self.keys_of_class(&name, |_| true, |_| true));
+            } else if !change.before.is_some_and(serves) {
+                // Whoever has waited for it; the others have what they need.
+                let waits = |claim: &S3UserClaim| !self.is_settled(claim);
+                keys.extend(self.keys_of_class(&name, waits, |bucket| !bucket_seen(bucket).is_settled()));
+            }
+        }
+        keys
+    }
+
+    /// The claims of a class, those that may be, and their buckets, as far as they are meant.
+    fn keys_of_class(
+        &self,
+        class: &str,
+        claim_is_meant: impl Fn(&S3UserClaim) -> bool,
+        bucket_is_meant: impl Fn(&S3Bucket) -> bool,
+    ) -> Vec<Key> {
+        let claims = [class, ""].into_iter().flat_map(|name| self.claims.by(CLASS_INDEX, name));
+        let claims = claims.map(|claim| (claim.namespace().unwrap_or_default(), claim.name_any()));
+        let recorded = self.users.by(CLASS_INDEX, class);
+        let recorded = recorded.iter().filter_map(|user| claim_of(user));
+        let places: BTreeSet<_> = claims.chain(recorded).collect();
+        let mut keys = Vec::new();
+        for (namespace, name) in &places {
+            if self.claims.get(namespace, name).is_none_or(|claim| claim_is_meant(&claim)) {
+                keys.push(Key::new(CLAIM, namespace, name));
+            }
+            let buckets = self.buckets.by(CLAIM_INDEX, &format!("{namespace}/{name}"));
+            keys.extend(buckets.iter().filter(|it| bucket_is_meant(it)).map(|bucket| bucket_key(bucket)));
+        }
+        keys
+    }
+
+    fn woken_by_namespace(&self, change: Change<'_, Namespace>) -> Vec<Key> {
+        if !differs(change, |namespace| (is_deleting(&namespace.metadata), namespace.labels().clone())) {
+            return Vec::new();
+        }
+        let name = change.object().name_any();
+        let claims = self.claims.in_namespace(&name);
+        let buckets = self.buckets.in_namespace(&name);
+        let buckets = buckets.iter().map(|bucket| Key::new(BUCKET, &name, bucket.name_any()));
+        claims.iter().map(|claim| claim_key(claim)).chain(buckets).chain(self.books_left_by(change)).collect()
+    }
+
+    /// A bucket that goes and is not empty waits for a person only as long as its binding wants it.
+    fn woken_by_binding(&self, change: Change<'_, NamespaceClassBinding>) -> Vec<Key> {
+        let namespace = change.object().namespace().unwrap_or_default();
+        let buckets = self.buckets.in_namespace(&namespace);
+        let going = buckets.iter().filter(|bucket| is_deleting(&bucket.metadata));
+        // A claim that comes back proves by its binding that it is we who bring it.
+        let claims = if change.before.is_none() { self.claims.in_namespace(&namespace) } else { Vec::new() };
+        let waiting = claims.iter().filter(|claim| !claim_seen(claim).is_settled());
+        going.map(|bucket| bucket_key(bucket)).chain(waiting.map(|claim| claim_key(claim))).collect()
+    }
+
+    /// Its own status writes need no second look. Once it is gone it holds nobody.
+    fn woken_by_migration(&self, change: Change<'_, UserMigration>) -> Vec<Key> {
+        let migration = change.object();
+        let view = |it: &UserMigration| (it.metadata.generation, is_deleting(&it.metadata), it.finalizers().to_vec());
+        let mut keys = Vec::new();
+        if differs(change, view) {
+            keys.push(Key::cluster(MIGRATION, migration.name_any()));
+        }
+        if change.after.is_none() {
+            for user in [&migration.spec.current_user, &migration.spec.target_user] {
+                keys.extend(self.claim_and_bucket_keys(&user.namespace, &user.name));
+            }
+        }
+        keys
+    }
+}
+
+/// What a claim's status says to those who wait for it.
+fn without_usage(claim: &S3UserClaim) -> Option<S3UserClaimStatus> {
+    Some(S3UserClaimStatus { used: None, ..claim.status.clone()? })
+}
+
+fn woken_by_bucket(change: Change<'_, S3Bucket>) -> Vec<Key> {
+    let bucket = change.object();
+    let namespace = bucket.namespace().unwrap_or_default();
+    let mut keys = Vec::new();
+    if differs(change, |bucket| (bucket.metadata.generation, is_deleting(&bucket.metadata), has_finalizer(bucket))) {
+        keys.push(Key::new(BUCKET, &namespace, bucket.name_any()));
+    }
+    // A claim that goes waits for its last bucket.
+    if change.before.is_some_and(has_finalizer) && !change.after.is_some_and(has_finalizer) {
+        keys.push(Key::new(CLAIM, &namespace, &bucket.spec.s3_user_ref));
+    }
+    keys
+}
+
+/// Whether a change touched what `view` looks at. Coming and going count.
+pub(super) fn differs<'a, K, View: PartialEq>(change: Change<'a, K>, view: impl Fn(&'a K) -> View) -> bool {
+    change.before.map(&view) != change.after.map(&view)
+}

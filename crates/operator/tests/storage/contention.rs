@@ -1,0 +1,289 @@
+//! Quota under contention: two replicas serve admission, many ask at once, and somebody looks into Ceph all the time.
+
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context, Result, ensure};
+use croft_api::storage::{S3QuotaLedger, S3TeamQuota};
+use croft_testbed::{
+    Testbed,
+    fault::{Action, FaultProxy, Match},
+    wait,
+};
+use futures::future::join_all;
+use k8s_openapi::api::{admissionregistration::v1::ValidatingWebhookConfiguration, core::v1::ResourceQuota};
+use kube::{
+    Api, Client,
+    api::{DeleteParams, ListParams, Patch, PatchParams, PostParams},
+};
+use serde_json::{Value, json};
+
+use crate::{
+    input::unguarded_plot,
+    plot::{Plot, apply},
+    quota::{claim_of, ledger, team_is_known, team_of_two_on},
+    support::{PATIENCE, World, eventually},
+};
+
+/// How long rounds are begun.
+const ROUNDS: Duration = Duration::from_secs(20);
+
+/// Lets one replica review the claims of namespaces labelled `door: a`, the other those labelled `door: b`. A front door shared by
+/// both would not do: the API server keeps to one connection.
+async fn split_the_door(client: &Client, doors: [(&str, &str); 2]) -> Result<()> {
+    let hooks: Api<ValidatingWebhookConfiguration> = Api::all(client.clone());
+    let mut configuration = hooks.get("croft").await?;
+    let webhooks = configuration.webhooks.get_or_insert_default();
+    let own = webhooks.iter().position(|hook| hook.name == "vs3userclaim.kb.io").context("our webhook")?;
+    let hook = webhooks.remove(own);
+    for (label, url) in doors {
+        let mut hook = hook.clone();
+        hook.name = format!("{label}.{}", hook.name);
+        hook.client_config.url = Some(format!("{url}/validate-s3-snappcloud-io-v1alpha1-s3userclaim"));
+        hook.namespace_selector = Some(serde_json::from_value(json!({ "matchLabels": { "door": label } }))?);
+        webhooks.push(hook);
+    }
+    hooks.replace("croft", &PostParams::default(), &configuration).await?;
+    Ok(())
+}
+
+async fn label(plot: &Plot<'_>, labels: Value) -> Result<()> {
+    let labels = json!({ "metadata": { "labels": labels } });
+    plot.namespaces().patch(&plot.namespace, &PatchParams::default(), &Patch::Merge(&labels)).await?;
+    Ok(())
+}
+
+/// What Ceph gives all claims of the namespaces together.
+async fn given(plots: &[Plot<'_>]) -> Result<u64> {
+    let mut sum = 0;
+    for plot in plots {
+        for claim in plot.claims().list(&ListParams::default()).await?.items {
+            let user = plot.user(claim.metadata.name.as_deref().unwrap_or_default()).await?;
+            sum += user.and_then(|user| user.user_quota.max_size).unwrap_or_default();
+        }
+    }
+    Ok(sum)
+}
+
+/// Looks into Ceph until told to stop; gives the most it saw.
+async fn most_given(plots: &[Plot<'_>], over: &AtomicBool) -> Result<u64> {
+    let most = AtomicU64::new(0);
+    while !over.load(Ordering::SeqCst) {
+        most.fetch_max(given(plots).await?, Ordering::SeqCst);
+    }
+    most.fetch_max(given(plots).await?, Ordering::SeqCst);
+    Ok(most.into_inner())
+}
+
+/// A round: two hundred requests at once, creates and updates, for room that is not enough.
+async fn round(plots: &[Plot<'_>; 2], capacity: u64) -> Result<()> {
+    let post = PostParams::default();
+    for (number, plot) in plots.iter().enumerate() {
+        for first in 0..4 {
+            plot.claims().create(&post, &claim_of(&format!("old-{number}-{first}"), 1)).await?;
+        }
+    }
+    let over = AtomicBool::new(false);
+    let create = |number: usize| {
+        let claims = plots[number % 2].claims();
+        async move { claims.create(&PostParams::default(), &claim_of(&format!("c{number}"), 1)).await.map(drop) }
+    };
+    let grow = |number: usize| {
+        let claims = plots[number % 2].claims();
+        let more = Patch::Merge(json!({ "spec": { "quota": { "size": 2 } } }));
+        async move {
+            claims.patch(&format!("old-{}-{}", number % 2, number / 2), &PatchParams::default(), &more).await.map(drop)
+        }
+    };
+    let asking = async {
+        let (created, grown) = futures::join!(join_all((0..192).map(create)), join_all((0..8).map(grow)));
+        over.store(true, Ordering::SeqCst);
+        created.into_iter().chain(grown).collect::<Vec<_>>()
+    };
+    let (answers, most) = futures::join!(asking, most_given(plots, &over));
+    let refused: Vec<_> = answers.iter().filter_map(|answer| answer.as_ref().err()).map(ToString::to_string).collect();
+    for told in &refused {
+        ensure!(told.contains("exceeded cluster quota"), "refused for another reason: {told}");
+    }
+    let admitted = u64::try_from(answers.len() - refused.len())? + 8;
+    ensure!(admitted == capacity, "{admitted} of {capacity} admitted");
+    ensure!(most? <= capacity, "Ceph gave more than {capacity}");
+    wait::until("everybody to have what was admitted", 2 * PATIENCE, || async {
+        let given = given(plots).await?;
+        ensure!(given <= capacity, "Ceph gives {given} of {capacity}");
+        Ok((given == capacity).then_some(()))
+    })
+    .await
+}
+
+#[tokio::test]
+async fn two_replicas_admit_exactly_what_fits_of_two_hundred_requests_at_once_round_after_round() -> Result<()> {
+    let World { bed, installed, operator } = Box::pin(World::own(Testbed::kubernetes().with_ceph())).await?;
+    let second = installed.start(&bed, "second", &installed.identity.kubeconfig, &["--log", "info,croft=debug"])?;
+    second.ready(PATIENCE).await?;
+    split_the_door(&bed.admin().client, [("a", &operator.webhook), ("b", &second.webhook)]).await?;
+    let begun = Instant::now();
+    let mut rounds = 0;
+    while rounds == 0 || begun.elapsed() < ROUNDS {
+        let capacity = 17 + 13 * (rounds % 4);
+        let plots = team_of_two_on(&bed, "contest", json!({ "size": capacity })).await?;
+        label(&plots[0], json!({ "door": "a" })).await?;
+        label(&plots[1], json!({ "door": "b" })).await?;
+        team_is_known(&plots).await;
+        round(&plots, capacity).await.with_context(|| format!("round {rounds}"))?;
+        rounds += 1;
+    }
+    println!("{rounds} rounds");
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_create_that_fails_after_admission_gives_back_also_after_a_restart() -> Result<()> {
+    let World { bed, installed, operator } = Box::pin(World::own(Testbed::kubernetes().with_ceph())).await?;
+    let plots = team_of_two_on(&bed, "vain", json!({ "size": 10 })).await?;
+    team_is_known(&plots).await;
+    let [plot, other] = &plots;
+    plot.claims().create(&PostParams::default(), &claim_of("data", 1)).await?;
+    plot.ready("data").await;
+    // Let in, and not stored: the name is taken.
+    let failed = plot.claims().create(&PostParams::default(), &claim_of("data", 10)).await.expect_err("it is there");
+    assert!(failed.to_string().contains("already exists"), "{failed}");
+    let refused = other.claims().create(&PostParams::default(), &claim_of("late", 1)).await;
+    assert!(refused.is_err(), "its request may still be under way");
+    // Two minutes pass.
+    let (books, entry) = (format!("team.{}", plot.namespace), format!("{}/data", plot.namespace));
+    let ledgers: Api<S3QuotaLedger> = Api::all(plot.client.clone());
+    let mut stored = ledger(plot, &books).await?.context("the team's books")?;
+    let pending = stored.spec.entries.get_mut(&entry).context("a promise")?;
+    pending.reserved_at = Some(serde_json::from_value(json!("2026-01-01T00:00:00Z"))?);
+    ledgers.replace(&books, &PostParams::default(), &stored).await?;
+    drop(operator);
+    let operator = installed.start(&bed, "again", &installed.identity.kubeconfig, &[])?;
+    operator.ready(PATIENCE).await?;
+    eventually("what was promised in vain to be free", || async {
+        Ok(Some(other.claims().create(&PostParams::default(), &claim_of("late", 9)).await?))
+    })
+    .await;
+    other.ready("late").await;
+    Ok(())
+}
+
+#[tokio::test]
+async fn with_the_door_open_the_controller_grants_no_more_than_there_is() -> Result<()> {
+    let plot = unguarded_plot("opendoor").await?;
+    let quotas: Api<ResourceQuota> = Api::namespaced(plot.client.clone(), &plot.namespace);
+    apply(&quotas, "storage", json!({ "spec": { "hard": { "s3/size": "10" } } })).await?;
+    let names: Vec<_> = (0..6).map(|number| format!("c{number}")).collect();
+    let create = |name: &String| {
+        let (claims, claim) = (plot.claims(), claim_of(name, 4));
+        async move { claims.create(&PostParams::default(), &claim).await }
+    };
+    for answer in join_all(names.iter().map(create)).await {
+        answer?;
+    }
+    let told = async || -> Result<BTreeMap<String, usize>> {
+        let mut reasons = BTreeMap::new();
+        for claim in plot.claims().list(&ListParams::default()).await?.items {
+            let conditions = claim.status.unwrap_or_default().conditions;
+            let ready = conditions.into_iter().find(|it| it.type_ == "Ready").context("no condition yet")?;
+            *reasons.entry(ready.reason).or_default() += 1;
+        }
+        Ok(reasons)
+    };
+    let says = async |wanted: Value| {
+        eventually(&format!("the claims to say {wanted}"), || async {
+            let told = json!(told().await?);
+            let given = given(std::slice::from_ref(&plot)).await?;
+            ensure!(told == wanted, "they say {told}, and Ceph gives {given}");
+            Ok(Some(()))
+        })
+        .await;
+    };
+    says(json!({ "Provisioned": 2, "QuotaExceeded": 4 })).await;
+    assert_eq!(given(std::slice::from_ref(&plot)).await?, 8);
+    apply(&quotas, "storage", json!({ "spec": { "hard": { "s3/size": "13" } } })).await?;
+    says(json!({ "Provisioned": 3, "QuotaExceeded": 3 })).await;
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_namespace_that_changes_its_team_takes_what_it_has_along() -> Result<()> {
+    let ours = team_of_two_on(crate::plot::world().await.bed, "ours", json!({ "size": 10 })).await?;
+    let theirs = team_of_two_on(crate::plot::world().await.bed, "theirs", json!({ "size": 10 })).await?;
+    team_is_known(&ours).await;
+    team_is_known(&theirs).await;
+    let post = PostParams::default();
+    ours[1].claims().create(&post, &claim_of("data", 6)).await?;
+    theirs[0].claims().create(&post, &claim_of("data", 3)).await?;
+    ours[1].ready("data").await;
+    theirs[0].ready("data").await;
+    label(&ours[1], json!({ "snappcloud.io/team": theirs[0].namespace })).await?;
+    let (from, to) = (format!("team.{}", ours[0].namespace), format!("team.{}", theirs[0].namespace));
+    let entry = format!("{}/data", ours[1].namespace);
+    eventually("the books to follow", || async {
+        let here = ledger(&ours[0], &from).await?.is_some_and(|it| it.spec.entries.contains_key(&entry));
+        let there = ledger(&ours[0], &to).await?.is_some_and(|it| it.spec.entries.contains_key(&entry));
+        Ok((!here && there).then_some(()))
+    })
+    .await;
+    let refused = theirs[1].claims().create(&post, &claim_of("more", 2)).await.expect_err("1 is left");
+    assert!(refused.to_string().contains("1 of the team's 10 left"), "{refused}");
+    ours[0].claims().create(&post, &claim_of("data", 10)).await?;
+    ours[0].ready("data").await;
+    Ok(())
+}
+
+#[tokio::test]
+async fn books_that_are_lost_are_made_anew_of_what_ceph_has() -> Result<()> {
+    let plots = team_of_two_on(crate::plot::world().await.bed, "lost", json!({ "size": 10 })).await?;
+    team_is_known(&plots).await;
+    plots[0].claims().create(&PostParams::default(), &claim_of("data", 7)).await?;
+    plots[0].ready("data").await;
+    let ledgers: Api<S3QuotaLedger> = Api::all(plots[0].client.clone());
+    ledgers.delete(&format!("team.{}", plots[0].namespace), &DeleteParams::default()).await?;
+    let refused = plots[1].claims().create(&PostParams::default(), &claim_of("more", 4)).await.expect_err("3 are left");
+    assert!(refused.to_string().contains("3 of the team's 10 left"), "{refused}");
+    plots[1].claims().create(&PostParams::default(), &claim_of("more", 3)).await?;
+    plots[1].ready("more").await;
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_claim_raised_again_while_the_operator_was_dead_gets_what_was_granted_before() -> Result<()> {
+    let World { bed, installed, operator } = Box::pin(World::own(Testbed::kubernetes().with_ceph())).await?;
+    let hooks: Api<ValidatingWebhookConfiguration> = Api::all(bed.admin().client.clone());
+    hooks.delete("croft", &DeleteParams::default()).await?;
+    let plot = Plot::on(&bed, "crash").await?;
+    let quotas: Api<S3TeamQuota> = Api::all(plot.client.clone());
+    apply(&quotas, "red", json!({ "spec": { "hard": { "objects": 3 } } })).await?;
+    label(&plot, json!({ "snappcloud.io/team": "red" })).await?;
+    let proxy = FaultProxy::rgw(&bed.ceph().endpoint).await?;
+    plot.class("slow", json!({ "endpoint": proxy.endpoint() })).await?;
+    plot.claim(json!({ "s3ClassName": "slow", "quota": { "objects": 2 } })).await?;
+    plot.ready("data").await;
+    // Granted 3, and the operator dies before Ceph hears of it.
+    let operator = Arc::new(operator);
+    let victim = operator.clone();
+    proxy.on(Match::verb("put")).before(Action::kill(move || victim.process.kill()));
+    let raise =
+        async |objects: u64| plot.claim(json!({ "s3ClassName": "slow", "quota": { "objects": objects } })).await;
+    raise(3).await?;
+    eventually("the operator to die", || async { Ok((!operator.process.is_running()).then_some(())) }).await;
+    proxy.clear_rules();
+    assert_eq!(plot.user("data").await?.and_then(|user| user.user_quota.max_objects), Some(2));
+    raise(4).await?;
+    let operator = installed.start(&bed, "again", &installed.identity.kubeconfig, &[])?;
+    operator.ready(PATIENCE).await?;
+    plot.claim_says("data", "False", "QuotaExceeded").await;
+    eventually("Ceph to give what was granted", || async {
+        Ok((plot.user("data").await?.and_then(|user| user.user_quota.max_objects) == Some(3)).then_some(()))
+    })
+    .await;
+    Ok(())
+}

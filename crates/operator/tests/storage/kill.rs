@@ -1,0 +1,358 @@
+//! The operator dies at every call to the gateway, before and after it, or never gets the answer: the world ends up the same.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use anyhow::{Context, Result};
+use croft_api::storage::{MigrationPhase, S3UserPhase, UserMigration};
+use croft_rgw::{BucketLimit, Policy, S3, User};
+use croft_testbed::{
+    Operator, Testbed,
+    fault::{Action, FaultProxy, Match, Rule},
+    product::Installed,
+};
+use k8s_openapi::api::coordination::v1::Lease;
+use kube::{
+    Api,
+    api::{DeleteParams, Patch, PatchParams},
+};
+use serde_json::json;
+
+use crate::{
+    plot::{Plot, apply},
+    support::{PATIENCE, World, eventually},
+};
+
+const CLASS: &str = "proxied";
+const PREFIX: &str = "killed";
+/// More writes than any story has.
+const WRITES: usize = 12;
+
+#[derive(Clone, Copy, Debug)]
+enum Fault {
+    /// The gateway never sees the call.
+    DeathBefore,
+    /// The call is done; the operator never learns of it.
+    DeathAfter,
+    /// The operator lives, and the answer gets lost.
+    LostReply,
+    /// After the first write the gateway takes no more for a while.
+    Outage,
+}
+
+/// A gateway behind a proxy, and an operator that is started again whenever it dies.
+struct Rough {
+    bed: Testbed,
+    installed: Installed,
+    proxy: FaultProxy,
+    life: Arc<Mutex<Option<Arc<Operator>>>>,
+    outage: Mutex<Option<Rule>>,
+}
+
+impl Rough {
+    async fn new() -> Result<Self> {
+        let (bed, installed) = World::installed(Testbed::kubernetes().with_ceph()).await?;
+        let proxy = FaultProxy::rgw(&bed.ceph().endpoint).await?;
+        let rough = Self { bed, installed, proxy, life: Arc::default(), outage: Mutex::default() };
+        rough.start()?.ready(PATIENCE).await?;
+        Ok(rough)
+    }
+
+    fn start(&self) -> Result<Arc<Operator>> {
+        let kubeconfig = &self.installed.identity.kubeconfig;
+        let life = Arc::new(self.installed.start(&self.bed, "rough", kubeconfig, &["--log", "info,croft=debug"])?);
+        *self.life.lock().unwrap_or_else(PoisonError::into_inner) = Some(life.clone());
+        Ok(life)
+    }
+
+    fn current(&self) -> Option<Arc<Operator>> {
+        self.life.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Whoever died is followed by the next.
+    async fn revive(&self) -> Result<()> {
+        let Some(life) = self.current().filter(|life| !life.process.is_running()) else { return Ok(()) };
+        life.process.wait(PATIENCE).context("it is dead")?;
+        // The dead do not give their lease back.
+        let leases: Api<Lease> = Api::namespaced(self.bed.admin().client.clone(), &self.installed.namespace);
+        if leases.get_opt("croft").await?.is_some() {
+            leases.delete("croft", &DeleteParams::default()).await?;
+        }
+        self.start()?;
+        Ok(())
+    }
+
+    /// From now on every write to the gateway goes wrong once.
+    fn strike(&self, fault: Fault) {
+        self.proxy.clear_rules();
+        self.proxy.clear_log();
+        let kill = || {
+            let life = self.life.clone();
+            Action::kill(move || {
+                if let Some(life) = life.lock().unwrap_or_else(PoisonError::into_inner).as_ref() {
+                    life.process.kill();
+                }
+            })
+        };
+        if let Fault::Outage = fault {
+            let outage = self.proxy.on(Match::write_number(2)).before(Action::Drop).always();
+            *self.outage.lock().unwrap_or_else(PoisonError::into_inner) = Some(outage);
+            return;
+        }
+        for number in 1..=WRITES {
+            match fault {
+                // What was never seen is tried again, and then let through.
+                Fault::DeathBefore => drop(self.proxy.on(Match::write_number(2 * number - 1)).before(kill())),
+                Fault::DeathAfter => drop(self.proxy.on(Match::write_number(number)).after(kill())),
+                Fault::LostReply | Fault::Outage => {
+                    drop(self.proxy.on(Match::write_number(2 * number - 1)).after(Action::Drop));
+                }
+            }
+        }
+    }
+
+    /// Once it has been noticed.
+    fn end_outage(&self) {
+        let mut outage = self.outage.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(over) = outage.take_if(|outage| outage.fired() > 1) {
+            over.remove();
+        }
+    }
+
+    /// Life after life until the world is as it should be; gives how many calls went wrong.
+    async fn until<Probe, Answer>(&self, what: &str, probe: Probe) -> Result<usize>
+    where
+        Probe: Fn() -> Answer,
+        Answer: Future<Output = Result<bool>>,
+    {
+        eventually(what, || async {
+            self.revive().await?;
+            self.end_outage();
+            Ok(probe().await?.then_some(()))
+        })
+        .await;
+        Ok(self.proxy.log().iter().filter(|seen| seen.fault.is_some()).count())
+    }
+}
+
+impl Rough {
+    /// Asks for something until it is let in: the door belongs to an operator that may be dead at this moment.
+    async fn ask<Asking, Answer, T>(&self, asking: Asking) -> Result<()>
+    where
+        Asking: Fn() -> Answer,
+        Answer: Future<Output = Result<T>>,
+    {
+        let let_in = || async {
+            asking().await?;
+            Ok(true)
+        };
+        self.until("the request to be let in", let_in).await?;
+        Ok(())
+    }
+}
+
+struct Tale<'a> {
+    rough: &'a Rough,
+    from: Plot<'a>,
+    to: Plot<'a>,
+}
+
+impl Tale<'_> {
+    async fn user(&self, plot: &Plot<'_>) -> Result<Option<User>> {
+        Ok(plot.gateway().user(&plot.user_id_with(PREFIX, "data")).await?)
+    }
+
+    /// Straight to the gateway: what a test does is not counted.
+    async fn s3(&self, plot: &Plot<'_>) -> Result<S3> {
+        let secret = plot.secret("admin").await?;
+        let user = self.user(plot).await?.context("a user")?;
+        let key = user.key(&secret["accessKey"]).context("the Secret has a key that Ceph knows")?;
+        Ok(plot.gateway().s3(key.credentials.clone()))
+    }
+
+    async fn is_ready(&self, plot: &Plot<'_>) -> Result<bool> {
+        let claim = plot.claims().get("data").await?;
+        let ready = claim.status.unwrap_or_default().conditions.into_iter().find(|it| it.type_ == "Ready");
+        Ok(ready.is_some_and(|it| it.status == "True" && it.observed_generation == claim.metadata.generation))
+    }
+
+    /// One key for each identity, each as its Secret says.
+    async fn has_its_keys(&self, plot: &Plot<'_>) -> Result<bool> {
+        let Some(user) = self.user(plot).await? else { return Ok(false) };
+        for secret in ["admin", "read", "data-one"] {
+            let told = plot.secret(secret).await?;
+            let Some(key) = user.key(&told["accessKey"]) else { return Ok(false) };
+            if key.credentials.secret_key.expose() != told["secretKey"] {
+                return Ok(false);
+            }
+        }
+        Ok(user.keys.len() == 3)
+    }
+
+    async fn claim(&self, objects: u32) -> Result<()> {
+        self.from
+            .claim(json!({ "s3ClassName": CLASS, "subusers": ["one"], "quota": { "objects": objects, "buckets": 3 } }))
+            .await
+    }
+
+    async fn phase(&self, plot: &Plot<'_>) -> Result<Option<S3UserPhase>> {
+        let user = plot.users().get_opt(&plot.record_name("data")).await?;
+        Ok(user.and_then(|user| user.status).and_then(|status| status.phase))
+    }
+}
+
+/// How many calls went wrong in each story.
+type Faults = Vec<(&'static str, usize)>;
+
+impl Tale<'_> {
+    /// A claim, a bucket, another quota, other keys.
+    async fn serve(&self, fault: Fault, faults: &mut Faults) -> Result<()> {
+        let (rough, from) = (self.rough, &self.from);
+        rough.strike(fault);
+        rough.ask(|| self.claim(10)).await?;
+        let created = rough.until("the claim to be served", || async {
+            Ok(self.is_ready(from).await? && self.has_its_keys(from).await?)
+        });
+        faults.push(("create", created.await?));
+        let user = self.user(from).await?.context("a user")?;
+        assert_eq!((user.user_quota.max_objects, user.max_buckets), (Some(10), BucketLimit::AtMost(3)));
+
+        rough.strike(fault);
+        rough.ask(|| from.bucket("photos", json!({ "s3DeletionPolicy": "retain" }))).await?;
+        let made = rough.until("the bucket to be made", || async {
+            let conditions = from.buckets().get("photos").await?.status.unwrap_or_default().conditions;
+            Ok(conditions.iter().any(|it| it.type_ == "Ready" && it.status == "True"))
+        });
+        faults.push(("bucket", made.await?));
+        let s3 = self.s3(from).await?;
+        s3.put_object("photos", "cat.jpg", "meow").await?;
+        // With its tenant's name in it nobody would get in after the move.
+        let tenant = from.user_id_with(PREFIX, "data").tenant().to_owned();
+        let policy: Policy = serde_json::from_value(json!({ "Version": "2012-10-17", "Statement": [{
+            "Sid": "mine", "Effect": "Allow", "Action": ["s3:GetObject"],
+            "Principal": { "AWS": [format!("arn:aws:iam::{tenant}:user/data:one")] },
+            "Resource": [format!("arn:aws:s3::{tenant}:photos/*")],
+        }] }))?;
+        s3.put_bucket_policy("photos", &policy).await?;
+
+        rough.strike(fault);
+        rough.ask(|| self.claim(20)).await?;
+        let updated = rough.until("the new quota", || async {
+            let user = self.user(from).await?.context("a user")?;
+            Ok(self.is_ready(from).await? && user.user_quota.max_objects == Some(20))
+        });
+        faults.push(("update", updated.await?));
+
+        rough.strike(fault);
+        let before = self.user(from).await?.context("a user")?;
+        let ask = json!({ "metadata": { "annotations": { "s3.snappcloud.io/rotate-keys": "once" } } });
+        rough
+            .ask(|| async { Ok(from.claims().patch("data", &PatchParams::default(), &Patch::Merge(&ask)).await?) })
+            .await?;
+        let rotated = rough.until("the new keys", || async {
+            let user = self.user(from).await?.context("a user")?;
+            let is_new = user.keys.iter().all(|key| before.key(&key.credentials.access_key).is_none());
+            Ok(is_new && self.is_ready(from).await? && self.has_its_keys(from).await?)
+        });
+        faults.push(("rotate", rotated.await?));
+        Ok(())
+    }
+
+    /// The bucket goes to another namespace.
+    async fn move_over(&self, fault: Fault, faults: &mut Faults) -> Result<()> {
+        let (rough, from, to) = (self.rough, &self.from, &self.to);
+        rough.strike(fault);
+        let old = self.s3(from).await?;
+        let migrations: Api<UserMigration> = Api::all(from.client.clone());
+        let user = |plot: &Plot<'_>| json!({ "namespace": plot.namespace, "name": "data" });
+        let spec = json!({ "currentUser": user(from), "targetUser": user(to), "buckets": ["photos"] });
+        rough.ask(|| apply(&migrations, "rough", json!({ "spec": spec.clone() }))).await?;
+        let migrated = rough.until("the bucket to change hands", || async {
+            let status = migrations.get("rough").await?.status.unwrap_or_default();
+            Ok(status.phase == Some(MigrationPhase::Succeeded) && self.user(from).await?.is_none())
+        });
+        faults.push(("migrate", migrated.await?));
+        assert_eq!(self.s3(to).await?.get_object("photos", "cat.jpg").await?.as_deref(), Some("meow".as_bytes()));
+        let told = self.s3(to).await?.bucket_policy("photos").await?.context("a policy")?.to_string();
+        let mine = format!("arn:aws:iam::{}:user/data:one", to.user_id_with(PREFIX, "data").tenant());
+        assert!(told.contains("\"mine\"") && told.contains(&mine), "the tenant's own statement is kept: {told}");
+        assert!(
+            old.in_tenant(to.user_id_with(PREFIX, "data").tenant())?.get_object("photos", "cat.jpg").await.is_err()
+        );
+        Ok(())
+    }
+
+    /// The claim goes, and another one gets its user.
+    async fn let_go_and_bind(&self, fault: Fault, faults: &mut Faults) -> Result<()> {
+        let (rough, to) = (self.rough, &self.to);
+        rough.strike(fault);
+        for bucket in to.buckets().list(&kube::api::ListParams::default()).await?.items {
+            let name = bucket.metadata.name.unwrap_or_default();
+            rough.ask(|| async { Ok(to.buckets().delete(&name, &DeleteParams::default()).await?) }).await?;
+        }
+        rough.until("the S3Bucket to go", || async { Ok(to.buckets().get_opt("photos").await?.is_none()) }).await?;
+        rough.ask(|| async { Ok(to.claims().delete("data", &DeleteParams::default()).await?) }).await?;
+        let released = rough.until("the user to be released", || async {
+            let is_gone = to.claims().get_opt("data").await?.is_none();
+            Ok(is_gone && self.phase(to).await? == Some(S3UserPhase::Released))
+        });
+        faults.push(("delete", released.await?));
+        assert!(self.user(to).await?.context("a user")?.suspended);
+
+        rough.strike(fault);
+        let give = json!({ "spec": { "claimRef": { "uid": null } } });
+        rough
+            .ask(|| async {
+                let record = to.record_name("data");
+                Ok(to.users().patch(&record, &PatchParams::default(), &Patch::Merge(&give)).await?)
+            })
+            .await?;
+        let claim = json!({ "s3ClassName": CLASS, "subusers": ["one"], "quota": { "objects": 20, "buckets": 3 } });
+        rough.ask(|| to.claim(claim.clone())).await?;
+        let bound = rough.until("the user to be bound again", || async {
+            Ok(self.is_ready(to).await?
+                && self.has_its_keys(to).await?
+                && self.phase(to).await? == Some(S3UserPhase::Bound))
+        });
+        faults.push(("bind", bound.await?));
+        assert!(self.s3(to).await?.get_object("photos", "cat.jpg").await?.is_some());
+        Ok(())
+    }
+}
+
+/// Every story, with every call going wrong.
+async fn survives(fault: Fault) -> Result<()> {
+    let rough = Box::pin(Rough::new()).await?;
+    let (from, to) = (Plot::on(&rough.bed, "from").await?, Plot::on(&rough.bed, "to").await?);
+    from.class(CLASS, json!({ "endpoint": rough.proxy.endpoint(), "tenantPrefix": PREFIX })).await?;
+    let tale = Tale { rough: &rough, from, to };
+    let mut faults = Vec::new();
+    tale.serve(fault, &mut faults).await?;
+    tale.move_over(fault, &mut faults).await?;
+    tale.let_go_and_bind(fault, &mut faults).await?;
+    rough.proxy.clear_rules();
+    // Of an outage only those notice who have more than one thing to do.
+    let least = if let Fault::Outage = fault { 3 } else { faults.len() };
+    assert!(faults.iter().filter(|(_, faults)| *faults > 0).count() >= least, "stories without a fault: {faults:?}");
+    println!("{fault:?}: {faults:?}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn killed_before_every_call_to_the_gateway_the_world_ends_up_the_same() -> Result<()> {
+    survives(Fault::DeathBefore).await
+}
+
+#[tokio::test]
+async fn killed_after_every_call_to_the_gateway_the_world_ends_up_the_same() -> Result<()> {
+    survives(Fault::DeathAfter).await
+}
+
+#[tokio::test]
+async fn a_gateway_that_stops_in_the_middle_finds_the_work_finished_when_it_is_back() -> Result<()> {
+    survives(Fault::Outage).await
+}
+
+#[tokio::test]
+async fn with_every_answer_of_the_gateway_lost_the_world_ends_up_the_same() -> Result<()> {
+    survives(Fault::LostReply).await
+}

@@ -1,0 +1,184 @@
+//! Buckets that change hands between two namespaces, with real objects in them.
+
+use anyhow::Result;
+use croft_api::storage::{MigrationPhase, UserMigration};
+use croft_rgw::{Policy, S3};
+use kube::{
+    Api,
+    api::{DeleteParams, Patch, PatchParams},
+};
+use serde_json::{Value, json};
+
+use crate::{
+    plot::{Plot, apply, gone, world},
+    support::eventually,
+};
+
+fn migrations(plot: &Plot<'_>) -> Api<UserMigration> {
+    Api::all(plot.client.clone())
+}
+
+async fn migrate(from: &Plot<'_>, to: &Plot<'_>, buckets: &[&str], more: Value) -> Result<String> {
+    let mut spec = json!({
+        "currentUser": { "namespace": from.namespace, "name": "data" },
+        "targetUser": { "namespace": to.namespace, "name": "data" },
+        "buckets": buckets,
+    });
+    if let (Some(spec), Value::Object(more)) = (spec.as_object_mut(), more) {
+        spec.extend(more);
+    }
+    apply(&migrations(from), &from.namespace, json!({ "spec": spec })).await?;
+    Ok(from.namespace.clone())
+}
+
+async fn ends(plot: &Plot<'_>, name: &str, phase: MigrationPhase) -> UserMigration {
+    eventually(&format!("migration {name} to be {phase:?}"), || async {
+        let migration = migrations(plot).get(name).await?;
+        let status = migration.status.clone().unwrap_or_default();
+        let is_over = status.phase == Some(phase) && migration.metadata.finalizers.is_none();
+        anyhow::ensure!(is_over, "it says {status:?}");
+        Ok(Some(migration))
+    })
+    .await
+}
+
+fn message(migration: &UserMigration) -> String {
+    let conditions = migration.status.clone().unwrap_or_default().conditions;
+    conditions.into_iter().find(|it| it.type_ == "Ready").map(|it| it.message).unwrap_or_default()
+}
+
+/// A claim with a bucket, an object in it, and a policy of the tenant's own that names its tenant.
+async fn furnished(prefix: &str) -> Result<(Plot<'static>, S3)> {
+    let plot = Plot::new(prefix).await?;
+    plot.claim(json!({ "subusers": ["one", "two"] })).await?;
+    plot.bucket("photos", json!({})).await?;
+    plot.ready("data").await;
+    plot.bucket_says("photos", "True", "Provisioned").await;
+    let s3 = plot.s3("admin").await?;
+    s3.put_object("photos", "cat.jpg", "meow").await?;
+    let tenant = plot.user_id("data").tenant().to_owned();
+    let policy: Policy = serde_json::from_value(json!({
+        "Version": "2012-10-17",
+        "Statement": [{
+            "Sid": "mine", "Effect": "Allow", "Action": ["s3:GetObject"],
+            "Principal": { "AWS": [format!("arn:aws:iam::{tenant}:user/data:one")] },
+            "Resource": [format!("arn:aws:s3::{tenant}:photos/*")],
+        }],
+    }))?;
+    s3.put_bucket_policy("photos", &policy).await?;
+    Ok((plot, s3))
+}
+
+/// Everything a migration promises.
+async fn has_moved(from: &Plot<'_>, old: &S3, to: &Plot<'_>) -> Result<()> {
+    let owner = to.gateway().bucket(to.user_id("data").tenant(), "photos").await?.map(|bucket| bucket.owner);
+    assert_eq!(owner, Some(to.user_id("data")));
+    let new = to.s3("admin").await?;
+    assert_eq!(new.get_object("photos", "cat.jpg").await?.as_deref(), Some("meow".as_bytes()), "the new owner reads");
+    let reader = to.s3("read").await?;
+    assert!(
+        reader.get_object("photos", "cat.jpg").await?.is_some() && reader.put_object("photos", "x", "y").await.is_err()
+    );
+    let elsewhere = old.in_tenant(to.user_id("data").tenant())?;
+    assert!(!matches!(elsewhere.get_object("photos", "cat.jpg").await, Ok(Some(_))), "the old owner is out");
+    assert!(!matches!(old.get_object("photos", "cat.jpg").await, Ok(Some(_))));
+    gone(&from.buckets(), "photos").await;
+    to.bucket_says("photos", "True", "Provisioned").await;
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_migration_moves_a_bucket_with_its_objects_and_then_removes_the_first_claim() -> Result<()> {
+    let (from, old) = furnished("from").await?;
+    let to = Plot::new("to").await?;
+    let name = migrate(&from, &to, &["photos"], json!({})).await?;
+    let migration = ends(&from, &name, MigrationPhase::Succeeded).await;
+    assert_eq!(migration.status.clone().unwrap_or_default().moved.as_deref(), Some("1/1"));
+    has_moved(&from, &old, &to).await?;
+    // The subuser the tenant had let in is let in by the new owner's name, and no other.
+    assert!(to.s3("data-one").await?.get_object("photos", "cat.jpg").await?.is_some());
+    assert!(to.s3("data-two").await?.get_object("photos", "cat.jpg").await.is_err(), "nothing binds it to the bucket");
+    gone(&from.claims(), "data").await;
+    from.user_is_gone("data").await;
+    for plot in [&from, &to] {
+        let user = plot.users().get_opt(&plot.record_name("data")).await?;
+        assert!(user.is_none_or(|user| user.spec.held_by.is_none()), "nobody is held any more");
+    }
+
+    // It runs once, and is as it was made.
+    let edit = json!({ "spec": { "buckets": ["other"] } });
+    let refused = migrations(&from).patch(&name, &PatchParams::default(), &Patch::Merge(&edit)).await;
+    assert!(format!("{:?}", refused.expect_err("a migration cannot be changed")).contains("make a new one"));
+    let kubectl = world().await.bed.admin().kubectl(&["get", "usermigrations", &name]).await?;
+    assert!(kubectl.contains("Succeeded") && kubectl.contains("1/1"), "{kubectl}");
+    migrations(&from).delete(&name, &DeleteParams::default()).await?;
+    gone(&migrations(&from), &name).await;
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_migration_leaves_a_claim_with_other_buckets_alone() -> Result<()> {
+    let (from, old) = furnished("stays").await?;
+    old.create_bucket("more").await?;
+    let to = Plot::new("gets").await?;
+    to.claim(json!({})).await?;
+    to.ready("data").await;
+    let name = migrate(&from, &to, &["photos"], json!({})).await?;
+    let migration = ends(&from, &name, MigrationPhase::Succeeded).await;
+    assert!(message(&migration).contains("it has buckets: more"), "{}", message(&migration));
+    has_moved(&from, &old, &to).await?;
+    from.ready("data").await;
+    assert!(old.head_bucket("more").await?);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_name_that_is_taken_where_it_would_go_is_refused_with_nothing_moved() -> Result<()> {
+    let (from, old) = furnished("clash").await?;
+    let to = Plot::new("taken").await?;
+    to.claim(json!({})).await?;
+    to.ready("data").await;
+    to.s3("admin").await?.create_bucket("photos").await?;
+    to.s3("admin").await?.put_object("photos", "dog.jpg", "woof").await?;
+    let name = migrate(&from, &to, &["photos", "nothing"], json!({})).await?;
+    let told = message(&ends(&from, &name, MigrationPhase::Failed).await);
+    assert!(told.contains("has a bucket of this name where it would go"), "{told}");
+    assert!(told.contains("nothing: there is no such bucket"), "{told}");
+    assert_eq!(to.s3("admin").await?.get_object("photos", "dog.jpg").await?.as_deref(), Some("woof".as_bytes()));
+    assert_eq!(old.get_object("photos", "cat.jpg").await?.as_deref(), Some("meow".as_bytes()));
+    from.bucket_says("photos", "True", "Provisioned").await;
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_migration_between_two_gateways_is_refused() -> Result<()> {
+    let (from, _) = furnished("here").await?;
+    let to = Plot::new("there").await?;
+    let class = format!("there-{}", to.namespace);
+    // The same gateway by another name is another one, as far as anybody can tell.
+    let endpoint = to.ceph.endpoint.replace("127.0.0.1", "localhost");
+    to.class(&class, json!({ "endpoint": endpoint, "tenantPrefix": "elsewhere" })).await?;
+    to.claim(json!({ "s3ClassName": class })).await?;
+    to.ready("data").await;
+    let name = migrate(&from, &to, &["photos"], json!({})).await?;
+    let told = message(&ends(&from, &name, MigrationPhase::Failed).await);
+    assert!(told.contains("two gateways"), "{told}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn no_tenant_can_ask_for_a_migration() -> Result<()> {
+    let plot = Plot::new("thief").await?;
+    let bed = world().await.bed;
+    let tenant = bed.service_account(&plot.namespace, "thief").await?;
+    // All that a tenant can be given in a namespace of hers.
+    let subject = format!("--serviceaccount={}:thief", plot.namespace);
+    let binding = ["create", "rolebinding", "thief", "-n", &plot.namespace, "--clusterrole=admin", &subject];
+    bed.admin().kubectl(&binding).await?;
+    for verb in ["create", "get", "list", "update", "patch", "delete"] {
+        for resource in ["usermigrations", "s3users"] {
+            assert!(!tenant.can(verb, &format!("s3.snappcloud.io/{resource}"), None).await?, "{verb} {resource}");
+        }
+    }
+    Ok(())
+}
