@@ -168,6 +168,9 @@ impl Candidate {
         if due > now {
             return Decision::Wait { until: due };
         }
-        Decision::Write { version: record.version.clone(), transitions: record.transitions + i32::from(!mine) }
+        Decision::Write {
+            version: record.version.clone(),
+            transitions: record.transitions.saturating_add(i32::from(!mine)),
+        }
     }
 }

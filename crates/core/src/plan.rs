@@ -131,7 +131,11 @@ const UNTOLD_STALE: u32 = 8;
 impl Failure {
     /// Whether to tell people that something cannot be looked at, after this many failed looks before.
     pub fn is_worth_telling_after(&self, failures: u32) -> bool {
-        failures >= if self.class == FailureClass::Stale { UNTOLD_STALE } else { UNTOLD }
+        match self.class {
+            FailureClass::Early { .. } => false,
+            FailureClass::Stale => failures >= UNTOLD_STALE,
+            FailureClass::Transient | FailureClass::Forbidden | FailureClass::Rejected => failures >= UNTOLD,
+        }
     }
 }
 
@@ -146,6 +150,8 @@ impl std::error::Error for Failure {}
 /// What a failure means for the next attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum FailureClass {
+    /// Nothing is wrong, but it is not its turn yet, which comes after this long.
+    Early { wait: Duration },
     /// The world is not what we observed: observe again soon. Not an error worth telling anybody.
     Stale,
     /// The other side is slow, down or restarting: back off and try again.
@@ -162,4 +168,16 @@ pub type Outcomes<'a, S> = &'a [(&'a S, Outcome)];
 /// The first failure among the outcomes, if any.
 pub fn first_failure<'a, S>(outcomes: &'a [(&S, Outcome)]) -> Option<&'a Failure> {
     outcomes.iter().find_map(|(_, outcome)| outcome.failure())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_comes_too_early_has_nothing_to_tell_however_often() {
+        let told = |class| Failure::new(class, "Paced", "").is_worth_telling_after(u32::MAX);
+        assert!(!told(FailureClass::Early { wait: Duration::ZERO }));
+        assert!(told(FailureClass::Stale) && told(FailureClass::Transient));
+    }
 }

@@ -23,6 +23,34 @@ impl Problem {
         Self { field: field.into(), message: message.into() }
     }
 
+    /// Those that were not there before. One that only stands elsewhere in a list is not new; where there were more than anybody
+    /// looks for, none is.
+    pub fn new_since(problems: Vec<Problem>, before: &[Problem]) -> Vec<Problem> {
+        if before.len() >= MOST_PROBLEMS {
+            return Vec::new();
+        }
+        let mut known: Vec<_> = before.iter().map(Problem::wherever).collect();
+        let is_new = |problem: &Problem| {
+            let same = problem.wherever();
+            let found = known.iter().position(|one| *one == same);
+            found.map(|index| known.swap_remove(index)).is_none()
+        };
+        problems.into_iter().filter(is_new).collect()
+    }
+
+    /// The problem without its place in lists.
+    fn wherever(&self) -> (String, &str) {
+        let mut field = String::new();
+        let mut is_index = false;
+        for letter in self.field.chars() {
+            is_index = if is_index { letter != ']' } else { letter == '[' };
+            if !is_index {
+                field.push(letter);
+            }
+        }
+        (field, &self.message)
+    }
+
     /// All problems in one line that fits a condition; where they are too many, the first of them and how many more.
     pub fn list(problems: &[Problem]) -> String {
         let mut line = String::new();
@@ -56,5 +84,16 @@ mod tests {
         assert!(line.ends_with("; and 92 more"), "{}", &line[line.len() - 30..]);
         assert_eq!(Problem::list(&problems[..1]), problems[0].to_string());
         assert_eq!(Problem::list(&[]), "");
+    }
+
+    #[test]
+    fn whoever_mends_one_of_several_mistakes_has_made_no_new_one() {
+        let at = |index: usize, message: &str| Problem::new(format!("spec.resources[{index}].kind"), message);
+        let before = [at(0, "a"), at(3, "b"), at(4, "b")];
+        assert_eq!(Problem::new_since(vec![at(2, "b")], &before), []);
+        assert_eq!(Problem::new_since(vec![at(0, "b"), at(1, "b"), at(2, "b")], &before), [at(2, "b")]);
+        let elsewhere = Problem::new("spec.resources[0].name", "b");
+        assert_eq!(Problem::new_since(vec![elsewhere.clone()], &before), [elsewhere]);
+        assert_eq!(Problem::new_since(vec![at(9, "c")], &vec![at(0, "a"); MOST_PROBLEMS]), []);
     }
 }

@@ -21,8 +21,11 @@ const BACKOFF: Backoff = Backoff { first: Duration::from_millis(200), most: Dura
 /// How many objects are asked for as long as nobody knows how large they are.
 pub const FIRST_PAGE: u32 = 20;
 const LARGEST_PAGE: u32 = 500;
-/// A page is held in memory as text and as objects: it must be small, whatever is in it.
+/// A page is held in memory as text: it should be small.
 const PAGE_BYTES: usize = 2 << 20;
+/// A page of several objects that is larger is given up while it comes in. One object is as large as the API server lets it be.
+const MOST_PAGE_BYTES: usize = 8 << 20;
+const MOST_OBJECT_BYTES: usize = 32 << 20;
 
 /// How many objects to ask for next, after a page of so many objects and bytes.
 pub fn next_page(objects: usize, bytes: usize) -> u32 {
@@ -31,6 +34,16 @@ pub fn next_page(objects: usize, bytes: usize) -> u32 {
     }
     let fitting = PAGE_BYTES.saturating_mul(objects).checked_div(bytes).unwrap_or(0);
     u32::try_from(fitting).unwrap_or(LARGEST_PAGE).clamp(1, LARGEST_PAGE)
+}
+
+/// How many bytes a page of so many objects may have.
+pub fn most_bytes(objects: u32) -> usize {
+    if objects <= 1 { MOST_OBJECT_BYTES } else { MOST_PAGE_BYTES }
+}
+
+/// How many objects to ask for after a page of so many turned out to be too large.
+pub fn smaller_page(objects: u32) -> u32 {
+    (objects / 8).max(1)
 }
 
 /// What went wrong with a list or a watch.
@@ -200,6 +213,19 @@ mod tests {
         assert_eq!(next_page(20, 20 << 20), 2, "as large as they get");
         assert_eq!(next_page(0, 100), FIRST_PAGE);
         assert_eq!(next_page(usize::MAX, 1), 500);
+    }
+
+    #[test]
+    fn whatever_is_in_a_page_its_text_is_bounded_and_smaller_pages_end_at_one_object() {
+        let mut limit = next_page(20, 20_000);
+        let mut asked = vec![limit];
+        while limit > 1 {
+            assert!(most_bytes(limit) <= 8 << 20, "{limit}");
+            limit = smaller_page(limit);
+            asked.push(limit);
+        }
+        assert_eq!(asked, [500, 62, 7, 1]);
+        assert!(most_bytes(1) >= 3 << 20, "an object the API server takes");
     }
 
     fn synced() -> Supervision {

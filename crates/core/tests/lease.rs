@@ -163,6 +163,13 @@ fn a_released_lease_is_taken_at_once() {
 }
 
 #[test]
+fn a_lease_that_has_changed_hands_as_often_as_can_be_counted_is_still_taken() {
+    let mut standby = Candidate::new("b", TIMING);
+    standby.observed(Some(Record { holder: None, transitions: i32::MAX, version: "8".into() }), Instant(1));
+    assert_eq!(standby.decide(Instant(1)), Decision::Write { version: "8".into(), transitions: i32::MAX });
+}
+
+#[test]
 fn a_leader_that_sees_another_holder_stops_at_once() {
     let mut leader = Candidate::new("a", TIMING);
     let mine = Record { holder: Some("a".into()), transitions: 0, version: "1".into() };

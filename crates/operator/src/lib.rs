@@ -11,6 +11,7 @@ pub mod namespaces;
 pub mod objects;
 mod panics;
 pub mod parts;
+mod policies;
 pub mod preview;
 pub mod rbac;
 pub mod roles;

@@ -23,6 +23,7 @@ pub struct Settings {
     /// How many objects are worked on at once, and how many calls are under way for all of them.
     pub concurrency: usize,
     pub namespaces: NamespacesSettings,
+    pub storage: StorageSettings,
     pub backup: BackupSettings,
     pub admission: AdmissionSettings,
 }
@@ -32,6 +33,7 @@ impl Default for Settings {
         Self {
             concurrency: 32,
             namespaces: NamespacesSettings::default(),
+            storage: StorageSettings::default(),
             backup: BackupSettings::default(),
             admission: AdmissionSettings::default(),
         }
@@ -50,6 +52,21 @@ impl Default for NamespacesSettings {
         Self {
             system_namespaces: vec!["default".into(), "croft-system".into(), "velero".into(), "openshift-adp".into()],
         }
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct StorageSettings {
+    /// Accounts that restore objects, as the API server names them. They may bring an S3Bucket before its claim, and a claim whose
+    /// Secrets are there already.
+    pub restorers: Vec<String>,
+}
+
+impl Default for StorageSettings {
+    fn default() -> Self {
+        let velero_in = |namespace: &str| format!("system:serviceaccount:{namespace}:velero");
+        Self { restorers: ["velero", "openshift-adp"].map(velero_in).into() }
     }
 }
 

@@ -17,7 +17,7 @@ use crate::{
     process::{self, Process},
     rundir::RunDir,
     runtime,
-    s3::Signer,
+    s3::{S3Call, Signer},
     wait,
 };
 
@@ -126,8 +126,18 @@ impl Ceph {
     }
 
     async fn send(&self, method: &Method, path: &str, query: &str) -> Result<(StatusCode, String)> {
-        let signer = Signer { region: &self.region, access_key: &self.access_key, secret_key: &self.secret_key };
-        let request = signer.request(method, &self.site.authority(), path, query)?;
+        let call = S3Call { method: method.clone(), path, query, ..S3Call::default() };
+        self.call((&self.access_key, &self.secret_key), &call).await
+    }
+
+    /// One S3 call with somebody's keys, and what the gateway answered.
+    pub async fn call(
+        &self,
+        (access_key, secret_key): (&str, &str),
+        call: &S3Call<'_>,
+    ) -> Result<(StatusCode, String)> {
+        let signer = Signer { region: &self.region, access_key, secret_key };
+        let request = signer.request(&self.site.authority(), call)?;
         let (status, body) = http_client::send(request).await?;
         Ok((status, String::from_utf8_lossy(&body).into_owned()))
     }

@@ -61,6 +61,7 @@ pub use crate::{
     process::Process,
     product::{Installed, Operator},
     rundir::cache_root,
+    s3::S3Call,
     velero::Velero,
 };
 

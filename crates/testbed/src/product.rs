@@ -89,7 +89,8 @@ impl Installed {
         let classes = ApiResource::from_gvk(&GroupVersionKind::gvk("akuity.io", "v1alpha1", "NamespaceClass"));
         let classes = ApiResource { plural: "namespaceclasses".into(), ..classes };
         let classes = Api::all_with(bed.admin().client.clone(), &classes);
-        Ok(Operator { process, health, classes, _ports: ports })
+        let webhook = format!("https://{}", address(WEBHOOK));
+        Ok(Operator { process, health, webhook, classes, _ports: ports })
     }
 }
 
@@ -99,6 +100,8 @@ pub struct Operator {
     pub process: Process,
     /// Base address of `/healthz`, `/readyz` and `/metrics`.
     pub health: String,
+    /// Base address of its own admission webhook, past the front door.
+    pub webhook: String,
     classes: Api<DynamicObject>,
     _ports: PortBlock,
 }

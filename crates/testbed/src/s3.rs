@@ -1,4 +1,4 @@
-//! Just enough of AWS Signature Version 4 to see that the gateway answers and to make a bucket.
+//! Just enough of AWS Signature Version 4 to see that the gateway answers, and to send it whatever a client may.
 
 use anyhow::Result;
 use hmac::{Hmac, KeyInit, Mac};
@@ -13,6 +13,16 @@ use crate::digest::{hex, sha256_hex};
 const PAYLOAD: &str = "UNSIGNED-PAYLOAD";
 const SIGNED_HEADERS: &str = "host;x-amz-content-sha256;x-amz-date";
 
+/// A call as raw as a client may send it; `path` and `query` are as they go over the wire, the query sorted and `name=value`.
+#[derive(Clone, Debug, Default)]
+pub struct S3Call<'a> {
+    pub method: Method,
+    pub path: &'a str,
+    pub query: &'a str,
+    pub header: Option<(&'a str, &'a str)>,
+    pub body: &'a str,
+}
+
 pub(crate) struct Signer<'a> {
     pub(crate) region: &'a str,
     pub(crate) access_key: &'a str,
@@ -20,14 +30,8 @@ pub(crate) struct Signer<'a> {
 }
 
 impl Signer<'_> {
-    /// A signed request without a body; `path` and `query` are plain enough to need no escaping.
-    pub(crate) fn request(
-        &self,
-        method: &Method,
-        authority: &str,
-        path: &str,
-        query: &str,
-    ) -> Result<Request<Full<Bytes>>> {
+    pub(crate) fn request(&self, authority: &str, call: &S3Call<'_>) -> Result<Request<Full<Bytes>>> {
+        let S3Call { method, path, query, header, body } = call;
         let time = Timestamp::now().strftime("%Y%m%dT%H%M%SZ").to_string();
         let scope = format!("{}/{}/s3/aws4_request", &time[..8], self.region);
         let canonical = format!(
@@ -36,7 +40,7 @@ impl Signer<'_> {
         let to_sign = format!("AWS4-HMAC-SHA256\n{time}\n{scope}\n{}", sha256_hex(canonical));
         let signature = hex(&hmac(&self.signing_key(&time[..8]), &to_sign));
         let separator = if query.is_empty() { "" } else { "?" };
-        Ok(Request::builder()
+        let request = Request::builder()
             .method(method)
             .uri(format!("http://{authority}{path}{separator}{query}"))
             .header("host", authority)
@@ -48,8 +52,9 @@ impl Signer<'_> {
                     "AWS4-HMAC-SHA256 Credential={}/{scope}, SignedHeaders={SIGNED_HEADERS}, Signature={signature}",
                     self.access_key
                 ),
-            )
-            .body(Full::default())?)
+            );
+        let request = header.iter().fold(request, |request, (name, value)| request.header(*name, *value));
+        Ok(request.body(Full::from((*body).to_owned()))?)
     }
 
     fn signing_key(&self, date: &str) -> Vec<u8> {

@@ -1,6 +1,6 @@
 //! The work queue: a pure state machine, driven by one task of the shell.
 //!
-//! Guarantees, each checked from every small world in `tests/queue.rs`:
+//! Guarantees, each checked from every small world in `tests/queue`:
 //! - **No lost wake-up.** A key pushed while it runs is run again afterwards.
 //! - **Serial per key.** A key is never handed out twice at once, so two writers never race on one object.
 //! - **Fair between tenants.** Ready keys are taken round robin over tenants: a tenant with ten thousand keys delays
@@ -10,21 +10,22 @@
 //! - **Room for live changes.** Less urgent keys take at most half of what may run at once: however many they are, a change
 //!   somebody just made finds a free place.
 //! - **Slow ones keep nobody waiting.** An attempt that somebody outside holds up gives its place to others.
+//! - **One outside keeps nobody else waiting.** Of those who need the same only some run at once; who waits for it waits as fairly
+//!   as everybody else, and takes no place meanwhile.
 //! - **Per-key backoff.** Attempts in a row that did not settle delay only their own key; a fresh change is tried at once,
 //!   and only a real attempt counts.
 //! - **Cheap.** Every operation costs the logarithm of what waits.
 
 mod lanes;
+mod lines;
 mod turns;
 
 use std::{
-    cmp::Reverse,
     collections::{BTreeMap, BTreeSet},
     time::Duration,
 };
 
-pub use self::lanes::Lanes;
-use self::turns::{Ticket, Turns};
+use self::{lanes::Lanes, lines::Lines, turns::Ticket};
 use crate::{backoff::Backoff, plan::Next, time::Instant};
 
 /// How many urgent keys may pass a less urgent one.
@@ -64,8 +65,22 @@ pub enum Verdict {
     Failed,
     /// The world had moved on meanwhile; look again after a backoff that starts short, should no watch tell before.
     Stale,
+    /// Not attempted, because it is not its turn for this long. Neither success nor failure.
+    Early { wait: Duration },
     /// Not attempted; something will push the key when it can be. Neither success nor failure.
     Parked,
+}
+
+/// How an attempt on a key may begin.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Start {
+    Now,
+    /// As one of a few who need the same outside.
+    In {
+        lane: String,
+    },
+    /// Not yet; something will push the key when it may.
+    NotYet,
 }
 
 /// An attempt on a key.
@@ -100,6 +115,11 @@ enum Place {
         since: Instant,
         ticket: Ticket,
     },
+    /// For its lane.
+    Waiting {
+        priority: Priority,
+        since: Instant,
+    },
     Delayed {
         until: Instant,
     },
@@ -123,9 +143,10 @@ struct Entry {
 #[derive(Debug)]
 pub struct Queue<K> {
     entries: BTreeMap<K, Entry>,
-    ready: BTreeMap<Priority, Turns<K>>,
+    ready: Lines<K>,
+    lanes: Lanes<K>,
     delayed: BTreeSet<(Instant, K)>,
-    /// How many ready keys have waited since when.
+    /// How many keys have been ready, or waited for their lane, since when.
     waiting: BTreeMap<Instant, usize>,
     depth: usize,
     /// Those that have a place.
@@ -134,17 +155,16 @@ pub struct Queue<K> {
     most_running: usize,
     /// How many of the running ones are not live changes.
     background: usize,
-    /// How many keys were taken past waiting ones of each priority.
-    passed: BTreeMap<Priority, u32>,
     backoffs: Backoffs,
 }
 
 impl<K: Key> Queue<K> {
-    /// A queue that hands out at most `most_running` keys at once.
-    pub fn new(most_running: usize, backoffs: Backoffs) -> Self {
+    /// A queue that hands out at most `most_running` keys at once, and `most_in_lane` of those who need the same outside.
+    pub fn new(most_running: usize, most_in_lane: usize, backoffs: Backoffs) -> Self {
         Self {
             entries: BTreeMap::new(),
-            ready: BTreeMap::new(),
+            ready: Lines::default(),
+            lanes: Lanes::new(most_in_lane),
             delayed: BTreeSet::new(),
             waiting: BTreeMap::new(),
             depth: 0,
@@ -152,7 +172,6 @@ impl<K: Key> Queue<K> {
             slow: 0,
             most_running,
             background: 0,
-            passed: BTreeMap::new(),
             backoffs,
         }
     }
@@ -169,9 +188,16 @@ impl<K: Key> Queue<K> {
             Some(Entry { place: Place::Ready { priority: waiting, since, ticket }, failures }) => {
                 // More urgent now: it moves up, but does not lose the time it has waited.
                 let (waiting, since, ticket, failures) = (*waiting, *since, *ticket, *failures);
-                self.line(waiting).remove(&key, ticket);
+                self.ready.remove(&key, waiting, ticket);
                 self.stop_waiting(since);
                 self.make_ready(key, priority, since, failures);
+                return;
+            }
+            Some(Entry { place: Place::Waiting { priority: waiting, since }, failures }) => {
+                // It keeps its place in the lane, if that is still the one it needs.
+                let (waiting, since, failures) = (*waiting, *since, *failures);
+                self.stop_waiting(since);
+                self.make_ready(key, priority.min(waiting), since, failures);
                 return;
             }
             Some(Entry { place: Place::Delayed { until }, failures }) => {
@@ -183,24 +209,33 @@ impl<K: Key> Queue<K> {
         self.make_ready(key, priority, now, failures);
     }
 
-    /// The next key to work on, if one is ready and fewer than the allowed number are running.
-    pub fn pop(&mut self, now: Instant) -> Option<K> {
+    /// The next key to work on, if one is ready that may start and fewer than the allowed number are running.
+    pub fn pop(&mut self, now: Instant, mut start: impl FnMut(&K) -> Start) -> Option<K> {
         self.wake(now);
-        if self.running >= self.most_running {
-            return None;
-        }
-        let priority = self.turn()?;
-        let live = priority == Priority::Live;
-        let key = self.line(priority).pop()?;
-        let entry = self.entries.get_mut(&key)?;
-        if let Place::Ready { since, .. } =
-            std::mem::replace(&mut entry.place, Place::Running { again: None, live, slow: false })
-        {
+        while self.running < self.most_running {
+            let has_room = self.background < self.most_running.div_ceil(2);
+            let (key, priority) = self.ready.next(|priority| has_room || priority == Priority::Live)?;
+            let start = start(&key);
+            let may_start = self.enter_lane(&key, priority, &start, now);
+            let entry = self.entries.get_mut(&key)?;
+            let Place::Ready { since, .. } = entry.place else { continue };
+            if may_start {
+                let live = priority == Priority::Live;
+                entry.place = Place::Running { again: None, live, slow: false };
+                self.stop_waiting(since);
+                self.running += 1;
+                self.background += usize::from(!live);
+                return Some(key);
+            }
+            if start != Start::NotYet {
+                entry.place = Place::Waiting { priority, since };
+                continue;
+            }
+            let failures = entry.failures;
             self.stop_waiting(since);
+            self.park(key, failures);
         }
-        self.running += 1;
-        self.background += usize::from(!live);
-        Some(key)
+        None
     }
 
     /// The attempt on `key` takes long: somebody outside keeps it waiting. Its place goes to others, as long as there are not
@@ -231,22 +266,20 @@ impl<K: Key> Queue<K> {
         let failures = match verdict {
             Verdict::Settled(_) => 0,
             Verdict::Failed | Verdict::Stale => failures.saturating_add(1),
-            Verdict::Parked => failures,
+            Verdict::Early { .. } | Verdict::Parked => failures,
         };
         let delay = match verdict {
             Verdict::Settled(Next::Settled) | Verdict::Parked => None,
-            Verdict::Settled(Next::After(delay)) => Some(delay),
+            Verdict::Settled(Next::After(delay)) | Verdict::Early { wait: delay } => Some(delay),
             Verdict::Failed => Some(self.backoffs.failed.delay(failures, key.spread())),
             Verdict::Stale => Some(self.backoffs.stale.delay(failures, key.spread())),
         };
         match (again, delay) {
             (Some(priority), _) => self.make_ready(key.clone(), priority, now, failures),
             (None, Some(delay)) => self.make_delayed(key.clone(), now + delay, failures),
-            (None, None) if failures > 0 => {
-                self.entries.insert(key.clone(), Entry { place: Place::Parked, failures });
-            }
-            (None, None) => {}
+            (None, None) => self.park(key.clone(), failures),
         }
+        self.leave_lane(key, now);
     }
 
     /// Forgets everything that is not running: somebody else looks after it now.
@@ -258,8 +291,8 @@ impl<K: Key> Queue<K> {
                 *again = None;
             }
         }
-        self.ready.clear();
-        self.passed.clear();
+        self.ready = Lines::default();
+        self.lanes.clear();
         self.delayed.clear();
         self.waiting.clear();
         self.depth = 0;
@@ -270,7 +303,7 @@ impl<K: Key> Queue<K> {
         self.delayed.first().map(|(until, _)| *until)
     }
 
-    /// Keys ready but not running.
+    /// Keys that wait for nothing but their turn.
     pub fn depth(&self) -> usize {
         self.depth
     }
@@ -297,12 +330,12 @@ impl<K: Key> Queue<K> {
         match self.entries.get(key).map(|entry| &entry.place) {
             None | Some(Place::Parked) => false,
             Some(Place::Running { again, .. }) => again.is_some(),
-            Some(Place::Ready { .. } | Place::Delayed { .. }) => true,
+            Some(Place::Ready { .. } | Place::Waiting { .. } | Place::Delayed { .. }) => true,
         }
     }
 
     fn make_ready(&mut self, key: K, priority: Priority, since: Instant, failures: u32) {
-        let ticket = self.line(priority).push(key.clone());
+        let ticket = self.ready.push(key.clone(), priority);
         *self.waiting.entry(since).or_default() += 1;
         self.depth += 1;
         self.entries.insert(key, Entry { place: Place::Ready { priority, since, ticket }, failures });
@@ -335,26 +368,31 @@ impl<K: Key> Queue<K> {
         }
     }
 
-    fn line(&mut self, priority: Priority) -> &mut Turns<K> {
-        self.ready.entry(priority).or_default()
+    /// Whether `key` may start, as far as its lane is concerned.
+    fn enter_lane(&mut self, key: &K, priority: Priority, start: &Start, now: Instant) -> bool {
+        let lane = match start {
+            Start::In { lane } => Some(lane.as_str()),
+            Start::Now | Start::NotYet => None,
+        };
+        if self.lanes.lane_of(key) != lane {
+            self.leave_lane(key, now);
+        }
+        *start != Start::NotYet && lane.is_none_or(|lane| self.lanes.enter(key, lane, priority))
     }
 
-    /// The priority whose turn it is: the one passed too often, else the most urgent one.
-    fn turn(&mut self) -> Option<Priority> {
-        let has_room = self.background < self.most_running.div_ceil(2);
-        self.ready.retain(|_, line| !line.is_empty());
-        let ready = &self.ready;
-        self.passed.retain(|priority, _| ready.contains_key(priority));
-        let allowed = self.ready.keys().copied().filter(|priority| has_room || *priority == Priority::Live);
-        let allowed: Vec<Priority> = allowed.collect();
-        let passed = |priority: &Priority| self.passed.get(priority).copied().unwrap_or_default();
-        let overdue = allowed.iter().filter(|priority| passed(priority) >= PATIENCE);
-        let chosen = overdue.max_by_key(|priority| (passed(priority), Reverse(**priority)));
-        let chosen = chosen.or(allowed.first()).copied()?;
-        self.passed.remove(&chosen);
-        for priority in allowed.into_iter().filter(|priority| *priority > chosen) {
-            *self.passed.entry(priority).or_default() += 1;
+    /// Who waits for the place `key` had comes next, among those as urgent as itself.
+    fn leave_lane(&mut self, key: &K, now: Instant) {
+        if let Some((called, priority)) = self.lanes.leave(key) {
+            self.push(called, priority, now);
         }
-        Some(chosen)
+    }
+
+    /// Only its failures are remembered.
+    fn park(&mut self, key: K, failures: u32) {
+        if failures > 0 {
+            self.entries.insert(key, Entry { place: Place::Parked, failures });
+        } else {
+            self.entries.remove(&key);
+        }
     }
 }

@@ -185,6 +185,7 @@ fn read(dice: &mut Dice, item: &Rendered, json: &Value) -> Option<Read> {
         owner: owner(dice),
         deleting: dice.flip(),
         witness: dice.some(Witness::of(json, &item.manifest, &SEAL, Care::Parts)),
+        changed_by: dice.some("somebody".to_owned()),
         taken_fields: dice.some(json.clone()),
         other_owners: json.clone(),
     };
@@ -227,6 +228,8 @@ fn observed(blueprint: &Blueprint, facts: &Facts, status: Status, json: &Value, 
         deleting: dice.flip(),
         recorded_kinds,
     };
+    let resting =
+        class.items.iter().filter(|_| dice.flip()).map(|item| (item.identity.clone(), Duration::MAX)).collect();
     Observed {
         namespace: Namespace {
             name: facts.name.clone(),
@@ -254,6 +257,7 @@ fn observed(blueprint: &Blueprint, facts: &Facts, status: Status, json: &Value, 
         orphan_unstamped: dice.flip(),
         read,
         unreadable,
+        resting,
     }
 }
 

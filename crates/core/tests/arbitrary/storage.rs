@@ -10,12 +10,16 @@ use croft_core::{
     quantity::Quantity,
     secret::Secret,
     storage::{
-        Amount, CephUser, Class, KeyPair, NoClass, OnDelete, Problem, Quota, QuotaAsked, Target,
-        bucket::{self, Bucket, Deletion, Found, Lookup, Owner},
-        claim::{
-            self, Access, Backend, Books, Claim, ClaimIdentity, FreshKeys, Key, Observed, Phase, Purge, PurgeSeen,
-            Reached, Record, RecordBody, Rotation, SecretSeen, SetAside, Spec, User, UserQuota,
+        Amount, CephUser, Class, KeyPair, NoClass, OnDelete, Place, Problem, Quota, QuotaAsked, Stamp, Target, Usage,
+        bucket::{
+            self, Bucket, BucketQuota, Deletion, Found, LifecycleRule, Lookup, Owner, PolicySeen, Settings, State,
+            Versioning,
         },
+        claim::{
+            self, Access, Backend, Books, Claim, ClaimIdentity, FreshKeys, Holder, Key, Observed, Phase, Purge,
+            PurgeSeen, Reached, Record, RecordBody, Rotation, SecretSeen, SetAside, Spec, User, UserQuota,
+        },
+        display_name,
     },
 };
 use proptest::{collection::vec, prelude::*};
@@ -110,6 +114,10 @@ impl Words {
             resource_version: "1".into(),
             body: RecordBody {
                 claim: dice.some(identity),
+                offered_to: dice
+                    .some(Place { namespace: self.pick(&mut dice.clone()), name: self.pick(&mut dice.clone()) }),
+                taken_over_from: self.maybe(dice),
+                held_by: self.maybe(dice).map(|name| Holder { uid: name.clone(), name }),
                 class: self.maybe(dice),
                 user: dice.some(self.ceph_user(&mut dice.clone())),
                 read_secret: self.maybe(dice),
@@ -134,19 +142,22 @@ impl Words {
                 },
                 age: if dice.clone().flip() { Duration::MAX } else { Duration::ZERO },
             }),
+            returns_to: self.maybe(dice),
+            adopts: dice.flip(),
         }
     }
 
     fn user(&self, dice: &mut Dice) -> User {
         let key = |dice: &mut Dice| Key { subuser: self.maybe(dice), pair: self.pair(dice) };
         User {
-            owner: self.maybe(dice),
+            display_name: display_name(&self.pick(dice), &self.pick(dice), &self.pick(dice)),
             suspended: dice.flip(),
             max_buckets: dice.some(u32::MAX),
             quota: UserQuota { enabled: dice.flip(), size: dice.some(u64::MAX), objects: None },
             subusers: BTreeMap::from([(self.pick(dice), if dice.flip() { Access::Read } else { Access::Other })]),
             keys: (0..dice.roll(3)).map(|_| key(dice)).collect(),
             buckets: (0..dice.roll(3)).map(|_| (self.pick(dice), u64::from(dice.roll(3)))).collect(),
+            usage: dice.some(Usage { size: u64::MAX, objects: 0, buckets: Some(1) }),
         }
     }
 
@@ -161,9 +172,11 @@ impl Words {
                     region: self.pick(dice),
                     tenant_prefix: self.pick(dice),
                     on_delete: if dice.flip() { OnDelete::Purge } else { OnDelete::Retain },
+                    team_required: dice.flip(),
                     default_quota: self.asked(dice),
                 },
                 allowed: dice.roll(4) > 0,
+                in_a_team: dice.flip(),
                 user: dice.some(self.user(&mut dice.clone())),
             })),
         }
@@ -171,7 +184,37 @@ impl Words {
 
     fn secret(&self, dice: &mut Dice) -> SecretSeen {
         let data = BTreeMap::from([(self.pick(dice), Secret::new(self.pick(dice)))]);
-        SecretSeen { target: self.target(dice), owner: self.maybe(dice), labelled: dice.flip(), data }
+        let (owner, owner_claim) = (self.maybe(dice), self.maybe(dice));
+        SecretSeen { target: self.target(dice), owner, owner_claim, labelled: dice.flip(), data }
+    }
+
+    fn rules(&self, dice: &mut Dice) -> BTreeMap<String, LifecycleRule> {
+        let rule =
+            LifecycleRule { prefix: self.pick(dice), expiration: dice.some(u32::MAX), ..LifecycleRule::default() };
+        self.maybe(dice).into_iter().map(|id| (id, rule.clone())).collect()
+    }
+
+    fn bucket_spec(&self, dice: &mut Dice, deletion: Deletion) -> bucket::Spec {
+        let settings = Settings {
+            quota: dice.some(BucketQuota { size: dice.clone().some(u64::MAX), objects: None }),
+            versioning: dice.some(Versioning::Enabled),
+            lifecycle: self.rules(dice),
+        };
+        let bindings = self.0.iter().map(|name| (name.clone(), bucket::Grant::Write)).collect();
+        bucket::Spec { claim: self.pick(dice), deletion, bindings, settings }
+    }
+
+    fn state(&self, dice: &mut Dice) -> State {
+        State {
+            policy: match dice.roll(3) {
+                0 => PolicySeen::Unreadable(self.pick(dice)),
+                _ => PolicySeen::Read { current: self.maybe(dice), wanted: self.pick(dice) },
+            },
+            quota: UserQuota { enabled: dice.flip(), size: dice.some(u64::MAX), objects: None },
+            usage: Usage { size: u64::MAX, objects: u64::from(dice.roll(3)), buckets: None },
+            versioning: if dice.flip() { Versioning::Enabled } else { Versioning::Suspended },
+            lifecycle: self.rules(dice),
+        }
     }
 
     fn owner(&self, dice: &mut Dice) -> Owner {
@@ -198,6 +241,9 @@ proptest! {
         let seen = Observed {
             claim: dice.some(words.claim(&mut dice.clone())),
             namespace_terminating: dice.flip(),
+            namespace_uid: words.maybe(dice),
+            stamp: dice.some(Stamp(None)),
+            is_held: dice.flip(),
             record: dice.some(words.record(&mut dice.clone())),
             buckets: if dice.roll(4) == 0 { words.0.iter().cloned().collect() } else { BTreeSet::new() },
             backend: words.backend(dice),
@@ -222,7 +268,7 @@ proptest! {
             generation: 1,
             deleting: dice.some(if dice.clone().flip() { Duration::MAX } else { Duration::ZERO }),
             finalizer: dice.flip(),
-            spec: if dice.roll(4) > 0 { Ok(bucket::Spec { claim: words.pick(dice), deletion }) } else { Err(words.problems(dice)) },
+            spec: if dice.roll(4) > 0 { Ok(words.bucket_spec(dice, deletion)) } else { Err(words.problems(dice)) },
             status: bucket::Status { created: dice.flip(), ..bucket::Status::default() },
         };
         let lookup_of = bucket.clone();
@@ -232,6 +278,9 @@ proptest! {
             namespace_terminating: dice.flip(),
             unwanted: dice.flip(),
             record: bucket::RecordSeen::of(words.pick(dice), &recorded),
+            held_by: words.maybe(dice),
+            subusers: words.maybe(dice).into_iter().collect(),
+            state: dice.some(words.state(&mut dice.clone())),
             owner: words.owner(dice),
         };
         let plan = bucket::plan(&seen);

@@ -189,6 +189,7 @@ impl World {
             owner: self.owner(object),
             deleting: object.deleting,
             witness: manifest.map(|manifest| object.witness(manifest)),
+            changed_by: None,
             taken_fields: object.created.then(|| json!([])),
             other_owners: json!(other.collect::<Vec<_>>()),
         }

@@ -8,8 +8,7 @@ use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
 use axum::{
     Json, Router,
-    body::Bytes,
-    extract::DefaultBodyLimit,
+    body::Body,
     http::StatusCode,
     response::{IntoResponse, Response},
     routing::post,
@@ -20,14 +19,12 @@ use serde::Deserialize;
 use tracing::{debug, error, warn};
 
 use super::{
+    bodies::Bodies,
     context::Context,
     hooks::Hook,
     review::{failure, unchecked},
 };
 use crate::telemetry::metrics::Metrics;
-
-/// A review carries the object twice, and the API server takes objects of up to 3 MiB.
-const BODY_LIMIT: usize = 8 << 20;
 
 /// A review takes no longer than this: less than the API server waits.
 const DEADLINE: Duration = Duration::from_secs(4);
@@ -36,11 +33,16 @@ const DEADLINE: Duration = Duration::from_secs(4);
 const PLACE: &str = "admission";
 
 pub(super) fn routes(hooks: &'static [Hook], context: &Context, metrics: &Arc<Metrics>) -> Router {
+    let bodies = Bodies::default();
     let route = |routes: Router, hook: &'static Hook| {
-        let (context, metrics) = (context.clone(), metrics.clone());
-        routes.route(hook.path, post(async move |body: Bytes| answer(hook, &body, &context, &metrics).await))
+        let (context, metrics, bodies) = (context.clone(), metrics.clone(), bodies.clone());
+        let reply = async move |body: Body| match bodies.receive(body).await {
+            Ok(received) => answer(hook, &received.text, &context, &metrics).await,
+            Err(code) => code.into_response(),
+        };
+        routes.route(hook.path, post(reply))
     };
-    hooks.iter().fold(Router::new(), route).layer(DefaultBodyLimit::max(BODY_LIMIT))
+    hooks.iter().fold(Router::new(), route)
 }
 
 async fn answer(hook: &Hook, body: &[u8], context: &Context, metrics: &Metrics) -> Response {

@@ -79,6 +79,7 @@ fn webhook(hook: &Hook, target: &WebhookTarget) -> ValidatingWebhook {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::admission::{Operation, WhenDown};
 
     #[test]
     fn every_kind_is_called_at_its_own_path_and_only_for_itself() {
@@ -86,12 +87,32 @@ mod tests {
         let configuration = webhook_configuration(&target);
         let webhooks = configuration.webhooks.unwrap();
         let names: Vec<_> = webhooks.iter().map(|webhook| webhook.name.as_str()).collect();
-        assert_eq!(names, ["vnamespaceclass.croft.dev", "vs3userclaim.kb.io", "vs3bucket.kb.io"]);
+        let of_classes = ["vnamespaceclass.croft.dev"];
+        let of_storage = [
+            "vs3userclaim.kb.io",
+            "vs3bucket.kb.io",
+            "vs3class.croft.dev",
+            "gs3userclaim.croft.dev",
+            "gs3class.croft.dev",
+        ];
+        assert_eq!(names, [of_classes.as_slice(), of_storage.as_slice()].concat());
         for (webhook, hook) in webhooks.iter().zip(HOOKS.iter()) {
             let service = webhook.client_config.service.as_ref().unwrap();
             assert_eq!(service.path.as_deref(), Some(hook.path));
             let rules = webhook.rules.as_ref().unwrap();
             assert_eq!(rules[0].resources.as_deref(), Some([hook.resource.to_owned()].as_slice()));
+        }
+    }
+
+    #[test]
+    fn no_deletion_waits_for_us() {
+        for hook in HOOKS.iter().filter(|hook| hook.operations.contains(&Operation::Delete)) {
+            assert_eq!(
+                (hook.when_down, hook.operations),
+                (WhenDown::LetPass, [Operation::Delete].as_slice()),
+                "{}",
+                hook.name
+            );
         }
     }
 

@@ -27,7 +27,6 @@ pub(crate) type Review = for<'a> fn(&'a [u8], &'a Context) -> BoxFuture<'a, Answ
 
 /// What is asked about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(dead_code, reason = "what a webhook can be asked about")]
 pub(crate) enum Operation {
     Create,
     Update,
@@ -46,7 +45,6 @@ impl Operation {
 
 /// What becomes of a request while no replica answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(dead_code, reason = "what a webhook can say")]
 pub(crate) enum WhenDown {
     /// It is refused: nobody is hurt but those who would create or change one of our own kinds.
     Refuse,

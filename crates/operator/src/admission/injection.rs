@@ -140,7 +140,9 @@ mod tests {
         let mut configuration = webhook_configuration(&WebhookTarget::Url("https://127.0.0.1:9443".into()));
         configuration.metadata.uid = Some("uid".into());
         configuration.metadata.resource_version = Some("7".into());
-        for (webhook, bundle) in configuration.webhooks.iter_mut().flatten().zip(bundles) {
+        let webhooks = configuration.webhooks.get_or_insert_default();
+        webhooks.truncate(bundles.len());
+        for (webhook, bundle) in webhooks.iter_mut().zip(bundles) {
             webhook.client_config.ca_bundle = bundle.map(|bundle| ByteString(bundle.into()));
         }
         configuration

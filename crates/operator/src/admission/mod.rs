@@ -26,6 +26,7 @@
 
 mod answers;
 mod authority;
+mod bodies;
 mod certificates;
 mod configuration;
 mod context;
@@ -48,7 +49,6 @@ pub use self::{
     configuration::{CONFIGURATION, WebhookTarget, webhook_configuration},
 };
 use self::{certificates::Certificates, hooks::HOOKS};
-#[allow(unused_imports, reason = "the words a rule is made of; each part uses those it needs")]
 pub(crate) use self::{
     context::Context,
     hooks::{Hook, Operation, WhenDown},

@@ -7,11 +7,12 @@ use kube::{
     Resource,
     core::{
         DynamicObject, Status,
-        admission::{AdmissionRequest, AdmissionResponse, AdmissionReview, Operation},
+        admission::{AdmissionResponse, AdmissionReview, Operation},
         response::{StatusCause, StatusDetails, StatusSummary},
     },
 };
-use serde::de::DeserializeOwned;
+use serde::{Deserialize, de::DeserializeOwned};
+use serde_json::value::RawValue;
 
 use super::{context::Context, scopes::ClusterScoped};
 
@@ -40,14 +41,11 @@ pub(crate) trait Checked: Resource<DynamicType = ()> + DeserializeOwned + Send +
 
 /// What somebody wants to do.
 #[derive(Debug)]
-#[allow(dead_code, reason = "what a request says of itself; each rule reads what it needs")]
 pub(crate) struct Request<K> {
     /// Of the request.
     pub(crate) uid: String,
     pub(crate) operation: Operation,
     pub(crate) namespace: String,
-    /// Empty where the API server is to choose it.
-    pub(crate) name: String,
     /// As it is to become; nothing in a deletion.
     pub(crate) object: Option<K>,
     /// As it is; nothing in a creation, or where it cannot be read.
@@ -62,7 +60,6 @@ pub(crate) type Verdict = Result<Vec<String>, Refusal>;
 
 /// Why a request is refused.
 #[derive(Debug)]
-#[allow(dead_code, reason = "each rule has its own reasons")]
 pub(crate) enum Refusal {
     /// Fields say what they must not.
     Invalid(Vec<Problem>),
@@ -75,12 +72,43 @@ pub(crate) enum Refusal {
 /// What comes back over HTTP; an error is a request that is not an admission review at all.
 pub(crate) type Answer = Result<AdmissionReview<DynamicObject>, serde_json::Error>;
 
+/// A review with its objects as they came: what is not asked for is never made out in memory.
+#[derive(Deserialize)]
+struct Asked<'a> {
+    #[serde(borrow)]
+    request: RawRequest<'a>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct RawRequest<'a> {
+    uid: String,
+    operation: Operation,
+    namespace: Option<String>,
+    #[serde(default)]
+    name: String,
+    #[serde(borrow)]
+    object: Option<&'a RawValue>,
+    #[serde(borrow)]
+    old_object: Option<&'a RawValue>,
+    user_info: UserInfo,
+    #[serde(default)]
+    dry_run: bool,
+}
+
+fn allowed(uid: &str) -> AdmissionResponse {
+    let mut response = AdmissionResponse::invalid("");
+    uid.clone_into(&mut response.uid);
+    response.allowed = true;
+    response.result = Status::default();
+    response
+}
+
 /// Reads a review, judges the request, answers.
 pub(crate) fn review<'a, R: Rule>(body: &'a [u8], context: &'a Context) -> BoxFuture<'a, Answer> {
     Box::pin(async move {
-        let review: AdmissionReview<DynamicObject> = serde_json::from_slice(body)?;
-        let request: AdmissionRequest<DynamicObject> = review.try_into().map_err(serde::de::Error::custom)?;
-        let mut response = AdmissionResponse::from(&request);
+        let Asked { request } = serde_json::from_slice(body)?;
+        let mut response = allowed(&request.uid);
         let name = request.name.clone();
         let verdict = match Request::<R::Kind>::read(request) {
             Ok(request) => R::judge(request, context).await.map_err(|refusal| refusal.status::<R::Kind>(&name)),
@@ -99,15 +127,15 @@ pub(crate) fn review<'a, R: Rule>(body: &'a [u8], context: &'a Context) -> BoxFu
 
 impl<K: Resource<DynamicType = ()> + DeserializeOwned> Request<K> {
     /// An object that is to be stored must be readable; one that is stored already may be anything.
-    fn read(request: AdmissionRequest<DynamicObject>) -> Result<Self, String> {
-        let object = request.object.map(DynamicObject::try_parse).transpose().map_err(|error| error.to_string())?;
+    fn read(request: RawRequest<'_>) -> Result<Self, String> {
+        let object = request.object.map(|raw| serde_json::from_str(raw.get())).transpose();
+        let object = object.map_err(|error| error.to_string())?;
         Ok(Self {
             uid: request.uid,
             operation: request.operation,
             namespace: request.namespace.unwrap_or_default(),
-            name: request.name,
             object,
-            old: request.old_object.and_then(|old| old.try_parse().ok()),
+            old: request.old_object.and_then(|raw| serde_json::from_str(raw.get()).ok()),
             requester: request.user_info,
             dry_run: request.dry_run,
         })
@@ -129,7 +157,7 @@ impl<K: Checked> Rule for K {
         };
         let Some(object) = &request.object else { return Ok(Vec::new()) };
         let problems = object.problems(&context.cluster_scoped);
-        let new: Vec<_> = problems.into_iter().filter(|problem| !known.contains(problem)).collect();
+        let new = Problem::new_since(problems, &known);
         if !new.is_empty() {
             return Err(Refusal::Invalid(new));
         }

@@ -1,6 +1,11 @@
 //! HTTPS, with a certificate that can be exchanged while serving.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    collections::BTreeMap,
+    net::IpAddr,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
 
 use arc_swap::ArcSwapOption;
 use axum::Router;
@@ -15,18 +20,18 @@ use rustls::{
     server::{ClientHello, ResolvesServerCert},
     sign::CertifiedKey,
 };
-use tokio::{
-    net::{TcpListener, TcpStream},
-    sync::Semaphore,
-};
+use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::TlsAcceptor;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tracing::{debug, error, warn};
 
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
 const IDLE: Duration = Duration::from_secs(30);
-/// API servers need a few each; whoever else can reach us must not fill the memory.
+/// API servers need a few each; whoever else can reach us must not fill the memory,
 const MOST_CONNECTIONS: usize = 256;
+/// nor shut the API servers out by taking all places from one address.
+const MOST_OF_ONE_ADDRESS: usize = 64;
+const MOST_STREAMS: u32 = 64;
 /// Requests under way may take this long when we stop.
 const DRAIN: Duration = Duration::from_secs(5);
 
@@ -51,6 +56,42 @@ impl ResolvesServerCert for ServingCertificate {
     }
 }
 
+/// Connections there are, by address.
+#[derive(Clone, Debug, Default)]
+struct Places(Arc<Mutex<BTreeMap<IpAddr, usize>>>);
+
+/// Given back when it is dropped.
+struct Place {
+    places: Places,
+    address: IpAddr,
+}
+
+impl Places {
+    fn take(&self, address: IpAddr) -> Option<Place> {
+        let mut taken = self.taken();
+        let (all, of_this) = (taken.values().sum::<usize>(), taken.get(&address).copied().unwrap_or_default());
+        if all >= MOST_CONNECTIONS || of_this >= MOST_OF_ONE_ADDRESS {
+            return None;
+        }
+        taken.insert(address, of_this + 1);
+        Some(Place { places: self.clone(), address })
+    }
+
+    fn taken(&self) -> MutexGuard<'_, BTreeMap<IpAddr, usize>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let mut taken = self.places.taken();
+        if let Some(count) = taken.get_mut(&self.address) {
+            *count = count.saturating_sub(1);
+        }
+        taken.retain(|_, count| *count > 0);
+    }
+}
+
 fn acceptor(serving: Arc<ServingCertificate>) -> Result<TlsAcceptor, rustls::Error> {
     let mut config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
         .with_safe_default_protocol_versions()?
@@ -72,11 +113,11 @@ pub(super) async fn serve(
         Err(error) => return error!(%error, "the admission server cannot start"),
     };
     let connections = TaskTracker::new();
-    let places = Arc::new(Semaphore::new(MOST_CONNECTIONS));
+    let places = Places::default();
     while let Some(accepted) = stop.run_until_cancelled(listener.accept()).await {
         match accepted {
             Ok((stream, peer)) => {
-                let Ok(place) = places.clone().try_acquire_owned() else {
+                let Some(place) = places.take(peer.ip()) else {
                     debug!(%peer, "too many connections; this one is closed");
                     continue;
                 };
@@ -108,7 +149,9 @@ async fn connection(stream: TcpStream, acceptor: TlsAcceptor, routes: Router, st
     let mut builder = Builder::new(TokioExecutor::new());
     // Who says nothing, or is no longer there, keeps no place.
     builder.http1().timer(TokioTimer::new()).header_read_timeout(IDLE);
-    builder.http2().timer(TokioTimer::new()).keep_alive_interval(IDLE).keep_alive_timeout(IDLE);
+    let mut http2 = builder.http2();
+    http2.timer(TokioTimer::new()).keep_alive_interval(IDLE).keep_alive_timeout(IDLE);
+    http2.max_concurrent_streams(MOST_STREAMS);
     let mut serving = std::pin::pin!(builder.serve_connection(TokioIo::new(stream), TowerToHyperService::new(routes)));
     let ended = tokio::select! {
         ended = serving.as_mut() => ended,
@@ -261,6 +304,18 @@ mod tests {
         assert_eq!(body["response"], json!({ "uid": "42", "allowed": true, "status": {} }));
         let answer = server.post(authority.bundle(), path, "{}").await;
         assert!(answer.starts_with("HTTP/1.1 400"), "{answer}");
+    }
+
+    #[test]
+    fn one_address_cannot_take_the_places_of_all_others() {
+        let (places, here) = (Places::default(), |last: u8| IpAddr::from([10, 0, 0, last]));
+        let mut taken: Vec<_> = (0..MOST_OF_ONE_ADDRESS).filter_map(|_| places.take(here(1))).collect();
+        assert_eq!((taken.len(), places.take(here(1)).is_none()), (MOST_OF_ONE_ADDRESS, true));
+        assert!(places.take(here(2)).is_some());
+        taken.pop();
+        assert!(places.take(here(1)).is_some(), "a place that was given back");
+        drop(taken);
+        assert!(places.taken().is_empty());
     }
 
     #[tokio::test]

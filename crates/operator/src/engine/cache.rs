@@ -63,7 +63,7 @@ struct Index<K> {
 struct State<K> {
     objects: BTreeMap<Place, Arc<K>>,
     /// Objects that exist but cannot be decoded. Their last readable form, if any, stays in `objects`: nobody may take
-    /// an unreadable object for a deleted one.
+    /// an unreadable object for a deleted one, nor an old form for the stored one.
     unreadable: BTreeSet<Place>,
     indexes: Vec<Index<K>>,
 }
@@ -115,6 +115,13 @@ impl<K> Cache<K> {
         state.objects.contains_key(&place) || state.unreadable.contains(&place)
     }
 
+    /// The object as it is stored: not a form it had before it became unreadable.
+    pub fn as_stored(&self, namespace: &str, name: &str) -> Option<Arc<K>> {
+        let place = Place::new(namespace, name);
+        let state = self.read();
+        if state.unreadable.contains(&place) { None } else { state.objects.get(&place).cloned() }
+    }
+
     pub fn all(&self) -> Vec<Arc<K>> {
         self.read().objects.values().cloned().collect()
     }
@@ -151,11 +158,9 @@ impl<K> Cache<K> {
         self.woken(Change { before: before.as_deref(), after: Some(&object), live })
     }
 
-    /// Notes that an object exists but cannot be read; whether that is news to those who take it for absent.
+    /// Notes that an object exists but cannot be read; whether that is news.
     pub(super) fn put_unreadable(&self, place: Place) -> bool {
-        let mut state = self.write();
-        let is_known = state.objects.contains_key(&place);
-        state.unreadable.insert(place) && !is_known
+        self.write().unreadable.insert(place)
     }
 
     /// Removes an object and returns the keys to wake; `None` if it could never be read, so that nobody knows whom it concerned.
@@ -244,11 +249,14 @@ mod tests {
     fn an_unreadable_object_is_not_taken_for_a_deleted_one() {
         let cache = cache();
         cache.put(&Place::new("", "x"), "apple", true);
-        assert!(!cache.put_unreadable(Place::new("", "x")), "what it was still counts");
+        assert!(cache.put_unreadable(Place::new("", "x")), "what it was no longer counts");
         assert!(cache.put_unreadable(Place::new("", "y")), "it was taken for absent");
         assert!(!cache.put_unreadable(Place::new("", "y")));
         assert!(cache.get("", "x").is_some() && cache.exists("", "y"));
+        assert!(cache.as_stored("", "x").is_none() && cache.exists("", "x"), "it is neither gone nor as it was");
         assert!(cache.get("", "y").is_none());
+        cache.put(&Place::new("", "x"), "banana", true);
+        assert!(cache.as_stored("", "x").is_some());
         assert!(cache.remove(&Place::new("", "y")).is_none(), "nobody knows whom it concerned");
         assert!(!cache.exists("", "y"));
     }

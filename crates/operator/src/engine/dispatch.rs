@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use croft_core::queue::{Backoffs, Key as _, Lanes, Priority, Queue, Verdict};
+use croft_core::queue::{Backoffs, Key as _, Priority, Queue, Start, Verdict};
 use tokio::{
     sync::{mpsc, watch},
     task::{Id, JoinSet},
@@ -122,8 +122,6 @@ pub(super) struct Dispatcher {
 struct Running {
     tasks: JoinSet<Verdict>,
     keys: HashMap<Id, Key>,
-    /// Who needs which outside.
-    lanes: Lanes<Key>,
     /// Whoever takes long says so here.
     slow: mpsc::UnboundedSender<Key>,
 }
@@ -131,11 +129,10 @@ struct Running {
 impl Dispatcher {
     /// Runs until `stop`, then finishes what runs.
     pub(super) async fn run(mut self, stop: CancellationToken) {
-        let mut queue = Queue::new(self.concurrency, Backoffs::default());
-        let (slow, mut slow_ones) = mpsc::unbounded_channel();
         // One outside that hangs must leave room for the others.
-        let lanes = Lanes::new(self.concurrency.div_ceil(2));
-        let mut running = Running { tasks: JoinSet::new(), keys: HashMap::new(), lanes, slow };
+        let mut queue = Queue::new(self.concurrency, self.concurrency.div_ceil(2), Backoffs::default());
+        let (slow, mut slow_ones) = mpsc::unbounded_channel();
+        let mut running = Running { tasks: JoinSet::new(), keys: HashMap::new(), slow };
         let mut leading = self.leads.clone();
         leading.mark_changed();
         let mut ready = self.readiness.changes();
@@ -224,22 +221,11 @@ impl Dispatcher {
         if !self.works(true) {
             return;
         }
-        while let Some(key) = queue.pop(self.clock.now()) {
+        while let Some(key) = queue.pop(self.clock.now(), |key| self.start(key)) {
             let Some(worker) = self.workers.get(&key.work) else {
                 queue.done(&key, Verdict::Parked, self.clock.now());
                 continue;
             };
-            if !self.context.journal.may_look(&key) {
-                debug!(%key, "waits until the caches have seen its last write");
-                self.context.metrics.stale_skip(key.work);
-                queue.done(&key, Verdict::Parked, self.clock.now());
-                self.leave_lane(queue, running, &key);
-                continue;
-            }
-            if !running.lanes.enter(&key, worker.lane(&key).as_deref()) {
-                queue.done(&key, Verdict::Parked, self.clock.now());
-                continue;
-            }
             self.context.journal.looks(&key);
             let (worker, context, attempt) = (worker.clone(), self.context.clone(), queue.attempt(&key));
             let task = running.tasks.spawn({
@@ -256,6 +242,17 @@ impl Dispatcher {
             });
             running.keys.insert(task.id(), key);
         }
+    }
+
+    /// How a key may start: not before the caches have seen its last write, which wakes it.
+    fn start(&self, key: &Key) -> Start {
+        if !self.context.journal.may_look(key) {
+            debug!(%key, "waits until the caches have seen its last write");
+            self.context.metrics.stale_skip(key.work);
+            return Start::NotYet;
+        }
+        let lane = self.workers.get(&key.work).and_then(|worker| worker.lane(key));
+        lane.map_or(Start::Now, |lane| Start::In { lane })
     }
 
     fn finish(
@@ -277,17 +274,9 @@ impl Dispatcher {
         };
         if let Some(key) = running.keys.remove(&id) {
             queue.done(&key, verdict, self.clock.now());
-            self.leave_lane(queue, running, &key);
             if self.context.journal.looked(&key) {
                 queue.push(key, Priority::Live, self.clock.now());
             }
-        }
-    }
-
-    /// Who waits for the place `key` had comes next.
-    fn leave_lane(&self, queue: &mut Queue<Key>, running: &mut Running, key: &Key) {
-        if let Some(next) = running.lanes.leave(key) {
-            queue.push(next, Priority::Live, self.clock.now());
         }
     }
 
@@ -311,6 +300,5 @@ async fn end_term(queue: &mut Queue<Key>, running: &mut Running) {
     for (_, key) in running.keys.drain() {
         queue.done(&key, Verdict::Parked, croft_core::time::Instant::default());
     }
-    running.lanes.clear();
     queue.clear();
 }

@@ -89,7 +89,8 @@ impl KindChanges {
         supervisor.run::<PartialObjectMeta<K>>()
     }
 
-    pub(super) fn changed(&self) {
+    /// What is served has changed, or turned out to be other than it was.
+    pub fn changed(&self) {
         self.0.send_modify(|count| count.live += 1);
     }
 

@@ -188,6 +188,22 @@ impl EngineBuilder {
         self.cache(part, &Scope::Cluster, Wire::objects(api))
     }
 
+    /// As [`EngineBuilder::cluster_objects`], of a kind others may have installed or not: nobody waits for it.
+    pub fn optional_cluster_objects<K>(&mut self, part: Part) -> Arc<Cache<K>>
+    where
+        K: Resource<DynamicType = (), Scope = ClusterResourceScope>
+            + Clone
+            + DeserializeOwned
+            + fmt::Debug
+            + Send
+            + Sync
+            + 'static,
+    {
+        let cache = self.cluster_objects(part);
+        self.readiness.may_be_missing(&write::resource_name::<K>());
+        cache
+    }
+
     /// The cache of a namespaced kind's metadata, cluster-wide.
     pub fn metadata<K>(&mut self, part: Part) -> Arc<Cache<PartialObjectMeta<K>>>
     where

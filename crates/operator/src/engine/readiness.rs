@@ -15,6 +15,16 @@ struct Watched {
     standing: watch::Receiver<Standing>,
     /// A kind of somebody else: its absence makes its part wait, not the operator unready.
     foreign: bool,
+    /// Where it is not installed there is none of it, and nobody waits.
+    optional: bool,
+}
+
+impl Watched {
+    /// Whether all there is is known.
+    fn is_seen(&self) -> bool {
+        let standing = self.standing.borrow();
+        standing.is_synced() || (self.optional && *standing == Standing::NotServed)
+    }
 }
 
 /// The state of all watches. Cheap to clone.
@@ -36,9 +46,17 @@ impl ReadinessBuilder {
             parts: Vec::new(),
             standing,
             foreign,
+            optional: false,
         });
         if !watched.parts.contains(&part) {
             watched.parts.push(part);
+        }
+    }
+
+    /// Nobody needs to wait for this kind to be installed.
+    pub(super) fn may_be_missing(&mut self, resource: &str) {
+        if let Some(watched) = self.watches.get_mut(resource) {
+            watched.optional = true;
         }
     }
 
@@ -55,12 +73,13 @@ impl Readiness {
 
     /// Whether every watch of the part has a full picture.
     pub fn is_synced(&self, part: Part) -> bool {
-        self.of(part).all(|watched| watched.standing.borrow().is_synced())
+        self.of(part).all(Watched::is_seen)
     }
 
     /// Why a part waits, if it does.
     pub fn waits_for(&self, part: Part) -> Option<String> {
-        let waiting = self.of(part).filter(|watched| *watched.standing.borrow() == Standing::NotServed);
+        let is_waited_for = |watched: &&Watched| *watched.standing.borrow() == Standing::NotServed && !watched.optional;
+        let waiting = self.of(part).filter(is_waited_for);
         let waiting: Vec<_> = waiting.map(|watched| watched.resource.as_str()).collect();
         (!waiting.is_empty()).then(|| waiting.join(", "))
     }
@@ -101,8 +120,9 @@ impl fmt::Display for Readiness {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         for watched in self.watches.iter() {
             let standing = watched.standing.borrow();
-            let mark = if standing.is_synced() { '+' } else { '-' };
+            let mark = if watched.is_seen() { '+' } else { '-' };
             let standing = match &*standing {
+                Standing::NotServed if watched.optional => "not installed".to_owned(),
                 Standing::NotServed => format!("waiting for the CRD {}", watched.resource),
                 other => other.to_string(),
             };

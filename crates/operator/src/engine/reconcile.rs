@@ -233,25 +233,36 @@ async fn run_step<R: Reconciler>(
     }
 }
 
-/// The one place where results leave: status, then events.
+/// The one place where results leave: status, then events. What is gone has no status, and its end may be worth an event.
 async fn tell(key: &Key, report: &Report, attempt: Attempt, context: &Context) -> Result<(), Failure> {
-    if let Some(status) = &report.status {
-        let call = context.leadership.within_term(context.writer.status(status));
-        let written = context.slots.within(attempt.live, call).await;
-        context.metrics.step(key.work, "WriteStatus", written.as_ref().err());
-        context.journal.wrote(key, &written?);
-    }
-    if let Some(about) = &report.about {
+    let written = match &report.status {
+        Some(status) => {
+            let call = context.leadership.within_term(context.writer.status(status));
+            let written = context.slots.within(attempt.live, call).await;
+            context.metrics.step(key.work, "WriteStatus", written.as_ref().err());
+            written.map(|written| context.journal.wrote(key, &written))
+        }
+        None => Ok(()),
+    };
+    if let Some(about) = &report.about
+        && written.as_ref().err().is_none_or(|failure| failure.reason == "NotFound")
+    {
         for note in &report.events {
             context.events.emit(about, note);
         }
     }
-    Ok(())
+    written
 }
 
 fn failed(key: &Key, failure: &Failure, context: &Context) -> Verdict {
-    context.metrics.failed(key.work, failure.reason);
+    if !matches!(failure.class, FailureClass::Early { .. }) {
+        context.metrics.failed(key.work, failure.reason);
+    }
     match failure.class {
+        FailureClass::Early { wait } => {
+            debug!(%key, %failure, ?wait, "not its turn yet");
+            return Verdict::Early { wait };
+        }
         FailureClass::Stale => {
             debug!(%key, %failure, "the world has moved on; looking again");
             return Verdict::Stale;

@@ -178,19 +178,21 @@ impl Writer {
         Ok(answer.either(|object| written(&object, stream), |_| gone()))
     }
 
-    /// Replaces a whole status; done already if the object is gone, stale if it is not as it was seen.
+    /// Replaces a whole status; stale if the object is gone, or not as it was seen: the caches will tell.
     pub async fn status(&self, status: &NewStatus) -> Result<Written, Failure> {
         let api = self.api_of(&status.resource, &status.namespace);
         let request = Request::new(api.resource_url());
         // Where the version is known, a PUT costs the API server an eighth less than a patch that tests for it.
-        let request = if let Some(version) = &status.version {
+        // Not of built-in kinds: some of those let metadata be written with the status, and a PUT would wipe it.
+        let version = status.version.as_ref().filter(|_| !status.resource.group.is_empty());
+        let request = if let Some(version) = version {
             let put = put_of(status, version)?;
             request.replace_subresource("status", &status.name, &self.posting(FIELD_MANAGER), put)
         } else {
             let patch = patch_of(status)?;
             request.patch_subresource("status", &status.name, &self.patching(FIELD_MANAGER), &patch)
         };
-        gone_is_done(self.send("status", request, &status.stream).await)
+        self.send("status", request, &status.stream).await
     }
 
     /// Makes a call of which only is kept what its echo will be.
@@ -258,10 +260,12 @@ fn put_of(status: &NewStatus, resource_version: &str) -> Result<Vec<u8>, Failure
 }
 
 fn patch_of(status: &NewStatus) -> Result<Patch<Value>, Failure> {
-    let patch = json!([
-        { "op": "test", "path": "/metadata/uid", "value": status.uid },
-        { "op": "add", "path": "/status", "value": status.value },
-    ]);
+    let mut patch = vec![json!({ "op": "test", "path": "/metadata/uid", "value": status.uid })];
+    if let Some(version) = &status.version {
+        patch.push(json!({ "op": "test", "path": "/metadata/resourceVersion", "value": version }));
+    }
+    patch.push(json!({ "op": "add", "path": "/status", "value": status.value }));
+    let patch = Value::Array(patch);
     serde_json::from_value(patch).map(Patch::Json).map_err(|error| unwritable("InvalidStatus", &error))
 }
 

@@ -2,7 +2,7 @@
 
 use std::{
     collections::BTreeMap,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
 use croft_api::namespaces::{CLASS_LABEL, NamespaceClassBinding, NamespaceClassBindingSpec};
@@ -30,8 +30,8 @@ pub(super) struct BindingReconciler {
     caches: Caches,
     writer: Writer,
     settings: SharedSettings,
-    /// The last trouble told per namespace: a namespace has no status of ours to remember it in.
-    told: Mutex<BTreeMap<String, String>>,
+    /// The last trouble told of each namespace, with its UID: a namespace has no status of ours to remember it in.
+    told: Mutex<BTreeMap<String, (String, String)>>,
 }
 
 #[derive(Debug)]
@@ -47,8 +47,8 @@ impl BindingReconciler {
 
     /// Events for a change of trouble only.
     fn news(&self, seen: &Seen) -> Vec<Note> {
-        let name = seen.namespace.name_any();
-        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        let (name, uid) = (seen.namespace.name_any(), seen.namespace.uid().unwrap_or_default());
+        let mut told = self.told();
         match binding::trouble(&seen.observed) {
             None => {
                 told.remove(&name);
@@ -56,10 +56,17 @@ impl BindingReconciler {
             }
             Some(trouble) => {
                 let message = trouble.to_string();
-                let known = told.insert(name, message.clone()).is_some_and(|old| old == message);
+                let telling = (uid, message.clone());
+                let known = told.insert(name, telling.clone()).is_some_and(|old| old == telling);
                 if known { Vec::new() } else { vec![Note::warning(trouble.reason(), message)] }
             }
         }
+    }
+}
+
+impl BindingReconciler {
+    fn told(&self) -> MutexGuard<'_, BTreeMap<String, (String, String)>> {
+        self.told.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -108,7 +115,10 @@ impl Reconciler for BindingReconciler {
     }
 
     async fn observe(&self, key: &Key) -> Result<Option<Seen>, Failure> {
-        let Some(namespace) = self.caches.namespaces.get("", &key.name) else { return Ok(None) };
+        let Some(namespace) = self.caches.namespaces.get("", &key.name) else {
+            self.told().remove(&key.name);
+            return Ok(None);
+        };
         let binding = self.caches.bindings.get(&key.name, &key.name);
         let can_be_chosen = |class: &str| self.caches.can_be_chosen(class);
         let observed = observed(&namespace, binding.as_deref(), can_be_chosen, &self.settings.load());

@@ -16,8 +16,10 @@ pub(crate) type Checked = Result<Blueprint, Vec<Problem>>;
 type Form = (Option<String>, Option<i64>);
 
 /// By name of the class, its newest form.
-#[derive(Debug, Default)]
-pub(super) struct Blueprints(Mutex<BTreeMap<String, (Form, Arc<Checked>)>>);
+#[derive(Clone, Debug, Default)]
+pub(super) struct Blueprints(Arc<Mutex<Forms>>);
+
+type Forms = BTreeMap<String, (Form, Arc<Checked>)>;
 
 impl Blueprints {
     /// The class of that name is gone.

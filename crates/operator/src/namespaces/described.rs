@@ -78,6 +78,7 @@ pub(crate) fn described(api_version: String, metadata: &ObjectMeta, binding_uid:
         owner: owner(controller_of(metadata).as_ref(), binding_uid),
         deleting: metadata.deletion_timestamp.is_some(),
         witness: None,
+        changed_by: fields::changed_last_by(metadata),
         taken_fields: fields::taken_over(metadata),
         other_owners: json!(others.collect::<Vec<_>>()),
     }
@@ -120,7 +121,7 @@ pub(crate) fn stamped_entry(entry: stamped::Entry, orphan: bool, binding_uid: &s
         api_version: entry.api_version.to_string(),
         owner: owner(entry.controller.as_ref(), binding_uid),
         orphan,
-        version: entry.version.to_string(),
+        version: entry.version.into(),
         uid: entry.uid,
         class: entry.class,
         content: entry.content,

@@ -7,15 +7,13 @@
 //! Guarantees: every expression is total, so no policy fails on an object it was not made for; what does not concern a fence
 //! passes it; Kubernetes' own controllers and `system:masters` are never locked out of fences 2 and 3.
 
-use croft_api::namespaces::{CLASS_LABEL, PROTECTED_LABEL, STAMP_LABEL, USE_VERB};
+use croft_api::namespaces::{CLASS_LABEL, PROTECTED_LABEL, STAMP_LABEL};
 use k8s_openapi::{
-    api::admissionregistration::v1::{
-        MatchCondition, MatchResources, NamedRuleWithOperations, ValidatingAdmissionPolicy,
-        ValidatingAdmissionPolicyBinding, ValidatingAdmissionPolicyBindingSpec, ValidatingAdmissionPolicySpec,
-        Validation, Variable,
-    },
-    apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta},
+    api::admissionregistration::v1::{ValidatingAdmissionPolicy, ValidatingAdmissionPolicySpec},
+    apimachinery::pkg::apis::meta::v1::LabelSelector,
 };
+
+use crate::policies::{Choice, condition, denied_unless, label_of, matched, policy, quoted, variable};
 
 pub const CHOICE: &str = "croft-class-choice";
 pub const BINDINGS: &str = "croft-bindings";
@@ -30,63 +28,25 @@ pub struct Grounds<'a> {
     pub system_namespaces: &'a [String],
 }
 
-/// Each policy with the binding that puts it in force.
-pub fn policies(grounds: &Grounds<'_>) -> Vec<(ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding)> {
+pub fn policies(grounds: &Grounds<'_>) -> [ValidatingAdmissionPolicy; 3] {
     [choice(grounds), bindings(grounds), protection(grounds)]
-        .into_iter()
-        .map(|policy| {
-            let binding = in_force(&policy);
-            (policy, binding)
-        })
-        .collect()
 }
 
-/// Fence 1. `use` is asked for on the cluster, not in the namespace: who may do everything inside a namespace may patch that
-/// Namespace too, and must not thereby choose its class.
+/// Fence 1.
 fn choice(grounds: &Grounds<'_>) -> ValidatingAdmissionPolicy {
     let system: Vec<_> = grounds.system_namespaces.iter().map(|name| quoted(name)).collect();
     let system = system.join(", ");
-    let may_use = |class: &str| {
-        format!(
-            "authorizer.group('akuity.io').resource('namespaceclasses').name(variables.{class}).check('{USE_VERB}').allowed()"
-        )
-    };
-    let needs_use = |what: &str, class: &str| {
-        format!(
-            "'{what} needs the verb `{USE_VERB}` on namespaceclasses.akuity.io/' + variables.{class} + \
-             ', which ' + request.userInfo.?username.orValue('nobody') + ' does not have'"
-        )
-    };
-    policy(
-        CHOICE,
-        ValidatingAdmissionPolicySpec {
-            match_constraints: Some(matched("", &["namespaces", "namespaces/*"], &["CREATE", "UPDATE"], None)),
-            variables: Some(vec![
-                variable("before", format!("oldObject == null ? '' : {}", label_of("oldObject", CLASS_LABEL))),
-                variable("after", label_of("object", CLASS_LABEL)),
-                variable("chosen", "variables.before != variables.after && variables.after != ''".into()),
-                variable("left", "variables.before != variables.after && variables.before != ''".into()),
-                variable("name", "object.metadata.?name.orValue('')".into()),
-            ]),
-            validations: Some(vec![
-                denied_unless(
-                    format!(
-                        "!variables.chosen || !(variables.name.startsWith('kube-') || variables.name in [{system}])"
-                    ),
-                    "'namespace ' + variables.name + ' belongs to the system: no class can be applied to it'".into(),
-                ),
-                denied_unless(
-                    format!("!variables.chosen || {}", may_use("after")),
-                    needs_use("choosing this class", "after"),
-                ),
-                denied_unless(
-                    format!("!variables.left || {}", may_use("before")),
-                    needs_use("leaving this class", "before"),
-                ),
-            ]),
-            ..ValidatingAdmissionPolicySpec::default()
-        },
-    )
+    let Choice { mut variables, mut validations } =
+        Choice::by_label(CLASS_LABEL, "class", "akuity.io", "namespaceclasses");
+    variables.push(variable("name", "object.metadata.?name.orValue('')".into()));
+    validations.insert(
+        0,
+        denied_unless(
+            format!("!variables.chosen || !(variables.name.startsWith('kube-') || variables.name in [{system}])"),
+            "'namespace ' + variables.name + ' belongs to the system: no class can be applied to it'".into(),
+        ),
+    );
+    Choice { variables, validations }.policy(CHOICE)
 }
 
 /// Fence 2.
@@ -162,65 +122,4 @@ fn trusted(grounds: &Grounds<'_>) -> String {
         "{user} in [{users}] || {user}.startsWith('system:serviceaccount:kube-system:') || \
          request.userInfo.?groups.orValue([]).exists(group, group in ['system:masters', 'system:nodes'])"
     )
-}
-
-/// The value of a label, empty where there is none.
-fn label_of(object: &str, label: &str) -> String {
-    format!("{object}.metadata.?labels[?{}].orValue('')", quoted(label))
-}
-
-/// A CEL string; names of namespaces, users and labels need no escapes.
-fn quoted(text: &str) -> String {
-    format!("'{text}'")
-}
-
-fn policy(name: &str, spec: ValidatingAdmissionPolicySpec) -> ValidatingAdmissionPolicy {
-    ValidatingAdmissionPolicy {
-        metadata: ObjectMeta { name: Some(name.to_owned()), ..ObjectMeta::default() },
-        spec: Some(ValidatingAdmissionPolicySpec { failure_policy: Some("Fail".into()), ..spec }),
-        status: None,
-    }
-}
-
-fn in_force(policy: &ValidatingAdmissionPolicy) -> ValidatingAdmissionPolicyBinding {
-    ValidatingAdmissionPolicyBinding {
-        metadata: policy.metadata.clone(),
-        spec: Some(ValidatingAdmissionPolicyBindingSpec {
-            policy_name: policy.metadata.name.clone(),
-            validation_actions: Some(vec!["Deny".into()]),
-            ..ValidatingAdmissionPolicyBindingSpec::default()
-        }),
-    }
-}
-
-fn matched(group: &str, resources: &[&str], operations: &[&str], objects: Option<LabelSelector>) -> MatchResources {
-    let strings = |items: &[&str]| Some(items.iter().map(ToString::to_string).collect());
-    // Stamped objects are always namespaced: what is not never comes near that fence.
-    let scope = if objects.is_some() { "Namespaced" } else { "*" };
-    MatchResources {
-        match_policy: Some("Equivalent".into()),
-        namespace_selector: Some(LabelSelector::default()),
-        object_selector: Some(objects.unwrap_or_default()),
-        resource_rules: Some(vec![NamedRuleWithOperations {
-            api_groups: strings(&[group]),
-            api_versions: strings(&["*"]),
-            resources: strings(resources),
-            operations: strings(operations),
-            scope: Some(scope.into()),
-            resource_names: None,
-        }]),
-        exclude_resource_rules: None,
-    }
-}
-
-fn variable(name: &str, expression: String) -> Variable {
-    Variable { name: name.to_owned(), expression }
-}
-
-fn condition(name: &str, expression: String) -> MatchCondition {
-    MatchCondition { name: name.to_owned(), expression }
-}
-
-fn denied_unless(expression: String, message: String) -> Validation {
-    Validation { expression, message_expression: Some(message), message: None, reason: Some("Forbidden".into()) }
 }

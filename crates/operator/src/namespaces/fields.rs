@@ -20,6 +20,13 @@ pub(crate) fn was_created(metadata: &ObjectMeta) -> bool {
     ours(metadata).any(|entry| entry.operation.as_deref() == Some("Update"))
 }
 
+/// Who else manages fields of the object, and did so last: a hint for people, who may be told anything here.
+pub(crate) fn changed_last_by(metadata: &ObjectMeta) -> Option<String> {
+    let others =
+        metadata.managed_fields.iter().flatten().filter(|entry| !is_ours(entry) && entry.subresource.is_none());
+    others.max_by_key(|entry| entry.time.as_ref().map(|time| time.0))?.manager.clone()
+}
+
 /// The object's managedFields with our create turned into an apply; `None` if there is nothing to turn.
 pub(crate) fn taken_over(metadata: &ObjectMeta) -> Option<Value> {
     if !was_created(metadata) {

@@ -7,7 +7,7 @@ use super::fences::{self, Grounds};
 use crate::{
     cli::ManifestOptions,
     manifests::{ACCOUNT, account, reference},
-    roles,
+    policies, roles,
     settings::NamespacesSettings,
 };
 
@@ -34,6 +34,5 @@ fn fence_policies(options: &ManifestOptions) -> Vec<String> {
     system_namespaces.dedup();
     let operator = format!("system:serviceaccount:{}:{ACCOUNT}", options.namespace);
     let grounds = Grounds { operator: &operator, system_namespaces: &system_namespaces };
-    let policies = fences::policies(&grounds);
-    policies.iter().flat_map(|(policy, binding)| [yaml_document(policy), yaml_document(binding)]).collect()
+    fences::policies(&grounds).iter().flat_map(policies::documents).collect()
 }

@@ -32,7 +32,7 @@ use k8s_openapi::api::core::v1::Namespace;
 use kube::{Resource, ResourceExt};
 
 use self::{
-    absences::Absences, binding::BindingReconciler, class::ClassReconciler, kinds::Kinds,
+    absences::Absences, binding::BindingReconciler, blueprints::Blueprints, class::ClassReconciler, kinds::Kinds,
     resources::ResourcesReconciler, seal::SharedSeal, stamped::Stamps,
 };
 use crate::{
@@ -123,7 +123,7 @@ struct Caches {
 impl Caches {
     /// Whether a class exists, readable or not, and is not on its way out.
     fn can_be_chosen(&self, class: &str) -> bool {
-        match self.classes.get("", class) {
+        match self.classes.as_stored("", class) {
             Some(class) => !is_deleting(class.meta()),
             None => self.classes.exists("", class),
         }
@@ -153,12 +153,15 @@ fn install(engine: &mut EngineBuilder, ground: &Ground) {
     let seal = SharedSeal::default();
     tokio::spawn(essential("digest key", seal.clone().find(writer.clone(), operator_namespace.clone())));
     let stamps = Stamps::new(engine, seal.clone(), caches.bindings.clone());
-    let absences = Absences::default();
+    let (absences, blueprints) = (Absences::default(), Blueprints::default());
     caches.classes.wakes({
         let (caches, stamps, pusher) = (caches.clone(), stamps.clone(), engine.pusher());
-        let (journal, absences) = (engine.journal(), absences.clone());
+        let (journal, absences, blueprints) = (engine.journal(), absences.clone(), blueprints.clone());
         move |change: Change<'_, NamespaceClass>| {
             absences.forget(&change.object().name_any());
+            if change.after.is_none() {
+                blueprints.forget(&change.object().name_any());
+            }
             let kinds = |class: Option<&NamespaceClass>| kinds_in_use(class.into_iter());
             stamps.class_changed(&kinds(change.before), &kinds(change.after));
             for key in concerned_by_class(change, &caches) {
@@ -179,7 +182,7 @@ fn install(engine: &mut EngineBuilder, ground: &Ground) {
         progress: Mutex::default(),
         clock: Clock::start(),
     });
-    engine.reconciler(ResourcesReconciler::new(caches, writer.clone(), kinds, stamps, seal, absences));
+    engine.reconciler(ResourcesReconciler::new(caches, writer.clone(), kinds, stamps, seal, absences, blueprints));
 }
 
 /// The binding itself and its namespace; its class, when the changes are over, to count it.

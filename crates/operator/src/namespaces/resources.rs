@@ -8,11 +8,13 @@ use std::{
 
 use croft_api::namespaces::{CLASS_LABEL, NamespaceClass, NamespaceClassBinding};
 use croft_core::{
-    budget::Budget,
+    budget::{Appointments, Budget},
     namespaces::{
         inventory::Status,
         manifest::Identity,
-        resources::{self, ClassSeen, Held, KindName, KindSeen, Observed, Read, ResourceStep, Routine, Stamped},
+        resources::{
+            self, ClassSeen, Contests, Held, KindName, KindSeen, Observed, Read, ResourceStep, Routine, Stamped,
+        },
         template::Facts,
         witness::{Care, Seal, Witness},
     },
@@ -45,6 +47,9 @@ use crate::{
 /// However many objects others change at once, this many namespaces are read in one go, then one every while.
 const READS: u32 = 100;
 const READ_EVERY: Duration = Duration::from_millis(20);
+/// Of these, one namespace has no more than so many in one go, then one every while.
+const READS_OF_ONE: u32 = 10;
+const READ_ONE_EVERY: Duration = Duration::from_secs(2);
 
 #[derive(Debug)]
 pub(super) struct ResourcesReconciler {
@@ -56,7 +61,8 @@ pub(super) struct ResourcesReconciler {
     /// Status that is not written yet, by namespace.
     held: Mutex<BTreeMap<String, Held>>,
     routine: Mutex<Routine>,
-    reads: Mutex<Budget>,
+    reads: Mutex<Appointments<String>>,
+    contests: Mutex<Contests>,
     clock: Clock,
     blueprints: Blueprints,
     absences: Absences,
@@ -80,6 +86,7 @@ impl ResourcesReconciler {
         stamps: Stamps,
         seal: SharedSeal,
         absences: Absences,
+        blueprints: Blueprints,
     ) -> Self {
         Self {
             caches,
@@ -89,9 +96,10 @@ impl ResourcesReconciler {
             seal,
             held: Mutex::default(),
             routine: Mutex::default(),
-            reads: Mutex::new(Budget::new(READS, READ_EVERY)),
+            reads: Mutex::new(Appointments::new(READS, READ_EVERY, Budget::new(READS_OF_ONE, READ_ONE_EVERY))),
+            contests: Mutex::default(),
             clock: Clock::start(),
-            blueprints: Blueprints::default(),
+            blueprints,
             absences,
         }
     }
@@ -107,6 +115,10 @@ impl ResourcesReconciler {
         result
     }
 
+    fn with_contests<T>(&self, work: impl FnOnce(&mut Contests) -> T) -> T {
+        work(&mut self.contests.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
     /// The class, and only after a live look "gone": deleting on the word of a cache is how things get lost.
     async fn class(
         &self,
@@ -115,7 +127,7 @@ impl ResourcesReconciler {
         binding_uid: &str,
         namespace: &Facts,
     ) -> Result<ClassSeen, Failure> {
-        if let Some(class) = self.caches.classes.get("", name) {
+        if let Some(class) = self.caches.classes.as_stored("", name) {
             return Ok(present(&class, &self.blueprints.of(&class), &stamper.seal, binding_uid, namespace));
         }
         if self.caches.classes.exists("", name) {
@@ -125,12 +137,7 @@ impl ResourcesReconciler {
         let look = async { Ok(read(api.get_opt(name)).await?.is_none()) };
         let is_gone = self.absences.is_gone(name, look).await?;
         // It may have come while others looked.
-        Ok(if is_gone && !self.caches.classes.exists("", name) {
-            self.blueprints.forget(name);
-            ClassSeen::Gone
-        } else {
-            ClassSeen::Unreadable
-        })
+        Ok(if is_gone && !self.caches.classes.exists("", name) { ClassSeen::Gone } else { ClassSeen::Unreadable })
     }
 
     fn unknown_class(&self, namespace: &v1::Namespace, bound: &str) -> Option<String> {
@@ -144,7 +151,7 @@ impl ResourcesReconciler {
 
     /// Whether objects of a class stay where it is no longer wanted. A class that cannot be read may say so.
     fn orphans(&self, class: &str) -> bool {
-        match self.caches.classes.get("", class) {
+        match self.caches.classes.as_stored("", class) {
             Some(class) => orphans(&class),
             None => self.caches.classes.exists("", class),
         }
@@ -171,6 +178,24 @@ impl ResourcesReconciler {
         }
     }
 
+    /// Adds the kinds that are not there yet.
+    fn add_seen(
+        &self,
+        seen: &mut BTreeMap<KindName, KindSeen>,
+        class: &ClassSeen,
+        found: &KindsFound,
+    ) -> Result<(), Failure> {
+        for (name, kind) in &found.kinds {
+            if !seen.contains_key(name) {
+                seen.insert(name.clone(), self.kind_seen(class, name, kind)?);
+            }
+        }
+        for (name, why) in &found.unable {
+            seen.entry(name.clone()).or_insert_with(|| KindSeen::Unobservable { why: why.clone() });
+        }
+        Ok(())
+    }
+
     fn stamped(&self, namespace: &str, binding_uid: &str) -> BTreeMap<Identity, Stamped> {
         let objects = self.stamps.in_namespace(namespace).into_iter();
         let described = |entry: stamped::Entry| {
@@ -185,8 +210,12 @@ impl ResourcesReconciler {
         if observed.to_read().is_empty() {
             return Ok(());
         }
-        if !self.reads.lock().unwrap_or_else(PoisonError::into_inner).spend(self.clock.now()) {
-            return Err(Failure::new(FailureClass::Stale, "Paced", "many objects were changed at once"));
+        let wait = {
+            let mut reads = self.reads.lock().unwrap_or_else(PoisonError::into_inner);
+            reads.wait(&observed.namespace.name, self.clock.now())
+        };
+        if !wait.is_zero() {
+            return Err(Failure::new(FailureClass::Early { wait }, "Paced", "many objects were changed at once"));
         }
         read_doubtful(&self.writer.client(), observed, &seen.kinds, seal).await
     }
@@ -200,34 +229,37 @@ pub(crate) struct KindsFound {
     pub(crate) unable: BTreeMap<KindName, String>,
 }
 
-/// The kinds of wanted and of recorded objects.
-pub(crate) async fn look_up_kinds(
-    known: &Kinds,
-    seen: &ClassSeen,
-    status: &Status,
-    stamped: &BTreeMap<Identity, Stamped>,
-) -> Result<KindsFound, Failure> {
-    let mut found = KindsFound::default();
-    let items = match seen {
-        ClassSeen::Present(class) => class.items.as_slice(),
-        ClassSeen::Gone | ClassSeen::Unreadable => &[],
+impl KindsFound {
+    /// Asks about those of the kinds it does not know yet.
+    pub(crate) async fn look_up(&mut self, known: &Kinds, names: BTreeSet<KindName>) -> Result<(), Failure> {
+        for name in names {
+            if self.kinds.contains_key(&name) || self.unable.contains_key(&name) {
+                continue;
+            }
+            match known.look_up(&name.0, &name.1).await {
+                Ok(kind) => drop(self.kinds.insert(name, kind)),
+                Err(failure) if failure.reason == UNABLE => drop(self.unable.insert(name, failure.message)),
+                Err(failure) => return Err(failure),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The kinds of wanted and of recorded objects; and those of which the class may have made some that are not recorded yet.
+pub(crate) fn kinds_named(seen: &ClassSeen, status: &Status) -> BTreeSet<KindName> {
+    let (items, of_class) = match seen {
+        ClassSeen::Present(class) => (class.items.as_slice(), class.recorded_kinds.clone()),
+        ClassSeen::Gone | ClassSeen::Unreadable => (&[][..], BTreeSet::new()),
     };
     let wanted = items.iter().map(|item| (item.api_version.clone(), item.identity.kind.clone()));
     let recorded = status.applied_resources.iter().map(|applied| (applied.api_version.clone(), applied.kind.clone()));
-    // A watch may show objects in another version than the one they were made in.
-    let stamped = stamped.iter().map(|(identity, object)| (object.api_version.clone(), identity.kind.clone()));
-    for name in wanted.chain(recorded).chain(stamped).collect::<BTreeSet<_>>() {
-        match known.look_up(&name.0, &name.1).await {
-            Ok(kind) => {
-                found.kinds.insert(name, kind);
-            }
-            Err(failure) if failure.reason == UNABLE => {
-                found.unable.insert(name, failure.message);
-            }
-            Err(failure) => return Err(failure),
-        }
-    }
-    Ok(found)
+    wanted.chain(recorded).chain(of_class).collect()
+}
+
+/// The kinds of objects that are there: a watch may show them in another version than the one they were made in.
+pub(crate) fn kinds_there(stamped: &BTreeMap<Identity, Stamped>) -> BTreeSet<KindName> {
+    stamped.iter().map(|(identity, object)| (object.api_version.clone(), identity.kind.clone())).collect()
 }
 
 /// Reads what the watches cannot tell. What cannot be read blocks itself only.
@@ -358,16 +390,14 @@ impl Reconciler for ResourcesReconciler {
         let mut bound = described_binding(&binding);
         let stored = bound.status;
         bound.status = self.with_held(&key.namespace, |held| resources::current(held, &uid, &stored));
-        let objects = self.stamped(&key.namespace, &uid);
-        let found = look_up_kinds(&self.kinds, &class, &bound.status, &objects).await?;
+        let mut found = KindsFound::default();
+        found.look_up(&self.kinds, kinds_named(&class, &bound.status)).await?;
         let mut kinds = BTreeMap::new();
-        for (name, kind) in &found.kinds {
-            kinds.insert(name.clone(), self.kind_seen(&class, name, kind)?);
-        }
-        kinds.extend(found.unable.iter().map(|(name, why)| {
-            let why = why.clone();
-            (name.clone(), KindSeen::Unobservable { why })
-        }));
+        // Where a watch stands is asked before what it shows: one that ends its list in between has shown half of it.
+        self.add_seen(&mut kinds, &class, &found)?;
+        let objects = self.stamped(&key.namespace, &uid);
+        found.look_up(&self.kinds, kinds_there(&objects)).await?;
+        self.add_seen(&mut kinds, &class, &found)?;
         let mut observed = Observed {
             namespace: described_namespace(&namespace, self.is_relabelled(&namespace, &class_name)),
             unknown_class: self.unknown_class(&namespace, &class_name),
@@ -376,6 +406,7 @@ impl Reconciler for ResourcesReconciler {
             binding: bound,
             class,
             kinds,
+            resting: self.with_contests(|contests| contests.resting(&key.namespace, self.clock.now())),
             ..Observed::default()
         };
         self.read_doubtful(&mut observed, &found, &stamper.seal).await?;
@@ -400,6 +431,7 @@ impl Reconciler for ResourcesReconciler {
 
     fn report(&self, seen: &Seen, outcomes: &[(&ResourceStep, Outcome)], now: &Timestamp) -> Report {
         let observed = &seen.observed;
+        self.with_contests(|contests| contests.note(observed, outcomes, self.clock.now()));
         let mut routine = self.routine.lock().unwrap_or_else(PoisonError::into_inner);
         let told = self.with_held(&observed.namespace.name, |held| {
             resources::tell(observed, &seen.stored, outcomes, held, &mut routine, now, self.clock.now())

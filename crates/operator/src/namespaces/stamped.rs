@@ -27,7 +27,7 @@ use tracing::info;
 
 use super::{BINDING, CALM, fields, live::Live, seal::SharedSeal, stamping::stream_of};
 use crate::engine::{
-    Cache, EngineBuilder, Journal, Key, Place, Pusher,
+    Cache, EngineBuilder, Journal, Key, KindChanges, Place, Pusher,
     watch::{Arrived, Departed, How, Sink, Supervisor, Surroundings, Wire, place_of, revision_of},
     write::crd_name,
 };
@@ -40,8 +40,8 @@ const STARTING: Duration = Duration::from_secs(30);
 pub(crate) struct Entry {
     pub(super) api_version: Arc<str>,
     pub(super) uid: String,
-    /// Its resourceVersion.
-    pub(super) version: u64,
+    /// Its resourceVersion, word for word: not every API server counts.
+    pub(super) version: Box<str>,
     pub(super) controller: Option<Controller>,
     pub(crate) class: String,
     pub(super) content: String,
@@ -61,7 +61,7 @@ impl Entry {
         Self {
             api_version,
             uid: metadata.uid.clone().unwrap_or_default(),
-            version: revision_of(metadata),
+            version: metadata.resource_version.as_deref().unwrap_or_default().into(),
             controller: controller_of(metadata),
             class: metadata.labels.as_ref().and_then(|labels| labels.get(STAMP_LABEL)).cloned().unwrap_or_default(),
             content: "unreadable".to_owned(),
@@ -320,6 +320,7 @@ impl Stamps {
                 pusher: self.pusher.clone(),
                 journal: self.journal.clone(),
                 bindings: self.bindings.clone(),
+                kinds: self.surroundings.kinds.clone(),
             },
             standing,
             surroundings: self.surroundings.clone(),
@@ -350,12 +351,13 @@ struct StampSink {
     pusher: Pusher,
     journal: Journal,
     bindings: Arc<Cache<NamespaceClassBinding>>,
+    kinds: KindChanges,
 }
 
 impl Sink<Live> for StampSink {
     fn put(&mut self, object: Arrived<Live>, how: How) {
         let Some(seal) = self.seal.get() else { return };
-        let place = place_of(object.metadata());
+        let (place, version) = (place_of(object.metadata()), revision_of(object.metadata()));
         let entry = match object {
             Arrived::Readable(object) => {
                 let (metadata, whole) = object.whole(&self.api_version, &self.kind);
@@ -363,7 +365,6 @@ impl Sink<Live> for StampSink {
             }
             Arrived::Unreadable { metadata, .. } => Entry::unreadable(self.api_version.clone(), &metadata),
         };
-        let version = entry.version;
         let binding = binding_of(&place);
         match (self.write().put(&place, entry), how) {
             (false, _) => {}
@@ -389,8 +390,12 @@ impl Sink<Live> for StampSink {
         self.journal.progressed(&self.stream, revision);
     }
 
-    /// What can or cannot be seen has changed for whoever uses the kind.
-    fn turned(&mut self, _standing: &Standing) {
+    /// What can or cannot be seen has changed for whoever uses the kind. One that is served no more in this version may be in
+    /// another, whenever that shows.
+    fn turned(&mut self, standing: &Standing) {
+        if *standing == Standing::NotServed {
+            self.kinds.changed();
+        }
         super::wake_all(&self.bindings, &self.pusher);
     }
 
@@ -436,13 +441,19 @@ mod tests {
         Entry {
             api_version: "v1".into(),
             uid: "u".into(),
-            version,
+            version: version.to_string().into(),
             controller: None,
             class: class.into(),
             content: "c".into(),
             created: false,
             deleting: false,
         }
+    }
+
+    #[test]
+    fn a_version_that_is_no_number_is_kept_word_for_word() {
+        let metadata = ObjectMeta { resource_version: Some("1234/".into()), ..ObjectMeta::default() };
+        assert_eq!(&*Entry::unreadable("v1".into(), &metadata).version, "1234/");
     }
 
     #[test]

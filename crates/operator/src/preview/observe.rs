@@ -31,7 +31,7 @@ use crate::{
         described::{described_namespace, facts, orphans, present, stamped_entry},
         kinds::{Kinds, ServedKind},
         kinds_in_use, kinds_named_by,
-        resources::{KindsFound, look_up_kinds},
+        resources::{KindsFound, kinds_named, kinds_there},
         stamped::{Entry, api_resource},
         stamping::{Stamper, whole},
     },
@@ -174,9 +174,11 @@ impl Cluster {
             class.recorded_kinds = kinds.collect();
         }
         let stamped = self.stamped_in(&namespace.name_any(), &binding.uid, class);
-        let KindsFound { kinds, unable } = look_up_kinds(&self.kinds, &seen, &binding.status, &stamped)
-            .await
-            .map_err(because("discovering the kinds of the class"))?;
+        let mut names = kinds_named(&seen, &binding.status);
+        names.extend(kinds_there(&stamped));
+        let mut found = KindsFound::default();
+        found.look_up(&self.kinds, names).await.map_err(because("discovering the kinds of the class"))?;
+        let KindsFound { kinds, unable } = found;
         let observed = Observed {
             namespace: described_namespace(namespace, false),
             orphan_unstamped: self

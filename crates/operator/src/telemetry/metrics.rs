@@ -174,6 +174,7 @@ impl Metrics {
             Verdict::Settled(_) => "settled",
             Verdict::Failed => "failed",
             Verdict::Stale => "stale",
+            Verdict::Early { .. } => "early",
             Verdict::Parked => "parked",
         };
         self.reconciles.get_or_create(&ByWork { part: work.part.name(), work: work.name, outcome }).inc();

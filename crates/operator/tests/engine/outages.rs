@@ -152,20 +152,30 @@ async fn a_class_that_could_never_be_read_lets_its_namespaces_go_when_it_is_dele
 }
 
 #[tokio::test]
-async fn a_class_that_can_no_longer_be_read_takes_nothing_away() -> Result<()> {
+async fn a_class_that_cannot_be_read_at_the_start_takes_nothing_away() -> Result<()> {
+    unreadable_class_takes_nothing_away(true).await
+}
+
+#[tokio::test]
+async fn a_class_that_can_no_longer_be_read_is_not_obeyed_as_it_was() -> Result<()> {
+    unreadable_class_takes_nothing_away(false).await
+}
+
+/// It becomes unreadable while the operator is down, or before its eyes: then what it said before must not count.
+async fn unreadable_class_takes_nothing_away(while_down: bool) -> Result<()> {
     let bed = Testbed::kubernetes();
     let (bed, installed) = World::installed(bed).await?;
     let start = |name: &str| installed.start(&bed, name, &installed.identity.kubeconfig, &[]);
-    let operator = start("first")?;
+    let mut operator = start("first")?;
     operator.ready(PATIENCE).await?;
     define_class(&bed).await?;
-    let keep = r#"{"spec":{"policy":{"onUnbind":"Orphan"}}}"#;
     let admin = bed.admin();
-    admin.kubectl(&["patch", "namespaceclass", "small", "--type=merge", "-p", keep]).await?;
     ask(&bed, "kept").await?;
     served(&bed, "kept").await;
-    operator.process.kill();
-    operator.process.wait(PATIENCE).context("it is dead")?;
+    if while_down {
+        operator.process.kill();
+        operator.process.wait(PATIENCE).context("it is dead")?;
+    }
     let loose = json!({"spec": {"versions": [{
         "name": "v1alpha1", "served": true, "storage": true, "subresources": {"status": {}},
         "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}},
@@ -173,12 +183,14 @@ async fn a_class_that_can_no_longer_be_read_takes_nothing_away() -> Result<()> {
     admin.kubectl(&["patch", "crd", "namespaceclasses.akuity.io", "--type=merge", "-p", &loose.to_string()]).await?;
     admin.kubectl(&["delete", "validatingwebhookconfiguration", "croft"]).await?;
     eventually("the class to become unreadable", || async {
-        let odd = r#"{"spec":{"priority":"very high","resources":[{"odd":1}],"params":"none"}}"#;
+        let odd = r#"{"spec":{"priority":"very high","resources":[{"odd":1}],"params":"none","policy":{"onUnbind":"Orphan"}}}"#;
         Ok(Some(admin.kubectl(&["patch", "namespaceclass", "small", "--type=merge", "-p", odd]).await?))
     })
     .await;
-    let operator = start("second")?;
-    operator.ready(PATIENCE).await?;
+    if while_down {
+        operator = start("second")?;
+        operator.ready(PATIENCE).await?;
+    }
     admin.kubectl(&["label", "namespace", "kept", "namespaceclass.akuity.io/name-"]).await?;
     let bindings: Api<NamespaceClassBinding> = Api::namespaced(admin.client.clone(), "kept");
     eventually("the binding to wait for its class", || async {

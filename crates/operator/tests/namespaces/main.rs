@@ -5,6 +5,7 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod contests;
 mod errors;
 mod examples;
 mod fences;

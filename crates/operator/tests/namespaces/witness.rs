@@ -180,7 +180,7 @@ async fn an_edit_under_our_own_manager_name_is_put_back() -> Result<()> {
 async fn edits_under_our_own_manager_name_are_put_back_however_fast_they_come() -> Result<()> {
     let space = furnished("own-name-fast").await?;
     let theirs = json!({"apiVersion": "v1", "kind": "ConfigMap", "data": {"key": "applied"}});
-    for _ in 0..5 {
+    for _ in 0..2 {
         space.edit("made", "croft", json!({"data": {"key": "edited"}})).await?;
         space.has_value("made", "as the class says").await;
         space.config_maps().patch("made", &PatchParams::apply("croft").force(), &Patch::Apply(&theirs)).await?;

@@ -1,4 +1,4 @@
-//! The bare generator: sends what the operator would leave behind, and nothing else. No watches, no decisions, no queue.
+//! The bare generator: sends what the operator would leave behind, and is told what becomes of it. No decisions, no queue.
 //!
 //! It is the floor, so each of its requests is the cheapest that leaves the same object behind. Of what API server, etcd and
 //! client together spend on one, a ConfigMap of this size takes 0.7 ms to make by POST and 1.3 ms by apply; to change it takes
@@ -19,6 +19,7 @@ use tokio::sync::Semaphore;
 use super::{
     cluster::{IN_FLIGHT, client},
     model::{Item, Model, Owned},
+    news::News,
     twin::twin_binding,
 };
 
@@ -31,6 +32,7 @@ pub(super) struct Generator {
     /// Requests that may be under way.
     permits: Arc<Semaphore>,
     models: Arc<Models>,
+    _news: Arc<News>,
 }
 
 /// Both states of the class.
@@ -55,8 +57,10 @@ struct Named {
 
 impl Generator {
     /// Acts with the rights of `config`.
-    pub(super) fn new(config: Config, models: Models) -> Result<Self> {
-        Ok(Self { client: client(config)?, permits: Arc::new(Semaphore::new(IN_FLIGHT)), models: Arc::new(models) })
+    pub(super) async fn new(config: Config, models: Models) -> Result<Self> {
+        let client = client(config)?;
+        let news = Arc::new(News::follow(&client).await?);
+        Ok(Self { client, permits: Arc::new(Semaphore::new(IN_FLIGHT)), models: Arc::new(models), _news: news })
     }
 
     /// 12 requests: the binding, ten objects, the status.

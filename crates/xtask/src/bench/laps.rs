@@ -1,8 +1,9 @@
 //! Generator and operator do the same work in turns, block by block, on the same API server.
 //!
 //! Both sides see the same acts of the administrator (labels, deletions, changes of a class) in their laps, and both laps begin
-//! with the first request and end when an independent watch has seen the last object and the last status. The generator waits
-//! for none of these acts. No lap begins before all the work of the one before is done: the controllers' too.
+//! with the first request and end when an independent watch has seen the last object and the last status. What follows from a
+//! change of a class follows, on both sides, once it is stored: nobody can know of it before. No lap begins before all the
+//! work of the one before is done: the controllers' too.
 
 use std::{
     collections::BTreeMap,
@@ -108,7 +109,8 @@ impl Course {
                 self.until(names, |space| space.is_furnished(GENERATION_BEFORE)).await
             }
             Act::Change => {
-                tokio::try_join!(self.cluster.apply_class(&block.unused_class, AFTER), self.plots.change())?;
+                self.cluster.apply_class(&block.unused_class, AFTER).await?;
+                self.plots.change().await?;
                 self.until(names, |space| space.is_furnished(GENERATION_AFTER)).await
             }
             Act::Refill => {
@@ -117,7 +119,8 @@ impl Course {
                 self.until(names, |space| space.is_furnished(GENERATION_AFTER) && space.uids().is_disjoint(&old)).await
             }
             Act::Remove => {
-                tokio::try_join!(self.cluster.delete_class(&block.unused_class), self.plots.remove())?;
+                self.cluster.delete_class(&block.unused_class).await?;
+                self.plots.remove().await?;
                 self.until(names, Space::is_bare).await
             }
         }

@@ -10,6 +10,7 @@ mod laps;
 mod machine;
 mod model;
 mod namespaces;
+mod news;
 mod pairs;
 mod plots;
 mod processes;

@@ -92,7 +92,7 @@ async fn prepare(program: &Path, blocks: &[Block]) -> Result<(Course, Operator)>
     let operator = cluster.start_operator("croft-0").await?;
     let witness = Witness::start(&cluster.admin).await?;
     let models = learn(&cluster, &witness).await?;
-    let generator = Generator::new(cluster.installed.identity.config(), models)?;
+    let generator = Generator::new(cluster.installed.identity.config(), models).await?;
     let plots = Plots::new(&cluster, plots, generator).await?;
     tokio::time::sleep(COLLECTOR_LOOKS.saturating_sub(clock.elapsed())).await;
     Ok((Course { witness, cluster, plots }, operator))

@@ -6,7 +6,7 @@ use anyhow::{Result, ensure};
 use croft_api::{
     backup::{NonAdminBackup, NonAdminBackupStorageLocation, NonAdminRestore},
     namespaces::NamespaceClassBinding,
-    storage::{S3Bucket, S3UserClaim},
+    storage::{S3Bucket, S3TeamQuota, S3UserClaim, TEAM_LABEL},
 };
 use croft_testbed::{Identity, wait};
 use k8s_openapi::api::{apps::v1::ReplicaSet, core::v1::ResourceQuota, networking::v1::NetworkPolicy};
@@ -47,6 +47,7 @@ impl<'a> Demo<'a> {
         self.look_at_the_location(story).await?;
         let tenant = self.world.bed.tenant(TENANT, NAMESPACE, tenant::rules()).await?;
         let maria = Actor { name: TENANT, identity: &tenant };
+        self.ask_for_too_much(story, &maria).await?;
         let before = self.deploy(story, &maria).await?;
         self.back_up(story, &maria).await?;
         self.lose_everything(story, &maria).await?;
@@ -105,10 +106,32 @@ impl<'a> Demo<'a> {
         self.admin.kubectl(&format!("get nonadminbackupstoragelocation -n {NAMESPACE}")).await
     }
 
+    async fn ask_for_too_much(&self, story: &mut Story, maria: &Actor<'_>) -> Result<()> {
+        story.begin(
+            "Her team may have 15Gi, and 10Gi are taken: Maria, a tenant of this namespace only, asks for 6Gi more.",
+        );
+        let file = write_file("quota.yaml", include_str!("quota.yaml"))?;
+        self.admin.kubectl(&format!("apply -f {}", file.display())).await?;
+        self.admin.kubectl(&format!("label namespace {NAMESPACE} {TEAM_LABEL}=blues")).await?;
+        let quotas: Api<S3TeamQuota> = Api::all(self.admin.identity.client.clone());
+        wait::until_true("the team's books to be kept", SOON, || async {
+            let status = quotas.get("blues").await?.status.unwrap_or_default();
+            Ok(status.namespaces.iter().any(|namespace| namespace.name == NAMESPACE))
+        })
+        .await?;
+        self.admin.kubectl("get s3teamquota blues").await?;
+        let file = write_file("more.yaml", include_str!("more.yaml"))?;
+        wait::until_true("Maria's rights to count", SOON, || async {
+            maria.identity.can("create", "s3.snappcloud.io/s3userclaims", Some(NAMESPACE)).await
+        })
+        .await?;
+        maria.is_refused(&format!("apply -n {NAMESPACE} -f {}", file.display()), "exceeded cluster quota").await
+    }
+
     async fn deploy(&self, story: &mut Story, maria: &Actor<'_>) -> Result<Snapshot> {
-        story.begin("Maria, a tenant who has rights in this namespace only, deploys her shop.");
+        story.begin("She deploys her shop. What is not in her namespace is not for her to see.");
         let file = write_file("shop.yaml", include_str!("shop.yaml"))?;
-        maria.is_refused("get secrets -n velero").await?;
+        maria.is_refused("get secrets -n velero", "Forbidden").await?;
         maria.kubectl(&format!("apply -n {NAMESPACE} -f {}", file.display())).await?;
         self.replica_sets_are(1).await?;
         Snapshot::take(&maria.identity.client, NAMESPACE, SHOP).await

@@ -60,14 +60,16 @@ impl Actor<'_> {
         Ok(())
     }
 
-    /// Runs what must not be allowed and shows how it is refused.
-    pub(super) async fn is_refused(&self, line: &str) -> Result<()> {
+    /// Runs what must not be allowed and shows in which words it is refused.
+    pub(super) async fn is_refused(&self, line: &str, words: &str) -> Result<()> {
         match self.run(line).await {
             Ok(_) => bail!("{} may `kubectl {line}` and should not", self.name),
             Err(refusal) => {
                 let text = refusal.to_string();
-                ensure!(text.contains("Forbidden"), "{text}");
-                show_output(text.split_once("Error from server").map_or(&text, |(prefix, _)| &text[prefix.len()..]));
+                ensure!(text.contains(words), "{text}");
+                let told =
+                    text.split_once(&format!(" as {}: ", self.identity.name)).map_or(text.as_str(), |(_, told)| told);
+                show_output(told);
                 Ok(())
             }
         }

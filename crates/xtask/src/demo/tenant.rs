@@ -1,4 +1,4 @@
-//! What the tenant may do: work in its own namespace, ask for backups there, look at what the class gave it.
+//! What the tenant may do: work in its own namespace, ask for backups there, look at what the class gave it, and ask for more storage.
 
 use k8s_openapi::api::rbac::v1::PolicyRule;
 
@@ -8,7 +8,8 @@ pub(super) fn rules() -> Vec<PolicyRule> {
         rule("", &["configmaps", "secrets", "pods"], &["*"]),
         rule("oadp.openshift.io", &["nonadminbackups", "nonadminrestores"], &["*"]),
         rule("oadp.openshift.io", &["nonadminbackupstoragelocations"], &["get", "list", "watch"]),
-        rule("s3.snappcloud.io", &["s3userclaims", "s3buckets"], &["get", "list", "watch"]),
+        rule("s3.snappcloud.io", &["s3userclaims"], &["create", "get", "list", "watch"]),
+        rule("s3.snappcloud.io", &["s3buckets"], &["get", "list", "watch"]),
     ]
 }
 

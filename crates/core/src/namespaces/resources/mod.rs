@@ -9,18 +9,23 @@
 //!
 //! One bad thing blocks itself only: an item, or a kind that cannot be observed.
 
+mod contest;
 mod leftovers;
 mod observed;
 mod report;
 mod step;
 mod telling;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
 use serde_json::Value;
 
 use self::leftovers::removals;
 pub use self::{
+    contest::Contests,
     observed::{
         Binding, Class, ClassSeen, KindName, KindSeen, Namespace, NamespaceMetadata, Owner, Policy, Read, Stamped,
     },
@@ -56,6 +61,8 @@ pub struct Observed {
     pub read: BTreeMap<Identity, Option<Read>>,
     /// Objects that could not be read, and why.
     pub unreadable: BTreeMap<Identity, String>,
+    /// Objects that were put right too often lately, and for how long they are left as they are: see [`Contests`].
+    pub resting: BTreeMap<Identity, Duration>,
 }
 
 /// What stands between a wanted object and its being applied.
@@ -75,6 +82,10 @@ enum Obstacle {
     BeingDeleted,
     /// Reported, not corrected.
     Drifted,
+    /// Somebody keeps changing it: left as it is for a while.
+    Contested {
+        message: String,
+    },
     /// What there is under its name cannot be told.
     Unobservable {
         why: String,
@@ -246,6 +257,14 @@ impl Observed {
         }
     }
 
+    /// As [`Observed::need`], but for what is left as it is for a while.
+    fn need_now(&self, item: &Rendered, class: &Class) -> Need {
+        match (self.need(item, class), self.contested(item, class)) {
+            (Need::Steps(_), Some(message)) => Need::Blocked(Obstacle::Contested { message }),
+            (need, _) => need,
+        }
+    }
+
     fn need_of_stamped(&self, item: &Rendered, object: &Stamped, read: Option<&Read>, class: &Class) -> Need {
         if object.deleting {
             return Need::Blocked(Obstacle::BeingDeleted);
@@ -369,7 +388,7 @@ fn furnish(seen: &Observed, class: &Class) -> Plan<ResourceStep> {
     let mut ranks: BTreeMap<(u8, usize), Vec<ResourceStep>> = BTreeMap::new();
     let mut blocked = false;
     for item in &class.items {
-        match seen.need(item, class) {
+        match seen.need_now(item, class) {
             Need::Nothing | Need::Vouch(_) => {}
             Need::Blocked(_) => blocked = true,
             // What one object needs is done in order; objects of one rank side by side.
@@ -388,14 +407,14 @@ fn furnish(seen: &Observed, class: &Class) -> Plan<ResourceStep> {
         groups.push(removals(seen));
     }
     groups.retain(|group| !group.is_empty());
-    Plan { groups, ..Plan::settled() }
+    Plan { groups, next: seen.looks_again() }
 }
 
 fn namespace_step(seen: &Observed, class: &Class) -> Option<ResourceStep> {
-    let recorded = seen.recorded_namespace()?;
-    let changed = recorded.digest.as_deref() != Some(&class.namespace_metadata.digest());
+    seen.recorded_namespace()?;
+    let stands = seen.namespace_had_all(class) && !seen.namespace_lacks(class);
     let step = ResourceStep::ApplyNamespaceMetadata { metadata: class.namespace_metadata.clone() };
-    (changed || seen.namespace_lacks(class)).then_some(step)
+    (!stands && !seen.namespace_rests(class)).then_some(step)
 }
 
 /// Removes everything the binding owns, then the binding.

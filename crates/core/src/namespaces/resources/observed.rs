@@ -166,6 +166,8 @@ pub struct Read {
     pub deleting: bool,
     /// What it shows of the manifest, where [`super::Observed::shown_by`] gives one.
     pub witness: Option<Witness>,
+    /// Who else manages some of it, and did so last.
+    pub changed_by: Option<String>,
     /// Its managedFields with our create turned into an apply, if it was made by a plain create.
     pub taken_fields: Option<serde_json::Value>,
     /// Its owner references without ours.

@@ -2,7 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use super::{Class, ClassSeen, NamespaceMetadata, Need, Observed, Obstacle, ResourceStep, step::namespace_identity};
+use super::{
+    Class, ClassSeen, NamespaceMetadata, Need, Observed, Obstacle, ResourceStep,
+    contest::{despite_contests, namespace_left, until_it_stands},
+    step::namespace_identity,
+};
 use crate::{
     conditions::{Readiness, cut},
     namespaces::{
@@ -62,7 +66,7 @@ pub fn report(seen: &Observed, outcomes: Outcomes<'_>, now: &Timestamp) -> Statu
         }
         ClassSeen::Present(class) => {
             status.applied_resources = inventory(seen, class, outcomes);
-            let readiness = readiness(seen, class, outcomes);
+            let readiness = despite_contests(&status.applied_resources, readiness(seen, class, outcomes));
             if matches!(readiness, Readiness::Ready { .. }) {
                 status.observed_class_name = Some(class.name.clone());
                 status.observed_class_uid = Some(class.uid.clone());
@@ -133,7 +137,7 @@ fn made_anew<'a>(seen: &Observed, outcomes: Outcomes<'a>) -> Option<&'a Identity
 }
 
 fn obstructed<'a>(seen: &'a Observed, class: &'a Class) -> impl Iterator<Item = (&'a Rendered, Obstacle)> {
-    class.items.iter().filter_map(|item| match seen.need(item, class) {
+    class.items.iter().filter_map(|item| match seen.need_now(item, class) {
         Need::Blocked(obstacle) => Some((item, obstacle)),
         _ => None,
     })
@@ -178,7 +182,7 @@ fn failing(step: &ResourceStep, failure: &Failure) -> Readiness {
     let what = step.identity().map_or_else(|| "the namespace".to_owned(), ToString::to_string);
     let message = format!("{what}: {}", with_fix(failure));
     match failure.class {
-        FailureClass::Stale | FailureClass::Transient => progressing(reason, message),
+        FailureClass::Early { .. } | FailureClass::Stale | FailureClass::Transient => progressing(reason, message),
         FailureClass::Forbidden | FailureClass::Rejected => stalled(reason, message),
     }
 }
@@ -191,7 +195,10 @@ fn inventory(seen: &Observed, class: &Class, outcomes: Outcomes<'_>) -> Vec<Appl
     // Of several steps about an object the last one counts.
     let ran = outcomes.iter().filter(|(_, outcome)| *outcome != Outcome::NotRun);
     let ran: BTreeMap<_, _> = ran.filter_map(|ran| Some((ran.0.identity()?, ran))).collect();
-    let wanted = class.items.iter().map(|item| entry(seen, class, item, ran.get(&item.identity).copied()));
+    let wanted = class.items.iter().map(|item| {
+        let last = ran.get(&item.identity).copied();
+        until_it_stands(seen, entry(seen, class, item, last), last.is_some())
+    });
     let mut unrecorded = 0;
     let leftovers = seen.leftovers().into_iter().filter_map(|leftover| {
         let recorded = seen.recorded(&leftover.identity);
@@ -243,6 +250,7 @@ fn namespace_entry(seen: &Observed, class: &Class, outcomes: Outcomes<'_>) -> Op
         }
         None | Some(Outcome::Failed(_) | Outcome::NotRun) => before,
     }
+    .map(|entry| until_it_stands(seen, namespace_left(seen, class, entry), ran.is_some()))
 }
 
 /// The Namespace, before its first label of the class is set.
@@ -267,7 +275,7 @@ fn entry(seen: &Observed, class: &Class, item: &Rendered, last: Option<&(&Resour
         Some((_, Outcome::Failed(failure))) => return failed(item, applied, failure),
         Some((_, Outcome::NotRun)) | None => {}
     }
-    match seen.need(item, class) {
+    match seen.need_now(item, class) {
         Need::Blocked(obstacle) => blocked(item, applied, &obstacle),
         Need::Vouch(fingerprint) => {
             Applied { state: State::Applied, message: None, digest: Some(fingerprint), ..applied }
@@ -366,7 +374,7 @@ fn blocked(item: &Rendered, applied: Applied, obstacle: &Obstacle) -> Applied {
         // That the name is taken stays on record, or it would be tried again and again.
         Obstacle::Unobservable { .. } if applied.state == State::Conflict => Applied { message, ..applied },
         Obstacle::BeingDeleted | Obstacle::Unobservable { .. } => Applied { state: State::Pending, message, ..applied },
-        Obstacle::Drifted => Applied { state: State::Drifted, message, ..applied },
+        Obstacle::Drifted | Obstacle::Contested { .. } => Applied { state: State::Drifted, message, ..applied },
         Obstacle::ToAdopt { uid } => {
             Applied { state: State::Pending, adopted: true, uid: Some(uid.clone()), digest: None, message, ..applied }
         }
@@ -384,6 +392,7 @@ fn explain(item: &Rendered, obstacle: &Obstacle) -> String {
         Obstacle::Moved { to } => {
             return format!("{} is no longer served; change the class to {to}", item.api_version);
         }
+        Obstacle::Contested { message } => return message.clone(),
         Obstacle::Unobservable { why } => {
             return format!("cannot be observed, so nothing is done about it: {why}");
         }
@@ -417,6 +426,7 @@ fn reason_of(obstacle: &Obstacle) -> &'static str {
         Obstacle::BeingDeleted => "Terminating",
         Obstacle::ToAdopt { .. } => "RolloutPending",
         Obstacle::Drifted => "Drifted",
+        Obstacle::Contested { .. } => "Contested",
         Obstacle::Unobservable { .. } => UNOBSERVABLE,
     }
 }

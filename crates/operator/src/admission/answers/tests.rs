@@ -15,7 +15,7 @@ use tower::ServiceExt;
 
 use self::json::{any_or_bent, bent, nested};
 use super::*;
-use crate::admission::{configuration::TIMEOUT_SECONDS, hooks::HOOKS};
+use crate::admission::{bodies::MOST_BYTES, configuration::TIMEOUT_SECONDS, hooks::HOOKS};
 
 struct Answered {
     code: StatusCode,
@@ -153,8 +153,8 @@ fn what_is_nested_too_deeply_to_be_read_is_refused_in_words() {
 
 #[test]
 fn a_request_that_is_too_large_is_answered() {
-    assert_eq!(ask(post_to(CLASS, vec![b' '; BODY_LIMIT + 1])).code, StatusCode::PAYLOAD_TOO_LARGE);
-    assert_eq!(ask(post_to(CLASS, vec![b' '; BODY_LIMIT])).code, StatusCode::BAD_REQUEST);
+    assert_eq!(ask(post_to(CLASS, vec![b' '; MOST_BYTES + 1])).code, StatusCode::PAYLOAD_TOO_LARGE);
+    assert_eq!(ask(post_to(CLASS, vec![b' '; MOST_BYTES])).code, StatusCode::BAD_REQUEST);
 }
 
 fn bucket_hook() -> &'static Hook {

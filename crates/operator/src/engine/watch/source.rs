@@ -6,8 +6,8 @@ use std::{
     time::Duration,
 };
 
-use croft_core::watching::{FIRST_PAGE, Trouble, next_page};
-use futures::{Stream, StreamExt, stream::BoxStream};
+use croft_core::watching::{FIRST_PAGE, Trouble, most_bytes, next_page, smaller_page};
+use futures::{AsyncReadExt, Stream, StreamExt, stream::BoxStream};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ListMeta, ObjectMeta};
 use kube::{
     Api, Client, Resource,
@@ -35,9 +35,9 @@ pub(crate) enum Arrived<K> {
 }
 
 /// A part of a list.
-#[derive(Debug)]
 pub(crate) struct Page<K> {
-    pub(crate) objects: Vec<Arrived<K>>,
+    /// Decoded one by one as they are taken: decoded, an object may be many times as large as its text.
+    pub(crate) objects: Box<dyn Iterator<Item = Arrived<K>> + Send>,
     /// Where the next page begins, if there is one.
     pub(crate) next: Option<String>,
     pub(crate) version: String,
@@ -132,25 +132,22 @@ where
 
 impl<K: Send + 'static> Source<K> for Wire<K> {
     async fn list(&self, from: Option<&str>) -> Result<Page<K>, Trouble> {
-        let params = ListParams {
-            label_selector: self.labels.clone(),
-            field_selector: self.fields.clone(),
-            limit: Some(self.page.load(Ordering::Relaxed)),
-            continue_token: from.map(str::to_owned),
-            ..ListParams::default()
+        let text = loop {
+            let limit = self.page.load(Ordering::Relaxed);
+            let page = self.text(self.page_of(limit, from)?, most_bytes(limit));
+            if let Some(text) = tokio::time::timeout(PAGE_TIMEOUT, page).await.map_err(|_| slow())?? {
+                break text;
+            }
+            if limit <= 1 {
+                return Err(Trouble::Other("one object alone is larger than the API server lets any be".to_owned()));
+            }
+            self.page.store(smaller_page(limit), Ordering::Relaxed);
         };
-        let request = Request::new(self.url.as_str());
-        let request = match self.form {
-            Form::Whole => request.list(&params),
-            Form::Metadata => request.list_metadata(&params),
-        };
-        let request = request.map_err(|error| Trouble::Other(error.to_string()))?;
-        let answer = tokio::time::timeout(PAGE_TIMEOUT, self.client.request_text(request)).await;
-        let text = answer.map_err(|_| slow())?.map_err(|error| trouble(&error))?;
-        let list: RawList<'_> = serde_json::from_str(&text).map_err(|error| unreadable(&error))?;
+        let list: RawList = serde_json::from_slice(&text).map_err(|error| unreadable(&error))?;
         self.page.store(next_page(list.items.len(), text.len()), Ordering::Relaxed);
+        let decode = self.decode;
         Ok(Page {
-            objects: list.items.into_iter().map(self.decode).collect(),
+            objects: Box::new(list.items.into_iter().map(move |raw| decode(&raw))),
             next: list.metadata.continue_.filter(|token| !token.is_empty()),
             version: list.metadata.resource_version.unwrap_or_default(),
         })
@@ -177,17 +174,44 @@ impl<K: Send + 'static> Source<K> for Wire<K> {
     }
 }
 
+impl<K> Wire<K> {
+    fn page_of(&self, limit: u32, from: Option<&str>) -> Result<http::Request<Vec<u8>>, Trouble> {
+        let params = ListParams {
+            label_selector: self.labels.clone(),
+            field_selector: self.fields.clone(),
+            limit: Some(limit),
+            continue_token: from.map(str::to_owned),
+            ..ListParams::default()
+        };
+        let request = Request::new(self.url.as_str());
+        let request = match self.form {
+            Form::Whole => request.list(&params),
+            Form::Metadata => request.list_metadata(&params),
+        };
+        request.map_err(|error| Trouble::Other(error.to_string()))
+    }
+
+    /// What the API server answers, unless it is longer than `most` bytes.
+    async fn text(&self, request: http::Request<Vec<u8>>, most: usize) -> Result<Option<Vec<u8>>, Trouble> {
+        let answer = self.client.request_stream(request).await.map_err(|error| trouble(&error))?;
+        let mut text = Vec::new();
+        let limit = u64::try_from(most).unwrap_or(u64::MAX).saturating_add(1);
+        answer.take(limit).read_to_end(&mut text).await.map_err(|error| Trouble::Unreachable(error.to_string()))?;
+        Ok((text.len() <= most).then_some(text))
+    }
+}
+
 /// A list whose items are not looked into yet.
 #[derive(Deserialize)]
-struct RawList<'a> {
+struct RawList {
     #[serde(default)]
     metadata: ListMeta,
-    #[serde(borrow, default, deserialize_with = "null_is_empty")]
-    items: Vec<&'a RawValue>,
+    #[serde(default, deserialize_with = "null_is_empty")]
+    items: Vec<Box<RawValue>>,
 }
 
 /// Go writes an empty list as `null` at times.
-fn null_is_empty<'de, D: Deserializer<'de>>(items: D) -> Result<Vec<&'de RawValue>, D::Error> {
+fn null_is_empty<'de, D: Deserializer<'de>>(items: D) -> Result<Vec<Box<RawValue>>, D::Error> {
     Option::deserialize(items).map(Option::unwrap_or_default)
 }
 
@@ -310,8 +334,8 @@ mod tests {
         for place in ["metadata", "data"] {
             let good = r#"{"metadata":{"name":"good"},"data":{"a":"b"}}"#;
             let page = format!(r#"{{"metadata":{{"resourceVersion":"9"}},"items":[{},{good}]}}"#, nested(5_000, place));
-            let list: RawList<'_> = serde_json::from_str(&page).unwrap();
-            let arrived: Vec<Arrived<ConfigMap>> = list.items.into_iter().map(decoded).collect();
+            let list: RawList = serde_json::from_str(&page).unwrap();
+            let arrived: Vec<Arrived<ConfigMap>> = list.items.iter().map(|raw| decoded(raw)).collect();
             let [Arrived::Unreadable { metadata, .. }, Arrived::Readable(_)] = &arrived[..] else {
                 panic!("{place}: {arrived:?}")
             };
@@ -342,7 +366,7 @@ mod tests {
     fn a_list_of_nothing_is_read_however_it_is_written() {
         for items in [r#","items":null"#, r#","items":[]"#, ""] {
             let text = format!(r#"{{"metadata":{{}}{items}}}"#);
-            let list: RawList<'_> = serde_json::from_str(&text).unwrap();
+            let list: RawList = serde_json::from_str(&text).unwrap();
             assert!(list.items.is_empty());
         }
     }

@@ -54,8 +54,8 @@ fn other() -> Trouble {
 
 fn page(objects: &[(&str, u64)], next: Option<String>) -> Page<DynamicObject> {
     let newest = objects.iter().map(|(_, version)| *version).max().unwrap_or(1);
-    let objects = objects.iter().map(|(name, version)| Arrived::Readable(object(name, *version))).collect();
-    Page { objects, next, version: newest.to_string() }
+    let objects = objects.iter().map(|(name, version)| Arrived::Readable(object(name, *version))).collect::<Vec<_>>();
+    Page { objects: Box::new(objects.into_iter()), next, version: newest.to_string() }
 }
 
 impl Source<DynamicObject> for Script {

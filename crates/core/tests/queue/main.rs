@@ -1,11 +1,13 @@
 //! The queue's promises, checked on every sequence of events of a small world.
 
+mod lanes;
+
 use std::{collections::BTreeSet, time::Duration};
 
 use croft_core::{
     backoff::Backoff,
     plan::Next,
-    queue::{Backoffs, Key, PATIENCE, Priority, Queue, SLOW, Verdict},
+    queue::{Backoffs, Key, PATIENCE, Priority, Queue, SLOW, Start, Verdict},
     time::Instant,
 };
 
@@ -26,8 +28,29 @@ const KEYS: [Work; 3] = [Work("a", 1), Work("a", 2), Work("b", 1)];
 
 fn queue(most_running: usize) -> Queue<Work> {
     let backoff = |first, most| Backoff { first: Duration::from_millis(first), most: Duration::from_millis(most) };
-    Queue::new(most_running, Backoffs { failed: backoff(10, 40), stale: backoff(2, 64) })
+    Queue::new(most_running, 1, Backoffs { failed: backoff(10, 40), stale: backoff(2, 64) })
 }
+
+/// The next key, where none needs a lane.
+fn pop(queue: &mut Queue<Work>, now: Instant) -> Option<Work> {
+    queue.pop(now, |_| Start::Now)
+}
+
+/// The next key, where all need the same outside, and one of them may have it.
+fn pop_in_lane(queue: &mut Queue<Work>, now: Instant) -> Option<Work> {
+    queue.pop(now, |_| Start::In { lane: "gateway".into() })
+}
+
+/// What the keys of a world need, and how many may have it at once.
+#[derive(Clone, Copy)]
+struct World {
+    pop: fn(&mut Queue<Work>, Instant) -> Option<Work>,
+    most_running: usize,
+    most_under_way: usize,
+}
+
+const FREE: World = World { pop, most_running: 2, most_under_way: 2 + 2 * SLOW };
+const LANED: World = World { pop: pop_in_lane, most_running: 2, most_under_way: 1 };
 
 #[derive(Clone, Copy, Debug)]
 enum Event {
@@ -59,7 +82,8 @@ fn events() -> Vec<Event> {
 }
 
 /// Replays `story` and checks every promise after each event; returns nothing, panics with the story otherwise.
-fn check(story: &[Event], most_running: usize) {
+fn check(story: &[Event], world: World) {
+    let World { pop, most_running, most_under_way } = world;
     let mut queue = queue(most_running);
     let mut now = Instant(0);
     let mut running: BTreeSet<Work> = BTreeSet::new();
@@ -73,9 +97,10 @@ fn check(story: &[Event], most_running: usize) {
                 owed.insert(key);
             }
             Event::Pop => {
-                if let Some(key) = queue.pop(now) {
+                if let Some(key) = pop(&mut queue, now) {
                     assert!(running.insert(key), "{key:?} handed out twice: {story:?}");
                     assert!(running.len() - slow.len() <= most_running, "too many at once: {story:?}");
+                    assert!(running.len() <= most_under_way, "too many in a lane: {story:?}");
                     assert!(slow.len() <= most_running * SLOW, "too many slow ones: {story:?}");
                     owed.remove(&key);
                 }
@@ -90,7 +115,7 @@ fn check(story: &[Event], most_running: usize) {
                 if running.remove(&key) {
                     slow.remove(&key);
                     queue.done(&key, verdict, now);
-                    if matches!(verdict, Verdict::Failed | Verdict::Stale) {
+                    if matches!(verdict, Verdict::Failed | Verdict::Stale | Verdict::Early { .. }) {
                         assert!(queue.remembers(&key), "a failed key was forgotten: {story:?}");
                     }
                 }
@@ -101,12 +126,13 @@ fn check(story: &[Event], most_running: usize) {
             assert!(queue.remembers(key), "lost wake-up of {key:?}: {story:?}");
         }
     }
-    drain(&mut queue, now, running, owed, story);
+    drain(&mut queue, world, now, running, owed, story);
 }
 
 /// After the last event everything owed is handed out once the running ones end.
 fn drain(
     queue: &mut Queue<Work>,
+    World { pop, .. }: World,
     mut now: Instant,
     running: BTreeSet<Work>,
     mut owed: BTreeSet<Work>,
@@ -116,7 +142,7 @@ fn drain(
         queue.done(&key, Verdict::Settled(Next::Settled), now);
     }
     for _ in 0..32 {
-        if let Some(key) = queue.pop(now) {
+        if let Some(key) = pop(queue, now) {
             owed.remove(&key);
             queue.done(&key, Verdict::Settled(Next::Settled), now);
         } else if let Some(wakeup) = queue.next_wakeup() {
@@ -129,21 +155,20 @@ fn drain(
     assert_eq!(queue.depth() + queue.running(), 0, "{story:?}");
 }
 
-fn explore(events: &[Event], depth: usize, story: &mut Vec<Event>, stories: &mut u64) {
-    check(story, 2);
+fn explore(world: World, events: &[Event], depth: usize, story: &mut Vec<Event>, stories: &mut u64) {
+    check(story, world);
     *stories += 1;
     if depth == 0 {
         return;
     }
     for event in events {
         story.push(*event);
-        explore(events, depth - 1, story, stories);
+        explore(world, events, depth - 1, story, stories);
         story.pop();
     }
 }
 
-#[test]
-fn no_story_of_five_events_loses_a_wake_up_or_runs_a_key_twice() {
+fn explore_five_events(world: World) {
     let events = events();
     assert_eq!(events.len(), 2 + KEYS.len() * 9);
     let mut stories = 0_u64;
@@ -151,10 +176,29 @@ fn no_story_of_five_events_loses_a_wake_up_or_runs_a_key_twice() {
     // The first event is a push without loss of generality: everything before it leaves an empty queue empty.
     for key in KEYS {
         story.push(Event::Push(key, Priority::Live));
-        explore(&events, 4, &mut story, &mut stories);
+        explore(world, &events, 4, &mut story, &mut stories);
         story.pop();
     }
     assert!(stories > 100_000, "only {stories} stories were explored");
+}
+
+#[test]
+fn no_story_of_five_events_loses_a_wake_up_or_runs_a_key_twice() {
+    explore_five_events(FREE);
+}
+
+#[test]
+fn no_story_of_five_events_in_a_lane_loses_a_wake_up_or_lets_two_in() {
+    explore_five_events(LANED);
+}
+
+proptest::proptest! {
+    #[test]
+    fn no_long_story_in_a_lane_loses_a_wake_up_or_lets_two_in(
+        story in proptest::collection::vec(proptest::sample::select(events()), 0..60)
+    ) {
+        check(&story, LANED);
+    }
 }
 
 #[test]
@@ -165,7 +209,7 @@ fn a_tenant_with_many_keys_delays_another_by_one_key() {
     }
     queue.push(Work("small", 0), Priority::Live, Instant(1));
     let order: Vec<_> = std::iter::from_fn(|| {
-        let key = queue.pop(Instant(2))?;
+        let key = pop(&mut queue, Instant(2))?;
         queue.done(&key, Verdict::Settled(Next::Settled), Instant(2));
         Some(key)
     })
@@ -187,7 +231,7 @@ fn a_live_change_passes_a_resync_backlog_and_the_backlog_still_moves() {
     let mut resynced = 0;
     for round in 0..45_u8 {
         queue.push(Work("live", round), Priority::Live, Instant(1));
-        let key = queue.pop(Instant(1)).expect("something is ready");
+        let key = pop(&mut queue, Instant(1)).expect("something is ready");
         if key.0 == "resync" {
             resynced += 1;
         }
@@ -203,18 +247,18 @@ fn however_many_keys_wait_a_live_change_finds_a_free_place() {
         queue.push(Work("roll-out", number), Priority::RollOut, Instant(0));
         queue.push(Work("resync", number), Priority::Resync, Instant(0));
     }
-    let background: Vec<_> = std::iter::from_fn(|| queue.pop(Instant(0))).collect();
+    let background: Vec<_> = std::iter::from_fn(|| pop(&mut queue, Instant(0))).collect();
     assert_eq!(background.len(), 2, "half of the places");
     for number in 0..2 {
         queue.push(Work("live", number), Priority::Live, Instant(1));
-        assert_eq!(queue.pop(Instant(1)), Some(Work("live", number)));
+        assert_eq!(pop(&mut queue, Instant(1)), Some(Work("live", number)));
     }
     queue.push(Work("live", 2), Priority::Live, Instant(1));
-    assert_eq!(queue.pop(Instant(1)), None, "all places are taken");
+    assert_eq!(pop(&mut queue, Instant(1)), None, "all places are taken");
     queue.done(&background[0], Verdict::Settled(Next::Settled), Instant(2));
-    assert_eq!(queue.pop(Instant(2)), Some(Work("live", 2)), "urgent keys come first");
+    assert_eq!(pop(&mut queue, Instant(2)), Some(Work("live", 2)), "urgent keys come first");
     queue.done(&background[1], Verdict::Failed, Instant(2));
-    assert!(queue.pop(Instant(2)).is_some_and(|key| key.0 != "live"), "and the others still move");
+    assert!(pop(&mut queue, Instant(2)).is_some_and(|key| key.0 != "live"), "and the others still move");
 }
 
 #[test]
@@ -225,20 +269,20 @@ fn failures_delay_only_their_own_key_and_success_forgets_them() {
     let mut delays = Vec::new();
     queue.push(bad, Priority::Live, now);
     for _ in 0..4 {
-        assert_eq!(queue.pop(now), Some(bad));
+        assert_eq!(pop(&mut queue, now), Some(bad));
         queue.done(&bad, Verdict::Failed, now);
         let wakeup = queue.next_wakeup().expect("a failed key comes back");
         delays.push(wakeup.since(now).as_millis());
         queue.push(good, Priority::Live, now);
-        assert_eq!(queue.pop(now), Some(good), "the other key is served at once");
+        assert_eq!(pop(&mut queue, now), Some(good), "the other key is served at once");
         queue.done(&good, Verdict::Settled(Next::Settled), now);
         now = wakeup;
     }
     assert_eq!(delays, [10, 20, 40, 40]);
-    assert_eq!(queue.pop(now), Some(bad));
+    assert_eq!(pop(&mut queue, now), Some(bad));
     queue.done(&bad, Verdict::Settled(Next::Settled), now);
     queue.push(bad, Priority::Live, now);
-    assert_eq!(queue.pop(now), Some(bad));
+    assert_eq!(pop(&mut queue, now), Some(bad));
     queue.done(&bad, Verdict::Failed, now);
     assert_eq!(queue.next_wakeup().unwrap().since(now).as_millis(), 10, "the count starts anew after a success");
 }
@@ -248,10 +292,10 @@ fn a_fresh_change_does_not_wait_for_the_backoff() {
     let mut queue = queue(1);
     let key = KEYS[0];
     queue.push(key, Priority::Live, Instant(0));
-    queue.pop(Instant(0));
+    pop(&mut queue, Instant(0));
     queue.done(&key, Verdict::Failed, Instant(0));
     queue.push(key, Priority::Live, Instant(1));
-    assert_eq!(queue.pop(Instant(1)), Some(key));
+    assert_eq!(pop(&mut queue, Instant(1)), Some(key));
 }
 
 /// After an outage a relist pushes everything: what failed during the outage must not sit out its delay.
@@ -260,10 +304,10 @@ fn a_resync_tries_what_waits_for_its_retry() {
     let mut queue = queue(1);
     let key = KEYS[0];
     queue.push(key, Priority::Live, Instant(0));
-    queue.pop(Instant(0));
+    pop(&mut queue, Instant(0));
     queue.done(&key, Verdict::Failed, Instant(0));
     queue.push(key, Priority::Resync, Instant(1));
-    assert_eq!(queue.pop(Instant(1)), Some(key));
+    assert_eq!(pop(&mut queue, Instant(1)), Some(key));
     queue.done(&key, Verdict::Failed, Instant(1));
     assert_eq!(queue.next_wakeup(), Some(Instant(21)), "and its failures still count");
 }
@@ -273,15 +317,32 @@ fn a_parked_key_waits_for_nothing_but_its_push_and_keeps_its_failures() {
     let mut queue = queue(1);
     let key = KEYS[0];
     queue.push(key, Priority::Live, Instant(0));
-    queue.pop(Instant(0));
+    pop(&mut queue, Instant(0));
     queue.done(&key, Verdict::Failed, Instant(0));
-    assert_eq!(queue.pop(Instant(10)), Some(key));
+    assert_eq!(pop(&mut queue, Instant(10)), Some(key));
     queue.done(&key, Verdict::Parked, Instant(10));
     assert_eq!((queue.next_wakeup(), queue.remembers(&key)), (None, false));
     queue.push(key, Priority::Resync, Instant(11));
-    assert_eq!(queue.pop(Instant(11)), Some(key), "any push brings it back at once");
+    assert_eq!(pop(&mut queue, Instant(11)), Some(key), "any push brings it back at once");
     queue.done(&key, Verdict::Failed, Instant(11));
     assert_eq!(queue.next_wakeup(), Some(Instant(31)), "the second failure in a row");
+}
+
+#[test]
+fn who_comes_too_early_comes_back_when_told_and_neither_fails_nor_settles() {
+    let mut queue = queue(1);
+    let key = KEYS[0];
+    queue.push(key, Priority::Live, Instant(0));
+    pop(&mut queue, Instant(0));
+    queue.done(&key, Verdict::Failed, Instant(0));
+    let mut now = Instant(10);
+    for _ in 0..20 {
+        assert_eq!(pop(&mut queue, now), Some(key));
+        assert_eq!(queue.attempt(&key).failures, 1);
+        queue.done(&key, Verdict::Early { wait: Duration::from_millis(7) }, now);
+        assert_eq!(queue.next_wakeup(), Some(now + Duration::from_millis(7)));
+        now = now + Duration::from_millis(7);
+    }
 }
 
 #[test]
@@ -292,7 +353,7 @@ fn a_stale_look_comes_back_soon_and_ever_more_rarely() {
     queue.push(key, Priority::Live, now);
     let mut delays = Vec::new();
     for _ in 0..7 {
-        assert_eq!(queue.pop(now), Some(key));
+        assert_eq!(pop(&mut queue, now), Some(key));
         queue.done(&key, Verdict::Stale, now);
         let wakeup = queue.next_wakeup().expect("it comes back");
         delays.push(wakeup.since(now).as_millis());
@@ -310,7 +371,7 @@ fn no_priority_is_starved_by_the_ones_around_it() {
         for (name, priority) in priorities.into_iter().chain([("resync", Priority::Resync)]) {
             queue.push(Work(name, round), priority, Instant(0));
         }
-        let key = queue.pop(Instant(0)).expect("something is ready");
+        let key = pop(&mut queue, Instant(0)).expect("something is ready");
         *served.entry(key.0).or_insert(0) += 1;
         queue.done(&key, Verdict::Settled(Next::Settled), Instant(0));
     }
@@ -330,7 +391,7 @@ fn a_key_that_becomes_urgent_moves_up_and_leaves_no_trace() {
     queue.push(Work("a", 2), Priority::Live, Instant(5));
     assert_eq!(queue.oldest_wait(Instant(10)), Duration::from_millis(10), "it does not lose the time it has waited");
     let order: Vec<_> = std::iter::from_fn(|| {
-        let key = queue.pop(Instant(10))?;
+        let key = pop(&mut queue, Instant(10))?;
         queue.done(&key, Verdict::Settled(Next::Settled), Instant(10));
         Some(key.1)
     })
@@ -344,14 +405,14 @@ fn a_cleared_queue_knows_only_what_runs() {
     for number in 0..3 {
         queue.push(Work("a", number), Priority::Live, Instant(0));
     }
-    let running = queue.pop(Instant(0)).expect("ready");
+    let running = pop(&mut queue, Instant(0)).expect("ready");
     queue.push(running, Priority::Live, Instant(0));
     queue.clear();
-    assert_eq!((queue.depth(), queue.running(), queue.pop(Instant(1)), queue.next_wakeup()), (0, 1, None, None));
+    assert_eq!((queue.depth(), queue.running(), pop(&mut queue, Instant(1)), queue.next_wakeup()), (0, 1, None, None));
     queue.done(&running, Verdict::Settled(Next::Settled), Instant(1));
-    assert_eq!(queue.pop(Instant(1)), None);
+    assert_eq!(pop(&mut queue, Instant(1)), None);
     queue.push(running, Priority::Live, Instant(2));
-    assert_eq!(queue.pop(Instant(2)), Some(running));
+    assert_eq!(pop(&mut queue, Instant(2)), Some(running));
 }
 
 #[test]
@@ -362,16 +423,16 @@ fn what_takes_long_gives_its_place_to_others_up_to_a_limit() {
         queue.push(key, Priority::Live, Instant(0));
     }
     for key in names.clone().take(SLOW) {
-        assert_eq!(queue.pop(Instant(0)), Some(key));
-        assert_eq!(queue.pop(Instant(0)), None, "one place");
+        assert_eq!(pop(&mut queue, Instant(0)), Some(key));
+        assert_eq!(pop(&mut queue, Instant(0)), None, "one place");
         queue.takes_long(&key);
         queue.takes_long(&key);
     }
-    let last = queue.pop(Instant(0)).unwrap();
+    let last = pop(&mut queue, Instant(0)).unwrap();
     queue.takes_long(&last);
-    assert_eq!(queue.pop(Instant(0)), None, "not for any number of them");
+    assert_eq!(pop(&mut queue, Instant(0)), None, "not for any number of them");
     queue.done(&Work("a", 0), Verdict::Settled(Next::Settled), Instant(0));
-    assert_eq!(queue.pop(Instant(0)), None, "it had no place to give back");
+    assert_eq!(pop(&mut queue, Instant(0)), None, "it had no place to give back");
     queue.done(&last, Verdict::Settled(Next::Settled), Instant(0));
-    assert!(queue.pop(Instant(0)).is_some());
+    assert!(pop(&mut queue, Instant(0)).is_some());
 }
