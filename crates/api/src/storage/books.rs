@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use croft_core::{
     quantity::{Quantity as Exact, QuantityError},
-    storage::ledger::{Bounds, Entry, Ledger, Reservation, Units, claim_of_entry, entry_key},
+    storage::ledger::{Bounds, Entry, Form, Ledger, Reservation, Units, claim_of_entry, entry_key},
 };
 use jiff::Timestamp;
 
@@ -38,6 +38,24 @@ pub fn changed<'a>(before: &'a S3QuotaLedgerSpec, after: &'a S3QuotaLedgerSpec) 
     keys.filter_map(|key| Some(claim_of_entry(key)?.0)).collect()
 }
 
+/// What all entries are charged with.
+pub fn sum(spec: &S3QuotaLedgerSpec) -> Units {
+    spec.entries.values().map(|stored| entry(stored).charge()).fold(Units::default(), Units::plus)
+}
+
+/// The claims, by namespace and name, that had a promise before and have another one now; with what it is for.
+pub fn promised_again<'a>(
+    before: &'a S3QuotaLedgerSpec,
+    after: &'a S3QuotaLedgerSpec,
+) -> impl Iterator<Item = (&'a str, &'a str, Form)> {
+    after.entries.iter().filter_map(|(key, stored)| {
+        let earlier = before.entries.get(key).filter(|earlier| earlier.pending.is_some() && *earlier != stored)?;
+        let (namespace, name) = claim_of_entry(key)?;
+        let form = entry(stored).pending?.form;
+        (earlier.reserved_at != stored.reserved_at).then_some((namespace, name, form))
+    })
+}
+
 pub fn entry(stored: &LedgerEntry) -> Entry {
     let at = stored.reserved_at.as_ref().and_then(|time| u64::try_from(time.0.as_second()).ok());
     Entry {
@@ -47,6 +65,10 @@ pub fn entry(stored: &LedgerEntry) -> Entry {
             units: units(pending),
             at: at.unwrap_or_default(),
             request: stored.request_uid.clone().unwrap_or_default(),
+            form: Form {
+                uid: stored.reserved_for_uid.clone().unwrap_or_default(),
+                generation: stored.reserved_for_generation.unwrap_or_default(),
+            },
         }),
     }
 }
@@ -65,6 +87,8 @@ fn stored_entry(entry: &Entry) -> LedgerEntry {
         pending: pending.map(|pending| amount(pending.units)),
         reserved_at: at.map(Time),
         request_uid: pending.map(|pending| pending.request.clone()),
+        reserved_for_uid: pending.map(|pending| pending.form.uid.clone()),
+        reserved_for_generation: pending.map(|pending| pending.form.generation),
     }
 }
 

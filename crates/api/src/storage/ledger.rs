@@ -60,6 +60,12 @@ pub struct LedgerEntry {
     /// UID of the admission request that reserved it.
     #[serde(default, rename = "requestUID", skip_serializing_if = "Option::is_none")]
     pub request_uid: Option<String>,
+    /// UID of the claim `pending` is reserved for.
+    #[serde(default, rename = "reservedForUID", skip_serializing_if = "Option::is_none")]
+    pub reserved_for_uid: Option<String>,
+    /// Generation the claim has once that request is stored: `pending` stays until the claim was seen like that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reserved_for_generation: Option<i64>,
 }
 
 /// Whole numbers, so that sums are exact.

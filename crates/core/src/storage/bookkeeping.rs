@@ -6,7 +6,7 @@
 
 use std::{collections::BTreeMap, fmt, time::Duration};
 
-use super::ledger::{Entry, GRACE, Ledger, Units};
+use super::ledger::{Asks, Entry, GRACE, Ledger};
 use crate::plan::{self, Plan};
 
 #[derive(Clone, Debug, Default)]
@@ -21,14 +21,14 @@ pub struct Observed {
 }
 
 /// Where an entry belongs, and what it is for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Known {
     /// Its namespace is booked elsewhere now.
     Elsewhere,
     /// There is no such claim, asked of the API server itself; `is_recorded`: it has a user all the same.
     NoClaim { is_recorded: bool },
     /// What the claim asks for, as it is stored; nothing if it is invalid.
-    Claim { asks: Option<Units> },
+    Claim { asks: Option<Asks> },
 }
 
 /// Whether the claim of an entry has to be looked up. What a cache knows of: the claim, and the record of its user.
@@ -41,7 +41,7 @@ pub fn needs_a_look(entry: &Entry, now: u64, claim_is_cached: bool, is_recorded:
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
     /// A promise nobody confirmed in time becomes what the claim asks for, if there is one.
-    Repair { entry: String, asks: Option<Units>, now: u64 },
+    Repair { entry: String, asks: Option<Asks>, now: u64 },
     /// Neither claim nor user is there.
     Drop { entry: String },
     /// Into the books its namespace belongs to now.
@@ -89,7 +89,7 @@ pub fn plan(seen: &Observed) -> Plan<Step> {
                 last.push(Step::Forget { entry: key.clone(), book: entry.clone() });
             }
             Some(Known::NoClaim { .. }) if is_due => first.push(repair(None)),
-            Some(Known::Claim { asks }) if is_due => first.push(repair(*asks)),
+            Some(Known::Claim { asks }) if is_due => first.push(repair(asks.clone())),
             Some(Known::NoClaim { is_recorded: false }) if entry.pending.is_none() => {
                 first.push(Step::Drop { entry: key.clone() });
             }
@@ -130,10 +130,18 @@ pub fn beside_guests<T>(ledger: &mut Ledger, guests: Ledger, change: impl FnOnce
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::storage::ledger::{Bounds, Limits, Reservation};
+    use crate::storage::ledger::{Bounds, Form, Limits, Reservation, Units};
 
     fn units(size: u64) -> Units {
         Units { size, ..Units::default() }
+    }
+
+    fn form() -> Form {
+        Form { uid: "u".into(), generation: 1 }
+    }
+
+    fn asks(size: u64) -> Option<Asks> {
+        Some(Asks { form: form(), units: units(size) })
     }
 
     fn granted(size: u64) -> Entry {
@@ -141,7 +149,7 @@ mod tests {
     }
 
     fn promised(entry: Entry, size: u64) -> Entry {
-        Entry { pending: Some(Reservation { units: units(size), at: 100, request: "r".into() }), ..entry }
+        Entry { pending: Some(Reservation { units: units(size), at: 100, request: "r".into(), form: form() }), ..entry }
     }
 
     fn seen(entry: Entry, known: Option<Known>, now: u64) -> Observed {
@@ -160,7 +168,7 @@ mod tests {
 
     #[test]
     fn what_is_granted_and_used_needs_nothing() {
-        let plan = plan(&seen(granted(3), Some(Known::Claim { asks: Some(units(3)) }), 1000));
+        let plan = plan(&seen(granted(3), Some(Known::Claim { asks: asks(3) }), 1000));
         assert!(plan.is_settled() && plan.next == plan::Next::Settled);
         assert!(!needs_a_look(&granted(3), 1000, true, true));
         assert!(!needs_a_look(&granted(3), 1000, false, true), "a released user keeps counting");
@@ -177,8 +185,8 @@ mod tests {
         assert!(needs_a_look(&entry, 220, true, true));
         let late = seen(entry.clone(), Some(Known::NoClaim { is_recorded: false }), 220);
         assert_eq!(told(&late), "give back what was promised to a/x in vain");
-        let stored = plan(&seen(entry, Some(Known::Claim { asks: Some(units(5)) }), 220));
-        assert_eq!(stored.groups, [[Step::Repair { entry: "a/x".into(), asks: Some(units(5)), now: 220 }]]);
+        let stored = plan(&seen(entry, Some(Known::Claim { asks: asks(5) }), 220));
+        assert_eq!(stored.groups, [[Step::Repair { entry: "a/x".into(), asks: asks(5), now: 220 }]]);
     }
 
     #[test]
@@ -202,7 +210,7 @@ mod tests {
         let guests = || Ledger { entries: [("b/y".to_owned(), promised(granted(5), 9))].into() };
         let limits = Limits { team: Bounds { size: Some(10), ..Bounds::default() }, ..Limits::default() };
         let reserve = |ledger: &mut Ledger, key: &str, size: u64| {
-            let promise = Reservation { units: units(size), at: 0, request: "r".into() };
+            let promise = Reservation { units: units(size), at: 0, request: "r".into(), form: form() };
             beside_guests(ledger, guests(), |ledger| ledger.reserve(key, promise, &limits))
         };
         assert_eq!(reserve(&mut ledger, "a/z", 2).unwrap_err().left, 1);

@@ -7,7 +7,8 @@
 //! Guarantees:
 //! - no growth passes a limit; reaching it is allowed, and a limit that is missing limits nothing;
 //! - what does not grow is never refused, also while a limit is passed because it was lowered or a namespace came;
-//! - a promise is kept until it is confirmed, or old and not what the claim asks for.
+//! - a promise is kept until somebody who has seen the claim as the promise is for it confirms or settles it, or it is old and
+//!   not what the claim asks for.
 
 use std::{collections::BTreeMap, fmt, time::Duration};
 
@@ -191,6 +192,22 @@ pub struct Reservation {
     pub at: u64,
     /// UID of the request.
     pub request: String,
+    /// The claim as the request leaves it.
+    pub form: Form,
+}
+
+/// A claim as it stood, or will stand, at some time.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Form {
+    pub uid: String,
+    pub generation: i64,
+}
+
+impl Form {
+    /// Whether whoever knows this form knows of the other one, too. One that is not told is known to everybody.
+    pub fn succeeds(&self, other: &Form) -> bool {
+        other.uid.is_empty() || (self.uid == other.uid && self.generation >= other.generation)
+    }
 }
 
 impl Entry {
@@ -204,6 +221,11 @@ impl Entry {
         self.granted == Some(units) && self.pending.is_none()
     }
 
+    /// Whether a promise for this form of the claim, or an earlier one, is still to be confirmed.
+    pub fn promises(&self, form: &Form) -> bool {
+        self.pending.as_ref().is_some_and(|pending| form.succeeds(&pending.form))
+    }
+
     /// A promise is due for a look: nobody has confirmed it in time.
     pub fn is_due(&self, now: u64) -> bool {
         self.pending.as_ref().is_some_and(|pending| now >= pending.at.saturating_add(GRACE.as_secs()))
@@ -212,6 +234,13 @@ impl Entry {
     fn is_empty(&self) -> bool {
         self.granted.is_none() && self.pending.is_none()
     }
+}
+
+/// What a claim asks for, as it is stored.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Asks {
+    pub form: Form,
+    pub units: Units,
 }
 
 /// The entries of a ledger by `<namespace>/<claim>`.
@@ -276,25 +305,32 @@ impl Ledger {
     pub fn reserve(&mut self, key: &str, reservation: Reservation, limits: &Limits) -> Result<(), Exceeded> {
         self.fits(key, reservation.units, limits)?;
         let entry = self.entries.entry(key.to_owned()).or_default();
-        let before = entry.pending.take().map(|pending| pending.units).unwrap_or_default();
-        entry.pending = Some(Reservation { units: before.or_more(reservation.units), ..reservation });
+        entry.pending = Some(match entry.pending.take() {
+            None => reservation,
+            Some(before) => {
+                let units = before.units.or_more(reservation.units);
+                let is_later = before.form.uid == reservation.form.uid && before.form.succeeds(&reservation.form);
+                let form = if is_later { before.form } else { reservation.form };
+                Reservation { units, form, ..reservation }
+            }
+        });
         Ok(())
     }
 
     /// Grants a stored claim what it asks for: what was promised, else what fits. From now on Ceph may have it.
-    pub fn confirm(&mut self, key: &str, uid: &str, wanted: Units, limits: &Limits) -> Result<(), Exceeded> {
+    pub fn confirm(&mut self, key: &str, form: &Form, wanted: Units, limits: &Limits) -> Result<(), Exceeded> {
         self.fits(key, wanted, limits)?;
         let entry = self.entries.entry(key.to_owned()).or_default();
         entry.granted = Some(entry.granted.unwrap_or_default().or_more(wanted));
-        entry.note(uid, wanted);
+        entry.note(form);
         Ok(())
     }
 
     /// Ceph has no more than this: what it had before is free again.
-    pub fn settle(&mut self, key: &str, uid: &str, has: Units) {
+    pub fn settle(&mut self, key: &str, form: &Form, has: Units) {
         let Some(entry) = self.entries.get_mut(key) else { return };
         entry.granted = entry.granted.map(|granted| granted.or_less(has));
-        entry.note(uid, has);
+        entry.note(form);
     }
 
     /// Ceph has nothing any more. A promise to the next claim of that name stays.
@@ -307,16 +343,16 @@ impl Ledger {
     /// A promise nobody has confirmed in time becomes what the claim, read just now, asks for, and never more than was
     /// promised. What the claim asks for stays promised although it is granted: the grant may be about to be lowered by who has
     /// not seen the claim since.
-    pub fn repair(&mut self, key: &str, asks: Option<Units>, now: u64) {
+    pub fn repair(&mut self, key: &str, asks: Option<&Asks>, now: u64) {
         let Some(entry) = self.entries.get_mut(key) else { return };
         if !entry.is_due(now) {
             return;
         }
         let granted = entry.granted.unwrap_or_default();
         entry.pending = entry.pending.take().zip(asks).and_then(|(pending, asks)| {
-            let units = pending.units.or_less(asks);
-            let is_wanted = units == asks || !units.is_within(granted);
-            is_wanted.then_some(Reservation { units, at: now, ..pending })
+            let units = pending.units.or_less(asks.units);
+            let is_wanted = units == asks.units || !units.is_within(granted);
+            is_wanted.then(|| Reservation { units, at: now, form: asks.form.clone(), ..pending })
         });
         self.drop_if_empty(key);
     }
@@ -351,10 +387,11 @@ impl Ledger {
 }
 
 impl Entry {
-    /// The promise was for this claim if it is what the claim asks for; another one is for a request under way.
-    fn note(&mut self, uid: &str, wanted: Units) {
-        self.uid = Some(uid.to_owned());
-        if self.pending.as_ref().is_some_and(|pending| pending.units == wanted) {
+    /// What was promised for the claim as it was seen, or before, is done with: no request for that can be stored any more. One for
+    /// a later form is under way, or stored and not seen yet.
+    fn note(&mut self, form: &Form) {
+        self.uid = Some(form.uid.clone());
+        if self.promises(form) {
             self.pending = None;
         }
     }
@@ -393,8 +430,16 @@ mod tests {
         Limits { team: Bounds { size: Some(most), ..Bounds::default() }, ..Limits::default() }
     }
 
+    fn form(generation: i64) -> Form {
+        Form { uid: "u".into(), generation }
+    }
+
     fn promise(units: Units) -> Reservation {
-        Reservation { units, at: 0, request: "r".into() }
+        promise_for(1, units)
+    }
+
+    fn promise_for(generation: i64, units: Units) -> Reservation {
+        Reservation { units, at: 0, request: "r".into(), form: form(generation) }
     }
 
     #[test]
@@ -423,21 +468,21 @@ mod tests {
     #[test]
     fn what_does_not_grow_passes_a_lowered_limit() {
         let mut ledger = Ledger::default();
-        ledger.confirm("a/x", "u", size(8), &Limits::default()).unwrap();
-        assert!(ledger.confirm("a/x", "u", size(8), &at_most(5)).is_ok());
-        assert!(ledger.confirm("a/x", "u", size(7), &at_most(5)).is_ok());
-        assert!(ledger.confirm("a/x", "u", size(9), &at_most(5)).is_err());
+        ledger.confirm("a/x", &form(1), size(8), &Limits::default()).unwrap();
+        assert!(ledger.confirm("a/x", &form(1), size(8), &at_most(5)).is_ok());
+        assert!(ledger.confirm("a/x", &form(1), size(7), &at_most(5)).is_ok());
+        assert!(ledger.confirm("a/x", &form(1), size(9), &at_most(5)).is_err());
         let other_member = Units { size: 8, objects: 3, buckets: 0 };
-        assert!(ledger.confirm("a/x", "u", other_member, &at_most(5)).is_ok());
+        assert!(ledger.confirm("a/x", &form(1), other_member, &at_most(5)).is_ok());
     }
 
     #[test]
     fn what_is_lowered_is_free_only_when_ceph_has_less() {
         let mut ledger = Ledger::default();
-        ledger.confirm("a/x", "u", size(8), &at_most(10)).unwrap();
-        ledger.confirm("a/x", "u", size(3), &at_most(10)).unwrap();
+        ledger.confirm("a/x", &form(1), size(8), &at_most(10)).unwrap();
+        ledger.confirm("a/x", &form(1), size(3), &at_most(10)).unwrap();
         assert!(ledger.reserve("a/y", promise(size(5)), &at_most(10)).is_err());
-        ledger.settle("a/x", "u", size(3));
+        ledger.settle("a/x", &form(1), size(3));
         assert!(ledger.entries["a/x"].is_settled_at(size(3)));
         assert!(ledger.reserve("a/y", promise(size(7)), &at_most(10)).is_ok());
     }
@@ -445,7 +490,7 @@ mod tests {
     #[test]
     fn a_promise_outlives_the_claim_before_it_and_ends_in_time() {
         let mut ledger = Ledger::default();
-        ledger.confirm("a/x", "u", size(8), &at_most(10)).unwrap();
+        ledger.confirm("a/x", &form(1), size(8), &at_most(10)).unwrap();
         ledger.reserve("a/x", promise(size(8)), &at_most(10)).unwrap();
         ledger.release("a/x");
         assert_eq!(ledger.sum(), size(8));
@@ -459,8 +504,45 @@ mod tests {
     fn repair_never_promises_more_than_was_promised() {
         let mut ledger = Ledger::default();
         ledger.reserve("a/x", promise(size(4)), &at_most(10)).unwrap();
-        ledger.repair("a/x", Some(size(9)), GRACE.as_secs());
+        ledger.repair("a/x", Some(&Asks { form: form(1), units: size(9) }), GRACE.as_secs());
         assert_eq!(ledger.sum(), size(4));
+    }
+
+    #[test]
+    fn a_promise_is_kept_until_the_claim_was_seen_as_it_is_for_it() {
+        let mut ledger = Ledger::default();
+        ledger.reserve("a/x", promise_for(1, size(9)), &at_most(10)).unwrap();
+        ledger.reserve("a/x", promise_for(3, size(9)), &at_most(10)).unwrap();
+        ledger.confirm("a/x", &form(1), size(9), &at_most(10)).unwrap();
+        ledger.settle("a/x", &form(2), size(3));
+        assert!(ledger.reserve("b/y", promise(size(2)), &at_most(10)).is_err(), "the third form needs it");
+        let another = Form { uid: "v".into(), generation: 7 };
+        ledger.confirm("a/x", &another, size(3), &at_most(10)).unwrap();
+        assert!(ledger.entries["a/x"].pending.is_some(), "another claim of that name knows nothing of it");
+        ledger.confirm("a/x", &form(3), size(9), &at_most(10)).unwrap();
+        assert!(ledger.entries["a/x"].is_settled_at(size(9)));
+    }
+
+    #[test]
+    fn a_claim_made_again_confirms_what_it_was_promised_although_one_before_it_was_promised_something() {
+        let mut ledger = Ledger::default();
+        ledger.reserve("a/x", promise(size(9)), &at_most(10)).unwrap();
+        let again = Form { uid: "v".into(), generation: 1 };
+        ledger.reserve("a/x", Reservation { form: again.clone(), ..promise(size(9)) }, &at_most(10)).unwrap();
+        ledger.confirm("a/x", &again, size(9), &at_most(10)).unwrap();
+        assert!(ledger.entries["a/x"].is_settled_at(size(9)));
+    }
+
+    #[test]
+    fn what_a_request_that_failed_was_promised_is_confirmed_away_once_it_is_old() {
+        let mut ledger = Ledger::default();
+        ledger.confirm("a/x", &form(1), size(4), &at_most(10)).unwrap();
+        ledger.reserve("a/x", promise_for(2, size(9)), &at_most(10)).unwrap();
+        ledger.confirm("a/x", &form(1), size(4), &at_most(10)).unwrap();
+        assert_eq!(ledger.sum(), size(9), "its request may still be under way");
+        ledger.repair("a/x", Some(&Asks { form: form(1), units: size(4) }), GRACE.as_secs());
+        assert_eq!(ledger.sum(), size(4));
+        assert!(ledger.entries["a/x"].promises(&form(1)), "who confirms it next takes it away");
     }
 
     #[test]

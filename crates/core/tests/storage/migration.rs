@@ -10,7 +10,7 @@ use croft_core::{
     plan::{Failure, FailureClass, Outcome, Plan},
     secret::Secret,
     storage::{
-        CephUser, KeyPair, Place, Target,
+        CephUser, KeyPair, Place, Target, Usage,
         claim::{
             Claim, ClaimIdentity, Holder, Key, Record, RecordBody, SetAside, Spec, Status, User, UserQuota, Version,
         },
@@ -27,7 +27,8 @@ use crate::explorer::{self, Act, Limits, at_rest, explore, stale};
 
 const BUCKET: &str = "photos";
 const ID: &str = "zone.1";
-const BEFORE: &str = r#"{"Statement":[{"Sid":"mine"}]}"#;
+const STORED: Usage = Usage { size: 8192, objects: 2, buckets: None };
+const BEFORE: &str = r#"{"Statement":[{"Sid":"mine","Principal":{"AWS":"arn:aws:iam::lab_a:user/data:one"}}]}"#;
 
 /// One of the two users, by its namespace.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -87,7 +88,7 @@ fn now() -> Timestamp {
 }
 
 fn moved() -> String {
-    policy::moved(Some(BEFORE), BUCKET, &user("a"), &user("b"), &BTreeSet::new())
+    policy::moved(Some(BEFORE), BUCKET, &user("a"), &user("b"), &BTreeSet::new()).policy
 }
 
 impl SideState {
@@ -194,8 +195,8 @@ impl World {
             status: self.status.clone(),
         };
         let (current, target) = (self.current.seen("a"), self.target.seen("b"));
-        let it = |namespace: &str| InCeph { id: ID.into(), owner: user(namespace) };
-        let other = InCeph { id: "zone.2".into(), owner: user("b") };
+        let it = |namespace: &str| InCeph { id: ID.into(), owner: user(namespace), stored: STORED };
+        let other = InCeph { id: "zone.2".into(), owner: user("b"), stored: Usage::default() };
         let mine = [(!self.arrived).then_some(BUCKET), self.more.then_some("more")];
         let reached = Reached {
             current: Some(ceph_user("a", mine.into_iter().flatten().map(|name| (name.to_owned(), 1)).collect())),
@@ -392,6 +393,26 @@ fn a_migration_that_cannot_end_does_not_begin() {
     assert!(phase == Some(Phase::Failed) && message.contains("two gateways"), "{message}");
     let (phase, message) = judge(|seen| seen.migration.spec.target.namespace = "a".into());
     assert!(phase == Some(Phase::Failed) && message.contains("one namespace"), "{message}");
+    for (member, limit) in [("buckets", 0), ("size", 8191), ("objects", 1)] {
+        let mut world = World::new().seen();
+        let Gateway::Reached(reached) = &mut world.gateway else { panic!("no gateway") };
+        // Both are held: that is when they are looked at.
+        for side in [&mut world.current, &mut world.target] {
+            let holder = Holder { name: "m".into(), uid: target("", "m").uid };
+            side.record.as_mut().unwrap().body.held_by = Some(holder);
+        }
+        world.migration.finalizer = true;
+        let user = reached.target.as_mut().unwrap();
+        let of = |name: &str, limit: u64| (name == member).then_some(limit);
+        user.max_buckets = of("buckets", limit).map(|_| 0);
+        user.quota = UserQuota { enabled: true, size: of("size", limit), objects: of("objects", limit) };
+        let plan = migration::plan(&world);
+        let done: Vec<_> = plan.iter().map(|step| (step, Outcome::done())).collect();
+        let status = migration::report(&world, &done, &now());
+        let message = &status.conditions.get("Ready").unwrap().message;
+        assert_eq!(status.phase, Some(Phase::Failed), "{member}: {message}");
+        assert!(message.contains(&format!("raise its spec.quota.{member} first")), "{message}");
+    }
     let (phase, message) = judge(|seen| seen.current.claim = None);
     assert!(phase == Some(Phase::Pending) && message.contains("a/data must be there"), "{message}");
 }

@@ -7,7 +7,7 @@ use croft_core::{
     plan::{Failure, Outcome, Plan},
     storage::{
         bookkeeping::{self, Known, Observed, Step, needs_a_look},
-        ledger::{Entry, Ledger, claim_of_entry},
+        ledger::{Asks, Entry, Ledger, claim_of_entry},
         record_name,
     },
     time::Timestamp,
@@ -16,7 +16,7 @@ use kube::{Api, ResourceExt};
 
 use super::{
     Caches, LEDGER,
-    ledgers::{Change, Ledgers, now},
+    ledgers::{Change, Ledgers, form_of, now},
 };
 use crate::engine::{Key, Reconciler, Report, Target, Work, Writer, Written, write::read};
 
@@ -51,7 +51,10 @@ impl BookKeeper {
         let api: Api<S3UserClaim> = Api::namespaced(self.writer.client(), namespace);
         Ok(Some(match read(api.get_opt(name)).await? {
             None => Known::NoClaim { is_recorded },
-            Some(claim) => Known::Claim { asks: self.caches.asks(namespace, name, &claim) },
+            Some(claim) => {
+                let units = self.caches.asks(namespace, name, &claim);
+                Known::Claim { asks: units.map(|units| Asks { form: form_of(&claim.metadata), units }) }
+            }
         }))
     }
 
@@ -113,7 +116,7 @@ impl Reconciler for BookKeeper {
     async fn execute(&self, seen: &Seen, step: &Step) -> Result<Written, Failure> {
         match step.clone() {
             Step::Repair { entry, asks, now } => {
-                self.change(seen, move |ledger| ledger.repair(&entry, asks, now)).await
+                self.change(seen, move |ledger| ledger.repair(&entry, asks.as_ref(), now)).await
             }
             Step::Drop { entry } => self.change(seen, move |ledger| ledger.release(&entry)).await,
             Step::Forget { entry, book } => self.change(seen, move |ledger| ledger.forget(&entry, &book)).await,

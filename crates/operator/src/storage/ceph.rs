@@ -133,6 +133,7 @@ impl Ceph {
     pub(super) async fn bucket_in(&self, tenant: &str, name: &str) -> Result<Option<InCeph>, Failure> {
         let bucket = self.0.bucket(tenant, name).await.map_err(failure)?;
         Ok(bucket.map(|bucket| InCeph {
+            stored: stored(std::slice::from_ref(&bucket)),
             id: bucket.id,
             owner: CephUser { tenant: bucket.owner.tenant().to_owned(), id: bucket.owner.id().to_owned() },
         }))

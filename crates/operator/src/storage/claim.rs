@@ -16,7 +16,7 @@ use croft_core::{
         claim::{
             self, Backend, Books, Claim, Observed, Reached, Record, SecretBody, SecretSeen, Spec, Status, Step, Version,
         },
-        ledger::{Ledger, Limits, Units, entry_key},
+        ledger::{Form, Ledger, Limits, Units, entry_key},
         record_name,
     },
     time::Timestamp,
@@ -165,15 +165,15 @@ impl ClaimReconciler {
         match step {
             Step::AddFinalizer { .. } => self.writer.add_finalizer(seen.raw()?, CLAIM_FINALIZER).await,
             Step::RemoveFinalizer { .. } => self.writer.release_finalizer(seen.raw()?, CLAIM_FINALIZER).await,
-            Step::Confirm { claim, units } => {
-                let (place, uid, units) = (entry_key(&claim.namespace, &claim.name), claim.uid.clone(), *units);
-                let change = move |ledger: &mut Ledger, limits: &Limits| ledger.confirm(&place, &uid, units, limits);
+            Step::Confirm { claim, generation, units } => {
+                let (place, form, units) = (entry_key(&claim.namespace, &claim.name), form(claim, *generation), *units);
+                let change = move |ledger: &mut Ledger, limits: &Limits| ledger.confirm(&place, &form, units, limits);
                 self.book(&claim.namespace, Arc::new(change)).await
             }
-            Step::Settle { claim, units } => {
-                let (place, uid, units) = (entry_key(&claim.namespace, &claim.name), claim.uid.clone(), *units);
+            Step::Settle { claim, generation, units } => {
+                let (place, form, units) = (entry_key(&claim.namespace, &claim.name), form(claim, *generation), *units);
                 let change = move |ledger: &mut Ledger, _: &Limits| {
-                    ledger.settle(&place, &uid, units);
+                    ledger.settle(&place, &form, units);
                     Ok(())
                 };
                 self.book(&claim.namespace, Arc::new(change)).await
@@ -236,6 +236,10 @@ impl ClaimReconciler {
             Step::RemoveUser { user } => seen.ceph()?.remove_user(user).await,
         }
     }
+}
+
+fn form(claim: &storage::Target, generation: i64) -> Form {
+    Form { uid: claim.uid.clone(), generation }
 }
 
 impl Reconciler for ClaimReconciler {

@@ -194,7 +194,8 @@ async fn reserve(door: &Door, request: &Request<S3UserClaim>, claim: &S3UserClai
         return or_invalid(vec![Problem::new("spec.quota", no_team(namespace))]);
     }
     let (key, dry_run) = (entry_key(namespace, &name), request.dry_run);
-    let reservation = Reservation { units, at: now(), request: request.uid.clone() };
+    let form = ledgers::form_of(&claim.metadata);
+    let reservation = Reservation { units, at: now(), request: request.uid.clone(), form };
     let booked = door.ledgers.change(
         namespace,
         Arc::new(move |ledger, limits| {

@@ -20,10 +20,13 @@ use croft_core::{
     storage::{
         Reason,
         bookkeeping::beside_guests,
-        ledger::{Bounds, Entry, Exceeded, Ledger, Limits, Units, entry_key, is_object_name, ledger_name},
+        ledger::{Bounds, Entry, Exceeded, Form, Ledger, Limits, Units, entry_key, is_object_name, ledger_name},
     },
 };
-use k8s_openapi::api::core::v1::{Namespace, ResourceQuota};
+use k8s_openapi::{
+    api::core::v1::{Namespace, ResourceQuota},
+    apimachinery::pkg::apis::meta::v1::ObjectMeta,
+};
 use kube::{Api, Client, ResourceExt, api::ListParams};
 use sha2::{Digest, Sha256};
 use tokio::sync::oneshot;
@@ -342,6 +345,11 @@ impl Shared {
 /// The time as the books have it.
 pub(super) fn now() -> u64 {
     u64::try_from(jiff::Timestamp::now().as_second()).unwrap_or_default()
+}
+
+/// A claim as it is stored, or as a request leaves it: admission is shown it with UID and generation.
+pub(super) fn form_of(claim: &ObjectMeta) -> Form {
+    Form { uid: claim.uid.clone().unwrap_or_default(), generation: claim.generation.unwrap_or_default() }
 }
 
 pub(super) fn team_of(namespace: &Namespace) -> Option<String> {

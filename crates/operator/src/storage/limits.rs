@@ -8,7 +8,9 @@ use k8s_openapi::api::core::v1::{Namespace, ResourceQuota};
 use kube::ResourceExt;
 
 use super::{
-    Caches, LEDGER, NAMESPACE_INDEX, QUOTA, TEAM_INDEX, TEAM_QUOTA, claim_key,
+    Caches, LEDGER, NAMESPACE_INDEX, QUOTA, TEAM_INDEX, TEAM_QUOTA,
+    claim::claim_seen,
+    claim_key,
     ledgers::{self, hashed},
     usage::limits_storage,
     wakes::differs,
@@ -73,6 +75,24 @@ impl Caches {
         if let Some(team) = &change.object().spec.team {
             let quotas = self.team_quotas.by(TEAM_INDEX, team);
             keys.extend(quotas.iter().map(|quota| Key::cluster(TEAM_QUOTA, quota.name_any())));
+        }
+        keys.extend(self.waiting_for(change.object(), before, after));
+        keys
+    }
+
+    /// Claims that can go on now: there is more left than before, or the keeper says again what was promised to one that was
+    /// looked at already.
+    fn waiting_for(&self, ledger: &S3QuotaLedger, before: &S3QuotaLedgerSpec, after: &S3QuotaLedgerSpec) -> Vec<Key> {
+        let repeated = books::promised_again(before, after).filter_map(|(namespace, name, form)| {
+            let claim = self.claims.get(namespace, name)?;
+            claim_seen(&claim).form().succeeds(&form).then(|| claim_key(&claim))
+        });
+        let mut keys: Vec<_> = repeated.collect();
+        if !books::sum(before).is_within(books::sum(after)) {
+            keys.extend(match &ledger.spec.team {
+                Some(team) => self.team_short_of_quota(team),
+                None => ledger.spec.namespace.iter().flat_map(|namespace| self.short_of_quota(namespace)).collect(),
+            });
         }
         keys
     }

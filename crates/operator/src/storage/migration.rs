@@ -96,7 +96,7 @@ impl MigrationReconciler {
         from: &CephUser,
         to: &CephUser,
     ) -> Result<Reached, Failure> {
-        let (current, target) = tokio::try_join!(ceph.user(from, true), ceph.user(to, false))?;
+        let (current, target) = tokio::try_join!(ceph.user(from, true), ceph.user(to, true))?;
         let mut buckets = Vec::new();
         for name in to_look_at(migration) {
             let in_current = ceph.bucket_in(&from.tenant, name).await?;

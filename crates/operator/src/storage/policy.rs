@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use croft_core::storage::{READONLY_SUBUSER, bucket::Grants};
+use croft_core::storage::{READONLY_SUBUSER, bucket::Grants, migration::policy as moved};
 use croft_rgw::{
     Policy, UserId,
     policy::{Effect, Principal, Statement, bucket_arn, objects_arn},
@@ -53,20 +53,45 @@ pub(super) fn wanted(current: Option<&Policy>, user: &UserId, bucket: &str, gran
         resources: [bucket_arn(bucket), objects_arn(bucket)].into(),
     };
     let reader = Principal::Subuser(user.clone(), READONLY_SUBUSER.to_owned());
+    let shut_out = if has_moved(&policy) { unbound(&policy, user, grants) } else { BTreeSet::new() };
     let statements = [
         statement(GRANT, Effect::Allow, subusers(&grants.read), &READ),
         statement(GRANT, Effect::Allow, subusers(&grants.write), &WRITE),
         statement(READ_KEY, Effect::Deny, [reader].into(), &CHANGE),
         // By name: all at once would mean the user itself too.
         statement(SUBUSERS, Effect::Deny, subusers(&grants.everybody), &LEAKS),
+        Statement {
+            resources: [objects_arn(bucket)].into(),
+            ..statement(moved::UNBOUND, Effect::Deny, shut_out, &moved::READING)
+        },
     ];
     policy.replace_those(is_ours, statements.into_iter().filter(|statement| !statement.principals.is_empty()));
     policy
 }
 
+/// Whether its objects came from another user, so that what lets the owner read them would let all its subusers.
+fn has_moved(policy: &Policy) -> bool {
+    policy.statements().iter().any(|statement| sid(statement) == moved::READ)
+}
+
+/// The subusers that neither a binding nor the tenant's own policy lets in.
+fn unbound(policy: &Policy, user: &UserId, grants: &Grants) -> BTreeSet<Principal> {
+    let own = policy.statements().iter().filter(|statement| !is_ours(statement)).map(Value::to_string);
+    let own: Vec<_> = own.collect();
+    let unbound = grants.everybody.iter().filter(|name| !grants.read.contains(*name) && !grants.write.contains(*name));
+    let unbound = unbound.map(|name| Principal::Subuser(user.clone(), name.clone()));
+    unbound.filter(|it| own.iter().all(|said| !said.contains(&format!("\"{it}\"")))).collect()
+}
+
+fn sid(statement: &Value) -> &str {
+    statement.get("Sid").and_then(Value::as_str).unwrap_or_default()
+}
+
 fn is_ours(statement: &Value) -> bool {
-    let sid = statement.get("Sid").and_then(Value::as_str).unwrap_or_default();
-    sid.starts_with(OURS) || (sid == GRANT && Statement::read(statement).is_some_and(|read| is_grant(&read)))
+    let sid = sid(statement);
+    sid.starts_with(OURS)
+        || sid == moved::UNBOUND
+        || (sid == GRANT && Statement::read(statement).is_some_and(|read| is_grant(&read)))
 }
 
 /// Whether it says what a grant may: somebody else may have used its Sid for something else.
@@ -123,6 +148,24 @@ mod tests {
             "{policy}"
         );
         assert_eq!(statements.len(), 4);
+    }
+
+    #[test]
+    fn who_is_not_bound_to_a_bucket_that_was_moved_is_kept_from_its_objects_also_if_he_comes_later() {
+        let read = json!({"Sid": "MovedRead", "Effect": "Allow", "Principal": {"AWS": ["arn:aws:iam::croft_a:user/data"]},
+            "Action": ["s3:GetObject"], "Resource": ["arn:aws:s3:::photos/*"]});
+        let own = json!({"Sid": "mine", "Effect": "Allow", "Principal": {"AWS": ["arn:aws:iam::croft_a:user/data:own"]},
+            "Action": ["s3:GetObject"], "Resource": ["arn:aws:s3:::photos/*"]});
+        let current = json!({"Version": "2012-10-17", "Statement": [read, own]});
+        let grants =
+            Grants { read: names(&["viewer"]), everybody: names(&["late", "own", "viewer"]), ..Grants::default() };
+        let policy = composed(Some(&current), &grants);
+        let shut_out = policy["Statement"].as_array().unwrap().iter().find(|it| it["Sid"] == "MovedUnbound").unwrap();
+        assert_eq!(shut_out["Principal"]["AWS"], json!(["arn:aws:iam::croft_a:user/data:late"]));
+        assert_eq!(shut_out["Resource"], json!(["arn:aws:s3:::photos/*"]));
+        assert_eq!(composed(Some(&policy), &grants), policy);
+        let bound = Grants { read: names(&["late", "viewer"]), ..grants };
+        assert!(!sids(&composed(Some(&policy), &bound)).contains(&"MovedUnbound"));
     }
 
     #[test]

@@ -10,7 +10,7 @@ use std::{
 };
 
 use anyhow::{Context, Result, ensure};
-use croft_api::storage::{S3QuotaLedger, S3TeamQuota};
+use croft_api::storage::{S3QuotaLedger, S3TeamQuota, S3UserClaim};
 use croft_testbed::{
     Testbed,
     fault::{Action, FaultProxy, Match},
@@ -209,6 +209,43 @@ async fn with_the_door_open_the_controller_grants_no_more_than_there_is() -> Res
     assert_eq!(given(std::slice::from_ref(&plot)).await?, 8);
     apply(&quotas, "storage", json!({ "spec": { "hard": { "s3/size": "13" } } })).await?;
     says(json!({ "Provisioned": 3, "QuotaExceeded": 3 })).await;
+    // What one gives back another one gets, without anybody asking.
+    let claims = plot.claims().list(&ListParams::default()).await?.items;
+    let is_provisioned = |claim: &&S3UserClaim| claim.status.as_ref().is_some_and(|status| status.quota.is_some());
+    let one =
+        claims.iter().find(is_provisioned).and_then(|claim| claim.metadata.name.clone()).context("one that has")?;
+    plot.claims().delete(&one, &DeleteParams::default()).await?;
+    says(json!({ "Provisioned": 3, "QuotaExceeded": 2 })).await;
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_claim_raised_lowered_and_raised_again_at_once_keeps_what_it_was_promised() -> Result<()> {
+    let plots = team_of_two_on(crate::plot::world().await.bed, "updown", json!({ "size": 10 })).await?;
+    team_is_known(&plots).await;
+    let [plot, other] = &plots;
+    plot.claims().create(&PostParams::default(), &claim_of("data", 2)).await?;
+    plot.ready("data").await;
+    let resize = async |size: u64| -> Result<()> {
+        let size = Patch::Merge(json!({ "spec": { "quota": { "size": size } } }));
+        plot.claims().patch("data", &PatchParams::default(), &size).await?;
+        Ok(())
+    };
+    for _ in 0..5 {
+        resize(9).await?;
+        resize(3).await?;
+        resize(9).await?;
+        // What is promised to one is not there for another, however far the operator is.
+        let refused = other.claims().create(&PostParams::default(), &claim_of("thief", 2)).await;
+        assert!(refused.is_err(), "nothing of the nine is free");
+        eventually("Ceph to give what was promised", || async {
+            Ok((plot.user("data").await?.and_then(|user| user.user_quota.max_size) == Some(9)).then_some(()))
+        })
+        .await;
+        plot.ready("data").await;
+        resize(2).await?;
+        plot.ready("data").await;
+    }
     Ok(())
 }
 

@@ -133,6 +133,51 @@ async fn a_migration_leaves_a_claim_with_other_buckets_alone() -> Result<()> {
 }
 
 #[tokio::test]
+async fn nobody_the_old_owner_let_in_gets_in_after_a_migration() -> Result<()> {
+    let (from, old) = furnished("lets-in").await?;
+    let (friend, to) = (Plot::new("friend").await?, Plot::new("heir").await?);
+    friend.claim(json!({})).await?;
+    apply(&from.claims(), "second", json!({ "spec": { "readSecretName": "r2", "adminSecretName": "a2" } })).await?;
+    friend.ready("data").await;
+    from.ready("second").await;
+    let named = |user: croft_rgw::UserId| format!("arn:aws:iam::{}:user/{}", user.tenant(), user.id());
+    let allow = |who: Value| json!({ "Effect": "Allow", "Action": ["s3:*"], "Principal": who, "Resource": ["arn:aws:s3:::photos", "arn:aws:s3:::photos/*"] });
+    let named = json!({ "AWS": [named(friend.user_id("data")), named(from.user_id("second"))] });
+    let policy: Policy =
+        serde_json::from_value(json!({ "Version": "2012-10-17", "Statement": [allow(named), allow(json!("*"))] }))?;
+    old.put_bucket_policy("photos", &policy).await?;
+    let strangers = [friend.s3("admin").await?, from.s3("a2").await?];
+    let home = from.user_id("data").tenant().to_owned();
+    for stranger in &strangers {
+        assert!(stranger.in_tenant(&home)?.get_object("photos", "cat.jpg").await?.is_some(), "let in before");
+    }
+    let name = migrate(&from, &to, &["photos"], json!({})).await?;
+    let migration = ends(&from, &name, MigrationPhase::Succeeded).await;
+    has_moved(&from, &old, &to).await?;
+    for stranger in &strangers {
+        let there = stranger.in_tenant(to.user_id("data").tenant())?;
+        assert!(!matches!(there.get_object("photos", "cat.jpg").await, Ok(Some(_))), "let in after");
+        assert!(there.put_object("photos", "x", "y").await.is_err());
+    }
+    let told = migration.status.unwrap_or_default().buckets.into_iter().find_map(|bucket| bucket.message);
+    assert!(told.as_deref().is_some_and(|told| told.contains("left out")), "{told:?}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_migration_to_a_claim_without_room_is_refused_with_nothing_moved() -> Result<()> {
+    let (from, old) = furnished("large").await?;
+    let to = Plot::new("small").await?;
+    to.claim(json!({ "quota": { "size": "1Gi", "objects": "0", "buckets": 3 } })).await?;
+    to.ready("data").await;
+    let name = migrate(&from, &to, &["photos"], json!({})).await?;
+    let told = message(&ends(&from, &name, MigrationPhase::Failed).await);
+    assert!(told.contains("raise its spec.quota.objects first"), "{told}");
+    assert!(old.get_object("photos", "cat.jpg").await?.is_some());
+    Ok(())
+}
+
+#[tokio::test]
 async fn a_name_that_is_taken_where_it_would_go_is_refused_with_nothing_moved() -> Result<()> {
     let (from, old) = furnished("clash").await?;
     let to = Plot::new("taken").await?;

@@ -10,7 +10,7 @@ use super::{
         CephUser, Class, ClassChoice, KeyPair, NoClass, Place, Problem, Quota, QuotaAsked, Reason, Stamp, Target,
         Usage,
         bucket::Note,
-        ledger::{Entry, Exceeded, Units},
+        ledger::{Entry, Exceeded, Form, Units},
         owner_in, tenant,
     },
     identity::{FreshKeys, Rotation},
@@ -51,12 +51,11 @@ pub struct Books {
 }
 
 impl Books {
-    /// Whether Ceph may be given this much already, and nothing else was promised for it.
-    pub(super) fn grant(&self, units: Units) -> bool {
-        self.entry.as_ref().is_some_and(|entry| {
-            let promised = entry.pending.as_ref().is_some_and(|pending| pending.units == units);
-            !promised && entry.granted.is_some_and(|granted| units.is_within(granted))
-        })
+    /// Whether Ceph may be given this much already, and no promise for the claim as it was seen is left.
+    pub(super) fn grant(&self, form: &Form, units: Units) -> bool {
+        self.entry
+            .as_ref()
+            .is_some_and(|entry| !entry.promises(form) && entry.granted.is_some_and(|granted| units.is_within(granted)))
     }
 
     /// What is granted beyond this.
@@ -106,6 +105,10 @@ impl Observed {
 }
 
 impl Claim {
+    pub fn form(&self) -> Form {
+        Form { uid: self.target.uid.clone(), generation: self.generation }
+    }
+
     /// Whether what is asked for was there when it was last looked at: nobody needs to look again because of a restart.
     pub fn is_settled(&self) -> bool {
         let is_current = self.status.observed_generation == Some(self.generation);

@@ -127,14 +127,14 @@ impl<'a> Wanted<'a> {
     fn confirmation(&self) -> Option<Step> {
         let units = Units::from(&self.quota);
         let books = &self.seen.books;
-        let confirm = || Step::Confirm { claim: self.claim.target.clone(), units };
-        (books.exceeded.is_none() && !books.grant(units)).then(confirm)
+        let confirm = || Step::Confirm { claim: self.claim.target.clone(), generation: self.claim.generation, units };
+        (books.exceeded.is_none() && !books.grant(&self.claim.form(), units)).then(confirm)
     }
 
     /// After Ceph was given less.
     fn settlement(&self) -> Option<Step> {
         let units = Units::from(&self.quota);
-        let settle = || Step::Settle { claim: self.claim.target.clone(), units };
+        let settle = || Step::Settle { claim: self.claim.target.clone(), generation: self.claim.generation, units };
         self.seen.books.hold_more_than(units).then(settle)
     }
 

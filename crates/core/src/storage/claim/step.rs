@@ -17,11 +17,13 @@ pub enum Step {
     /// Fails if the books have not enough left.
     Confirm {
         claim: Target,
+        generation: i64,
         units: Units,
     },
     /// Ceph has no more than this.
     Settle {
         claim: Target,
+        generation: i64,
         units: Units,
     },
     /// Ceph has nothing any more.
@@ -217,8 +219,8 @@ impl fmt::Display for Step {
             Step::AddFinalizer { claim } => {
                 write!(out, "add the finalizer to S3UserClaim {claim}: a user is to be made")
             }
-            Step::Confirm { claim, units } => write!(out, "grant S3UserClaim {claim} {units} in the books"),
-            Step::Settle { claim, units } => {
+            Step::Confirm { claim, units, .. } => write!(out, "grant S3UserClaim {claim} {units} in the books"),
+            Step::Settle { claim, units, .. } => {
                 write!(out, "give back what S3UserClaim {claim} had beyond {units}: Ceph has no more")
             }
             Step::ReleaseQuota { namespace, claim } => {

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use super::{
     super::{
-        CephUser, Place, Reason,
+        CephUser, Place, Reason, Usage,
         bucket::Note,
         claim::{Record, User},
         record_name,
@@ -46,6 +46,28 @@ pub(super) fn judge(seen: &Observed, reached: &Reached, found: &BucketSeen) -> M
         }
         (Some(bucket), None, _) => pending(&bucket.id),
     }
+}
+
+/// Why the target has no room for all of them. Nobody but us would mind: the gateway does not ask when it links.
+pub(super) fn lack_of_room(seen: &Observed, reached: &Reached) -> Option<String> {
+    let target = reached.target.as_ref()?;
+    let has = target.usage.unwrap_or_default();
+    let coming = || reached.buckets.iter().filter_map(|found| found.in_current.as_ref()).map(|bucket| bucket.stored);
+    let sum = |figure: fn(Usage) -> u64| coming().map(figure).fold(figure(has), u64::saturating_add);
+    let quota = Some(target.quota).filter(|quota| quota.enabled);
+    let buckets = u64::try_from(target.buckets.len() + reached.buckets.len()).unwrap_or(u64::MAX);
+    let figures = [
+        ("buckets", buckets, target.max_buckets.map(u64::from)),
+        ("size", sum(|usage| usage.size), quota.and_then(|quota| quota.size)),
+        ("objects", sum(|usage| usage.objects), quota.and_then(|quota| quota.objects)),
+    ];
+    let (member, needed, limit) = figures
+        .into_iter()
+        .find_map(|(member, needed, limit)| Some((member, needed, limit.filter(|limit| needed > *limit)?)))?;
+    Some(format!(
+        "S3UserClaim {} may have {limit} {member} and would have {needed}; raise its spec.quota.{member} first",
+        seen.migration.spec.target
+    ))
 }
 
 /// Where the bucket is, and whether it has arrived.
@@ -96,10 +118,12 @@ pub(super) fn decide(seen: &Observed, next: &Move) -> Decision {
             return Decision::wait(Reason::BucketLost.stalled(message));
         }
     };
-    steps.extend(moving.welcome(!steps.is_empty(), target));
+    let policy = moving.policy(!steps.is_empty());
+    steps.extend(moving.welcome(!steps.is_empty(), target, &policy.policy));
     steps.extend(moving.notes());
     steps.extend(moving.objects());
-    Decision::goes_on(steps, Becomes::Moved(next.name.clone()), format!("bucket {} is moved", next.name))
+    let becomes = Becomes::Moved { name: next.name.clone(), message: policy.left_out };
+    Decision::goes_on(steps, becomes, format!("bucket {} is moved", next.name))
 }
 
 struct Moving<'a> {
@@ -127,9 +151,9 @@ impl Moving<'_> {
         steps
     }
 
-    /// Lets the new owner read what is there, and the old one no more.
-    fn welcome(&self, is_new: bool, target: &User) -> Option<Step> {
-        // Before it went its policy was its old owner's: that is the one to go on from. Afterwards the saved one is.
+    /// The policy it is to have. Before it went its policy was its old owner's: that is the one to go on from. Afterwards the
+    /// saved one is.
+    fn policy(&self, is_new: bool) -> policy::Moved {
         let before = self.found.policy.as_ref().filter(|_| is_new).or(self.next.policy.as_ref());
         let bound: BTreeSet<_> = [&self.found.target_object, &self.found.current_object]
             .into_iter()
@@ -138,12 +162,16 @@ impl Moving<'_> {
             .collect();
         let subusers = self.seen.target.record.iter().flat_map(|record| &record.body.subusers);
         let unbound = subusers.filter(|name| !bound.contains(*name)).cloned().collect();
-        let wanted = policy::moved(before.map(String::as_str), &self.next.name, self.from, self.to, &unbound);
-        if !is_new && policy::is_same(self.found.policy.as_deref(), &wanted) {
+        policy::moved(before.map(String::as_str), &self.next.name, self.from, self.to, &unbound)
+    }
+
+    /// Lets the new owner read what is there, and the old one no more.
+    fn welcome(&self, is_new: bool, target: &User, policy: &str) -> Option<Step> {
+        if !is_new && policy::is_same(self.found.policy.as_deref(), policy) {
             return None;
         }
-        let (bucket, user) = (self.next.name.clone(), self.to.clone());
-        target.key(None, None).map(|key| Step::PutPolicy { bucket, user, key: key.clone(), policy: wanted })
+        let (bucket, user, policy) = (self.next.name.clone(), self.to.clone(), policy.to_owned());
+        target.key(None, None).map(|key| Step::PutPolicy { bucket, user, key: key.clone(), policy })
     }
 
     /// What was to be kept without an S3Bucket is to be kept there, too.

@@ -1,7 +1,7 @@
 //! A migration: buckets go from the user of one claim to that of another, once.
 //!
-//! - It begins only when it can end: both users are there on one gateway, every bucket is the first one's, and no name is taken.
-//!   Otherwise it fails with nothing moved.
+//! - It begins only when it can end: both users are there on one gateway, every bucket is the first one's, no name is taken, and
+//!   the second one has room. Otherwise it fails with nothing moved.
 //! - While it runs both S3Users are held: nobody else of us makes, changes or removes a bucket of theirs.
 //! - A bucket is known by its id, which is recorded before it moves, and its policy is recorded before it goes: so wherever the
 //!   operator dies, the next look knows what is done.
@@ -42,7 +42,7 @@ struct Decision {
 enum Becomes {
     Unchanged,
     Running(Vec<Move>),
-    Moved(String),
+    Moved { name: String, message: Option<String> },
     Succeeded,
     Failed(Vec<Move>),
 }
@@ -166,7 +166,10 @@ fn prepare(seen: &Observed) -> Decision {
         let told = told.collect::<Vec<_>>().join("; ");
         return Decision { becomes: Becomes::Failed(moves), ..fail(seen, &told) };
     }
-    Decision::goes_on(Vec::new(), Becomes::Running(moves), "all buckets can be moved")
+    match bucket::lack_of_room(seen, reached) {
+        Some(why) => fail(seen, &why),
+        None => Decision::goes_on(Vec::new(), Becomes::Running(moves), "all buckets can be moved"),
+    }
 }
 
 fn ready(side: &Side) -> Option<(&Claim, &Record)> {
@@ -292,9 +295,10 @@ fn become_(status: &mut Status, becomes: Becomes, now: &Timestamp) {
             (status.phase, status.buckets) = (Some(Phase::Running), buckets);
             status.start_time = Some(now.0.clone());
         }
-        Becomes::Moved(name) => {
+        Becomes::Moved { name, message } => {
             for bucket in status.buckets.iter_mut().filter(|bucket| bucket.name == name) {
-                *bucket = Move { name: name.clone(), state: MoveState::Moved, id: bucket.id.take(), ..Move::default() };
+                let (id, message) = (bucket.id.take(), message.clone());
+                *bucket = Move { name: name.clone(), state: MoveState::Moved, id, message, ..Move::default() };
             }
         }
         Becomes::Succeeded => (status.phase, status.completion_time) = (Some(Phase::Succeeded), Some(now.0.clone())),

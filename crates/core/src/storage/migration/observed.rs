@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use serde::{Deserialize, Serialize};
 
 use super::super::{
-    CephUser, NoClass, Place, Target,
+    CephUser, NoClass, Place, Target, Usage,
     claim::{Claim, Record, User},
 };
 use crate::{conditions::Conditions, plan::Failure};
@@ -148,6 +148,8 @@ pub struct BucketSeen {
 pub struct InCeph {
     pub id: String,
     pub owner: CephUser,
+    /// What is in it.
+    pub stored: Usage,
 }
 
 /// An S3Bucket.
