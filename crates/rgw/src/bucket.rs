@@ -29,6 +29,11 @@ pub(crate) fn check_name(name: &str) -> Result<&str, RgwError> {
     Err(RgwError::InvalidName { what: "bucket", value: name.to_owned(), rule })
 }
 
+/// Gateways count below zero now and then, which reads as a number beyond all there can be: that is nothing.
+fn sum(figures: impl Iterator<Item = u64>) -> u64 {
+    figures.filter(|figure| i64::try_from(*figure).is_ok()).fold(0, u64::saturating_add)
+}
+
 impl<'de> Deserialize<'de> for Bucket {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         #[derive(Deserialize)]
@@ -49,8 +54,8 @@ impl<'de> Deserialize<'de> for Bucket {
             name: answer.bucket,
             id: answer.id,
             owner: UserId::from_answer(&answer.owner),
-            size: answer.usage.values().map(|usage| usage.size).sum(),
-            objects: answer.usage.values().map(|usage| usage.objects).sum(),
+            size: sum(answer.usage.values().map(|usage| usage.size)),
+            objects: sum(answer.usage.values().map(|usage| usage.objects)),
             quota: answer.bucket_quota,
         })
     }
@@ -84,6 +89,15 @@ mod tests {
                 quota: Quota::default(),
             }
         );
+    }
+
+    #[test]
+    fn a_count_below_zero_is_nothing_and_hides_no_objects() {
+        let json = r#"{"bucket":"odd","id":"zone.1","owner":"bob","bucket_quota":{"enabled":false},
+            "usage":{"rgw.none":{"size_actual":0,"num_objects":18446744073709551615},
+                     "rgw.main":{"size_actual":4096,"num_objects":1}}}"#;
+        let bucket: Bucket = serde_json::from_str(json).unwrap();
+        assert_eq!((bucket.size, bucket.objects), (4096, 1));
     }
 
     #[test]

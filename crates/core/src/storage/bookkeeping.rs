@@ -79,7 +79,7 @@ impl fmt::Display for Step {
 pub fn plan(seen: &Observed) -> Plan<Step> {
     let (mut first, mut last) = (Vec::new(), Vec::new());
     for (key, entry) in &seen.ledger.entries {
-        let is_due = entry.is_due(seen.now);
+        let is_in_vain = |asks: Option<&Asks>| entry.is_in_vain(asks, seen.now);
         let repair = |asks| Step::Repair { entry: key.clone(), asks, now: seen.now };
         match seen.known.get(key) {
             Some(Known::Elsewhere) => {
@@ -88,8 +88,8 @@ pub fn plan(seen: &Observed) -> Plan<Step> {
                 first.push(Step::TakeOver { entry: key.clone(), book });
                 last.push(Step::Forget { entry: key.clone(), book: entry.clone() });
             }
-            Some(Known::NoClaim { .. }) if is_due => first.push(repair(None)),
-            Some(Known::Claim { asks }) if is_due => first.push(repair(asks.clone())),
+            Some(Known::NoClaim { .. }) if is_in_vain(None) => first.push(repair(None)),
+            Some(Known::Claim { asks }) if is_in_vain(asks.as_ref()) => first.push(repair(asks.clone())),
             Some(Known::NoClaim { is_recorded: false }) if entry.pending.is_none() => {
                 first.push(Step::Drop { entry: key.clone() });
             }
@@ -107,10 +107,10 @@ pub fn plan(seen: &Observed) -> Plan<Step> {
     }
 }
 
-/// When the first promise is due.
+/// When the next promise is due. Those that are, and stay, are looked at now and then with everything else.
 fn next_look(ledger: &Ledger, now: u64) -> Option<Duration> {
-    let pending = ledger.entries.values().filter_map(|entry| entry.pending.as_ref());
-    let due = pending.map(|pending| pending.at.saturating_add(GRACE.as_secs()).saturating_sub(now)).min()?;
+    let waiting = ledger.entries.values().filter(|entry| !entry.is_due(now)).filter_map(|entry| entry.pending.as_ref());
+    let due = waiting.map(|pending| pending.at.saturating_add(GRACE.as_secs()).saturating_sub(now)).min()?;
     Some(Duration::from_secs(due.max(1)))
 }
 
@@ -185,8 +185,13 @@ mod tests {
         assert!(needs_a_look(&entry, 220, true, true));
         let late = seen(entry.clone(), Some(Known::NoClaim { is_recorded: false }), 220);
         assert_eq!(told(&late), "give back what was promised to a/x in vain");
-        let stored = plan(&seen(entry, Some(Known::Claim { asks: asks(5) }), 220));
-        assert_eq!(stored.groups, [[Step::Repair { entry: "a/x".into(), asks: asks(5), now: 220 }]]);
+        let lowered = plan(&seen(entry.clone(), Some(Known::Claim { asks: asks(4) }), 220));
+        assert_eq!(lowered.groups, [[Step::Repair { entry: "a/x".into(), asks: asks(4), now: 220 }]]);
+        let waiting = plan(&seen(entry, Some(Known::Claim { asks: asks(5) }), 220));
+        assert!(
+            waiting.is_settled() && waiting.next == plan::Next::Settled,
+            "what it asks for stays promised, quietly"
+        );
     }
 
     #[test]

@@ -17,6 +17,9 @@ use super::Quota;
 /// Reservations are left alone for this long: longer than any request to the API server takes.
 pub const GRACE: Duration = Duration::from_secs(120);
 
+/// The most claims of one namespace: so that one namespace cannot fill the books of all its team, which are one object.
+pub const MOST_CLAIMS: usize = 1000;
+
 /// Storage in whole units.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Units {
@@ -90,13 +93,13 @@ pub enum Member {
     Buckets,
 }
 
-impl fmt::Display for Member {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.write_str(match self {
+impl Member {
+    pub fn units(self) -> &'static str {
+        match self {
             Member::Size => "bytes",
             Member::Objects => "objects",
             Member::Buckets => "buckets",
-        })
+        }
     }
 }
 
@@ -153,7 +156,8 @@ pub enum Scope {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Exceeded {
     pub scope: Scope,
-    pub member: Member,
+    /// Of what there is not enough.
+    pub units: &'static str,
     pub asked: u64,
     pub left: u64,
     pub limit: u64,
@@ -161,14 +165,14 @@ pub struct Exceeded {
 
 impl fmt::Display for Exceeded {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { scope, member, asked, left, limit } = self;
+        let Self { scope, units, asked, left, limit } = self;
         let (whose, owner) = match scope {
             Scope::Namespace => ("namespace", "namespace"),
             Scope::Team => ("cluster", "team"),
         };
         write!(
             out,
-            "exceeded {whose} quota: {asked} {member} asked for, {left} of the {owner}'s {limit} left; ask for less, or for a \
+            "exceeded {whose} quota: {asked} {units} asked for, {left} of the {owner}'s {limit} left; ask for less, or for a \
              higher limit"
         )
     }
@@ -231,6 +235,21 @@ impl Entry {
         self.pending.as_ref().is_some_and(|pending| now >= pending.at.saturating_add(GRACE.as_secs()))
     }
 
+    /// Whether a promise that is due is not what the claim, read just now, asks for. One that is stays, for as long as it takes: the
+    /// claim may be waiting for its class.
+    pub fn is_in_vain(&self, asks: Option<&Asks>, now: u64) -> bool {
+        let is_same = |one: &Reservation, other: &Reservation| (one.units, &one.form) == (other.units, &other.form);
+        let stays = self.pending.as_ref().zip(self.repaired(asks, now)).is_some_and(|(old, new)| is_same(old, &new));
+        self.is_due(now) && !stays
+    }
+
+    fn repaired(&self, asks: Option<&Asks>, now: u64) -> Option<Reservation> {
+        let (pending, asks) = (self.pending.as_ref()?, asks?);
+        let units = pending.units.or_less(asks.units);
+        let is_wanted = units == asks.units || !units.is_within(self.granted.unwrap_or_default());
+        is_wanted.then(|| Reservation { units, at: now, form: asks.form.clone(), request: pending.request.clone() })
+    }
+
     fn is_empty(&self) -> bool {
         self.granted.is_none() && self.pending.is_none()
     }
@@ -265,9 +284,14 @@ impl Ledger {
     }
 
     pub fn sum_of(&self, namespace: &str) -> Units {
+        self.of(namespace).map(Entry::charge).fold(Units::default(), Units::plus)
+    }
+
+    /// The entries of one namespace.
+    fn of(&self, namespace: &str) -> impl Iterator<Item = &Entry> {
         let prefix = entry_key(namespace, "");
-        let own = self.entries.range(prefix.clone()..).take_while(|(key, _)| key.starts_with(&prefix));
-        own.map(|(_, entry)| entry.charge()).fold(Units::default(), Units::plus)
+        let own = self.entries.range(prefix.clone()..);
+        own.take_while(move |(key, _)| key.starts_with(&prefix)).map(|(_, entry)| entry)
     }
 
     /// What each namespace is charged with.
@@ -283,6 +307,10 @@ impl Ledger {
     /// Whether the claim may have this much: what grows its charge must fit. What does not grow always fits.
     pub fn fits(&self, key: &str, wanted: Units, limits: &Limits) -> Result<(), Exceeded> {
         let namespace = claim_of_entry(key).map_or("", |(namespace, _)| namespace);
+        if !self.entries.contains_key(key) && self.of(namespace).count() >= MOST_CLAIMS {
+            let limit = u64::try_from(MOST_CLAIMS).unwrap_or(u64::MAX);
+            return Err(Exceeded { scope: Scope::Namespace, units: "claims", asked: 1, left: 0, limit });
+        }
         let before = self.entries.get(key).map(Entry::charge).unwrap_or_default();
         let bounds =
             [(Scope::Namespace, limits.namespace, self.sum_of(namespace)), (Scope::Team, limits.team, self.sum())];
@@ -293,7 +321,7 @@ impl Ledger {
                 let others = sum.get(member).saturating_sub(had);
                 let left = limit.saturating_sub(others);
                 if asked > had && asked > left {
-                    return Err(Exceeded { scope, member, asked, left, limit });
+                    return Err(Exceeded { scope, units: member.units(), asked, left, limit });
                 }
             }
         }
@@ -345,15 +373,9 @@ impl Ledger {
     /// not seen the claim since.
     pub fn repair(&mut self, key: &str, asks: Option<&Asks>, now: u64) {
         let Some(entry) = self.entries.get_mut(key) else { return };
-        if !entry.is_due(now) {
-            return;
+        if entry.is_in_vain(asks, now) {
+            entry.pending = entry.repaired(asks, now);
         }
-        let granted = entry.granted.unwrap_or_default();
-        entry.pending = entry.pending.take().zip(asks).and_then(|(pending, asks)| {
-            let units = pending.units.or_less(asks.units);
-            let is_wanted = units == asks.units || !units.is_within(granted);
-            is_wanted.then(|| Reservation { units, at: now, form: asks.form.clone(), ..pending })
-        });
         self.drop_if_empty(key);
     }
 
@@ -543,6 +565,19 @@ mod tests {
         ledger.repair("a/x", Some(&Asks { form: form(1), units: size(4) }), GRACE.as_secs());
         assert_eq!(ledger.sum(), size(4));
         assert!(ledger.entries["a/x"].promises(&form(1)), "who confirms it next takes it away");
+    }
+
+    #[test]
+    fn a_namespace_cannot_fill_the_books_with_claims_for_nothing() {
+        let mut ledger = Ledger::default();
+        for number in 0..MOST_CLAIMS {
+            ledger.reserve(&format!("a/{number}"), promise(size(0)), &Limits::default()).unwrap();
+        }
+        let refused = ledger.reserve("a/more", promise(size(0)), &Limits::default()).unwrap_err();
+        assert!(refused.to_string().starts_with("exceeded namespace quota: 1 claims asked for, 0 of"), "{refused}");
+        assert!(ledger.confirm("a/more", &form(1), size(0), &Limits::default()).is_err());
+        ledger.reserve("a/0", promise(size(1)), &Limits::default()).unwrap();
+        ledger.reserve("b/x", promise(size(0)), &Limits::default()).unwrap();
     }
 
     #[test]

@@ -19,8 +19,9 @@ impl Stamp {
         self.0.is_none_or(|binding| binding.deleting || !binding.keeps)
     }
 
-    /// Whether it is we who put the object there. A new one may not be in the inventory yet.
+    /// Whether it is we who put the object there: its binding says so, which nobody but us writes. What the object says itself
+    /// anybody may have written.
     pub fn stands(&self) -> bool {
-        self.0.is_some_and(|binding| !binding.deleting)
+        !self.is_withdrawn()
     }
 }

@@ -78,8 +78,9 @@ fn verdict(hard: Bounds, sum: Units) -> Readiness {
     match hard.passed_by(sum) {
         None => Reason::WithinLimits.ready("the team has no more than its limits"),
         Some(member) => Reason::QuotaExceeded.stalled(format!(
-            "the team has more {member} than the limit, which was lowered or came later: nothing is taken away, and nobody \
-             gets more until there is room"
+            "the team has more {} than the limit, which was lowered or came later: nothing is taken away, and nobody \
+             gets more until there is room",
+            member.units()
         )),
     }
 }

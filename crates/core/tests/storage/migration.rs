@@ -159,6 +159,7 @@ fn ceph_user(namespace: &str, buckets: BTreeMap<String, u64>) -> User {
         subusers: BTreeMap::new(),
         keys: vec![Key { subuser: None, pair }],
         buckets,
+        unlisted: None,
         usage: None,
     }
 }

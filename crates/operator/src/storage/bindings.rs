@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use croft_api::namespaces::{AppliedState, NamespaceClassBinding};
+use croft_api::namespaces::{AppliedResource, AppliedState, NamespaceClassBinding};
 use croft_core::{
     plan::Failure,
     storage::{BindingSeen, Stamp},
@@ -44,10 +44,20 @@ pub(super) fn stamped_by<K: Resource>(object: &K) -> Option<&OwnerReference> {
 }
 
 fn binding_seen<K: Resource<DynamicType = ()>>(binding: &NamespaceClassBinding, object: &K) -> BindingSeen {
-    let applied = binding.status.iter().flat_map(|status| &status.applied_resources);
-    let mut entries = applied.filter(|entry| entry.kind == K::kind(&()) && entry.name == object.name_any());
+    let uid = object.meta().uid.as_ref();
+    let is_it = |entry: &&AppliedResource| {
+        entry.name == object.name_any() && (entry.uid.is_none() || entry.uid.as_ref() == uid)
+    };
     BindingSeen {
         deleting: is_deleting(&binding.metadata),
-        keeps: entries.any(|entry| entry.state != AppliedState::Pruning),
+        keeps: inventory::<K>(binding).filter(is_it).any(|entry| entry.state != AppliedState::Pruning),
     }
+}
+
+/// What a binding says of its objects of one kind.
+pub(super) fn inventory<K: Resource<DynamicType = ()>>(
+    binding: &NamespaceClassBinding,
+) -> impl Iterator<Item = &AppliedResource> {
+    let applied = binding.status.iter().flat_map(|status| &status.applied_resources);
+    applied.filter(|entry| entry.kind == K::kind(&()))
 }

@@ -1,6 +1,6 @@
 //! The calls a plan makes to one gateway, in the core's words: each is one request.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use croft_core::{
     plan::{Failure, FailureClass},
@@ -8,7 +8,7 @@ use croft_core::{
     storage::{
         CephUser, KeyPair, Usage,
         bucket::{BUCKET_NOT_EMPTY, Found},
-        claim::{self, Key, UserQuota},
+        claim::{self, COUNTED_AT_ONCE, Inquiry, Key, UserQuota, to_count},
         migration::InCeph,
     },
 };
@@ -32,6 +32,44 @@ impl Ceph {
         let Some(user) = self.0.user(&id).await.map_err(failure)? else { return Ok(None) };
         let buckets = if with_buckets { Some(self.0.buckets_with_usage_of(&id).await.map_err(failure)?) } else { None };
         Ok(Some(seen(&user, buckets.as_deref())))
+    }
+
+    /// The same, with what a look at a claim has to know besides.
+    pub(super) async fn user_for(&self, name: &CephUser, inquiry: &Inquiry) -> Result<Option<claim::User>, Failure> {
+        let Some(user) = self.user(name, false).await? else { return Ok(None) };
+        let id = user_id(name)?;
+        let told = match inquiry {
+            Inquiry::Nothing => Ok(user),
+            Inquiry::Usage => {
+                let told = self.0.buckets_with_usage_of(&id).await.ok();
+                Ok(claim::User { usage: told.as_deref().map(stored), ..user })
+            }
+            Inquiry::Buckets(needed) => {
+                let buckets = self.buckets(&id, needed).await;
+                let (buckets, unlisted) = match buckets {
+                    Ok(buckets) => (buckets, None),
+                    Err(error) => (BTreeMap::new(), Some(failure(error))),
+                };
+                Ok(claim::User { buckets, unlisted, ..user })
+            }
+        };
+        told.map(Some)
+    }
+
+    /// The buckets of a user and how many objects each holds, as far as that can be told in reasonable time.
+    async fn buckets(&self, id: &UserId, needed: &BTreeSet<String>) -> Result<BTreeMap<String, u64>, RgwError> {
+        let names: BTreeSet<_> = self.0.buckets_of(id).await?.into_iter().collect();
+        if names.len() <= COUNTED_AT_ONCE {
+            let counted = self.0.buckets_with_usage_of(id).await?;
+            return Ok(counted.into_iter().map(|bucket| (bucket.name, bucket.objects)).collect());
+        }
+        let mut counted: BTreeMap<_, _> = names.iter().map(|name| (name.clone(), u64::MAX)).collect();
+        for name in to_count(&names, needed) {
+            if let Some(bucket) = self.0.bucket(id.tenant(), name).await? {
+                counted.insert(bucket.name, bucket.objects);
+            }
+        }
+        Ok(counted)
     }
 
     pub(super) async fn create_user(
@@ -227,6 +265,7 @@ fn seen(user: &User, buckets: Option<&[Bucket]>) -> claim::User {
         subusers: subusers.collect::<BTreeMap<_, _>>(),
         keys: keys.map(|key| Key { subuser: subuser(&key.user), pair: pair(&key.credentials) }).collect(),
         buckets: buckets.into_iter().flatten().map(|bucket| (bucket.name.clone(), bucket.objects)).collect(),
+        unlisted: None,
         usage: buckets.map(stored),
     }
 }

@@ -2,7 +2,7 @@
 
 use std::{
     collections::BTreeMap,
-    sync::{Arc, OnceLock},
+    sync::{Arc, Mutex, OnceLock, PoisonError},
     time::Duration,
 };
 
@@ -10,11 +10,13 @@ use croft_api::storage::{
     CLAIM_FINALIZER, ROTATE_KEYS_ANNOTATION, S3User, S3UserClaim, S3UserClaimStatus, books, validate,
 };
 use croft_core::{
+    budget::{Budget, Budgets},
     plan::{Failure, Outcome, Plan},
     storage::{
         self,
         claim::{
-            self, Backend, Books, Claim, Observed, Reached, Record, SecretBody, SecretSeen, Spec, Status, Step, Version,
+            self, Backend, Books, Claim, Inquiry, Observed, Reached, Record, SecretBody, SecretSeen, Spec, Status,
+            Step, Version,
         },
         ledger::{Form, Ledger, Limits, Units, entry_key},
         record_name,
@@ -38,12 +40,17 @@ use super::{
 };
 use crate::{
     conditions,
-    engine::{Key, NewStatus, Reconciler, Report, Target, Work, Writer, Written, is_deleting, timestamp, write::read},
+    engine::{
+        Clock, Key, NewStatus, Reconciler, Report, Target, Work, Writer, Written, is_deleting, timestamp, write::read,
+    },
     objects,
 };
 
 /// On every Secret of ours, so that they can be found with `kubectl get secrets -l`.
 pub(super) const MANAGED_BY: (&str, &str) = ("app.kubernetes.io/managed-by", "croft");
+
+/// How often it is asked what a user has stored: less often than all claims are looked at.
+const USAGE_EVERY: Duration = Duration::from_mins(5);
 
 /// How many Secrets of one claim are read side by side.
 const SECRETS_AT_ONCE: usize = 8;
@@ -53,6 +60,8 @@ pub(super) struct ClaimReconciler {
     caches: Caches,
     writer: Writer,
     ledgers: Ledgers,
+    clock: Clock,
+    usages: Mutex<Budgets<Key>>,
 }
 
 #[derive(Debug)]
@@ -67,7 +76,8 @@ pub(super) struct Seen {
 
 impl ClaimReconciler {
     pub(super) fn new(caches: Caches, writer: Writer, ledgers: Ledgers) -> Self {
-        Self { caches, writer, ledgers }
+        let usages = Mutex::new(Budgets::new(Budget::new(1, USAGE_EVERY)));
+        Self { caches, writer, ledgers, clock: Clock::start(), usages }
     }
 
     /// What the books say. Limits are asked for only where something is to be granted.
@@ -91,7 +101,13 @@ impl ClaimReconciler {
         }
         let limits = self.ledgers.limits(&key.namespace).await?;
         let ledger = stored.map(|stored| books::ledger(&stored.spec)).unwrap_or_default();
-        Ok(Books { entry, exceeded: ledger.fits(&place, units, &limits).err() })
+        if ledger.fits(&place, units, &limits).is_ok() {
+            return Ok(Books { entry, exceeded: None });
+        }
+        // Nobody is refused by an old picture.
+        let ledger = self.ledgers.read(&owner).await?;
+        let exceeded = ledger.fits(&place, units, &limits).err();
+        Ok(Books { entry: ledger.entries.get(&place).cloned(), exceeded })
     }
 
     async fn book(&self, namespace: &str, change: Change) -> Result<Written, Failure> {
@@ -107,6 +123,16 @@ impl ClaimReconciler {
         Ok(read(api.get_opt(&key.name)).await?.map(Arc::new))
     }
 
+    /// What was told of late what the user has stored is not asked for again: a tenant may have the claim looked at at any time.
+    fn inquiry(&self, key: &Key, claim: Option<&Claim>, record: Option<&Record>) -> Inquiry {
+        let inquiry = claim::inquiry(claim, record, claim.map(unchanged_for).unwrap_or_default());
+        let mut usages = self.usages.lock().unwrap_or_else(PoisonError::into_inner);
+        if inquiry == Inquiry::Usage && !usages.spend(key.clone(), self.clock.now()) {
+            return Inquiry::Nothing;
+        }
+        inquiry
+    }
+
     async fn backend(&self, key: &Key, claim: Option<&Claim>, record: Option<&Record>) -> (Backend, Option<Ceph>) {
         let chosen = match self.caches.gateways.class(claim::class_of(claim, record), record.is_none()) {
             Ok(chosen) => chosen,
@@ -117,8 +143,8 @@ impl ClaimReconciler {
             Err(failure) => return (Backend::Unreachable(failure), None),
         };
         let name = claim::ceph_user(&chosen.class, &key.namespace, &key.name, record);
-        let with_buckets = claim::asks_for_buckets(claim, record, claim.map(unchanged_for).unwrap_or_default());
-        let user = if claim::may_exist(claim, record) { ceph.user(&name, with_buckets).await } else { Ok(None) };
+        let inquiry = self.inquiry(key, claim, record);
+        let user = if claim::may_exist(claim, record) { ceph.user_for(&name, &inquiry).await } else { Ok(None) };
         self.caches.gateways.heed(&chosen.class.name, &user);
         let backend = match user {
             Ok(user) => {
@@ -134,10 +160,12 @@ impl ClaimReconciler {
     /// Claims that are gone and whose S3User, if it is meant, is not.
     fn left_behind(&self, is_meant: impl Fn(&Record) -> bool) -> impl Iterator<Item = Key> {
         let users = self.caches.users.all();
-        let meant = users.iter().filter(|user| is_meant(&user::record(user)));
-        let places: Vec<_> = meant.filter_map(|user| super::claim_of(user)).collect();
-        let left = places.into_iter().filter(|(namespace, name)| !self.caches.claims.exists(namespace, name));
-        left.map(|(namespace, name)| Key::new(CLAIM, namespace, name))
+        let left = users.into_iter().filter_map(|user| {
+            let (namespace, name) = super::claim_of(&user)?;
+            let is_left = !self.caches.claims.exists(&namespace, &name) && is_meant(&user::record(&user));
+            is_left.then(|| Key::new(CLAIM, namespace, name))
+        });
+        left.collect::<Vec<_>>().into_iter()
     }
 
     /// The Secrets the spec names, with their contents, and those the claim owns besides.

@@ -205,8 +205,9 @@ async fn reserve(door: &Door, request: &Request<S3UserClaim>, claim: &S3UserClai
     match booked.await {
         Ok(_) => Ok(()),
         Err(Unbooked::Exceeded(exceeded)) => or_invalid(vec![Problem::new("spec.quota", exceeded.to_string())]),
-        Err(Unbooked::Failed(failure)) => {
-            Err(Refusal::Unchecked(format!("the quota could not be checked: {}; try again", failure.message)))
+        Err(unbooked) => {
+            let why = Failure::from(unbooked).message;
+            Err(Refusal::Unchecked(format!("the quota could not be checked: {why}; try again")))
         }
     }
 }

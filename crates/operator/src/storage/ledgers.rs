@@ -27,7 +27,7 @@ use k8s_openapi::{
     api::core::v1::{Namespace, ResourceQuota},
     apimachinery::pkg::apis::meta::v1::ObjectMeta,
 };
-use kube::{Api, Client, ResourceExt, api::ListParams};
+use kube::{Api, Client, ResourceExt, api::ListParams, core::PartialObjectMeta};
 use sha2::{Digest, Sha256};
 use tokio::sync::oneshot;
 
@@ -47,6 +47,8 @@ pub(super) type Change = Arc<dyn Fn(&mut Ledger, &Limits) -> Result<(), Exceeded
 #[derive(Clone, Debug)]
 pub(super) enum Unbooked {
     Exceeded(Exceeded),
+    /// The namespace is booked there by now.
+    Elsewhere(Owner),
     Failed(Failure),
 }
 
@@ -54,6 +56,7 @@ impl From<Unbooked> for Failure {
     fn from(unbooked: Unbooked) -> Self {
         match unbooked {
             Unbooked::Failed(failure) => failure,
+            Unbooked::Elsewhere(_) => busy(),
             Unbooked::Exceeded(exceeded) => {
                 Failure::new(FailureClass::Rejected, Reason::QuotaExceeded.as_str(), exceeded.to_string())
             }
@@ -74,6 +77,18 @@ pub(super) struct Owner {
     pub(super) name: String,
     team: Option<String>,
     namespace: String,
+}
+
+impl Owner {
+    fn new(team: Option<String>, namespace: &str) -> Self {
+        let name = ledger_name(team.as_deref(), namespace, hashed);
+        Self { name, team, namespace: namespace.to_owned() }
+    }
+
+    fn of(ledger: &S3QuotaLedger) -> Self {
+        let namespace = ledger.spec.namespace.clone().unwrap_or_default();
+        Self { name: ledger.name_any(), team: ledger.spec.team.clone(), namespace }
+    }
 }
 
 #[derive(Clone)]
@@ -97,16 +112,27 @@ impl Ledgers {
         Self(Arc::new(Shared { client, caches, waiting: Mutex::default() }))
     }
 
-    /// The ledger a namespace's claims are booked in.
+    /// The ledger a namespace's claims are booked in, as far as the caches know. Of a namespace that is gone they know only where
+    /// it is still booked.
     pub(super) fn owner(&self, namespace: &str) -> Owner {
-        let team = self.0.caches.team_of(namespace);
-        let name = ledger_name(team.as_deref(), namespace, hashed);
-        Owner { name, team, namespace: namespace.to_owned() }
+        let caches = &self.0.caches;
+        let booked = || caches.books.by(NAMESPACE_INDEX, namespace).first().map(|ledger| Owner::of(ledger));
+        match caches.namespaces.get("", namespace) {
+            Some(object) => Owner::new(team_of(&object), namespace),
+            None => booked().unwrap_or_else(|| Owner::new(None, namespace)),
+        }
     }
 
     /// Changes the ledger of the namespace. Ends when the change is stored, or is known not to fit.
     pub(super) async fn change(&self, namespace: &str, change: Change) -> Result<Written, Unbooked> {
-        self.ask(self.owner(namespace), Some(namespace), change).await
+        let mut owner = self.owner(namespace);
+        for _ in 0..ATTEMPTS {
+            match self.ask(owner, Some(namespace), change.clone()).await {
+                Err(Unbooked::Elsewhere(other)) => owner = other,
+                done => return done,
+            }
+        }
+        Err(Unbooked::Failed(busy()))
     }
 
     /// Changes the ledger of the namespace, whatever its limits: what is booked was granted elsewhere.
@@ -116,9 +142,12 @@ impl Ledgers {
 
     /// Changes this very ledger, whatever its namespaces belong to now.
     pub(super) async fn change_of(&self, stored: &S3QuotaLedger, change: Change) -> Result<Written, Unbooked> {
-        let (team, own) = (stored.spec.team.clone(), stored.spec.namespace.clone());
-        let owner = Owner { name: stored.name_any(), team, namespace: own.unwrap_or_default() };
-        self.ask(owner, None, change).await
+        self.ask(Owner::of(stored), None, change).await
+    }
+
+    /// The ledger as it is stored now.
+    pub(super) async fn read(&self, owner: &Owner) -> Result<Ledger, Failure> {
+        Ok(books::ledger(&self.0.read(owner).await?.spec))
     }
 
     async fn ask(&self, owner: Owner, namespace: Option<&str>, change: Change) -> Result<Written, Unbooked> {
@@ -145,14 +174,20 @@ impl Ledgers {
     }
 }
 
+/// Whether a namespace is booked in the ledger at hand.
+enum Place {
+    Here(Limits),
+    Elsewhere(Owner),
+}
+
 /// Ends the work on a ledger however it ends: whoever comes next begins it anew.
-struct Place {
+struct Shift {
     shared: Arc<Shared>,
     name: String,
     is_left: bool,
 }
 
-impl Drop for Place {
+impl Drop for Shift {
     fn drop(&mut self) {
         if !self.is_left {
             self.shared.waiting().remove(&self.name);
@@ -162,7 +197,7 @@ impl Drop for Place {
 
 /// Works on one ledger until nobody waits.
 async fn work(shared: Arc<Shared>, owner: Owner) {
-    let mut place = Place { shared: shared.clone(), name: owner.name.clone(), is_left: false };
+    let mut shift = Shift { shared: shared.clone(), name: owner.name.clone(), is_left: false };
     let mut known = None;
     loop {
         let wishes = {
@@ -171,7 +206,7 @@ async fn work(shared: Arc<Shared>, owner: Owner) {
             if wishes.is_empty() {
                 waiting.remove(&owner.name);
                 // From now on it may be somebody else's.
-                place.is_left = true;
+                shift.is_left = true;
                 return;
             }
             wishes
@@ -201,6 +236,7 @@ impl Shared {
             Ok(limits) => limits,
             Err(failure) => return failed(&failure),
         };
+        let place_of = |wish: &Wish| wish.namespace.as_ref().and_then(|name| limits.get(name));
         for attempt in 0..ATTEMPTS {
             let is_fresh = known.is_none();
             let stored = match known.take() {
@@ -215,12 +251,15 @@ impl Shared {
             let none = Limits::default();
             // Who is taken over is no guest any more.
             let is_limited = |wish: &Wish| wish.namespace.is_some();
-            let done = wishes.iter().map(|wish| (!is_limited(wish)).then(|| (wish.change)(&mut after, &none)));
-            let done: Vec<_> = done.collect();
-            let limits_of = |wish: &Wish| wish.namespace.as_ref().and_then(|name| limits.get(name)).unwrap_or(&none);
+            let mut take_over = |wish: &Wish| (wish.change)(&mut after, &none).map_err(Unbooked::Exceeded);
+            let done: Vec<_> = wishes.iter().map(|wish| (!is_limited(wish)).then(|| take_over(wish))).collect();
             let outcomes: Vec<_> = beside_guests(&mut after, self.guests(owner), |ledger| {
-                let wishes = wishes.iter().zip(done);
-                wishes.map(|(wish, done)| done.unwrap_or_else(|| (wish.change)(ledger, limits_of(wish)))).collect()
+                let mut make = |wish: &Wish| match place_of(wish) {
+                    Some(Place::Elsewhere(other)) => Err(Unbooked::Elsewhere(other.clone())),
+                    Some(Place::Here(limits)) => (wish.change)(ledger, limits).map_err(Unbooked::Exceeded),
+                    None => (wish.change)(ledger, &none).map_err(Unbooked::Exceeded),
+                };
+                wishes.iter().zip(done).map(|(wish, done)| done.unwrap_or_else(|| make(wish))).collect()
             });
             if !is_fresh && outcomes.iter().any(Result::is_err) {
                 continue;
@@ -238,9 +277,7 @@ impl Shared {
             };
             match written {
                 Ok(written) => {
-                    let answer =
-                        |outcome: Result<(), Exceeded>| outcome.map(|()| written.clone()).map_err(Unbooked::Exceeded);
-                    return outcomes.into_iter().map(answer).collect();
+                    return outcomes.into_iter().map(|outcome| outcome.map(|()| written.clone())).collect();
                 }
                 Err(failure) if failure.class == FailureClass::Stale || failure.reason == "NotFound" => {
                     tokio::time::sleep(pause(attempt)).await;
@@ -259,10 +296,9 @@ impl Shared {
     /// A ledger that is not there is made of what Ceph has.
     fn new_ledger(&self, owner: &Owner) -> S3QuotaLedger {
         let mut ledger = Ledger::default();
-        for user in self.caches.users.all() {
-            let Some((namespace, claim)) = super::claim_of(&user) else { continue };
-            let team = self.caches.team_of(&namespace);
-            if ledger_name(team.as_deref(), &namespace, hashed) == owner.name {
+        for namespace in self.namespaces_of(owner) {
+            for user in self.caches.users.by(NAMESPACE_INDEX, &namespace) {
+                let Some((_, claim)) = super::claim_of(&user) else { continue };
                 let granted = user.spec.quota.as_ref().and_then(validate::granted);
                 let uid = user.spec.claim_ref.as_ref().and_then(|claim| claim.uid.clone());
                 let entry = Entry { uid, granted: granted.as_ref().map(Units::from), pending: None };
@@ -277,11 +313,18 @@ impl Shared {
         S3QuotaLedger::new(&owner.name, spec)
     }
 
+    /// The namespaces that are booked there, as far as the caches know.
+    fn namespaces_of(&self, owner: &Owner) -> Vec<String> {
+        match &owner.team {
+            Some(team) => self.caches.namespaces.by(TEAM_INDEX, team).iter().map(|it| it.name_any()).collect(),
+            None => vec![owner.namespace.clone()],
+        }
+    }
+
     /// What namespaces of the owner have in books they have left.
     fn guests(&self, owner: &Owner) -> Ledger {
-        let Some(team) = &owner.team else { return Ledger::default() };
         let mut guests = Ledger::default();
-        for namespace in self.caches.namespaces.by(TEAM_INDEX, team).iter().map(|namespace| namespace.name_any()) {
+        for namespace in self.namespaces_of(owner) {
             let books = self.caches.books.by(NAMESPACE_INDEX, &namespace);
             let others = books.iter().filter(|ledger| ledger.name_any() != owner.name);
             guests.entries.extend(others.flat_map(|ledger| books::of_namespace(&ledger.spec, &namespace).entries));
@@ -300,16 +343,27 @@ impl Shared {
         call("update", api.replace(&name, &params, &stored)).await
     }
 
-    /// The limits of every namespace somebody asks for.
-    async fn all_limits(&self, owner: &Owner, wishes: &[Wish]) -> Result<BTreeMap<String, Limits>, Failure> {
+    /// Where every namespace somebody asks for is booked, and its limits if that is here.
+    async fn all_limits(&self, owner: &Owner, wishes: &[Wish]) -> Result<BTreeMap<String, Place>, Failure> {
         let names: BTreeSet<_> = wishes.iter().filter_map(|wish| wish.namespace.as_deref()).collect();
-        let namespaces = futures::future::try_join_all(
-            names
-                .into_iter()
-                .map(|name| async move { Ok::<_, Failure>((name.to_owned(), self.namespace_bounds(name).await?)) }),
-        );
+        let namespaces = futures::future::try_join_all(names.into_iter().map(|name| async move {
+            let (live, bounds) = futures::try_join!(self.owner_now(name), self.namespace_bounds(name))?;
+            Ok::<_, Failure>((name.to_owned(), live, bounds))
+        }));
         let (team, namespaces) = futures::try_join!(self.team_bounds(owner), namespaces)?;
-        Ok(namespaces.into_iter().map(|(name, namespace)| (name, Limits { namespace, team })).collect())
+        let place = |live: Option<Owner>, namespace| match live.filter(|live| live.name != owner.name) {
+            Some(other) => Place::Elsewhere(other),
+            None => Place::Here(Limits { namespace, team }),
+        };
+        Ok(namespaces.into_iter().map(|(name, live, bounds)| (name, place(live, bounds))).collect())
+    }
+
+    /// Whose books a namespace is in by the label it has now; nothing if it is gone.
+    async fn owner_now(&self, namespace: &str) -> Result<Option<Owner>, Failure> {
+        let api: Api<Namespace> = Api::all(self.client.clone());
+        let live = read(api.get_metadata_opt(namespace)).await?;
+        let team = |live: &PartialObjectMeta<Namespace>| team_in(live.labels());
+        Ok(live.as_ref().map(|live| Owner::new(team(live), namespace)))
     }
 
     async fn namespace_bounds(&self, namespace: &str) -> Result<Bounds, Failure> {
@@ -353,7 +407,11 @@ pub(super) fn form_of(claim: &ObjectMeta) -> Form {
 }
 
 pub(super) fn team_of(namespace: &Namespace) -> Option<String> {
-    namespace.labels().get(TEAM_LABEL).filter(|team| !team.is_empty()).cloned()
+    team_in(namespace.labels())
+}
+
+fn team_in(labels: &BTreeMap<String, String>) -> Option<String> {
+    labels.get(TEAM_LABEL).filter(|team| !team.is_empty()).cloned()
 }
 
 /// For teams whose name cannot be that of an object.

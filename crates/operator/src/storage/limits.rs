@@ -39,22 +39,23 @@ impl Caches {
         self.resource_quotas.wakes(move |change| caches.woken_by_resource_quota(change));
     }
 
-    /// The books a namespace was in, if it has left them: they may hold what belongs elsewhere, or nobody may need them.
+    /// The books a namespace is in when it comes, goes or changes its team: they may hold what belongs elsewhere, or nobody may
+    /// need them.
     pub(super) fn books_left_by(&self, change: Change<'_, Namespace>) -> Vec<Key> {
         let name = change.object().name_any();
         let team = |namespace: &Namespace| ledgers::team_of(namespace);
-        if change.before.is_none() || !differs(change, team) {
+        if !differs(change, |namespace| Some(team(namespace))) {
             return Vec::new();
         }
-        let before = ledger_name(change.before.and_then(team).as_deref(), &name, hashed);
-        let holding = self.books.by(NAMESPACE_INDEX, &name);
-        let names = holding.iter().map(|ledger| ledger.name_any()).chain([before]);
-        let names: BTreeSet<_> = names.collect();
-        names.into_iter().map(|name| Key::cluster(LEDGER, name)).collect()
+        let left = change.before.map(|before| ledger_name(team(before).as_deref(), &name, hashed));
+        let left = left.map(|ledger| Key::cluster(LEDGER, ledger));
+        self.ledger_keys(&name).into_iter().chain(left).collect()
     }
 
-    pub(super) fn ledger_key(&self, namespace: &str) -> Key {
-        Key::cluster(LEDGER, ledger_name(self.team_of(namespace).as_deref(), namespace, hashed))
+    /// The books a namespace has entries in, wherever it belongs now.
+    pub(super) fn ledger_keys(&self, namespace: &str) -> Vec<Key> {
+        let books = self.books.by(NAMESPACE_INDEX, namespace);
+        books.iter().map(|ledger| Key::cluster(LEDGER, ledger.name_any())).collect()
     }
 
     /// The keeper looks when there are promises, which end in time, and when a namespace comes or goes. What else happens to

@@ -197,6 +197,7 @@ impl Caches {
         self.claims.index(CLASS_INDEX, |claim| vec![claim.spec.class().unwrap_or_default().to_owned()]);
         self.claims
             .index(SECRET_INDEX, |claim| secrets_of(claim).iter().map(|name| place(&claim.metadata, name)).collect());
+        self.users.index(NAMESPACE_INDEX, |user| claim_of(user).map(|(namespace, _)| namespace).into_iter().collect());
         self.users.index(CLASS_INDEX, |user| user.spec.s3_class_name.clone().into_iter().collect());
         self.buckets.index(CLAIM_INDEX, |bucket| vec![place(&bucket.metadata, &bucket.spec.s3_user_ref)]);
         self.namespaces.index(TEAM_INDEX, |namespace| ledgers::team_of(namespace).into_iter().collect());

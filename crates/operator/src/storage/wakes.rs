@@ -4,13 +4,14 @@ use std::collections::BTreeSet;
 
 use croft_api::{
     namespaces::NamespaceClassBinding,
-    storage::{S3Bucket, S3Class, S3User, S3UserClaim, S3UserClaimStatus, UserMigration},
+    storage::{S3Bucket, S3Class, S3User, S3UserClaim, S3UserClaimStatus, S3UserPhase, UserMigration},
 };
 use k8s_openapi::api::core::v1::{Namespace, Secret};
 use kube::{ResourceExt, core::PartialObjectMeta};
 
 use super::{
     BUCKET, CLAIM, CLAIM_INDEX, CLASS, CLASS_INDEX, Caches, MIGRATION, SECRET_INDEX,
+    bindings::inventory,
     bucket::bucket_seen,
     bucket_key,
     claim::{self, claim_seen},
@@ -66,14 +67,18 @@ impl Caches {
             return Vec::new();
         }
         let claim = claim_of(user);
+        // That it is bound we say ourselves, at the end of a look at the claim.
+        let is_news = differs(change, |user| (user.metadata.generation, adopts(user)))
+            || change.after.is_none_or(|user| phase(user) != Some(S3UserPhase::Bound));
         let claims = claim.map_or_else(Vec::new, |(namespace, name)| {
+            let own = is_news.then(|| Key::new(CLAIM, &namespace, &name));
             let migrations = self.migration_keys(&namespace, &name);
-            self.claim_and_bucket_keys(&namespace, &name).into_iter().chain(migrations).collect()
+            self.bucket_keys(&namespace, &name).into_iter().chain(own).chain(migrations).collect()
         });
         // A class that goes waits for its last user, and what its user had is free.
         let gone = change.before.filter(|_| change.after.is_none());
         let class = gone.and_then(|user| user.spec.s3_class_name.as_ref()).map(|class| Key::cluster(CLASS, class));
-        let books = gone.and_then(claim_of).map(|(namespace, _)| self.ledger_key(&namespace));
+        let books = gone.and_then(claim_of).map(|(namespace, _)| self.ledger_keys(&namespace)).unwrap_or_default();
         claims.into_iter().chain(class).chain(books).collect()
     }
 
@@ -81,12 +86,13 @@ impl Caches {
         let secret = change.object();
         let (namespace, name) = (secret.namespace().unwrap_or_default(), secret.name_any());
         let named = self.claims.by(SECRET_INDEX, &place(&secret.metadata, &name));
+        let named = named.iter().filter(|claim| !is_being_furnished(change, claim));
         let owners = change.both().flat_map(|secret| secret.metadata.owner_references.iter().flatten());
-        let owners =
-            owners.filter(|owner| owner.kind == "S3UserClaim").map(|owner| Key::new(CLAIM, &namespace, &owner.name));
+        let owners = owners.filter(|owner| owner.kind == "S3UserClaim" && change.before.is_some());
+        let owners = owners.map(|owner| Key::new(CLAIM, &namespace, &owner.name));
         let classes = self.gateways.classes_with_secret(&namespace, &name);
         let of_classes = classes.iter().map(|class| Key::cluster(CLASS, class));
-        named.iter().map(|claim| claim_key(claim)).chain(owners).chain(of_classes).collect()
+        named.map(|claim| claim_key(claim)).chain(owners).chain(of_classes).collect()
     }
 
     fn woken_by_class(&self, change: Change<'_, S3Class>) -> Vec<Key> {
@@ -153,7 +159,8 @@ impl Caches {
         let buckets = self.buckets.in_namespace(&namespace);
         let going = buckets.iter().filter(|bucket| is_deleting(&bucket.metadata));
         // A claim that comes back proves by its binding that it is we who bring it.
-        let claims = if change.before.is_none() { self.claims.in_namespace(&namespace) } else { Vec::new() };
+        let is_told = differs(change, |binding| inventory::<S3UserClaim>(binding).collect::<Vec<_>>());
+        let claims = if is_told { self.claims.in_namespace(&namespace) } else { Vec::new() };
         let waiting = claims.iter().filter(|claim| !claim_seen(claim).is_settled());
         going.map(|bucket| bucket_key(bucket)).chain(waiting.map(|claim| claim_key(claim))).collect()
     }
@@ -173,6 +180,13 @@ impl Caches {
         }
         keys
     }
+}
+
+/// Whether a Secret comes that is the claim's, which waits for it: the look that makes it needs no other one. Had somebody else
+/// made it that look would have failed.
+fn is_being_furnished(change: Change<'_, PartialObjectMeta<Secret>>, claim: &S3UserClaim) -> bool {
+    let is_its = |secret: &PartialObjectMeta<Secret>| claim::controller(&secret.metadata) == claim.uid();
+    change.before.is_none() && change.after.is_some_and(is_its) && !claim_seen(claim).is_settled()
 }
 
 /// What a claim's status says to those who wait for it.

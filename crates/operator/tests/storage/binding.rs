@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 use croft_api::{
-    namespaces::{CLASS_LABEL, NamespaceClass},
+    namespaces::{CLASS_LABEL, NamespaceClass, NamespaceClassBinding},
     storage::S3UserPhase,
 };
 use croft_rgw::{Access, BucketLimit, NewUser, S3};
@@ -325,6 +325,28 @@ async fn what_a_class_took_away_is_not_for_a_claim_somebody_makes() -> Result<()
     label(&plot, None).await?;
     let_go(&plot).await?;
     plot.claim(json!({})).await?;
+    plot.claim_says("data", "False", "UserTaken").await;
+    assert!(plot.user("data").await?.expect("the user").suspended);
+    Ok(())
+}
+
+#[tokio::test]
+async fn what_a_class_took_away_is_not_for_a_claim_that_says_it_is_the_classs() -> Result<()> {
+    let plot = Plot::new("forge").await?;
+    let class = class_with_storage(&plot).await?;
+    stamped(&plot, &class).await?;
+    // The binding stays, and wants no storage any more.
+    let classes: Api<NamespaceClass> = Api::all(plot.client.clone());
+    apply(&classes, &class, json!({ "spec": { "resources": [] } })).await?;
+    let_go(&plot).await?;
+    let bindings: Api<NamespaceClassBinding> = Api::namespaced(plot.client.clone(), &plot.namespace);
+    let binding = bindings.list(&ListParams::default()).await?.items.pop().expect("the binding");
+    let owner = json!({
+        "apiVersion": "akuity.io/v1alpha1", "kind": "NamespaceClassBinding", "controller": true,
+        "name": binding.metadata.name, "uid": binding.metadata.uid,
+    });
+    let spec = json!({ "adminSecretName": "admin", "readSecretName": "read" });
+    apply(&plot.claims(), "data", json!({ "metadata": { "ownerReferences": [owner] }, "spec": spec })).await?;
     plot.claim_says("data", "False", "UserTaken").await;
     assert!(plot.user("data").await?.expect("the user").suspended);
     Ok(())

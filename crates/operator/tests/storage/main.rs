@@ -6,6 +6,7 @@ mod support;
 mod access;
 mod binding;
 mod buckets;
+mod calls;
 mod claims;
 mod classes;
 mod compatible;

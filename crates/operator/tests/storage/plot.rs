@@ -178,8 +178,9 @@ impl<'a> Plot<'a> {
         secret.data.unwrap_or_default().into_iter().map(|(key, value)| Ok((key, text(value.0)?))).collect()
     }
 
-    /// S3 with the keys a tenant finds in a Secret.
+    /// S3 with the keys a tenant finds in a Secret, once it is there: a bucket may be sooner.
     pub(crate) async fn s3(&self, secret: &str) -> Result<S3> {
+        eventually(&format!("Secret {secret}"), || async { Ok(self.secrets().get_opt(secret).await?) }).await;
         let data = self.secret(secret).await?;
         let endpoint = Endpoint { url: data["endpoint"].clone(), region: data["region"].clone(), ca_pem: None };
         Ok(S3::new(endpoint, Credentials::new(&data["accessKey"], data["secretKey"].as_str()))?)

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::{
     super::{Reason, reason::readiness_of},
-    Decision,
+    BUCKET_NOT_EMPTY, Decision,
     observed::{Bucket, Deletion, Found, Observed, Owner, RecordSeen, Spec},
     provision::note,
     step::{Note, Step},
@@ -46,7 +46,8 @@ fn remove(seen: &Observed, bucket: &Bucket, since: Duration) -> Decision {
         }
         // It was kept before, and no S3Bucket has taken it back since.
         Owner::Removable { .. } if is_kept(seen, name) => let_go(bucket, "the bucket is kept"),
-        Owner::Removable { empty: false, .. } if terminating || seen.unwanted => {
+        // What is said to be empty and will not go holds up nobody either.
+        Owner::Removable { empty, .. } if (terminating || seen.unwanted) && (!empty || was_refused(bucket)) => {
             let why = "there are objects in the bucket, which nobody asked to remove: it is kept, and taken back when an \
                        S3Bucket of its name and claim is made";
             set_aside(seen, bucket, Note::Kept, Reason::BucketsKept.progressing(why))
@@ -57,6 +58,12 @@ fn remove(seen: &Observed, bucket: &Bucket, since: Duration) -> Decision {
             decision
         }
     }
+}
+
+/// Whether the gateway would not remove the bucket because it holds something after all.
+fn was_refused(bucket: &Bucket) -> bool {
+    let ready = bucket.status.conditions.get("Ready");
+    ready.is_some_and(|condition| condition.reason == BUCKET_NOT_EMPTY)
 }
 
 fn is_kept(seen: &Observed, name: &str) -> bool {

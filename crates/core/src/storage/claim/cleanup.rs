@@ -1,7 +1,7 @@
 //! A claim that goes, or is gone: its user is removed, or kept where it has buckets and the class keeps them.
 
 use super::{
-    super::{Reason, record_name},
+    super::{Reason, reason::readiness_of, record_name},
     Decision,
     observed::{Backend, Claim, ClaimIdentity, Observed, Phase, Purge, Record},
     step::{Mark, Step},
@@ -37,7 +37,15 @@ pub(super) fn of_claim(seen: &Observed, claim: &Claim) -> Decision {
             let deleted = !seen.is_withdrawn();
             let take_down = TakeDown { seen, reached, claim: &identity, record, deleted };
             match (take_down.decide(), record) {
+                // It may take more than one look until they are gone.
+                (Left::Nothing(steps), Some(record)) if seen.namespace_terminating && removes_buckets(&steps) => {
+                    leave_to_record(record)
+                }
                 (Left::Nothing(steps), _) => going(steps),
+                (Left::Unknown(steps, _), Some(record)) if seen.namespace_terminating => {
+                    going(steps.into_iter().chain(removing(&identity, record, None)).collect())
+                }
+                (Left::Unknown(steps, failure), _) => Decision::new(steps, readiness_of(&failure)),
                 (Left::Kept(steps), _) => {
                     let message =
                         format!("the user is suspended and its buckets are kept; see S3User {}", claim.record_name());
@@ -83,6 +91,7 @@ pub(super) fn of_orphan(seen: &Observed, record: &Record) -> Decision {
             let take_down = TakeDown { seen, reached, claim: identity, record: Some(record), deleted };
             match take_down.decide() {
                 Left::Nothing(steps) | Left::Kept(steps) => Decision::new(steps, removed()),
+                Left::Unknown(steps, failure) => Decision::new(steps, readiness_of(&failure)),
                 Left::Purging { steps, told, next } => Decision::new(steps, verdict(told)).again(next),
             }
         }
@@ -148,6 +157,10 @@ pub(super) fn marked(claim: &ClaimIdentity, record: Option<&Record>, mark: Mark)
         Some(record) if record.bears(&mark) => None,
         record => Some(Step::MarkRecord { name, seen: record.map(Record::version), mark }),
     }
+}
+
+fn removes_buckets(steps: &[Step]) -> bool {
+    steps.iter().any(|step| matches!(step, Step::RemoveEmptyBucket { .. }))
 }
 
 fn in_use(seen: &Observed) -> String {

@@ -21,9 +21,9 @@ use crate::{
 
 pub use identity::{FreshKeys, Identity, Rotation, subuser_secret};
 pub use observed::{
-    Access, Backend, Books, Claim, ClaimIdentity, Holder, Key, Observed, Phase, Purge, PurgeSeen, Reached, Record,
-    RecordBody, SecretSeen, SetAside, Spec, Status, User, UserQuota, asks_for_buckets, ceph_user, class_of, is_cleanup,
-    may_exist, no_team, wanted,
+    Access, Backend, Books, COUNTED_AT_ONCE, Claim, ClaimIdentity, Holder, Inquiry, Key, Observed, Phase, Purge,
+    PurgeSeen, Reached, Record, RecordBody, SecretSeen, SetAside, Spec, Status, User, UserQuota, ceph_user, class_of,
+    inquiry, is_cleanup, may_exist, no_team, to_count, wanted,
 };
 pub use step::{Mark, SecretBody, Step, Version};
 pub use take_down::STILL;
@@ -96,7 +96,11 @@ fn unavailable(backend: &Backend) -> Decision {
 
 /// Whether to try again although no step failed: a gateway cannot be watched.
 pub fn must_retry(seen: &Observed) -> bool {
-    matches!(seen.backend, Backend::Unreachable(_))
+    match &seen.backend {
+        Backend::Unreachable(_) => true,
+        Backend::Reached(reached) => reached.user.as_ref().is_some_and(|user| user.unlisted.is_some()),
+        Backend::NoClass(_) => false,
+    }
 }
 
 /// Whether all was well when it was last looked at, nothing is asked for since, and only its class is away.

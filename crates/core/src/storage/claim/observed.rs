@@ -321,8 +321,10 @@ pub struct User {
     pub quota: UserQuota,
     pub subusers: BTreeMap<String, Access>,
     pub keys: Vec<Key>,
-    /// Its buckets and how many objects are in each. Told only where [`asks_for_buckets`] says so; otherwise none.
+    /// Its buckets and how many objects are in each. Told only where [`inquiry`] asks for them; otherwise none.
     pub buckets: BTreeMap<String, u64>,
+    /// Why its buckets could not be told although they were asked for.
+    pub unlisted: Option<Failure>,
     /// Told where the buckets are.
     pub usage: Option<Usage>,
 }
@@ -432,10 +434,38 @@ pub fn is_cleanup(claim: Option<&Claim>, record: Option<&Record>) -> bool {
 /// A claim that became ready less than this ago has nothing stored worth asking for.
 const NEW: Duration = Duration::from_secs(60);
 
-/// Whether to ask what the user has stored: to take it down, or to tell it now and then of one that has had all it asks for
-/// `for_some_time`.
-pub fn asks_for_buckets(claim: Option<&Claim>, record: Option<&Record>, for_some_time: Duration) -> bool {
-    is_cleanup(claim, record) || (for_some_time >= NEW && claim.is_some_and(Claim::is_settled))
+/// What to ask of a user besides itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Inquiry {
+    Nothing,
+    /// What it has stored, to tell it now and then. If that cannot be found out there is nothing to tell.
+    Usage,
+    /// Its buckets, which decide what becomes of it. Of these the contents are needed however many there are.
+    Buckets(BTreeSet<String>),
+}
+
+/// To take a user down its buckets must be known; what one has stored that has had all it asks for `for_some_time` is told.
+pub fn inquiry(claim: Option<&Claim>, record: Option<&Record>, for_some_time: Duration) -> Inquiry {
+    if is_cleanup(claim, record) {
+        return Inquiry::Buckets(record.map(|record| record.set_aside.left.clone()).unwrap_or_default());
+    }
+    let is_at_rest = for_some_time >= NEW && claim.is_some_and(Claim::is_settled);
+    if is_at_rest { Inquiry::Usage } else { Inquiry::Nothing }
+}
+
+/// Up to so many buckets are asked for with their contents at once: the gateway takes a second for that.
+pub const COUNTED_AT_ONCE: usize = 1000;
+/// Of more, the contents of the first few are asked for one by one, and all others are taken to hold something until it is their
+/// turn.
+const COUNTED_SINGLY: usize = 8;
+
+/// The buckets to look into, of too many to look into all.
+pub fn to_count<'a>(names: &'a BTreeSet<String>, needed: &'a BTreeSet<String>) -> impl Iterator<Item = &'a String> {
+    names
+        .iter()
+        .enumerate()
+        .filter(|(number, name)| *number < COUNTED_SINGLY || needed.contains(*name))
+        .map(|(_, it)| it)
 }
 
 /// What the claim asks for; what it does not ask for stays as it was granted, and is granted as the class has it now.

@@ -9,6 +9,7 @@ use super::{
     observed::{ClaimIdentity, Observed, Phase, Purge, Reached, Record, RecordBody, SetAside, User, ceph_user},
     step::{Mark, Step},
 };
+use crate::plan::Failure;
 
 /// A purge goes on in the gateway although nobody waits for its answer. It is asked for again only if the bucket has not
 /// changed for this long.
@@ -31,7 +32,13 @@ pub(super) struct TakeDown<'a> {
 pub(super) enum Left {
     Nothing(Vec<Step>),
     Kept(Vec<Step>),
-    Purging { steps: Vec<Step>, told: String, next: Duration },
+    /// Nobody knows: its buckets could not be told. Nobody gets in meanwhile.
+    Unknown(Vec<Step>, Failure),
+    Purging {
+        steps: Vec<Step>,
+        told: String,
+        next: Duration,
+    },
 }
 
 impl TakeDown<'_> {
@@ -40,6 +47,10 @@ impl TakeDown<'_> {
             return Left::Nothing(release(self.seen, self.claim).into_iter().chain(self.delete_record()).collect());
         };
         let user = ceph_user(&self.reached.class, &self.claim.namespace, &self.claim.name, self.record);
+        if let Some(failure) = &found.unlisted {
+            let suspend = (!found.suspended).then(|| Step::SuspendUser { user });
+            return Left::Unknown(suspend.into_iter().collect(), failure.clone());
+        }
         let set_aside = self.record.map(|record| record.set_aside.clone()).unwrap_or_default();
         // What a tenant made himself is his, even empty, unless the class gives it up.
         let goes_empty = |name: &String| self.purges() || set_aside.left.contains(name);

@@ -232,6 +232,27 @@ fn what_a_class_took_away_comes_back_with_it_and_with_nobody_else() {
 }
 
 #[test]
+fn a_user_whose_buckets_cannot_be_told_lets_nobody_in_and_holds_up_no_namespace() {
+    let plans = |terminating: bool| {
+        let mut world = at_rest(&World { claim: Some(ClaimState::new(NEW)), ..World::new(ClassState::Purge) });
+        world.terminating = terminating;
+        world.edit(|claim| claim.deleting = true);
+        let mut seen = world.seen();
+        let claim::Backend::Reached(reached) = &mut seen.backend else { panic!("no gateway") };
+        let failure = Failure::new(FailureClass::Transient, "GatewayTimeout", "too many");
+        reached.user.as_mut().unwrap().unlisted = Some(failure);
+        assert!(claim::must_retry(&seen));
+        claim::plan(&seen).to_string()
+    };
+    assert_eq!(plans(false), "suspend Ceph user lab_team_a$data");
+    assert_eq!(
+        plans(true),
+        "suspend Ceph user lab_team_a$data\nmark S3User team-a.data as Removing: Deleting\n\
+         remove the finalizer from S3UserClaim team-a/data"
+    );
+}
+
+#[test]
 fn every_claim_keeps_its_promises_whatever_others_do() {
     let claim = |class| World { claim: Some(ClaimState::new(EARLIER)), next_uid: Some(NEW), ..World::new(class) };
     let new = [ClassState::Retain, ClassState::Purge].map(claim);

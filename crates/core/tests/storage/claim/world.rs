@@ -421,6 +421,7 @@ impl UserState {
             max_buckets: self.buckets,
             quota: UserQuota { enabled: self.size.is_some(), size: self.size, objects: self.size.map(|_| 10) },
             buckets: self.stored.map(|objects| (BUCKET.to_owned(), objects)).into_iter().collect(),
+            unlisted: None,
             usage: None,
             subusers: self.subusers.iter().map(|(name, right)| (name.clone(), access(name, *right))).collect(),
             keys: keys.map(|(name, number)| Key { subuser: named(name), pair: pair(number) }).collect(),

@@ -1,0 +1,101 @@
+//! What a gateway is asked: no more than is needed, and nothing that others pay for.
+
+use anyhow::Result;
+use croft_testbed::fault::{Action, FaultProxy, Match};
+use kube::api::{DeleteParams, Patch, PatchParams};
+use serde_json::json;
+
+use crate::{
+    plot::{Plot, gone, world},
+    support::eventually,
+};
+
+/// A plot with a class of its own behind a proxy.
+async fn proxied(prefix: &str) -> Result<(Plot<'static>, String, FaultProxy)> {
+    let plot = Plot::new(prefix).await?;
+    let proxy = FaultProxy::rgw(&world().await.bed.ceph().endpoint).await?;
+    let class = format!("{prefix}-{}", plot.namespace);
+    plot.class(&class, json!({ "endpoint": proxy.endpoint() })).await?;
+    eventually("the class to be ready", || async {
+        let conditions = plot.classes().get(&class).await?.status.unwrap_or_default().conditions;
+        Ok(conditions.iter().any(|it| it.type_ == "Ready" && it.status == "True").then_some(()))
+    })
+    .await;
+    Ok((plot, class, proxy))
+}
+
+fn about_users(proxy: &FaultProxy) -> Vec<String> {
+    let log = proxy.log();
+    // A class that is looked at asks for the administrator, by its key.
+    let is_probe = |names: &Option<String>| names.as_deref().is_some_and(|names| !names.contains("uid"));
+    let users = log.iter().filter(|seen| seen.request.resource == "/admin/user");
+    users.filter(|seen| !is_probe(&seen.request.subresource)).map(|seen| seen.request.to_string()).collect()
+}
+
+#[tokio::test]
+async fn a_new_claim_takes_four_calls_to_its_gateway() -> Result<()> {
+    let (plot, class, proxy) = proxied("four").await?;
+    proxy.clear_log();
+    for number in 0..5 {
+        let name = format!("c{number}");
+        let secrets = json!({ "s3ClassName": class, "adminSecretName": format!("a{number}"), "readSecretName": format!("r{number}") });
+        plot.claim_called(&name, secrets).await?;
+        plot.ready(&name).await;
+    }
+    let calls = about_users(&proxy);
+    assert_eq!(calls.len(), 20, "user, quota, subuser, and the keys read back, for each: {calls:#?}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_user_whose_buckets_cannot_be_listed_lets_nobody_in_and_holds_up_no_namespace() -> Result<()> {
+    let (plot, class, proxy) = proxied("unlisted").await?;
+    plot.claim(json!({ "s3ClassName": class, "quota": { "size": "1Gi", "objects": "10", "buckets": 3 } })).await?;
+    plot.ready("data").await;
+    plot.s3("admin").await?.create_bucket("mine").await?;
+    let keys = plot.s3("admin").await?;
+    // As one answers that has too many of them.
+    let rule = proxy
+        .on(Match::verb("get").resource("/admin/bucket").subresource("stats&uid"))
+        .before(Action::Status(503))
+        .always();
+    plot.delete_namespace().await?;
+    plot.namespace_is_gone().await;
+    eventually("the user to be suspended", || async {
+        Ok(plot.user("data").await?.is_none_or(|user| user.suspended).then_some(()))
+    })
+    .await;
+    assert!(keys.put_object("mine", "x", "y").await.is_err(), "the keys of a namespace that is gone open nothing");
+    rule.remove();
+    eventually("the user to be kept with its bucket", || async {
+        let user = plot.users().get(&plot.record_name("data")).await?;
+        Ok(user.status.unwrap_or_default().phase.filter(|it| *it == croft_api::storage::S3UserPhase::Released))
+    })
+    .await;
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_claim_that_waits_for_its_class_has_its_promise_rewritten_by_nobody() -> Result<()> {
+    let plot = Plot::new("patient").await?;
+    plot.claim(json!({ "s3ClassName": "nobody-made-it" })).await?;
+    plot.claim_says("data", "False", "ClassNotFound").await;
+    let (books, entry) = (format!("namespace.{}", plot.namespace), format!("{}/data", plot.namespace));
+    let ledgers: kube::Api<croft_api::storage::S3QuotaLedger> = kube::Api::all(plot.client.clone());
+    // Two minutes pass.
+    let past = json!({ "spec": { "entries": { &entry: { "reservedAt": "2026-01-01T00:00:00Z" } } } });
+    ledgers.patch(&books, &PatchParams::default(), &Patch::Merge(&past)).await?;
+    // The keeper looks whenever a namespace's entries come or go; it has looked once its own reaction is there.
+    plot.claim_called("other", json!({ "adminSecretName": "a", "readSecretName": "r" })).await?;
+    plot.ready("other").await;
+    plot.claims().delete("other", &DeleteParams::default()).await?;
+    gone(&plot.claims(), "other").await;
+    let stored = ledgers.get(&books).await?;
+    let promise = stored.spec.entries.get(&entry).and_then(|entry| entry.reserved_at.clone());
+    assert_eq!(
+        json!(promise),
+        json!("2026-01-01T00:00:00Z"),
+        "what it asks for stays promised, and nothing is written"
+    );
+    Ok(())
+}
