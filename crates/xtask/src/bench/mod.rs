@@ -16,6 +16,7 @@ mod plots;
 mod processes;
 mod rest;
 mod single;
+mod storage;
 mod twin;
 mod whole;
 mod witness;
@@ -35,6 +36,8 @@ pub(crate) enum Subject {
     Rest,
     /// 1,000 namespaces of a class, against a bare generator (`BENCH_NAMESPACES` changes the number)
     Namespaces,
+    /// 1,000 claims on a gateway, against bare calls to it
+    Storage,
 }
 
 /// Measures the subjects named, or all; fails if a bar is missed.
@@ -51,6 +54,7 @@ pub(crate) fn bench(subjects: &[Subject]) -> Result<()> {
             figures.extend(match subject {
                 Subject::Rest => rest::measure(&program).await?,
                 Subject::Namespaces => Box::pin(namespaces::measure(&program)).await?,
+                Subject::Storage => Box::pin(storage::measure(&program)).await?,
             });
         }
         Ok(())

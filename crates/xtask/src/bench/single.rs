@@ -129,7 +129,7 @@ async fn let_go(course: &Course, names: &[String]) -> Result<()> {
 }
 
 /// Of sorted values, the nearest rank.
-fn percentile(sorted: &[f64], percent: usize) -> f64 {
+pub(super) fn percentile(sorted: &[f64], percent: usize) -> f64 {
     let rank = (sorted.len() * percent).div_ceil(100).max(1);
     sorted.get(rank - 1).copied().unwrap_or(f64::NAN)
 }

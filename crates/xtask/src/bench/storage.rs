@@ -1,0 +1,319 @@
+//! Many claims on one gateway: against bare admin calls that leave the same users behind, and by themselves.
+//!
+//! Both sides go through the same proxy, which counts what the gateway is asked.
+
+use std::{
+    path::Path,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context, Result, ensure};
+use croft_api::storage::{LedgerAmount, LedgerEntry, S3Class, S3QuotaLedgerSpec, S3UserClaim, books};
+use croft_core::storage::ledger::{Form, Limits, Reservation, Units};
+use croft_rgw::{Access, BucketLimit, Credentials, Endpoint, Gateway, NewUser, Quota, UserId};
+use croft_testbed::{Installed, Operator, Testbed, fault::FaultProxy, wait};
+use futures::{StreamExt, TryStreamExt, stream};
+use k8s_openapi::api::{admissionregistration::v1::ValidatingWebhookConfiguration, core::v1::Namespace};
+use kube::{
+    Api, Client,
+    api::{DeleteParams, ListParams, ObjectMeta, Patch, PatchParams, PostParams},
+};
+use serde_json::json;
+
+use super::{
+    as_f64,
+    calls::Calls,
+    cluster::{IN_FLIGHT, client},
+    figures::{Bar, Figure},
+    machine::{Load, quiet},
+    namespaces::names,
+    pairs::{Lap, Pair, Side, order},
+    single::percentile,
+};
+
+const CLAIMS: usize = 1000;
+const PAIRS: usize = 10;
+const NAMESPACE: &str = "claims";
+const CLASS: &str = "bench";
+/// Of those who need one gateway half of the operator's places are at work at once.
+const AT_ONCE: usize = IN_FLIGHT / 2;
+const WRITERS: usize = 50;
+const WRITES: usize = 500;
+const ENTRIES: usize = 2000;
+const LIMIT: Duration = Duration::from_secs(300);
+const READY_LIMIT: Duration = Duration::from_secs(30);
+const SETTLE: Duration = Duration::from_secs(10);
+const OUTAGE: Duration = Duration::from_secs(60);
+
+const MIN_RATIO: f64 = 0.80;
+const MAX_CALLS: f64 = 4.0;
+const MAX_ADMISSION_MS: f64 = 15.0;
+const MAX_LEDGER_MS: f64 = 5.0;
+const MAX_RECOVERY_SECONDS: f64 = 30.0;
+
+/// Dropped in this order: what uses before what is used.
+struct Course {
+    gateway: Gateway,
+    proxy: FaultProxy,
+    client: Client,
+    installed: Installed,
+    bed: Testbed,
+}
+
+pub(super) async fn measure(program: &Path) -> Result<Vec<Figure>> {
+    println!("starting Kubernetes, Ceph and Croft, for {CLAIMS} claims ...");
+    let course = Course::start(program).await?;
+    let operator = course.start_operator("croft-0").await?;
+    course.class().await?;
+    let mut figures = course.against_bare_calls().await?;
+    let operator = course.restart(operator, &mut figures).await?;
+    figures.push(course.admission().await?);
+    figures.push(course.recovery().await?);
+    figures.push(ledger()?);
+    drop(operator);
+    Ok(figures)
+}
+
+impl Course {
+    async fn start(program: &Path) -> Result<Self> {
+        let bed = Testbed::kubernetes().with_ceph().start().await?;
+        let installed = Installed::new(&bed, program).await?;
+        let ceph = bed.ceph();
+        let proxy = FaultProxy::rgw(&ceph.endpoint).await?;
+        let endpoint = Endpoint { url: proxy.endpoint().to_owned(), region: ceph.region.clone(), ca_pem: None };
+        let gateway = Gateway::new(endpoint, Credentials::new(&ceph.access_key, ceph.secret_key.as_str()))?;
+        let client = client(bed.admin().config())?;
+        let metadata = ObjectMeta { name: Some(NAMESPACE.into()), ..ObjectMeta::default() };
+        let namespace = Namespace { metadata, ..Namespace::default() };
+        Api::all(client.clone()).create(&PostParams::default(), &namespace).await?;
+        Ok(Self { gateway, proxy, client, installed, bed })
+    }
+
+    async fn start_operator(&self, name: &str) -> Result<Operator> {
+        let operator = self.installed.start(&self.bed, name, &self.installed.identity.kubeconfig, &[])?;
+        operator.ready(READY_LIMIT).await?;
+        Ok(operator)
+    }
+
+    /// Like the class `default`, by way of the proxy.
+    async fn class(&self) -> Result<()> {
+        let classes: Api<S3Class> = Api::all(self.client.clone());
+        let mut class = classes.get("default").await?;
+        class.metadata = ObjectMeta { name: Some(CLASS.into()), ..ObjectMeta::default() };
+        class.spec.default = false;
+        self.proxy.endpoint().clone_into(&mut class.spec.endpoint);
+        class.status = None;
+        wait::until("the class to be accepted", READY_LIMIT, || async {
+            Ok(Some(classes.create(&PostParams::default(), &class).await?))
+        })
+        .await?;
+        wait::until("the class to be ready", READY_LIMIT, || async {
+            let conditions = classes.get(CLASS).await?.status.unwrap_or_default().conditions;
+            Ok(conditions.iter().any(|it| it.type_ == "Ready" && it.status == "True").then_some(()))
+        })
+        .await
+    }
+
+    fn claims(&self) -> Api<S3UserClaim> {
+        Api::namespaced(self.client.clone(), NAMESPACE)
+    }
+
+    /// The operator and bare calls in turns, block by block.
+    async fn against_bare_calls(&self) -> Result<Vec<Figure>> {
+        let all = names("claim", CLAIMS);
+        let (mut pairs, mut asked) = (Vec::new(), 0);
+        for (index, block) in all.chunks(CLAIMS / PAIRS).enumerate() {
+            let (mut generator, mut operator) = (None, None);
+            for side in order(index) {
+                quiet().await;
+                self.proxy.clear_log();
+                let (load, clock) = (Load::start(), Instant::now());
+                match side {
+                    Side::Generator => self.bare_calls(block).await?,
+                    Side::Operator => self.make(block).await?,
+                }
+                let lap = Lap { took: clock.elapsed(), conditions: load.since() };
+                match side {
+                    Side::Generator => generator = Some(lap),
+                    Side::Operator => {
+                        asked += self.proxy.log().len();
+                        operator = Some(lap);
+                    }
+                }
+            }
+            let (generator, operator) = generator.zip(operator).context("both sides have run")?;
+            pairs.push(Pair { generator, operator });
+        }
+        Ok(vec![
+            Figure::of_pairs("claims_ratio", pairs).bar(Bar::AtLeast(MIN_RATIO)),
+            Figure::new("claim_gateway_calls", as_f64(asked) / as_f64(CLAIMS), "per claim")
+                .bar(Bar::AtMost(MAX_CALLS))
+                .note("looks at the class included"),
+        ])
+    }
+
+    /// What the operator asks of the gateway for each claim, and nothing else.
+    async fn bare_calls(&self, names: &[String]) -> Result<()> {
+        let work = names.iter().map(|name| async move {
+            let id = UserId::new("bare", name)?;
+            let new = NewUser {
+                id: id.clone(),
+                display_name: name.clone(),
+                max_buckets: BucketLimit::AtMost(10),
+                access_key: format!("BARE{}", name.to_uppercase()),
+            };
+            self.gateway.create_user(&new).await?;
+            let quota = Quota { enabled: true, max_size: Some(1 << 30), max_objects: Some(1000) };
+            self.gateway.set_user_quota(&id, quota).await?;
+            let key = format!("READ{}", name.to_uppercase());
+            self.gateway.create_subuser(&id, "readonly", Access::Read, &key).await?;
+            ensure!(self.gateway.user(&id).await?.is_some(), "{id} was made");
+            Ok(())
+        });
+        stream::iter(work).buffer_unordered(AT_ONCE).try_collect().await
+    }
+
+    /// Makes claims, and waits until the last is ready.
+    async fn make(&self, names: &[String]) -> Result<()> {
+        self.create(names).await?;
+        self.all_ready().await
+    }
+
+    async fn create(&self, names: &[String]) -> Result<()> {
+        let made = names.iter().map(|name| async move {
+            self.claims().create(&PostParams::default(), &claim(name)).await?;
+            anyhow::Ok(())
+        });
+        stream::iter(made).buffer_unordered(IN_FLIGHT).try_collect().await
+    }
+
+    async fn all_ready(&self) -> Result<()> {
+        wait::until("all claims to be ready", LIMIT, || async {
+            let claims = self.claims().list(&ListParams::default()).await?;
+            let is_ready = |claim: &S3UserClaim| {
+                let conditions = claim.status.iter().flat_map(|status| &status.conditions);
+                conditions.into_iter().any(|it| it.type_ == "Ready" && it.status == "True")
+            };
+            Ok(claims.iter().all(is_ready).then_some(()))
+        })
+        .await
+    }
+
+    /// Another process takes over a world in which nothing is to be done.
+    async fn restart(&self, operator: Operator, figures: &mut Vec<Figure>) -> Result<Operator> {
+        operator.process.terminate();
+        operator.process.wait(SETTLE);
+        drop(operator);
+        self.proxy.clear_log();
+        let operator = self.start_operator("croft-1").await?;
+        tokio::time::sleep(SETTLE).await;
+        let calls = Calls::of(&operator).await?;
+        let about = |path: &str| self.proxy.log().iter().filter(|seen| seen.request.resource == path).count();
+        let (users, buckets) = (about("/admin/user"), about("/admin/bucket"));
+        figures.extend([
+            Figure::new("claims_restart_writes", calls.writes(), "requests")
+                .bar(Bar::AtMost(0.0))
+                .note(calls.to_string()),
+            // Two looks at each class, which ask for the administrator and its buckets.
+            Figure::new("claims_restart_gateway", as_f64(users + buckets), "calls").bar(Bar::AtMost(4.0)),
+        ]);
+        Ok(operator)
+    }
+
+    /// What the door adds to a create, with many at once: the slowest hundredth with it and without it.
+    async fn admission(&self) -> Result<Figure> {
+        let with = self.slowest_creates("with").await?;
+        let hooks: Api<ValidatingWebhookConfiguration> = Api::all(self.client.clone());
+        let hook = hooks.get("croft").await?;
+        hooks.delete("croft", &DeleteParams::default()).await?;
+        // The API server notices a moment later.
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        let without = self.slowest_creates("without").await?;
+        let metadata = ObjectMeta { name: hook.metadata.name.clone(), ..ObjectMeta::default() };
+        hooks.create(&PostParams::default(), &ValidatingWebhookConfiguration { metadata, ..hook }).await?;
+        Ok(Figure::new("claim_admission_p99", with - without, "ms more")
+            .bar(Bar::AtMost(MAX_ADMISSION_MS))
+            .note(format!("{WRITERS} writers: {with:.1} ms with the door, {without:.1} ms without")))
+    }
+
+    /// Claims of a class nobody has made: nothing but admission and storing is measured.
+    async fn slowest_creates(&self, prefix: &str) -> Result<f64> {
+        quiet().await;
+        let names = names(prefix, WRITES);
+        let create = names.iter().map(|name| async move {
+            let mut claim = claim(name);
+            claim.spec.s3_class_name = Some("nobody-made-it".into());
+            let clock = Instant::now();
+            self.claims().create(&PostParams::default(), &claim).await?;
+            anyhow::Ok(clock.elapsed().as_secs_f64() * 1000.0)
+        });
+        let mut took: Vec<_> = stream::iter(create).buffer_unordered(WRITERS).try_collect().await?;
+        took.sort_by(f64::total_cmp);
+        for name in &names {
+            self.claims().delete(name, &DeleteParams::default()).await?;
+        }
+        Ok(percentile(&took, 99))
+    }
+
+    /// Claims made while the gateway is away, once it is back.
+    async fn recovery(&self) -> Result<Figure> {
+        let names = names("late", CLAIMS / PAIRS);
+        self.bed.ceph().stop_gateway();
+        self.create(&names).await?;
+        // Those who are there are changed too.
+        let more = Patch::Merge(json!({ "spec": { "quota": { "objects": 2000 } } }));
+        for name in &super::namespaces::names("claim", CLAIMS / PAIRS) {
+            self.claims().patch(name, &PatchParams::default(), &more).await?;
+        }
+        tokio::time::sleep(OUTAGE).await;
+        self.bed.ceph().start_gateway().await?;
+        // Ceph itself takes a while before it writes for a gateway again.
+        self.gateway.create_user(&probe_user()?).await.ok();
+        let clock = Instant::now();
+        self.all_ready().await?;
+        Ok(Figure::new("claims_after_outage", clock.elapsed().as_secs_f64(), "s")
+            .bar(Bar::AtMost(MAX_RECOVERY_SECONDS))
+            .note(format!("{} new and as many changed claims, {OUTAGE:?} without a gateway", names.len())))
+    }
+}
+
+fn probe_user() -> Result<NewUser> {
+    Ok(NewUser {
+        id: UserId::new("bare", "probe")?,
+        display_name: "probe".into(),
+        max_buckets: BucketLimit::AtMost(1),
+        access_key: "PROBE".into(),
+    })
+}
+
+fn claim(name: &str) -> S3UserClaim {
+    let mut claim = S3UserClaim::default();
+    claim.metadata.name = Some(name.to_owned());
+    claim.spec.s3_class_name = Some(CLASS.into());
+    claim.spec.admin_secret_name = Some(format!("{name}-admin"));
+    claim.spec.read_secret_name = Some(format!("{name}-read"));
+    claim
+}
+
+/// Our own work for one change of a large ledger: read, reserved in, made ready to be written.
+fn ledger() -> Result<Figure> {
+    let amount = LedgerAmount { size: 1 << 30, objects: 1000, buckets: 10 };
+    let entry = LedgerEntry { granted: Some(amount), uid: Some("uid".into()), ..LedgerEntry::default() };
+    let entries = names("claim", ENTRIES).into_iter().map(|name| (format!("{NAMESPACE}-{}/{name}", name.len()), entry.clone()));
+    let spec = S3QuotaLedgerSpec { entries: entries.collect(), ..S3QuotaLedgerSpec::default() };
+    let stored = serde_json::to_vec(&spec)?;
+    let clock = Instant::now();
+    let rounds = 100;
+    for round in 0..rounds {
+        let spec: S3QuotaLedgerSpec = serde_json::from_slice(&stored)?;
+        let mut ledger = books::ledger(&spec);
+        let units = Units { size: 1, objects: 1, buckets: 1 };
+        let form = Form { uid: "uid".into(), generation: 1 };
+        let promise = Reservation { units, at: 0, request: format!("{round}"), form };
+        ledger.reserve("other/claim", promise, &Limits::default()).map_err(|why| anyhow::anyhow!("{why}"))?;
+        let spec = S3QuotaLedgerSpec { entries: books::stored(&ledger).collect(), ..spec };
+        std::hint::black_box(serde_json::to_vec(&spec)?);
+    }
+    let each = clock.elapsed().as_secs_f64() * 1000.0 / f64::from(rounds);
+    Ok(Figure::new("ledger_change", each, "ms").bar(Bar::AtMost(MAX_LEDGER_MS)).note(format!("{ENTRIES} entries")))
+}
