@@ -103,6 +103,11 @@ impl Policy {
         let sorted: BTreeSet<_> = statements.into_iter().collect();
         self.statements.extend(sorted.iter().map(Statement::to_json));
     }
+
+    /// Adds statements that say what a [`Statement`] cannot.
+    pub fn append(&mut self, statements: impl IntoIterator<Item = Value>) {
+        self.statements.extend(statements);
+    }
 }
 
 impl fmt::Display for Policy {

@@ -115,16 +115,16 @@ pub enum MigrationPhase {
 pub struct BucketMove {
     /// Name of the bucket.
     pub name: String,
-    /// `Pending`; `PolicyRemoved`: the old policy is off; `Linked`: the bucket belongs to the target user; `Moved`: its
-    /// policy is set for the new owner; `Failed`.
+    /// `Pending`; `PolicyRemoved`: the old policy is off; `Linked`: the bucket belongs to the target user; `Returning`: a policy
+    /// keeps the new owner from setting one, it goes back; `Moved`: its policy is set for the new owner; `Failed`: it was not moved.
     pub state: BucketMoveState,
     /// Id of the bucket in Ceph, which it keeps when its owner changes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<String>,
-    /// The policy the bucket had, as JSON, kept until the new one is set.
+    /// The policy the bucket had, as JSON, kept until the new one is set, or the old one again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub policy: Option<String>,
-    /// What is wrong, where something is.
+    /// Why it was not moved, or what was left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
 }
@@ -136,6 +136,7 @@ pub enum BucketMoveState {
     Pending,
     PolicyRemoved,
     Linked,
+    Returning,
     Moved,
     Failed,
 }

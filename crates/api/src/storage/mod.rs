@@ -28,5 +28,6 @@ pub use openshift::{ClusterResourceQuota, ClusterResourceQuotaSpec, HardLimits};
 pub use quota::{QuotaLimits, QuotaRequest, ReportedQuota, ReportedUsage};
 pub use team_quota::{NamespaceUsage, S3TeamQuota, S3TeamQuotaSpec, S3TeamQuotaStatus};
 pub use user::{
-    ClaimReference, KeyRotation, MigrationReference, S3User, S3UserPhase, S3UserPurge, S3UserSpec, S3UserStatus,
+    ClaimReference, KeyRotation, MigrationReference, MovedBucket, S3User, S3UserPhase, S3UserPurge, S3UserSpec,
+    S3UserStatus,
 };

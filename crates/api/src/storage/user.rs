@@ -69,6 +69,22 @@ pub struct S3UserSpec {
     /// Quota granted to the claim.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub quota: Option<ReportedQuota>,
+    /// Buckets that UserMigrations brought. Recorded before they come: their policies keep out whoever had them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[x_kube(merge_strategy = ListMerge::Atomic)]
+    pub moved_buckets: Vec<MovedBucket>,
+}
+
+/// A bucket that came from others.
+#[derive(JsonSchema, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct MovedBucket {
+    /// Name of the bucket.
+    pub name: String,
+    /// Id of the bucket in Ceph: another one of that name is not meant.
+    pub id: String,
+    /// Tenants in Ceph whose users had the bucket.
+    pub former_tenants: Vec<String>,
 }
 
 /// A UserMigration.

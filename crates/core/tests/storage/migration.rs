@@ -16,8 +16,8 @@ use croft_core::{
         },
         display_name,
         migration::{
-            self, BucketSeen, Gateway, InCeph, Migration, MoveState, Object, Observed, Phase, Reached, Side, Step,
-            policy,
+            self, BucketSeen, Gateway, InCeph, Migration, MoveState, MovedIn, Object, Observed, Phase, PolicySeen,
+            Reached, Side, Step, policy::Moved,
         },
     },
     time::Timestamp,
@@ -32,12 +32,35 @@ const BEFORE: &str = r#"{"Statement":[{"Sid":"mine","Principal":{"AWS":"arn:aws:
 
 /// One of the two users, by its namespace.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 struct SideState {
     claim: bool,
+    /// Somebody deletes the claim, which waits for whoever holds the user.
+    claim_deleting: bool,
     held: bool,
     kept: bool,
+    /// Whether its user has a key.
+    key: bool,
+    /// Whether its S3User says from whom the bucket came.
+    remembers: bool,
     /// Whether its namespace has the S3Bucket, and that our finalizer.
     object: Option<bool>,
+}
+
+/// The policy of the bucket.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+enum Policy {
+    None,
+    Text(String),
+    /// Its owner is refused whatever has to do with the policy.
+    Shut,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Whereabouts {
+    Home,
+    Arrived,
+    Gone,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -48,9 +71,10 @@ struct World {
     finalizer: bool,
     deleting: bool,
     status: migration::Status,
-    /// Whether the bucket is in the tenant it goes to, and its policy.
-    arrived: bool,
-    policy: Option<String>,
+    bucket: Whereabouts,
+    policy: Policy,
+    /// Whether the namespace it goes to is there to stay.
+    namespace: bool,
     /// Somebody has a bucket of the name where it is to go.
     clash: bool,
     /// Another bucket of the first user.
@@ -61,8 +85,8 @@ struct World {
 impl Hash for World {
     fn hash<H: Hasher>(&self, state: &mut H) {
         let moves: Vec<_> = self.status.buckets.iter().map(|it| (it.state, it.policy.clone())).collect();
-        (&self.current, &self.target, self.finalizer, self.deleting, self.arrived, &self.policy).hash(state);
-        (self.clash, self.more, self.reachable, self.status.phase, moves).hash(state);
+        (&self.current, &self.target, self.finalizer, self.deleting, self.bucket, &self.policy).hash(state);
+        (self.namespace, self.clash, self.more, self.reachable, self.status.phase, moves).hash(state);
     }
 }
 
@@ -87,8 +111,17 @@ fn now() -> Timestamp {
     Timestamp("2026-01-01T00:00:00Z".into())
 }
 
-fn moved() -> String {
-    policy::moved(Some(BEFORE), BUCKET, &user("a"), &user("b"), &BTreeSet::new()).policy
+/// The policy once all is done: nothing of what the old owner said is left of it.
+fn moved(unbound: &[&str]) -> Policy {
+    let former = BTreeSet::from(["lab_a".to_owned()]);
+    let unbound = unbound.iter().map(|name| (*name).to_owned()).collect();
+    let statements = Moved { bucket: BUCKET, owner: &user("b"), former: &former, unbound: &unbound }.statements(&[]);
+    let policy = serde_json::json!({ "Version": "2012-10-17", "Id": "S3Policy", "Statement": statements });
+    Policy::Text(policy.to_string())
+}
+
+fn denied() -> Outcome {
+    Outcome::Failed(Failure::new(FailureClass::Forbidden, "AccessDenied", "its policy says so"))
 }
 
 impl SideState {
@@ -99,7 +132,7 @@ impl SideState {
         let claim = Claim {
             target: target(namespace, "data"),
             generation: 1,
-            deleting: false,
+            deleting: self.claim_deleting,
             finalizer: true,
             rotate: None,
             spec: Ok(Spec {
@@ -117,11 +150,12 @@ impl SideState {
             held_by: self.held.then(|| Holder { name: "m".into(), uid: target("", "m").uid }),
             class: Some("gold".into()),
             user: Some(user(namespace)),
+            subusers: ["one".to_owned(), "two".to_owned()].into(),
             ..RecordBody::default()
         };
         let record = Record {
             uid: "r".into(),
-            resource_version: format!("{}{}", self.held, self.kept),
+            resource_version: self.version(),
             body,
             phase: None,
             reason: None,
@@ -134,7 +168,14 @@ impl SideState {
             adopts: false,
         };
         let buckets = self.object.filter(|finalizer| *finalizer).map(|_| BUCKET.to_owned()).into_iter().collect();
-        Side { namespace: true, claim: self.claim.then_some(claim), record: Some(record), buckets }
+        let former = BTreeSet::from(["lab_a".to_owned()]);
+        let moved_in = MovedIn { name: BUCKET.into(), id: ID.into(), former };
+        let moved_in = self.remembers.then_some(moved_in).into_iter().collect();
+        Side { namespace: true, claim: self.claim.then_some(claim), record: Some(record), buckets, moved_in }
+    }
+
+    fn version(&self) -> String {
+        format!("{}{}{}", self.held, self.kept, self.remembers)
     }
 
     fn object(&self, namespace: &str) -> Option<Object> {
@@ -143,13 +184,13 @@ impl SideState {
             claim: "data".into(),
             deleting: false,
             finalizer,
-            bound: BTreeSet::new(),
+            bound: ["one".to_owned()].into(),
         };
         self.object.map(object)
     }
 }
 
-fn ceph_user(namespace: &str, buckets: BTreeMap<String, u64>) -> User {
+fn ceph_user(namespace: &str, side: &SideState, buckets: BTreeMap<String, u64>) -> User {
     let pair = KeyPair { access_key: format!("AK-{namespace}"), secret_key: Secret::new("hush") };
     User {
         display_name: display_name(namespace, "data", &target(namespace, "data").uid),
@@ -157,7 +198,7 @@ fn ceph_user(namespace: &str, buckets: BTreeMap<String, u64>) -> User {
         max_buckets: None,
         quota: UserQuota::default(),
         subusers: BTreeMap::new(),
-        keys: vec![Key { subuser: None, pair }],
+        keys: side.key.then_some(Key { subuser: None, pair }).into_iter().collect(),
         buckets,
         unlisted: None,
         usage: None,
@@ -166,15 +207,24 @@ fn ceph_user(namespace: &str, buckets: BTreeMap<String, u64>) -> User {
 
 impl World {
     fn new() -> Self {
-        let side = |object| SideState { claim: true, held: false, kept: false, object };
+        let side = |object| SideState {
+            claim: true,
+            claim_deleting: false,
+            held: false,
+            kept: false,
+            key: true,
+            remembers: false,
+            object,
+        };
         Self {
             current: side(Some(true)),
             target: side(None),
             finalizer: false,
             deleting: false,
             status: migration::Status::default(),
-            arrived: false,
-            policy: Some(BEFORE.to_owned()),
+            bucket: Whereabouts::Home,
+            policy: Policy::Text(BEFORE.to_owned()),
+            namespace: true,
             clash: false,
             more: false,
             reachable: true,
@@ -195,20 +245,30 @@ impl World {
             },
             status: self.status.clone(),
         };
-        let (current, target) = (self.current.seen("a"), self.target.seen("b"));
+        let current = self.current.seen("a");
+        let target = Side { namespace: self.namespace, ..self.target.seen("b") };
         let it = |namespace: &str| InCeph { id: ID.into(), owner: user(namespace), stored: STORED };
         let other = InCeph { id: "zone.2".into(), owner: user("b"), stored: Usage::default() };
-        let mine = [(!self.arrived).then_some(BUCKET), self.more.then_some("more")];
+        let (is_home, has_arrived) = (self.bucket == Whereabouts::Home, self.bucket == Whereabouts::Arrived);
+        let look = migration::look(&migration, &current, &target);
+        let all = [is_home.then_some(BUCKET), self.more.then_some("more")];
+        let all = all.into_iter().flatten().filter(|_| look.all_of_current);
+        let policy = match &self.policy {
+            Policy::Text(policy) if is_home => PolicySeen::Text(policy.clone()),
+            Policy::Shut if is_home => PolicySeen::Unreadable("refused".into()),
+            _ => PolicySeen::None,
+        };
         let reached = Reached {
-            current: Some(ceph_user("a", mine.into_iter().flatten().map(|name| (name.to_owned(), 1)).collect())),
-            target: Some(ceph_user("b", BTreeMap::new())),
-            buckets: migration::to_look_at(&migration)
+            current: Some(ceph_user("a", &self.current, all.map(|name| (name.to_owned(), 1)).collect())),
+            target: Some(ceph_user("b", &self.target, BTreeMap::new())),
+            buckets: look
+                .buckets
                 .into_iter()
                 .map(|name| BucketSeen {
                     name: name.to_owned(),
-                    in_current: (!self.arrived).then(|| it("a")),
-                    in_target: if self.arrived { Some(it("b")) } else { self.clash.then(|| other.clone()) },
-                    policy: self.policy.clone(),
+                    in_current: is_home.then(|| it("a")),
+                    in_target: if has_arrived { Some(it("b")) } else { self.clash.then(|| other.clone()) },
+                    policy: policy.clone(),
                     current_object: self.current.object("a"),
                     target_object: self.target.object("b"),
                 })
@@ -225,7 +285,11 @@ impl World {
 
     fn is_unchanged(&self, record: &str, seen: &Version) -> bool {
         let side = if record == "a.data" { &self.current } else { &self.target };
-        seen.resource_version == format!("{}{}", side.held, side.kept)
+        seen.resource_version == side.version()
+    }
+
+    fn has_arrived(&self) -> bool {
+        self.bucket == Whereabouts::Arrived
     }
 }
 
@@ -258,25 +322,42 @@ impl explorer::World for World {
                 self.side(record).held = true;
             }
             Step::LetGo { record, .. } => self.side(record).held = false,
-            Step::CreateClaim { .. } => panic!("there is one"),
+            Step::CreateClaim { .. } if self.target.claim => return stale(),
+            Step::CreateClaim { .. } => (self.target.claim, self.target.claim_deleting) = (true, false),
             _ if !held => panic!("{step}: without holding both"),
+            Step::Remember { record, seen, .. } if !self.is_unchanged(record, seen) => return stale(),
+            Step::Remember { record, moved_in, .. } => {
+                assert_eq!(
+                    (record.as_str(), moved_in),
+                    ("b.data", &SideState { remembers: true, ..self.target.clone() }.seen("b").moved_in)
+                );
+                self.target.remembers = true;
+            }
             Step::SavePolicy { policy, .. } => self.status.buckets[0].policy = Some(policy.clone()),
+            Step::DeletePolicy { .. } if self.policy == Policy::Shut => return denied(),
             Step::DeletePolicy { .. } => {
                 assert_eq!(self.status.buckets[0].policy.as_deref(), Some(BEFORE), "removed before it was saved");
-                assert!(!self.arrived, "removed the new owner's policy");
-                self.policy = None;
+                assert!(!self.has_arrived(), "removed the new owner's policy");
+                self.policy = Policy::None;
             }
-            Step::LinkBucket { id, .. } => {
+            Step::LinkBucket { .. } if self.bucket == Whereabouts::Gone => return stale(),
+            Step::LinkBucket { id, to, .. } => {
                 assert_eq!((id.as_str(), self.status.buckets[0].id.as_deref()), (ID, Some(ID)));
-                if self.clash {
+                assert!(self.target.remembers, "nobody will know who had it");
+                if *to == user("a") {
+                    assert_eq!(self.policy, Policy::Shut, "taken from its new owner");
+                    self.bucket = Whereabouts::Home;
+                } else if self.clash {
                     return stale();
+                } else {
+                    self.bucket = Whereabouts::Arrived;
                 }
-                assert_eq!(self.policy, None, "went with a policy that may lock everybody out");
-                self.arrived = true;
             }
-            Step::PutPolicy { policy, .. } => {
-                assert!(self.arrived);
-                self.policy = Some(policy.clone());
+            Step::PutPolicy { .. } if self.policy == Policy::Shut => return denied(),
+            Step::PutPolicy { .. } if self.bucket == Whereabouts::Gone => return stale(),
+            Step::PutPolicy { user: by, policy, .. } => {
+                assert_eq!(*by, user(if self.has_arrived() { "b" } else { "a" }));
+                self.policy = Policy::Text(policy.clone());
             }
             Step::Note { record, seen, .. } if !self.is_unchanged(record, seen) => return stale(),
             Step::Note { record, .. } if record == "a.data" => {
@@ -284,15 +365,15 @@ impl explorer::World for World {
                 self.current.kept = false;
             }
             Step::Note { .. } => self.target.kept = true,
-            Step::CreateObject { .. } if self.target.object.is_some() => return stale(),
+            Step::CreateObject { .. } if self.target.object.is_some() || !self.namespace => return stale(),
             Step::CreateObject { .. } => self.target.object = Some(false),
             Step::ReleaseObject { .. } => {
-                assert!(self.arrived && self.target.object.is_some());
+                assert!(self.has_arrived() && (self.target.object.is_some() || self.target.kept), "forgotten");
                 self.current.object = self.current.object.map(|_| false);
             }
             Step::DeleteObject { .. } => self.current.object = None,
             Step::DeleteClaim { .. } => {
-                assert!(self.arrived && !self.more && self.current.object.is_none(), "deleted a claim with buckets");
+                assert!(!self.more && self.current.object.is_none(), "deleted a claim with buckets");
                 self.current.claim = false;
             }
         }
@@ -308,29 +389,74 @@ impl explorer::World for World {
             Act::new("the gateway goes, or comes back", self, |world| world.reachable = !world.reachable)
                 .between_reconciles(),
             Act::new("somebody makes a bucket of that name there, or removes it", self, |world| {
-                world.clash = !world.clash && !world.arrived;
+                world.clash = !world.clash && !world.has_arrived();
             })
             .between_reconciles(),
             Act::new("somebody deletes the migration", self, |world| world.deleting = true).between_reconciles(),
             Act::new("the tenant makes another bucket", self, |world| world.more = true).between_reconciles(),
+            // Only whose it is can do so, as long as it has no policy that refuses that.
+            Act::new("the old owner shuts everybody out", self, |world| {
+                if world.bucket == Whereabouts::Home {
+                    world.policy = Policy::Shut;
+                }
+            }),
+            Act::new("the old owner deletes the bucket", self, |world| {
+                if world.bucket == Whereabouts::Home && world.policy != Policy::Shut {
+                    (world.bucket, world.policy) = (Whereabouts::Gone, Policy::None);
+                }
+            }),
+            Act::new("the key of the new owner goes, or comes back", self, |world| {
+                world.target.key = !world.target.key
+            })
+            .between_reconciles(),
+            Act::new("the namespace it goes to is deleted", self, |world| {
+                (world.namespace, world.target.claim_deleting) = (false, true);
+            }),
+            Act::new("the tenant deletes the first claim", self, |world| world.current.claim_deleting = true)
+                .between_reconciles(),
         ]
+    }
+
+    fn passes(&self) -> Option<Self> {
+        // A claim that is deleted goes as soon as nobody holds its user; that of a namespace that goes does not wait.
+        let mut after = self.clone();
+        for (side, waits) in [(&mut after.current, true), (&mut after.target, self.namespace)] {
+            if side.claim && side.claim_deleting && !(side.held && waits) {
+                side.claim = false;
+            }
+        }
+        (after != *self).then_some(after)
     }
 
     fn check_rest(&self) {
         let is_gone = self.deleting && !self.finalizer;
+        let (current, target) = (&self.current, &self.target);
         match self.status.phase {
             Some(Phase::Succeeded) => {
-                assert!(self.arrived && self.policy == Some(moved()), "{:?}", self.policy);
-                assert_eq!(self.current.object, None);
+                // What no S3Bucket binds any more may be shut out, too.
+                let is_shut = target.object.is_none() && self.policy == moved(&["one", "two"]);
+                assert!(self.has_arrived() && (is_shut || self.policy == moved(&["two"])), "{:?}", self.policy);
+                assert_eq!(current.object, None);
+                assert!(target.remembers, "who had it is not known");
                 assert_eq!(self.status.moved.as_deref(), Some("1/1"));
                 assert!(!self.finalizer && self.status.buckets[0].state == MoveState::Moved);
             }
-            Some(Phase::Failed) => assert!(self.clash || !self.arrived),
-            _ => assert!(is_gone || !self.reachable || self.clash, "hangs"),
+            Some(Phase::Failed) => {
+                assert!(!self.has_arrived(), "taken from its old owner in a migration that failed");
+                assert!(current.claim || current.claim_deleting, "deleted a claim whose bucket did not move");
+                assert_ne!((self.bucket, &self.policy), (Whereabouts::Home, &Policy::None), "its policy is lost");
+            }
+            Some(Phase::Running) => assert!(!self.reachable || !target.key, "hangs"),
+            _ => {
+                let waits = !current.claim || !target.claim || target.claim_deleting || !target.key;
+                assert!(is_gone || !self.reachable || waits, "hangs");
+            }
         }
-        if self.status.phase != Some(Phase::Running) && self.reachable {
-            assert!(!self.current.held && !self.target.held, "left somebody held");
+        if self.status.phase != Some(Phase::Running) && self.reachable && target.key {
+            assert!(!current.held && !target.held, "left somebody held");
         }
+        let claim_waits = current.claim && current.claim_deleting && current.held;
+        assert!(!claim_waits || self.status.phase == Some(Phase::Running), "the claim waits for ever");
     }
 }
 
@@ -346,6 +472,45 @@ fn a_migration_ends_well_wherever_the_operator_dies_and_whatever_others_do() {
     assert!(alone.worlds.len() > 40 && worlds.worlds.len() > 200);
 }
 
+/// Both are held: that is when they are looked at.
+fn held() -> World {
+    let World { mut current, mut target, .. } = World::new();
+    (current.held, target.held) = (true, true);
+    World { current, target, finalizer: true, ..World::new() }
+}
+
+#[test]
+fn the_gateway_is_asked_no_more_than_the_next_decision_needs() {
+    let look = |world: &World| {
+        let Observed { migration, current, target, .. } = world.seen();
+        let migration::Look { buckets, all_of_current, all_of_target } = migration::look(&migration, &current, &target);
+        (buckets.len(), all_of_current, all_of_target)
+    };
+    assert_eq!(look(&World::new()), (0, false, false), "who is held comes first");
+    assert_eq!(look(&held()), (1, false, true), "is there room?");
+    let mut running = explorer::worked(&held(), "migration");
+    assert_eq!((running.status.phase, look(&running)), (Some(Phase::Running), (1, false, false)));
+    running = explorer::worked(&running, "migration");
+    assert_eq!((running.has_arrived(), look(&running)), (true, (0, true, false)), "has the first one buckets left?");
+}
+
+#[test]
+fn who_had_a_bucket_before_is_remembered_from_move_to_move_and_not_read_from_its_policy() {
+    let mut seen = held().seen();
+    let came = |name: &str, id: &str, former: &[&str]| MovedIn {
+        name: name.into(),
+        id: id.into(),
+        former: former.iter().map(|tenant| (*tenant).to_owned()).collect(),
+    };
+    seen.current.moved_in = vec![came(BUCKET, ID, &["lab_b", "lab_c"])];
+    seen.target.moved_in = vec![came("gone", "zone.7", &["lab_c"]), came("there", "zone.8", &["lab_c"])];
+    let Gateway::Reached(reached) = &mut seen.gateway else { panic!("no gateway") };
+    reached.target.as_mut().unwrap().buckets.insert("there".into(), 1);
+    let plan = migration::plan(&seen);
+    let Some(Step::Remember { moved_in, .. }) = plan.iter().next() else { panic!("{plan}") };
+    assert_eq!(moved_in, &[came("there", "zone.8", &["lab_c"]), came(BUCKET, ID, &["lab_a", "lab_c"])]);
+}
+
 #[test]
 fn a_bucket_goes_step_by_step_and_its_first_owner_after_it() {
     let mut world = World::new();
@@ -359,10 +524,11 @@ fn a_bucket_goes_step_by_step_and_its_first_owner_after_it() {
         told.join("\n--\n"),
         "add the finalizer to UserMigration m\nhold S3User a.data: its buckets are to be moved\n--\n\
          hold S3User b.data: its buckets are to be moved\n--\n\
+         note on S3User b.data who had the buckets that come\n--\n\
          note the policy of bucket photos\n\
          delete the policy of bucket photos as Ceph user lab_a$data: it may name what no longer holds\n\
          link bucket lab_a/photos to Ceph user lab_b$data\n\
-         let Ceph user lab_b$data read bucket photos, and its former owner do nothing there\n\
+         set the policy of bucket photos as Ceph user lab_b$data\n\
          create S3Bucket b/photos of claim data like a/photos\n\
          remove the finalizer from S3Bucket a/photos\n\
          delete S3Bucket a/photos: its bucket is elsewhere\n--\n\
@@ -377,11 +543,16 @@ fn a_migration_that_cannot_end_does_not_begin() {
     let told = |world: &World| {
         let world = at_rest(world);
         assert_eq!(world.status.phase, Some(Phase::Failed));
-        assert!(!world.arrived && world.policy.as_deref() == Some(BEFORE) && !world.current.held);
+        assert!(world.bucket == Whereabouts::Home && world.policy != Policy::None && !world.current.held);
         world.status.conditions.get("Ready").unwrap().message.clone()
     };
     let clash = told(&World { clash: true, ..World::new() });
     assert!(clash.contains("photos: Ceph user lab_b$data has a bucket of this name where it would go"), "{clash}");
+    let shut = told(&World { policy: Policy::Shut, ..World::new() });
+    assert!(shut.contains("photos: its policy cannot be read by its owner"), "{shut}");
+    let long = format!(r#"{{"Id":"{}","Statement":[]}}"#, "x".repeat(20 * 1024));
+    let long = told(&World { policy: Policy::Text(long), ..World::new() });
+    assert!(long.contains("photos: its policy is longer than"), "{long}");
     let judge = |change: fn(&mut Observed)| {
         let mut seen = World::new().seen();
         change(&mut seen);
@@ -395,14 +566,8 @@ fn a_migration_that_cannot_end_does_not_begin() {
     let (phase, message) = judge(|seen| seen.migration.spec.target.namespace = "a".into());
     assert!(phase == Some(Phase::Failed) && message.contains("one namespace"), "{message}");
     for (member, limit) in [("buckets", 0), ("size", 8191), ("objects", 1)] {
-        let mut world = World::new().seen();
+        let mut world = held().seen();
         let Gateway::Reached(reached) = &mut world.gateway else { panic!("no gateway") };
-        // Both are held: that is when they are looked at.
-        for side in [&mut world.current, &mut world.target] {
-            let holder = Holder { name: "m".into(), uid: target("", "m").uid };
-            side.record.as_mut().unwrap().body.held_by = Some(holder);
-        }
-        world.migration.finalizer = true;
         let user = reached.target.as_mut().unwrap();
         let of = |name: &str, limit: u64| (name == member).then_some(limit);
         user.max_buckets = of("buckets", limit).map(|_| 0);

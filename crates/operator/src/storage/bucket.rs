@@ -9,6 +9,7 @@ use croft_core::{
         ClassChoice,
         bucket::{self, Bucket, Lookup, Observed, Owner, RecordSeen, Step},
         claim::{Claim, Record},
+        migration::MovedIn,
         record_name,
     },
     time::Timestamp,
@@ -50,7 +51,12 @@ impl BucketReconciler {
     }
 
     /// The user behind the claim, what it has under the bucket's name, and what is set on that.
-    async fn find(&self, bucket: &Bucket, claim: Option<&Claim>, record: Option<&Record>) -> Result<Sighting, Failure> {
+    async fn find(
+        &self,
+        bucket: &Bucket,
+        claim: Option<&Claim>,
+        (record, moved_in): (Option<&Record>, &[MovedIn]),
+    ) -> Result<Sighting, Failure> {
         let lookup = match Lookup::new(claim, record, bucket) {
             Ok(lookup) => lookup,
             Err(owner) => return Ok(Sighting::of(*owner)),
@@ -63,7 +69,7 @@ impl BucketReconciler {
             Ok(ceph) => ceph,
             Err(failure) => return Ok(Sighting::of(Owner::Unreachable(failure))),
         };
-        let asked = ask(&ceph, &lookup, bucket, &Lookup::subusers(claim, record)).await;
+        let asked = ask(&ceph, &lookup, bucket, &Lookup::subusers(claim, record), moved_in).await;
         self.caches.gateways.heed(lookup.class, &asked);
         match asked {
             Ok((owner, looked)) => Ok(Sighting { owner, looked, ceph: Some(ceph) }),
@@ -91,12 +97,13 @@ async fn ask(
     lookup: &Lookup<'_>,
     bucket: &Bucket,
     subusers: &BTreeSet<String>,
+    moved_in: &[MovedIn],
 ) -> Result<(Owner, Looked), Failure> {
     let user = ceph.user(lookup.user, false).await?;
     let told = if user.is_some() { ceph.bucket(&bucket.target.name, lookup.user).await? } else { None };
     let is_empty = told.as_ref().is_none_or(|told| told.objects == 0);
     let owner = lookup.owner(user.as_ref(), found(told.as_ref(), lookup.user)?, is_empty);
-    let looked = settings::look(ceph, bucket, (&owner, told.as_ref()), subusers).await?;
+    let looked = settings::look(ceph, bucket, (&owner, told.as_ref()), subusers, moved_in).await?;
     Ok((owner, looked))
 }
 
@@ -134,7 +141,9 @@ impl Reconciler for BucketReconciler {
         let object = self.caches.users.get("", &name);
         let record = object.as_deref().map(user::record);
         let stamp = self.caches.bindings.stamp(&*raw, &self.writer.client()).await?;
-        let Sighting { owner, looked, ceph } = self.find(&bucket, claim.as_ref(), record.as_ref()).await?;
+        let moved_in = object.as_deref().map(user::moved_in).unwrap_or_default();
+        let sighting = self.find(&bucket, claim.as_ref(), (record.as_ref(), &moved_in)).await?;
+        let Sighting { owner, looked, ceph } = sighting;
         let subusers = Lookup::subusers(claim.as_ref(), record.as_ref());
         let observed = Observed {
             bucket: Some(bucket),

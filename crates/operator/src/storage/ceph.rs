@@ -186,11 +186,6 @@ impl Ceph {
         done(self.0.link_bucket(tenant, name, &user_id(to)?).await)
     }
 
-    pub(super) async fn policy(&self, bucket: &str, key: &KeyPair) -> Result<Option<String>, Failure> {
-        let policy = self.s3(key).bucket_policy(bucket).await.map_err(failure)?;
-        Ok(policy.map(|policy| policy.to_string()))
-    }
-
     pub(super) async fn delete_policy(&self, bucket: &str, key: &KeyPair) -> Done {
         done(self.s3(key).delete_bucket_policy(bucket).await)
     }

@@ -493,7 +493,7 @@ pub(super) fn target(metadata: &ObjectMeta) -> storage::Target {
     }
 }
 
-fn exactly(target: &storage::Target) -> Target<'_> {
+pub(super) fn exactly(target: &storage::Target) -> Target<'_> {
     Target { namespace: &target.namespace, name: &target.name, uid: &target.uid }
 }
 

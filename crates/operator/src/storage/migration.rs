@@ -8,11 +8,11 @@ use croft_api::storage::{
 use croft_core::{
     plan::{Failure, Outcome, Plan},
     storage::{
-        self, CephUser, ClassChoice, Place,
-        claim::{Holder, User, Version},
+        self, CephUser, ClassChoice, KeyPair, Place,
+        claim::{Holder, Version},
         migration::{
-            self, BucketSeen, Gateway, Migration, MoveState, Object, Observed, Phase, Reached, Side, Spec, Step,
-            to_look_at,
+            self, BucketSeen, Gateway, Look, Migration, MoveState, Object, Observed, PolicySeen, Reached, Side, Spec,
+            Step,
         },
         record_name,
     },
@@ -24,7 +24,7 @@ use serde_json::json;
 use super::{
     Caches, MIGRATION,
     ceph::Ceph,
-    claim::{claim_seen, target},
+    claim::{claim_seen, exactly, target},
     has_finalizer, user,
 };
 use crate::{
@@ -53,8 +53,8 @@ impl MigrationReconciler {
 
     fn side(&self, place: &Place) -> Side {
         let namespace = self.caches.namespaces.get("", &place.namespace);
-        let record = self.caches.users.get("", &record_name(&place.namespace, &place.name));
-        let mut record = record.as_deref().map(user::record);
+        let object = self.caches.users.get("", &record_name(&place.namespace, &place.name));
+        let mut record = object.as_deref().map(user::record);
         // Whoever holds it must be there.
         if let Some(record) = record.as_mut().filter(|record| self.caches.holder(record).is_none()) {
             record.body.held_by = None;
@@ -64,6 +64,7 @@ impl MigrationReconciler {
             claim: self.caches.claims.get(&place.namespace, &place.name).as_deref().map(claim_seen),
             record,
             buckets: self.caches.buckets_of(&place.namespace, &place.name),
+            moved_in: object.as_deref().map(user::moved_in).unwrap_or_default(),
         }
     }
 
@@ -82,7 +83,8 @@ impl MigrationReconciler {
         match self.caches.gateways.connect(&chosen).await {
             Err(failure) => (Gateway::Unreachable(failure), None),
             Ok(ceph) => {
-                let seen = self.ask(&ceph, migration, &from, &to).await;
+                let look = migration::look(migration, current, target);
+                let seen = self.ask(&ceph, migration, &look, [&from, &to]).await;
                 self.caches.gateways.heed(&chosen.class.name, &seen);
                 (seen.map_or_else(Gateway::Unreachable, |seen| Gateway::Reached(Box::new(seen))), Some(ceph))
             }
@@ -93,23 +95,23 @@ impl MigrationReconciler {
         &self,
         ceph: &Ceph,
         migration: &Migration,
-        from: &CephUser,
-        to: &CephUser,
+        look: &Look<'_>,
+        [from, to]: [&CephUser; 2],
     ) -> Result<Reached, Failure> {
-        let (current, target) = tokio::try_join!(ceph.user(from, true), ceph.user(to, true))?;
+        let (current, target) =
+            tokio::try_join!(ceph.user(from, look.all_of_current), ceph.user(to, look.all_of_target))?;
+        let key = current.as_ref().and_then(|user| user.key(None, None));
         let mut buckets = Vec::new();
-        for name in to_look_at(migration) {
+        for name in &look.buckets {
             let in_current = ceph.bucket_in(&from.tenant, name).await?;
             let in_target = ceph.bucket_in(&to.tenant, name).await?;
-            let owner = if migration.has_arrived(name, in_target.as_ref()) { &target } else { &current };
-            let key = owner.as_ref().and_then(|user: &User| user.key(None, None));
-            let policy = match key.filter(|_| migration.phase() == Phase::Running) {
-                Some(key) => ceph.policy(name, key).await?,
-                None => None,
+            let policy = match key.filter(|_| in_current.as_ref().is_some_and(|bucket| bucket.owner == *from)) {
+                Some(key) => policy_seen(ceph, name, key).await?,
+                None => PolicySeen::None,
             };
             let object = |place: &Place| self.caches.buckets.get(&place.namespace, name).as_deref().map(object_seen);
             let (current_object, target_object) = (object(&migration.spec.current), object(&migration.spec.target));
-            let name = name.to_owned();
+            let name = (*name).to_owned();
             buckets.push(BucketSeen { name, in_current, in_target, policy, current_object, target_object });
         }
         Ok(Reached { current, target, buckets })
@@ -187,6 +189,11 @@ impl Reconciler for MigrationReconciler {
                 self.hold(record, version, Some(by)).await
             }
             Step::LetGo { record, seen: version } => self.hold(record, version, None).await,
+            Step::Remember { record, seen: version, moved_in } => {
+                let target = Target { namespace: "", name: record, uid: &version.uid };
+                let patch = user::moved_in_patch(moved_in);
+                self.writer.merge::<S3User>(target, Some(&version.resource_version), patch).await
+            }
             Step::SavePolicy { bucket, policy } => self.save_policy(seen, bucket, policy).await,
             Step::DeletePolicy { bucket, key, .. } => ceph()?.delete_policy(bucket, key).await,
             Step::LinkBucket { tenant, bucket, id, to } => ceph()?.link_bucket(tenant, bucket, id, to).await,
@@ -223,6 +230,14 @@ impl Reconciler for MigrationReconciler {
     }
 }
 
+async fn policy_seen(ceph: &Ceph, bucket: &str, key: &KeyPair) -> Result<PolicySeen, Failure> {
+    Ok(match ceph.policy(bucket, key).await? {
+        Ok(None) => PolicySeen::None,
+        Ok(Some(policy)) => PolicySeen::Text(policy.to_string()),
+        Err(why) => PolicySeen::Unreadable(why),
+    })
+}
+
 /// A migration as stored.
 pub(super) fn migration_seen(migration: &UserMigration) -> Migration {
     let place = |user: &UserReference| Place { namespace: user.namespace.clone(), name: user.name.clone() };
@@ -249,8 +264,4 @@ fn object_seen(bucket: &S3Bucket) -> Object {
         finalizer: has_finalizer(bucket),
         bound: bucket.spec.s3_subuser_binding.iter().map(|binding| binding.name.clone()).collect(),
     }
-}
-
-fn exactly(target: &storage::Target) -> Target<'_> {
-    Target { namespace: &target.namespace, name: &target.name, uid: &target.uid }
 }

@@ -2,17 +2,17 @@
 
 use std::collections::BTreeSet;
 
-use croft_core::storage::{READONLY_SUBUSER, bucket::Grants, migration::policy as moved};
+use croft_core::storage::{
+    CephUser, READONLY_SUBUSER,
+    bucket::{GRANT, Grants, OURS},
+    migration::policy::{self as moved, Moved},
+};
 use croft_rgw::{
     Policy, UserId,
     policy::{Effect, Principal, Statement, bucket_arn, objects_arn},
 };
 use serde_json::Value;
 
-/// The Sid of grants, which is the one ceph-s3-operator gave them: its own are taken over.
-const GRANT: &str = "BucketAllow";
-/// In front of all other Sids of ours.
-const OURS: &str = "Croft";
 const READ_KEY: &str = "CroftReadKey";
 const SUBUSERS: &str = "CroftSubusers";
 
@@ -40,8 +40,14 @@ const LEAKS: [&str; 7] = [
     "s3:PutBucketWebsite",
 ];
 
-/// The policy the bucket should have, made from the one it has.
-pub(super) fn wanted(current: Option<&Policy>, user: &UserId, bucket: &str, grants: &Grants) -> Policy {
+/// The policy the bucket should have, made from the one it has. `former`: the tenants it came from, if it was moved.
+pub(super) fn wanted(
+    current: Option<&Policy>,
+    user: &UserId,
+    bucket: &str,
+    grants: &Grants,
+    former: Option<&BTreeSet<String>>,
+) -> Policy {
     let mut policy = current.cloned().unwrap_or_else(|| Policy::new("S3Policy"));
     let subusers =
         |names: &BTreeSet<String>| names.iter().map(|name| Principal::Subuser(user.clone(), name.clone())).collect();
@@ -53,34 +59,26 @@ pub(super) fn wanted(current: Option<&Policy>, user: &UserId, bucket: &str, gran
         resources: [bucket_arn(bucket), objects_arn(bucket)].into(),
     };
     let reader = Principal::Subuser(user.clone(), READONLY_SUBUSER.to_owned());
-    let shut_out = if has_moved(&policy) { unbound(&policy, user, grants) } else { BTreeSet::new() };
     let statements = [
         statement(GRANT, Effect::Allow, subusers(&grants.read), &READ),
         statement(GRANT, Effect::Allow, subusers(&grants.write), &WRITE),
         statement(READ_KEY, Effect::Deny, [reader].into(), &CHANGE),
         // By name: all at once would mean the user itself too.
         statement(SUBUSERS, Effect::Deny, subusers(&grants.everybody), &LEAKS),
-        Statement {
-            resources: [objects_arn(bucket)].into(),
-            ..statement(moved::UNBOUND, Effect::Deny, shut_out, &moved::READING)
-        },
     ];
+    // What we have no record of is not ours to take off.
+    let is_ours = |statement: &Value| is_ours(statement) || (former.is_some() && moved::is_ours(statement));
+    let own: Vec<_> = policy.statements().iter().filter(|statement| !is_ours(statement)).cloned().collect();
+    let owner = CephUser { tenant: user.tenant().to_owned(), id: user.id().to_owned() };
+    let moved = former.map(|former| {
+        let unbound =
+            grants.everybody.iter().filter(|name| !grants.read.contains(*name) && !grants.write.contains(*name));
+        let unbound = unbound.cloned().collect();
+        Moved { bucket, owner: &owner, former, unbound: &unbound }.statements(&own)
+    });
     policy.replace_those(is_ours, statements.into_iter().filter(|statement| !statement.principals.is_empty()));
+    policy.append(moved.into_iter().flatten());
     policy
-}
-
-/// Whether its objects came from another user, so that what lets the owner read them would let all its subusers.
-fn has_moved(policy: &Policy) -> bool {
-    policy.statements().iter().any(|statement| sid(statement) == moved::READ)
-}
-
-/// The subusers that neither a binding nor the tenant's own policy lets in.
-fn unbound(policy: &Policy, user: &UserId, grants: &Grants) -> BTreeSet<Principal> {
-    let own = policy.statements().iter().filter(|statement| !is_ours(statement)).map(Value::to_string);
-    let own: Vec<_> = own.collect();
-    let unbound = grants.everybody.iter().filter(|name| !grants.read.contains(*name) && !grants.write.contains(*name));
-    let unbound = unbound.map(|name| Principal::Subuser(user.clone(), name.clone()));
-    unbound.filter(|it| own.iter().all(|said| !said.contains(&format!("\"{it}\"")))).collect()
 }
 
 fn sid(statement: &Value) -> &str {
@@ -89,9 +87,7 @@ fn sid(statement: &Value) -> &str {
 
 fn is_ours(statement: &Value) -> bool {
     let sid = sid(statement);
-    sid.starts_with(OURS)
-        || sid == moved::UNBOUND
-        || (sid == GRANT && Statement::read(statement).is_some_and(|read| is_grant(&read)))
+    sid.starts_with(OURS) || (sid == GRANT && Statement::read(statement).is_some_and(|read| is_grant(&read)))
 }
 
 /// Whether it says what a grant may: somebody else may have used its Sid for something else.
@@ -121,7 +117,7 @@ mod tests {
     }
 
     fn composed(current: Option<&Value>, grants: &Grants) -> Value {
-        json!(wanted(current.map(parse).as_ref(), &user(), "photos", grants))
+        json!(wanted(current.map(parse).as_ref(), &user(), "photos", grants, None))
     }
 
     fn sids(policy: &Value) -> Vec<&str> {
@@ -151,21 +147,28 @@ mod tests {
     }
 
     #[test]
-    fn who_is_not_bound_to_a_bucket_that_was_moved_is_kept_from_its_objects_also_if_he_comes_later() {
-        let read = json!({"Sid": "MovedRead", "Effect": "Allow", "Principal": {"AWS": ["arn:aws:iam::croft_a:user/data"]},
-            "Action": ["s3:GetObject"], "Resource": ["arn:aws:s3:::photos/*"]});
+    fn a_bucket_that_was_moved_keeps_its_former_owners_out_whatever_is_written_into_its_policy() {
         let own = json!({"Sid": "mine", "Effect": "Allow", "Principal": {"AWS": ["arn:aws:iam::croft_a:user/data:own"]},
             "Action": ["s3:GetObject"], "Resource": ["arn:aws:s3:::photos/*"]});
-        let current = json!({"Version": "2012-10-17", "Statement": [read, own]});
+        let forged = json!({"Sid": "MovedAway", "Effect": "Deny", "Principal": {"AWS": ["*"]}, "Action": ["s3:*"],
+            "Resource": ["arn:aws:s3:::photos"]});
         let grants =
             Grants { read: names(&["viewer"]), everybody: names(&["late", "own", "viewer"]), ..Grants::default() };
-        let policy = composed(Some(&current), &grants);
-        let shut_out = policy["Statement"].as_array().unwrap().iter().find(|it| it["Sid"] == "MovedUnbound").unwrap();
-        assert_eq!(shut_out["Principal"]["AWS"], json!(["arn:aws:iam::croft_a:user/data:late"]));
-        assert_eq!(shut_out["Resource"], json!(["arn:aws:s3:::photos/*"]));
-        assert_eq!(composed(Some(&policy), &grants), policy);
+        let former = names(&["croft_old"]);
+        let after = |current: &Value, grants: &Grants| {
+            json!(wanted(Some(&parse(current)), &user(), "photos", grants, Some(&former)))
+        };
+        let of = |policy: &Value, sid: &str| {
+            policy["Statement"].as_array().unwrap().iter().find(|it| it["Sid"] == sid).cloned().unwrap_or_default()
+        };
+        let policy = after(&json!({"Version": "2012-10-17", "Statement": [own, forged]}), &grants);
+        assert_eq!(of(&policy, "MovedAway")["Principal"]["AWS"], json!(["arn:aws:iam::croft_old:root"]));
+        assert_eq!(of(&policy, "MovedUnbound")["Principal"]["AWS"], json!(["arn:aws:iam::croft_a:user/data:late"]));
+        assert_eq!(after(&policy, &grants), policy);
         let bound = Grants { read: names(&["late", "viewer"]), ..grants };
-        assert!(!sids(&composed(Some(&policy), &bound)).contains(&"MovedUnbound"));
+        assert_eq!(of(&after(&policy, &bound), "MovedUnbound"), Value::Null);
+        // Of a bucket we know nothing of they are its user's.
+        assert_eq!(of(&composed(Some(&policy), &Grants::default()), "MovedAway"), of(&policy, "MovedAway"));
     }
 
     #[test]

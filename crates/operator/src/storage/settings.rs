@@ -8,6 +8,7 @@ use croft_core::{
         CephUser, KeyPair, Usage,
         bucket::{Bucket, Found, Grants, LifecycleRule, Owner, PolicySeen, Setting, State, Versioning},
         claim::UserQuota,
+        migration::MovedIn,
     },
 };
 use croft_rgw::{
@@ -37,6 +38,7 @@ pub(super) async fn look(
     bucket: &Bucket,
     (owner, told): (&Owner, Option<&InCeph>),
     subusers: &BTreeSet<String>,
+    moved_in: &[MovedIn],
 ) -> Result<Looked, Failure> {
     let (Bucket { deleting: None, spec: Ok(spec), .. }, Owner::Ready { user, key, found }) = (bucket, owner) else {
         return Ok(Looked::default());
@@ -45,9 +47,13 @@ pub(super) async fn look(
     let name = &bucket.target.name;
     match (found, told) {
         (Found::Foreign { .. }, _) => Ok(Looked::default()),
-        (Found::Ours, Some(told)) => Opened { ceph, name, user, key }.look(bucket, told, &grants).await,
+        (Found::Ours, Some(told)) => {
+            let former = MovedIn::former_of(moved_in, &told.id);
+            Opened { ceph, name, user, key, former }.look(bucket, told, &grants).await
+        }
         _ => {
-            let policy = seen(None, user, name, &grants)?;
+            let wanted = policy::wanted(None, &user_id(user)?, name, &grants, None);
+            let policy = PolicySeen::Read { current: None, wanted: wanted.to_string() };
             let state = State {
                 policy,
                 quota: UserQuota::default(),
@@ -66,6 +72,8 @@ struct Opened<'a> {
     name: &'a str,
     user: &'a CephUser,
     key: &'a KeyPair,
+    /// The tenants it came from, if it was moved.
+    former: Option<&'a BTreeSet<String>>,
 }
 
 impl Opened<'_> {
@@ -85,15 +93,14 @@ impl Opened<'_> {
         Ok(Looked { state: Some(state), lifecycle })
     }
 
-    /// One that shuts out the owner, or is none we know, is not written over.
+    /// One that cannot be read is not written over.
     async fn policy(&self, grants: &Grants) -> Result<PolicySeen, Failure> {
-        match self.ceph.s3(self.key).bucket_policy(self.name).await {
-            Ok(current) => seen(current.as_ref(), self.user, self.name, grants),
-            Err(error) if matches!(error.reason(), "AccessDenied" | "UnreadableAnswer") => {
-                Ok(PolicySeen::Unreadable(error.to_string()))
-            }
-            Err(error) => Err(of_key(error)),
-        }
+        let current = match self.ceph.policy(self.name, self.key).await? {
+            Ok(current) => current,
+            Err(why) => return Ok(PolicySeen::Unreadable(why)),
+        };
+        let wanted = policy::wanted(current.as_ref(), &user_id(self.user)?, self.name, grants, self.former).to_string();
+        Ok(PolicySeen::Read { current: current.as_ref().map(Policy::to_string), wanted })
     }
 
     async fn versioning(&self) -> Result<Versioning, Failure> {
@@ -106,12 +113,16 @@ impl Opened<'_> {
     }
 }
 
-fn seen(current: Option<&Policy>, user: &CephUser, name: &str, grants: &Grants) -> Result<PolicySeen, Failure> {
-    let wanted = policy::wanted(current, &user_id(user)?, name, grants).to_string();
-    Ok(PolicySeen::Read { current: current.map(Policy::to_string), wanted })
-}
-
 impl Ceph {
+    /// The policy of a bucket; within, why it cannot be read: it shuts out the owner, or is none we know.
+    pub(super) async fn policy(&self, bucket: &str, key: &KeyPair) -> Result<Result<Option<Policy>, String>, Failure> {
+        match self.s3(key).bucket_policy(bucket).await {
+            Ok(policy) => Ok(Ok(policy)),
+            Err(error) if matches!(error.reason(), "AccessDenied" | "UnreadableAnswer") => Ok(Err(error.to_string())),
+            Err(error) => Err(of_key(error)),
+        }
+    }
+
     pub(super) async fn set_bucket_quota(&self, name: &str, user: &CephUser, quota: UserQuota) -> Done {
         let quota = Quota { enabled: quota.enabled, max_size: quota.size, max_objects: quota.objects };
         done(self.0.set_bucket_quota(&user_id(user)?, name, quota).await)

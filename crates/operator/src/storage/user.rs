@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use croft_api::storage::{
-    ADOPT_ANNOTATION, ADOPT_CEPH_S3_OPERATOR, ClaimReference, KeyRotation, MigrationReference, S3User, S3UserClaim,
-    S3UserPhase, S3UserPurge, S3UserSpec, S3UserStatus, validate,
+    ADOPT_ANNOTATION, ADOPT_CEPH_S3_OPERATOR, ClaimReference, KeyRotation, MigrationReference, MovedBucket, S3User,
+    S3UserClaim, S3UserPhase, S3UserPurge, S3UserSpec, S3UserStatus, validate,
 };
 use croft_core::{
     conditions::Truth,
@@ -14,6 +14,7 @@ use croft_core::{
         claim::{
             ClaimIdentity, FreshKeys, Holder, Mark, Phase, Purge, PurgeSeen, Record, RecordBody, Rotation, SetAside,
         },
+        migration::MovedIn,
         record_name,
     },
     time::Timestamp,
@@ -121,7 +122,30 @@ pub(super) fn record_spec(body: &RecordBody) -> S3UserSpec {
         taken_over_from: body.taken_over_from.clone(),
         held_by: body.held_by.as_ref().map(|by| MigrationReference { name: by.name.clone(), uid: by.uid.clone() }),
         quota: body.quota.as_ref().map(validate::reported),
+        // A migration's to write: a patch leaves what it does not name.
+        moved_buckets: Vec::new(),
     }
+}
+
+/// What an S3User says of buckets that came from others.
+pub(super) fn moved_in(object: &S3User) -> Vec<MovedIn> {
+    let moved = object.spec.moved_buckets.iter();
+    let moved = moved.map(|MovedBucket { name, id, former_tenants }| MovedIn {
+        name: name.clone(),
+        id: id.clone(),
+        former: former_tenants.iter().cloned().collect(),
+    });
+    moved.collect()
+}
+
+/// A merge patch to an S3User that says so.
+pub(super) fn moved_in_patch(moved_in: &[MovedIn]) -> Value {
+    let moved = moved_in.iter().map(|it| MovedBucket {
+        name: it.name.clone(),
+        id: it.id.clone(),
+        former_tenants: it.former.iter().cloned().collect(),
+    });
+    json!({ "spec": { "movedBuckets": moved.collect::<Vec<_>>() } })
 }
 
 /// A merge patch to this spec. What is gone is named: a merge patch leaves what it does not name.

@@ -273,8 +273,8 @@ impl Tale<'_> {
         faults.push(("migrate", migrated.await?));
         assert_eq!(self.s3(to).await?.get_object("photos", "cat.jpg").await?.as_deref(), Some("meow".as_bytes()));
         let told = self.s3(to).await?.bucket_policy("photos").await?.context("a policy")?.to_string();
-        let mine = format!("arn:aws:iam::{}:user/data:one", to.user_id_with(PREFIX, "data").tenant());
-        assert!(told.contains("\"mine\"") && told.contains(&mine), "the tenant's own statement is kept: {told}");
+        let away = format!("arn:aws:iam::{}:root", from.user_id_with(PREFIX, "data").tenant());
+        assert!(!told.contains("\"mine\"") && told.contains(&away), "it says only what we make it say: {told}");
         assert!(
             old.in_tenant(to.user_id_with(PREFIX, "data").tenant())?.get_object("photos", "cat.jpg").await.is_err()
         );

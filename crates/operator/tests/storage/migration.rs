@@ -3,6 +3,8 @@
 use anyhow::Result;
 use croft_api::storage::{MigrationPhase, UserMigration};
 use croft_rgw::{Policy, S3};
+use croft_testbed::S3Call;
+use http::Method;
 use kube::{
     Api,
     api::{DeleteParams, Patch, PatchParams},
@@ -47,26 +49,42 @@ fn message(migration: &UserMigration) -> String {
     conditions.into_iter().find(|it| it.type_ == "Ready").map(|it| it.message).unwrap_or_default()
 }
 
-/// A claim with a bucket, an object in it, and a policy of the tenant's own that names its tenant.
+/// A claim with a bucket that one subuser is bound to, an object in it, and a policy of the tenant's own that lets in another one
+/// and names its tenant.
 async fn furnished(prefix: &str) -> Result<(Plot<'static>, S3)> {
     let plot = Plot::new(prefix).await?;
     plot.claim(json!({ "subusers": ["one", "two"] })).await?;
-    plot.bucket("photos", json!({})).await?;
+    plot.bucket("photos", json!({ "s3SubuserBinding": [{ "name": "one" }] })).await?;
     plot.ready("data").await;
     plot.bucket_says("photos", "True", "Provisioned").await;
     let s3 = plot.s3("admin").await?;
     s3.put_object("photos", "cat.jpg", "meow").await?;
     let tenant = plot.user_id("data").tenant().to_owned();
-    let policy: Policy = serde_json::from_value(json!({
-        "Version": "2012-10-17",
-        "Statement": [{
-            "Sid": "mine", "Effect": "Allow", "Action": ["s3:GetObject"],
-            "Principal": { "AWS": [format!("arn:aws:iam::{tenant}:user/data:one")] },
-            "Resource": [format!("arn:aws:s3::{tenant}:photos/*")],
-        }],
-    }))?;
-    s3.put_bucket_policy("photos", &policy).await?;
+    let mine = json!({
+        "Sid": "mine", "Effect": "Allow", "Action": ["s3:GetObject"],
+        "Principal": { "AWS": [format!("arn:aws:iam::{tenant}:user/data:two")] },
+        "Resource": [format!("arn:aws:s3::{tenant}:photos/*")],
+    });
+    s3.put_bucket_policy("photos", &policy(&[mine])?).await?;
     Ok((plot, s3))
+}
+
+fn policy(statements: &[Value]) -> Result<Policy> {
+    Ok(serde_json::from_value(json!({ "Version": "2012-10-17", "Statement": statements }))?)
+}
+
+/// About everything in the bucket.
+fn statement(effect: &str, who: &Value, actions: &[&str]) -> Value {
+    let resources = ["arn:aws:s3:::photos", "arn:aws:s3:::photos/*"];
+    json!({ "Effect": effect, "Action": actions, "Principal": who, "Resource": resources })
+}
+
+async fn nobody_is_held(plots: [&Plot<'_>; 2]) -> Result<()> {
+    for plot in plots {
+        let user = plot.users().get_opt(&plot.record_name("data")).await?;
+        assert!(user.is_none_or(|user| user.spec.held_by.is_none()), "somebody is held");
+    }
+    Ok(())
 }
 
 /// Everything a migration promises.
@@ -95,15 +113,12 @@ async fn a_migration_moves_a_bucket_with_its_objects_and_then_removes_the_first_
     let migration = ends(&from, &name, MigrationPhase::Succeeded).await;
     assert_eq!(migration.status.clone().unwrap_or_default().moved.as_deref(), Some("1/1"));
     has_moved(&from, &old, &to).await?;
-    // The subuser the tenant had let in is let in by the new owner's name, and no other.
+    // The subuser that is bound is let in by the new owner's name. Whom the old owner had let in beside is for the new one to say.
     assert!(to.s3("data-one").await?.get_object("photos", "cat.jpg").await?.is_some());
     assert!(to.s3("data-two").await?.get_object("photos", "cat.jpg").await.is_err(), "nothing binds it to the bucket");
     gone(&from.claims(), "data").await;
     from.user_is_gone("data").await;
-    for plot in [&from, &to] {
-        let user = plot.users().get_opt(&plot.record_name("data")).await?;
-        assert!(user.is_none_or(|user| user.spec.held_by.is_none()), "nobody is held any more");
-    }
+    nobody_is_held([&from, &to]).await?;
 
     // It runs once, and is as it was made.
     let edit = json!({ "spec": { "buckets": ["other"] } });
@@ -121,7 +136,7 @@ async fn a_migration_leaves_a_claim_with_other_buckets_alone() -> Result<()> {
     let (from, old) = furnished("stays").await?;
     old.create_bucket("more").await?;
     let to = Plot::new("gets").await?;
-    to.claim(json!({})).await?;
+    to.claim(json!({ "subusers": ["one"] })).await?;
     to.ready("data").await;
     let name = migrate(&from, &to, &["photos"], json!({})).await?;
     let migration = ends(&from, &name, MigrationPhase::Succeeded).await;
@@ -133,19 +148,26 @@ async fn a_migration_leaves_a_claim_with_other_buckets_alone() -> Result<()> {
 }
 
 #[tokio::test]
-async fn nobody_the_old_owner_let_in_gets_in_after_a_migration() -> Result<()> {
+async fn nobody_the_old_owner_let_in_gets_in_after_a_migration_and_nobody_is_shut_out_by_it() -> Result<()> {
     let (from, old) = furnished("lets-in").await?;
     let (friend, to) = (Plot::new("friend").await?, Plot::new("heir").await?);
     friend.claim(json!({})).await?;
     apply(&from.claims(), "second", json!({ "spec": { "readSecretName": "r2", "adminSecretName": "a2" } })).await?;
     friend.ready("data").await;
     from.ready("second").await;
-    let named = |user: croft_rgw::UserId| format!("arn:aws:iam::{}:user/{}", user.tenant(), user.id());
-    let allow = |who: Value| json!({ "Effect": "Allow", "Action": ["s3:*"], "Principal": who, "Resource": ["arn:aws:s3:::photos", "arn:aws:s3:::photos/*"] });
-    let named = json!({ "AWS": [named(friend.user_id("data")), named(from.user_id("second"))] });
-    let policy: Policy =
-        serde_json::from_value(json!({ "Version": "2012-10-17", "Statement": [allow(named), allow(json!("*"))] }))?;
-    old.put_bucket_policy("photos", &policy).await?;
+    let arn = |user: croft_rgw::UserId| format!("arn:aws:iam::{}:user/{}", user.tenant(), user.id());
+    let named = json!({ "AWS": [arn(friend.user_id("data")), arn(from.user_id("second"))] });
+    let everybody = json!({ "AWS": ["*"] });
+    // What would be read as ours, and what would hold for the new owner if it were about it.
+    let mut forged = statement("Allow", &everybody, &["s3:GetObject"]);
+    forged["Sid"] = json!("MovedAway");
+    let mut hostile = statement("Deny", &json!({ "AWS": [arn(from.user_id("data"))] }), &["s3:PutObject"]);
+    hostile["Condition"] = json!({ "StringLike": { "aws:Referer": "*" } });
+    let said = [statement("Allow", &named, &["s3:*"]), statement("Allow", &everybody, &["s3:*"]), forged, hostile];
+    old.put_bucket_policy("photos", &policy(&said)?).await?;
+    // An object's own list lets somebody in, too.
+    let friends = format!("id=\"{}\"", friend.user_id("data"));
+    put_with(&from, "cat.jpg", ("x-amz-grant-read", &friends)).await?;
     let strangers = [friend.s3("admin").await?, from.s3("a2").await?];
     let home = from.user_id("data").tenant().to_owned();
     for stranger in &strangers {
@@ -154,13 +176,84 @@ async fn nobody_the_old_owner_let_in_gets_in_after_a_migration() -> Result<()> {
     let name = migrate(&from, &to, &["photos"], json!({})).await?;
     let migration = ends(&from, &name, MigrationPhase::Succeeded).await;
     has_moved(&from, &old, &to).await?;
-    for stranger in &strangers {
-        let there = stranger.in_tenant(to.user_id("data").tenant())?;
-        assert!(!matches!(there.get_object("photos", "cat.jpg").await, Ok(Some(_))), "let in after");
-        assert!(there.put_object("photos", "x", "y").await.is_err());
-    }
+    let new = to.s3("admin").await?;
+    new.put_object("photos", "dog.jpg", "woof").await?;
+    let nobody_gets_in = async || -> Result<()> {
+        for stranger in strangers.iter().chain([&old]) {
+            let there = stranger.in_tenant(to.user_id("data").tenant())?;
+            assert!(!matches!(there.get_object("photos", "cat.jpg").await, Ok(Some(_))), "let in after");
+            assert!(there.put_object("photos", "x", "y").await.is_err());
+        }
+        Ok(())
+    };
+    nobody_gets_in().await?;
     let told = migration.status.unwrap_or_default().buckets.into_iter().find_map(|bucket| bucket.message);
     assert!(told.as_deref().is_some_and(|told| told.contains("left out")), "{told:?}");
+
+    // A policy of the new owner's own does not let them in again, but whom it names.
+    let heir = Plot::new("guest").await?;
+    heir.claim(json!({})).await?;
+    heir.ready("data").await;
+    let guest = statement("Allow", &json!({ "AWS": [arn(heir.user_id("data"))] }), &["s3:GetObject"]);
+    new.put_bucket_policy("photos", &policy(&[guest])?).await?;
+    to.bucket("photos", json!({ "s3DeletionPolicy": "retain" })).await?;
+    to.bucket_says("photos", "True", "Provisioned").await;
+    nobody_gets_in().await?;
+    let guest = heir.s3("admin").await?.in_tenant(to.user_id("data").tenant())?;
+    assert!(
+        guest.get_object("photos", "cat.jpg").await?.is_some() && new.get_object("photos", "cat.jpg").await?.is_some()
+    );
+    Ok(())
+}
+
+/// Stores an object as the bucket's owner, with an access list.
+async fn put_with(plot: &Plot<'_>, object: &str, list: (&str, &str)) -> Result<()> {
+    let (keys, path) = (plot.secret("admin").await?, format!("/photos/{object}"));
+    let call = S3Call { method: Method::PUT, path: &path, query: "", header: Some(list), body: "meow" };
+    let (status, body) = plot.ceph.call((&keys["accessKey"], &keys["secretKey"]), &call).await?;
+    anyhow::ensure!(status.is_success(), "{status} {body}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_policy_that_nobody_could_take_off_keeps_a_migration_from_beginning() -> Result<()> {
+    let (from, old) = furnished("shut").await?;
+    let to = Plot::new("waits").await?;
+    let shut = statement("Deny", &json!("*"), &["s3:GetBucketPolicy"]);
+    old.put_bucket_policy("photos", &policy(&[shut])?).await?;
+    let name = migrate(&from, &to, &["photos"], json!({})).await?;
+    let told = message(&ends(&from, &name, MigrationPhase::Failed).await);
+    assert!(told.contains("photos: its policy cannot be read by its owner"), "{told}");
+    assert!(old.get_object("photos", "cat.jpg").await?.is_some());
+    nobody_is_held([&from, &to]).await
+}
+
+#[tokio::test]
+async fn a_bucket_that_cannot_be_moved_after_all_stays_and_the_others_go() -> Result<()> {
+    let (from, old) = furnished("partly").await?;
+    old.create_bucket("more").await?;
+    let to = Plot::new("some").await?;
+    let stuck = statement("Deny", &json!("*"), &["s3:DeleteBucketPolicy", "s3:PutBucketPolicy"]);
+    old.put_bucket_policy("photos", &policy(&[stuck])?).await?;
+    let name = migrate(&from, &to, &["photos", "more"], json!({})).await?;
+    let told = message(&ends(&from, &name, MigrationPhase::Failed).await);
+    assert!(told.contains("1 of 2 buckets are moved; photos: "), "{told}");
+    assert!(old.get_object("photos", "cat.jpg").await?.is_some(), "it is where it was");
+    assert!(to.s3("admin").await?.head_bucket("more").await?);
+    from.ready("data").await;
+    nobody_is_held([&from, &to]).await
+}
+
+#[tokio::test]
+async fn a_binding_to_a_subuser_the_new_owner_lacks_is_told_and_holds_nothing_up() -> Result<()> {
+    let (from, _) = furnished("binds").await?;
+    let to = Plot::new("lacks").await?;
+    to.claim(json!({})).await?;
+    to.ready("data").await;
+    let name = migrate(&from, &to, &["photos"], json!({})).await?;
+    ends(&from, &name, MigrationPhase::Succeeded).await;
+    to.bucket_says("photos", "False", "UnknownSubuser").await;
+    assert!(to.s3("admin").await?.get_object("photos", "cat.jpg").await?.is_some());
     Ok(())
 }
 

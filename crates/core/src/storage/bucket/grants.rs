@@ -4,6 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::observed::Spec;
 
+/// The Sid of grants, which is the one ceph-s3-operator gave them: its own are taken over.
+pub const GRANT: &str = "BucketAllow";
+/// In front of all other Sids of ours.
+pub const OURS: &str = "Croft";
+
 /// What a binding lets a subuser do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Grant {

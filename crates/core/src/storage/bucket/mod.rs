@@ -13,7 +13,7 @@ mod removal;
 mod settings;
 mod step;
 
-pub use grants::{Bindings, Grant, Grants, PolicySeen};
+pub use grants::{Bindings, GRANT, Grant, Grants, OURS, PolicySeen};
 pub use observed::{Bucket, Deletion, Found, Lookup, Observed, Owner, RecordSeen, Spec, Status};
 pub use removal::GRACE;
 pub use settings::{BucketQuota, LifecycleRule, Setting, Settings, State, Versioning};
@@ -30,7 +30,7 @@ use crate::{
 pub const BUCKET_NOT_EMPTY: &str = "BucketNotEmpty";
 
 /// A policy longer than S3 allows is not repeated in a status.
-const LONGEST_POLICY: usize = 20 * 1024;
+pub(super) const LONGEST_POLICY: usize = 20 * 1024;
 
 /// What to do, and what to say if it works.
 struct Decision {

@@ -4,33 +4,31 @@ use std::collections::BTreeSet;
 
 use super::{
     super::{
-        CephUser, Place, Reason, Usage,
-        bucket::Note,
-        claim::{Record, User},
+        CephUser, Place, Usage,
+        bucket::{LONGEST_POLICY, Note},
+        claim::Record,
         record_name,
     },
     Becomes, Decision, Reached,
-    observed::{BucketSeen, Gateway, InCeph, Move, MoveState, Observed, Status},
+    observed::{BucketSeen, Gateway, InCeph, Move, MoveState, MovedIn, Object, Observed, PolicySeen, Status},
     policy,
     step::Step,
-    unavailable, usable,
+    stop, unavailable, usable,
 };
-use crate::plan::Outcomes;
+use crate::{
+    conditions::Readiness,
+    plan::{Outcome, Outcomes},
+};
+
+/// The reason of a gateway that refuses a call because of a bucket's policy.
+const DENIED: &str = "AccessDenied";
+
+const DELETED: &str = "the migration was deleted before it was moved";
 
 /// Whether a bucket can be moved, before any is.
-pub(super) fn judge(seen: &Observed, reached: &Reached, found: &BucketSeen) -> Move {
-    let pending = |id: &str| Move { name: found.name.clone(), id: Some(id.to_owned()), ..Move::default() };
-    let refused = |message: String| Move {
-        name: found.name.clone(),
-        state: MoveState::Failed,
-        message: Some(message),
-        ..Move::default()
-    };
-    for (side, user) in [(&seen.current, &reached.current), (&seen.target, &reached.target)] {
-        if let Err(why) = usable(side, user.as_ref()) {
-            return refused(why.reason().to_owned());
-        }
-    }
+pub(super) fn judge(seen: &Observed, found: &BucketSeen) -> Move {
+    let moved = |state, id, message| Move { name: found.name.clone(), state, id, policy: None, message };
+    let refused = |message: String| moved(MoveState::Failed, None, Some(message));
     let target_claim = &seen.migration.spec.target.name;
     match (&found.in_current, &found.in_target, &found.target_object) {
         (None, _, _) => refused("there is no such bucket".to_owned()),
@@ -44,7 +42,23 @@ pub(super) fn judge(seen: &Observed, reached: &Reached, found: &BucketSeen) -> M
         (_, _, Some(object)) if object.claim != *target_claim || object.deleting => {
             refused(format!("S3Bucket {} is of claim {}; remove it", object.target, object.claim))
         }
-        (Some(bucket), None, _) => pending(&bucket.id),
+        (Some(bucket), None, _) => match unremovable(&found.policy) {
+            Some(why) => refused(why),
+            None => moved(MoveState::Pending, Some(bucket.id.clone()), None),
+        },
+    }
+}
+
+/// Why a policy cannot be taken off, and put back should the bucket stay.
+fn unremovable(policy: &PolicySeen) -> Option<String> {
+    match policy {
+        PolicySeen::Unreadable(why) => {
+            Some(format!("its policy cannot be read by its owner ({why}); replace or remove it first"))
+        }
+        PolicySeen::Text(text) if text.len() > LONGEST_POLICY => {
+            Some(format!("its policy is longer than {LONGEST_POLICY} bytes; shorten or remove it first"))
+        }
+        _ => None,
     }
 }
 
@@ -70,91 +84,188 @@ pub(super) fn lack_of_room(seen: &Observed, reached: &Reached) -> Option<String>
     ))
 }
 
-/// Where the bucket is, and whether it has arrived.
+/// Says on the target's S3User who had the buckets that are about to come, unless it does. What it says of buckets that are gone
+/// is forgotten.
+pub(super) fn remember(seen: &Observed, reached: &Reached, moves: &[Move]) -> Option<Step> {
+    let (record, from, to) = (seen.target.record.as_ref()?, seen.current.user()?, seen.target.user()?);
+    let has = |name: &String| reached.target.as_ref().is_some_and(|target| target.buckets.contains_key(name));
+    let stays = seen.target.moved_in.iter().filter(|it| has(&it.name) && moves.iter().all(|new| new.name != it.name));
+    let comes = moves.iter().filter_map(|new| {
+        let id = new.id.clone()?;
+        let mut former = MovedIn::former_of(&seen.current.moved_in, &id).cloned().unwrap_or_default();
+        former.insert(from.tenant.clone());
+        former.remove(&to.tenant);
+        Some(MovedIn { name: new.name.clone(), id, former })
+    });
+    let moved_in: Vec<_> = stays.cloned().chain(comes).collect();
+    let spec = &seen.migration.spec;
+    let name = record_name(&spec.target.namespace, &spec.target.name);
+    (moved_in != seen.target.moved_in).then(|| Step::Remember { record: name, seen: record.version(), moved_in })
+}
+
+/// Where the bucket is.
 enum Located<'a> {
-    Arrived,
-    /// In this tenant.
-    At(&'a str),
+    Home,
+    /// Where it is to go. Unless it is the new owner's, the gateway was interrupted in the middle of it.
+    There {
+        arrived: bool,
+    },
     Blocked(&'a InCeph),
     Nowhere,
 }
 
-fn locate<'a>(next: &Move, found: &'a BucketSeen, from: &'a CephUser, to: &'a CephUser) -> Located<'a> {
-    let is_it = |bucket: &&InCeph| Some(&bucket.id) == next.id.as_ref();
-    match (found.in_current.as_ref().filter(is_it), found.in_target.as_ref()) {
-        (_, Some(bucket)) if is_it(&bucket) && bucket.owner == *to => Located::Arrived,
-        // The gateway was interrupted in the middle of it.
-        (_, Some(bucket)) if is_it(&bucket) => Located::At(&to.tenant),
-        (Some(_), Some(other)) => Located::Blocked(other),
-        (Some(_), None) => Located::At(&from.tenant),
-        (None, _) => Located::Nowhere,
-    }
-}
-
 pub(super) fn decide(seen: &Observed, next: &Move) -> Decision {
+    let (Some(from), Some(to)) = (seen.current.user(), seen.target.user()) else {
+        return give_up(next, "the S3User of one of the claims is gone");
+    };
     let reached = match &seen.gateway {
         Gateway::Reached(reached) => reached,
         other => return unavailable(other),
     };
-    let found = reached.buckets.iter().find(|found| found.name == next.name);
-    let (Some(found), Some(from), Some(to)) = (found, seen.current.user(), seen.target.user()) else {
-        return Decision::wait(Reason::RecordTaken.stalled("the S3User of one of the claims is gone"));
+    let Some(found) = reached.buckets.iter().find(|found| found.name == next.name) else {
+        return unavailable(&seen.gateway);
     };
-    let (current, target) =
-        match (usable(&seen.current, reached.current.as_ref()), usable(&seen.target, reached.target.as_ref())) {
-            (Ok(current), Ok(target)) => (current, target),
-            (Err(why), _) | (_, Err(why)) => return Decision::wait(why),
-        };
-    let moving = Moving { seen, next, found, from, to };
-    let mut steps = match locate(next, found, from, to) {
-        Located::Arrived => Vec::new(),
-        Located::At(tenant) => moving.hand_over(tenant, current),
-        Located::Blocked(other) => {
-            let message = format!("bucket {}: Ceph user {} made one of this name meanwhile", next.name, other.owner);
-            return Decision::wait(Reason::BucketTaken.stalled(message));
-        }
-        Located::Nowhere => {
-            let message = format!("bucket {} is gone: somebody deleted it in Ceph", next.name);
-            return Decision::wait(Reason::BucketLost.stalled(message));
-        }
-    };
-    let policy = moving.policy(!steps.is_empty());
-    steps.extend(moving.welcome(!steps.is_empty(), target, &policy.policy));
-    steps.extend(moving.notes());
-    steps.extend(moving.objects());
-    let becomes = Becomes::Moved { name: next.name.clone(), message: policy.left_out };
-    Decision::goes_on(steps, becomes, format!("bucket {} is moved", next.name))
+    let moving = Moving { seen, reached, next, found, from, to };
+    let located = moving.locate();
+    match located {
+        Located::Nowhere => give_up(next, "it is gone: somebody deleted it in Ceph"),
+        located if next.state == MoveState::Returning => moving.send_back(&located),
+        Located::Home if seen.migration.deleting => stop(seen, DELETED, moving.restore()),
+        Located::Home | Located::Blocked(_) => match moving.obstacle(&located) {
+            Some(why) => Decision { steps: moving.restore().into_iter().collect(), ..give_up(next, &why) },
+            None => moving.goes(true),
+        },
+        Located::There { arrived } => moving.goes(!arrived),
+    }
+}
+
+/// The bucket is left where it is, and the others go on.
+fn give_up(next: &Move, why: &str) -> Decision {
+    let becomes = Becomes::GivenUp { name: next.name.clone(), message: why.to_owned() };
+    Decision::goes_on(Vec::new(), becomes, format!("bucket {} is not moved: {why}", next.name))
 }
 
 struct Moving<'a> {
     seen: &'a Observed,
+    reached: &'a Reached,
     next: &'a Move,
     found: &'a BucketSeen,
     from: &'a CephUser,
     to: &'a CephUser,
 }
 
-impl Moving<'_> {
+impl<'a> Moving<'a> {
+    fn is_it(&self, bucket: &InCeph) -> bool {
+        Some(&bucket.id) == self.next.id.as_ref()
+    }
+
+    fn locate(&self) -> Located<'a> {
+        let BucketSeen { in_current, in_target, .. } = self.found;
+        match (in_current.as_ref().filter(|bucket| self.is_it(bucket)), in_target.as_ref()) {
+            (_, Some(bucket)) if self.is_it(bucket) => Located::There { arrived: bucket.owner == *self.to },
+            (Some(_), Some(other)) => Located::Blocked(other),
+            (Some(_), None) => Located::Home,
+            (None, _) => Located::Nowhere,
+        }
+    }
+
+    /// What stands in the way of a bucket that is still its first owner's.
+    fn obstacle(&self, located: &Located<'_>) -> Option<String> {
+        match located {
+            Located::Blocked(other) => {
+                Some(format!("Ceph user {} made a bucket of this name where it would go", other.owner))
+            }
+            _ if !self.seen.target.namespace => {
+                Some(format!("namespace {} is gone, or going", self.seen.migration.spec.target.namespace))
+            }
+            _ => unremovable(&self.found.policy),
+        }
+    }
+
+    /// All that is left to do for the bucket; `links`: that it is given to its new owner, too.
+    fn goes(&self, links: bool) -> Decision {
+        let (seen, name) = (self.seen, &self.next.name);
+        let key = match usable(&seen.target, self.reached.target.as_ref()) {
+            Ok(key) => key.clone(),
+            Err(why) => return Decision::wait_for_ceph(why),
+        };
+        let mut steps = Vec::new();
+        if links {
+            match self.hand_over() {
+                Ok(handing_over) => steps.extend(handing_over),
+                Err(why) => return Decision::wait_for_ceph(why),
+            }
+        }
+        steps.push(Step::PutPolicy { bucket: name.clone(), user: self.to.clone(), key, policy: self.policy() });
+        steps.extend(self.notes());
+        steps.extend(self.objects());
+        let message = self.own_policy().and_then(policy::left_out);
+        let becomes = Becomes::Moved { name: name.clone(), message };
+        Decision::goes_on(steps, becomes, format!("bucket {name} is moved"))
+    }
+
     /// The policy goes first: one that names the old tenant would lock everybody out, the new owner included.
-    fn hand_over(&self, tenant: &str, current: &User) -> Vec<Step> {
+    fn hand_over(&self) -> Result<Vec<Step>, Readiness> {
         let bucket = || self.next.name.clone();
         let mut steps = Vec::new();
-        let is_at_home = tenant == self.from.tenant;
-        if let (Some(policy), Some(key), true) = (&self.found.policy, current.key(None, None), is_at_home) {
+        if let PolicySeen::Text(policy) = &self.found.policy {
+            let key = usable(&self.seen.current, self.reached.current.as_ref())?;
             if self.next.policy.as_ref() != Some(policy) {
                 steps.push(Step::SavePolicy { bucket: bucket(), policy: policy.clone() });
             }
             steps.push(Step::DeletePolicy { bucket: bucket(), user: self.from.clone(), key: key.clone() });
         }
-        let id = self.next.id.clone().unwrap_or_default();
-        steps.push(Step::LinkBucket { tenant: tenant.to_owned(), bucket: bucket(), id, to: self.to.clone() });
-        steps
+        steps.push(self.link(self.to));
+        Ok(steps)
     }
 
-    /// The policy it is to have. Before it went its policy was its old owner's: that is the one to go on from. Afterwards the
-    /// saved one is.
-    fn policy(&self, is_new: bool) -> policy::Moved {
-        let before = self.found.policy.as_ref().filter(|_| is_new).or(self.next.policy.as_ref());
+    /// From wherever it is.
+    fn link(&self, to: &CephUser) -> Step {
+        let is_there = self.found.in_target.as_ref().is_some_and(|bucket| self.is_it(bucket));
+        let tenant = if is_there { &self.to.tenant } else { &self.from.tenant };
+        let (bucket, id) = (self.next.name.clone(), self.next.id.clone().unwrap_or_default());
+        Step::LinkBucket { tenant: tenant.clone(), bucket, id, to: to.clone() }
+    }
+
+    /// A policy that came between ours keeps the new owner from setting any: whoever put it has the bucket again.
+    fn send_back(&self, located: &Located<'_>) -> Decision {
+        let refused = "a policy that was put on it while it moved keeps its new owner from setting one";
+        let is_back = self.found.in_current.as_ref().is_some_and(|it| self.is_it(it) && it.owner == *self.from);
+        match (located, &self.found.in_current) {
+            (Located::There { .. }, Some(other)) if !self.is_it(other) => {
+                let why = format!(
+                    "{refused}; it cannot go back, as Ceph user {} made a bucket of its name there: an administrator of Ceph must remove \
+                     the policy",
+                    other.owner
+                );
+                give_up(self.next, &why)
+            }
+            _ => {
+                let why = format!("{refused}; it stays with its old owner");
+                let steps = (!is_back).then(|| self.link(self.from)).into_iter().collect();
+                Decision { steps, ..give_up(self.next, &why) }
+            }
+        }
+    }
+
+    /// What was taken off a bucket that stays is put on again.
+    fn restore(&self) -> Option<Step> {
+        let policy = self.next.policy.clone().filter(|_| self.found.policy == PolicySeen::None)?;
+        let key = usable(&self.seen.current, self.reached.current.as_ref()).ok()?;
+        let (bucket, user) = (self.next.name.clone(), self.from.clone());
+        Some(Step::PutPolicy { bucket, user, key: key.clone(), policy })
+    }
+
+    /// What its first owner's policy said.
+    fn own_policy(&self) -> Option<&str> {
+        match &self.found.policy {
+            PolicySeen::Text(policy) => Some(policy),
+            _ => self.next.policy.as_deref(),
+        }
+    }
+
+    /// The policy it is to have.
+    fn policy(&self) -> String {
         let bound: BTreeSet<_> = [&self.found.target_object, &self.found.current_object]
             .into_iter()
             .flatten()
@@ -162,19 +273,24 @@ impl Moving<'_> {
             .collect();
         let subusers = self.seen.target.record.iter().flat_map(|record| &record.body.subusers);
         let unbound = subusers.filter(|name| !bound.contains(*name)).cloned().collect();
-        policy::moved(before.map(String::as_str), &self.next.name, self.from, self.to, &unbound)
+        let id = self.next.id.as_deref().unwrap_or_default();
+        let mut former = MovedIn::former_of(&self.seen.target.moved_in, id).cloned().unwrap_or_default();
+        former.insert(self.from.tenant.clone());
+        policy::Moved { bucket: &self.next.name, owner: self.to, former: &former, unbound: &unbound }.policy()
     }
 
-    /// Lets the new owner read what is there, and the old one no more.
-    fn welcome(&self, is_new: bool, target: &User, policy: &str) -> Option<Step> {
-        if !is_new && policy::is_same(self.found.policy.as_deref(), policy) {
-            return None;
-        }
-        let (bucket, user, policy) = (self.next.name.clone(), self.to.clone(), policy.to_owned());
-        target.key(None, None).map(|key| Step::PutPolicy { bucket, user, key: key.clone(), policy })
+    /// Its S3Bucket in the first namespace.
+    fn own_object(&self) -> Option<&'a Object> {
+        self.found.current_object.as_ref().filter(|object| object.claim == self.seen.migration.spec.current.name)
     }
 
-    /// What was to be kept without an S3Bucket is to be kept there, too.
+    /// Whether an S3Bucket is to be made, and can be.
+    fn needs_object(&self) -> Option<bool> {
+        let is_missing = self.own_object().is_some() && self.found.target_object.is_none();
+        is_missing.then_some(self.seen.target.namespace && !self.seen.migration.deleting)
+    }
+
+    /// What was to be kept without an S3Bucket is to be kept there, too, and so is what cannot get one.
     fn notes(&self) -> Vec<Step> {
         let spec = &self.seen.migration.spec;
         let note = |place: &Place, record: &Record, note| Step::Note {
@@ -186,21 +302,20 @@ impl Moving<'_> {
         let (Some(current), Some(target)) = (&self.seen.current.record, &self.seen.target.record) else {
             return Vec::new();
         };
-        if !current.set_aside.holds(&self.next.name) {
-            return Vec::new();
-        }
-        let kept = (!target.set_aside.kept.contains(&self.next.name)).then(|| note(&spec.target, target, Note::Kept));
-        kept.into_iter().chain([note(&spec.current, current, Note::TakenBack)]).collect()
+        let was_kept = current.set_aside.holds(&self.next.name);
+        let is_to_be_kept = was_kept || self.needs_object() == Some(false);
+        let kept = is_to_be_kept && !target.set_aside.kept.contains(&self.next.name);
+        let kept = kept.then(|| note(&spec.target, target, Note::Kept));
+        kept.into_iter().chain(was_kept.then(|| note(&spec.current, current, Note::TakenBack))).collect()
     }
 
     /// The S3Bucket follows: the new one first, so that what is to be made is not forgotten.
     fn objects(&self) -> Vec<Step> {
-        let spec = &self.seen.migration.spec;
-        let mine = self.found.current_object.as_ref().filter(|object| object.claim == spec.current.name);
-        let Some(object) = mine else { return Vec::new() };
+        let Some(object) = self.own_object() else { return Vec::new() };
         let mut steps = Vec::new();
-        if self.found.target_object.is_none() {
-            steps.push(Step::CreateObject { like: object.target.clone(), claim: spec.target.clone() });
+        if self.needs_object() == Some(true) {
+            let claim = self.seen.migration.spec.target.clone();
+            steps.push(Step::CreateObject { like: object.target.clone(), claim });
         }
         steps.extend(object.finalizer.then(|| Step::ReleaseObject { object: object.target.clone() }));
         steps.extend((!object.deleting).then(|| Step::DeleteObject { object: object.target.clone() }));
@@ -208,18 +323,33 @@ impl Moving<'_> {
     }
 }
 
-/// What the steps that were done mean for their bucket, also if a later one failed.
-pub(super) fn progress(status: &mut Status, outcomes: Outcomes<'_, Step>) {
-    for (step, _) in outcomes.iter().filter(|(_, outcome)| outcome.is_done()) {
-        let (name, state, saved) = match step {
-            Step::SavePolicy { bucket, policy } => (bucket, MoveState::Pending, Some(policy)),
-            Step::DeletePolicy { bucket, .. } => (bucket, MoveState::PolicyRemoved, None),
-            Step::LinkBucket { bucket, .. } => (bucket, MoveState::Linked, None),
+/// What the steps that were done, or refused by the bucket's policy, mean for their bucket, also if a later one failed.
+pub(super) fn progress(seen: &Observed, status: &mut Status, outcomes: Outcomes<'_, Step>) {
+    for (step, outcome) in outcomes {
+        let is_denied = matches!(outcome, Outcome::Failed(failure) if failure.reason == DENIED);
+        let (name, state) = match step {
+            Step::SavePolicy { bucket, .. } if outcome.is_done() => (bucket, MoveState::Pending),
+            Step::DeletePolicy { bucket, .. } if outcome.is_done() => (bucket, MoveState::PolicyRemoved),
+            Step::LinkBucket { bucket, to, .. } if outcome.is_done() && Some(to) == seen.target.user() => {
+                (bucket, MoveState::Linked)
+            }
+            Step::PutPolicy { bucket, user, .. } if is_denied && Some(user) == seen.target.user() => {
+                (bucket, MoveState::Returning)
+            }
+            Step::PutPolicy { bucket, .. } | Step::DeletePolicy { bucket, .. } if is_denied => {
+                (bucket, MoveState::Failed)
+            }
             _ => continue,
         };
         for bucket in status.buckets.iter_mut().filter(|bucket| bucket.name == *name) {
             bucket.state = state;
-            bucket.policy = saved.cloned().or(bucket.policy.take());
+            if let Step::SavePolicy { policy, .. } = step {
+                bucket.policy = Some(policy.clone());
+            }
+            if state == MoveState::Failed {
+                let why = "a policy of its old owner keeps its own key from changing it; it stays with its old owner";
+                (bucket.policy, bucket.message) = (None, Some(why.to_owned()));
+            }
         }
     }
 }

@@ -5,6 +5,8 @@
 //! - While it runs both S3Users are held: nobody else of us makes, changes or removes a bucket of theirs.
 //! - A bucket is known by its id, which is recorded before it moves, and its policy is recorded before it goes: so wherever the
 //!   operator dies, the next look knows what is done.
+//! - It always ends: a bucket that cannot be moved after all stays with its first owner, or goes back to it, and the others go on. A
+//!   migration that is deleted stops before the next bucket.
 //! - Nothing is ever purged: the first claim goes only if its user has no bucket left.
 
 mod bucket;
@@ -15,12 +17,13 @@ mod step;
 use std::time::Duration;
 
 pub use observed::{
-    BucketSeen, Gateway, InCeph, Migration, Move, MoveState, Object, Observed, Phase, Reached, Side, Spec, Status,
+    BucketSeen, Gateway, InCeph, Migration, Move, MoveState, MovedIn, Object, Observed, Phase, PolicySeen, Reached,
+    Side, Spec, Status,
 };
 pub use step::Step;
 
 use super::{
-    RECHECK, Reason,
+    KeyPair, RECHECK, Reason,
     claim::{Claim, Record, User},
     reason::readiness_of,
 };
@@ -43,6 +46,7 @@ enum Becomes {
     Unchanged,
     Running(Vec<Move>),
     Moved { name: String, message: Option<String> },
+    GivenUp { name: String, message: String },
     Succeeded,
     Failed(Vec<Move>),
 }
@@ -52,18 +56,38 @@ impl Decision {
         Self { steps: Vec::new(), verdict, becomes: Becomes::Unchanged, again: None }
     }
 
+    /// A person puts that right in Ceph, which tells nobody.
+    fn wait_for_ceph(verdict: Readiness) -> Self {
+        Self { again: Some(RECHECK), ..Self::wait(verdict) }
+    }
+
     /// There is more to do, which no watch may tell.
     fn goes_on(steps: Vec<Step>, becomes: Becomes, told: impl Into<String>) -> Self {
         Self { steps, verdict: Reason::Migrating.progressing(told), becomes, again: Some(Duration::ZERO) }
     }
 }
 
-/// The buckets the gateway is to be asked about.
-pub fn to_look_at(migration: &Migration) -> Vec<&str> {
-    match migration.phase() {
-        Phase::Pending => migration.spec.buckets.iter().map(String::as_str).collect(),
-        Phase::Running => migration.next().map(|next| next.name.as_str()).into_iter().collect(),
-        Phase::Succeeded | Phase::Failed => Vec::new(),
+/// What the gateway is to be asked.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Look<'a> {
+    /// The buckets to ask about, by name.
+    pub buckets: Vec<&'a str>,
+    /// Whether to ask what all buckets of the two users are, which takes long where there are many.
+    pub all_of_current: bool,
+    pub all_of_target: bool,
+}
+
+/// No more than the next decision needs.
+pub fn look<'a>(migration: &'a Migration, current: &Side, target: &Side) -> Look<'a> {
+    let holds = |side: &Side| side.record.as_ref().is_some_and(|record| migration.holds(record));
+    match (migration.phase(), migration.next()) {
+        (Phase::Pending, _) if holds(current) && holds(target) => {
+            let buckets = migration.spec.buckets.iter().map(String::as_str).collect();
+            Look { buckets, all_of_target: true, ..Look::default() }
+        }
+        (Phase::Running, Some(next)) => Look { buckets: vec![next.name.as_str()], ..Look::default() },
+        (Phase::Running, None) => Look { all_of_current: migration.may_delete_current(), ..Look::default() },
+        _ => Look::default(),
     }
 }
 
@@ -77,14 +101,13 @@ impl Migration {
         matches!(self.phase(), Phase::Succeeded | Phase::Failed)
     }
 
-    /// Whether what has a bucket's name in the tenant it goes to is that bucket.
-    pub fn has_arrived(&self, bucket: &str, found: Option<&InCeph>) -> bool {
-        let recorded = self.status.buckets.iter().find(|it| it.name == bucket).and_then(|it| it.id.as_ref());
-        found.is_some_and(|found| Some(&found.id) == recorded)
+    fn next(&self) -> Option<&Move> {
+        self.status.buckets.iter().find(|bucket| !bucket.state.is_over())
     }
 
-    fn next(&self) -> Option<&Move> {
-        self.status.buckets.iter().find(|bucket| bucket.state != MoveState::Moved)
+    /// Only what was moved as asked for leaves nothing behind.
+    fn may_delete_current(&self) -> bool {
+        self.spec.delete_current && self.status.buckets.iter().all(|bucket| bucket.state == MoveState::Moved)
     }
 
     fn holds(&self, record: &Record) -> bool {
@@ -95,8 +118,7 @@ impl Migration {
 pub fn plan(seen: &Observed) -> Plan<Step> {
     let decision = decide(seen);
     let plan = Plan::steps(decision.steps);
-    let waits_for_ceph = decision.verdict.reason() == Reason::BucketTaken.as_str();
-    match decision.again.or(waits_for_ceph.then_some(RECHECK)) {
+    match decision.again {
         Some(after) => plan.look_again(after),
         None => plan,
     }
@@ -131,7 +153,11 @@ fn prepare(seen: &Observed) -> Decision {
     if current.namespace == target.namespace {
         return fail(seen, "both claims are in one namespace, where they share all names: use another namespace");
     }
-    let waits = |message: String| Decision::wait(Reason::WaitingForClaim.progressing(message));
+    // Who waits holds nobody: a claim may be on its way out.
+    let waits = |message: String| Decision {
+        steps: let_go(seen),
+        ..Decision::wait(Reason::WaitingForClaim.progressing(message))
+    };
     let Some((_, current_record)) = ready(&seen.current) else {
         return waits(format!("S3UserClaim {current} must be there and ready"));
     };
@@ -142,9 +168,9 @@ fn prepare(seen: &Observed) -> Decision {
             return waits(format!("namespace {} does not exist", target.namespace));
         }
         (None, None) => {
-            let like = Step::CreateClaim { like: current.clone(), claim: target.clone() };
-            let verdict = Reason::WaitingForClaim.progressing(format!("S3UserClaim {target} is being made"));
-            return Decision { steps: vec![like], ..Decision::wait(verdict) };
+            let mut decision = waits(format!("S3UserClaim {target} is being made"));
+            decision.steps.push(Step::CreateClaim { like: current.clone(), claim: target.clone() });
+            return decision;
         }
     };
     let reached = match &seen.gateway {
@@ -160,16 +186,28 @@ fn prepare(seen: &Observed) -> Decision {
             Err(holder) => Decision::wait(Reason::Migrating.progressing(format!("UserMigration {holder} is at work"))),
         };
     }
-    let moves: Vec<_> = reached.buckets.iter().map(|found| bucket::judge(seen, reached, found)).collect();
+    for (side, user) in [(&seen.current, &reached.current), (&seen.target, &reached.target)] {
+        match usable(side, user.as_ref()) {
+            Ok(_) => {}
+            Err(Readiness::Stalled { message, .. }) => return fail(seen, &message),
+            Err(why) => return Decision::wait_for_ceph(why),
+        }
+    }
+    let moves: Vec<_> = reached.buckets.iter().map(|found| bucket::judge(seen, found)).collect();
     if moves.iter().any(|found| found.state == MoveState::Failed) {
-        let told = moves.iter().filter_map(|found| Some(format!("{}: {}", found.name, found.message.as_ref()?)));
-        let told = told.collect::<Vec<_>>().join("; ");
-        return Decision { becomes: Becomes::Failed(moves), ..fail(seen, &told) };
+        return Decision { becomes: Becomes::Failed(moves.clone()), ..fail(seen, &told_of_failed(&moves)) };
     }
-    match bucket::lack_of_room(seen, reached) {
-        Some(why) => fail(seen, &why),
-        None => Decision::goes_on(Vec::new(), Becomes::Running(moves), "all buckets can be moved"),
+    if let Some(why) = bucket::lack_of_room(seen, reached) {
+        return fail(seen, &why);
     }
+    let remember = bucket::remember(seen, reached, &moves).into_iter().collect();
+    Decision::goes_on(remember, Becomes::Running(moves), "all buckets can be moved")
+}
+
+fn told_of_failed(moves: &[Move]) -> String {
+    let failed = moves.iter().filter(|it| it.state == MoveState::Failed);
+    let told = failed.map(|it| format!("{}: {}", it.name, it.message.as_deref().unwrap_or_default()));
+    told.collect::<Vec<_>>().join("; ")
 }
 
 fn ready(side: &Side) -> Option<(&Claim, &Record)> {
@@ -217,16 +255,20 @@ fn let_go(seen: &Observed) -> Vec<Step> {
 }
 
 fn finish(seen: &Observed) -> Decision {
-    let left = match &seen.gateway {
-        Gateway::Reached(reached) => reached.current.as_ref().map(|user| &user.buckets),
-        _ if seen.current.record.is_none() => None,
-        other => return unavailable(other),
-    };
+    let migration = &seen.migration;
+    if migration.status.buckets.iter().any(|bucket| bucket.state == MoveState::Failed) {
+        return end(seen, migration.status.buckets.clone(), Vec::new());
+    }
     let mut told = "all buckets are moved".to_owned();
     let mut steps = Vec::new();
-    let names: Vec<_> = left.into_iter().flat_map(|left| left.keys()).chain(&seen.current.buckets).cloned().collect();
     match seen.current.bound() {
-        Some((claim, _)) if seen.migration.spec.delete_current && !claim.deleting => {
+        Some((claim, _)) if migration.may_delete_current() && !claim.deleting => {
+            let left = match &seen.gateway {
+                Gateway::Reached(reached) => reached.current.as_ref().map(|user| &user.buckets),
+                other => return unavailable(other),
+            };
+            let names = left.into_iter().flat_map(|left| left.keys()).chain(&seen.current.buckets);
+            let names: Vec<_> = names.map(String::as_str).collect();
             if names.is_empty() {
                 steps.push(Step::DeleteClaim { claim: claim.target.clone() });
             } else {
@@ -239,6 +281,29 @@ fn finish(seen: &Observed) -> Decision {
     Decision { steps, verdict: Reason::Migrated.ready(told), becomes: Becomes::Succeeded, again: Some(Duration::ZERO) }
 }
 
+/// Nothing more is begun: what was not moved stays where it is.
+fn stop(seen: &Observed, why: &str, last: Option<Step>) -> Decision {
+    let mut buckets = seen.migration.status.buckets.clone();
+    for bucket in buckets.iter_mut().filter(|bucket| !bucket.state.is_over()) {
+        *bucket = given_up(bucket, why.to_owned());
+    }
+    end(seen, buckets, last.into_iter().collect())
+}
+
+/// It ends with buckets that were not moved.
+fn end(seen: &Observed, buckets: Vec<Move>, mut steps: Vec<Step>) -> Decision {
+    let moved = buckets.iter().filter(|bucket| bucket.state == MoveState::Moved).count();
+    let told = format!("{moved} of {} buckets are moved; {}", buckets.len(), told_of_failed(&buckets));
+    steps.extend(let_go(seen));
+    let (verdict, becomes) = (Reason::Refused.stalled(told), Becomes::Failed(buckets));
+    Decision { steps, verdict, becomes, again: Some(Duration::ZERO) }
+}
+
+fn given_up(bucket: &Move, message: String) -> Move {
+    let (name, id) = (bucket.name.clone(), bucket.id.clone());
+    Move { name, id, state: MoveState::Failed, message: Some(message), policy: None }
+}
+
 fn unavailable(gateway: &Gateway) -> Decision {
     Decision::wait(match gateway {
         Gateway::NoClass(why) => why.readiness(),
@@ -247,14 +312,16 @@ fn unavailable(gateway: &Gateway) -> Decision {
     })
 }
 
-/// The user, if it is that of its record and can be worked with.
-fn usable<'a>(side: &Side, user: Option<&'a User>) -> Result<&'a User, Readiness> {
+/// The key of a user that is that of its record and can be worked with.
+fn usable<'a>(side: &Side, user: Option<&'a User>) -> Result<&'a KeyPair, Readiness> {
     let uid = side.record.as_ref().and_then(Record::claim_uid).unwrap_or_default();
     let name = side.user().map(ToString::to_string).unwrap_or_default();
     match user.filter(|user| user.is_of(uid)) {
         None => Err(Reason::UserTaken.stalled(format!("Ceph user {name} is not there, or not its claim's"))),
         Some(user) if user.suspended => Err(Reason::UserSuspended.stalled(format!("Ceph user {name} is suspended"))),
-        Some(user) => Ok(user),
+        Some(user) => user
+            .key(None, None)
+            .ok_or_else(|| Reason::WaitingForClaim.progressing(format!("Ceph user {name} has no key of its own"))),
     }
 }
 
@@ -270,7 +337,7 @@ pub fn report(seen: &Observed, outcomes: Outcomes<'_, Step>, now: &Timestamp) ->
     if migration.is_over() {
         return migration.status.clone();
     }
-    bucket::progress(&mut status, outcomes);
+    bucket::progress(seen, &mut status, outcomes);
     let decision = decide(seen);
     let verdict = match first_failure(outcomes) {
         // The world has moved on: the next look will tell.
@@ -299,6 +366,11 @@ fn become_(status: &mut Status, becomes: Becomes, now: &Timestamp) {
             for bucket in status.buckets.iter_mut().filter(|bucket| bucket.name == name) {
                 let (id, message) = (bucket.id.take(), message.clone());
                 *bucket = Move { name: name.clone(), state: MoveState::Moved, id, message, ..Move::default() };
+            }
+        }
+        Becomes::GivenUp { name, message } => {
+            for bucket in status.buckets.iter_mut().filter(|bucket| bucket.name == name) {
+                *bucket = given_up(bucket, message.clone());
             }
         }
         Becomes::Succeeded => (status.phase, status.completion_time) = (Some(Phase::Succeeded), Some(now.0.clone())),

@@ -83,8 +83,35 @@ pub enum MoveState {
     Pending,
     PolicyRemoved,
     Linked,
+    /// Its new owner was refused by a policy that came with it: it goes back.
+    Returning,
     Moved,
     Failed,
+}
+
+impl MoveState {
+    /// Whether nothing more is done about the bucket.
+    pub(super) fn is_over(self) -> bool {
+        matches!(self, MoveState::Moved | MoveState::Failed)
+    }
+}
+
+/// A bucket that came to a user from others. Recorded before it comes: what keeps those others out is made from this, never from
+/// what somebody may have written into a policy.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MovedIn {
+    pub name: String,
+    /// Another bucket of that name is not meant.
+    pub id: String,
+    /// Tenants whose users had it.
+    pub former: BTreeSet<String>,
+}
+
+impl MovedIn {
+    /// The tenants whose users had the bucket of this id.
+    pub fn former_of<'a>(all: &'a [Self], id: &str) -> Option<&'a BTreeSet<String>> {
+        all.iter().find(|it| it.id == id).map(|it| &it.former)
+    }
 }
 
 /// One of the two users.
@@ -96,6 +123,8 @@ pub struct Side {
     pub record: Option<Record>,
     /// S3Buckets of the claim that may have a bucket in Ceph.
     pub buckets: BTreeSet<String>,
+    /// What its S3User says of buckets that came from others.
+    pub moved_in: Vec<MovedIn>,
 }
 
 impl Side {
@@ -124,10 +153,10 @@ pub enum Gateway {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reached {
-    /// The users of both sides, with their buckets.
+    /// The users of both sides, with their buckets where [`look`](super::look) says so.
     pub current: Option<User>,
     pub target: Option<User>,
-    /// The buckets that [`to_look_at`](super::to_look_at) names.
+    /// The buckets that [`look`](super::look) names.
     pub buckets: Vec<BucketSeen>,
 }
 
@@ -137,11 +166,21 @@ pub struct BucketSeen {
     /// What has that name in the tenants of the two users.
     pub in_current: Option<InCeph>,
     pub in_target: Option<InCeph>,
-    /// Its policy, wherever the bucket is.
-    pub policy: Option<String>,
+    /// As long as it is its first owner's.
+    pub policy: PolicySeen,
     /// The S3Buckets of that name in the two namespaces.
     pub current_object: Option<Object>,
     pub target_object: Option<Object>,
+}
+
+/// The policy of a bucket, as its owner gets to see it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum PolicySeen {
+    #[default]
+    None,
+    Text(String),
+    /// Why it cannot be read.
+    Unreadable(String),
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]

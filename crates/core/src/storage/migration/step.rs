@@ -2,7 +2,10 @@
 
 use std::fmt;
 
-use super::super::{CephUser, KeyPair, Place, Target, bucket::Note, claim::Version};
+use super::{
+    super::{CephUser, KeyPair, Place, Target, bucket::Note, claim::Version},
+    observed::MovedIn,
+};
 use crate::plan;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,6 +23,12 @@ pub enum Step {
     Hold {
         record: String,
         seen: Version,
+    },
+    /// Says on the S3User which of its buckets came from others, and from whom. Fails if the S3User is not the one seen.
+    Remember {
+        record: String,
+        seen: Version,
+        moved_in: Vec<MovedIn>,
     },
     /// Says on the migration which policy the bucket has, before it goes. Fails if the migration is not the one seen.
     SavePolicy {
@@ -86,6 +95,7 @@ impl plan::Step for Step {
             Step::AddFinalizer { .. } => "AddFinalizer",
             Step::CreateClaim { .. } => "CreateClaim",
             Step::Hold { .. } => "Hold",
+            Step::Remember { .. } => "Remember",
             Step::SavePolicy { .. } => "SavePolicy",
             Step::DeletePolicy { .. } => "DeletePolicy",
             Step::LinkBucket { .. } => "LinkBucket",
@@ -107,6 +117,7 @@ impl fmt::Display for Step {
             Step::AddFinalizer { migration } => write!(out, "add the finalizer to UserMigration {}", migration.name),
             Step::CreateClaim { like, claim } => write!(out, "create S3UserClaim {claim} like {like}"),
             Step::Hold { record, .. } => write!(out, "hold S3User {record}: its buckets are to be moved"),
+            Step::Remember { record, .. } => write!(out, "note on S3User {record} who had the buckets that come"),
             Step::SavePolicy { bucket, .. } => write!(out, "note the policy of bucket {bucket}"),
             Step::DeletePolicy { bucket, user, .. } => {
                 write!(
@@ -118,7 +129,7 @@ impl fmt::Display for Step {
                 write!(out, "link bucket {tenant}/{bucket} to Ceph user {to}")
             }
             Step::PutPolicy { bucket, user, .. } => {
-                write!(out, "let Ceph user {user} read bucket {bucket}, and its former owner do nothing there")
+                write!(out, "set the policy of bucket {bucket} as Ceph user {user}")
             }
             Step::Note { record, bucket, note, .. } => {
                 write!(out, "note on S3User {record} about bucket {bucket}: {}", note.told())
