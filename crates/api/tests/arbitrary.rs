@@ -113,7 +113,7 @@ proptest! {
     fn any_location_is_checked(
         location in object::<backup::NonAdminBackupStorageLocation>("NonAdminBackupStorageLocation"),
     ) {
-        if let Ok(spec) = backup::validate::location(&location) {
+        if let Ok(spec) = backup::validate::location(&location, &croft_core::backup::Policy::default()) {
             let _ = spec.store();
         }
     }

@@ -83,7 +83,7 @@ pub(crate) fn policy(name: &str, spec: ValidatingAdmissionPolicySpec) -> Validat
     }
 }
 
-fn in_force(policy: &ValidatingAdmissionPolicy) -> ValidatingAdmissionPolicyBinding {
+pub(crate) fn in_force(policy: &ValidatingAdmissionPolicy) -> ValidatingAdmissionPolicyBinding {
     ValidatingAdmissionPolicyBinding {
         metadata: policy.metadata.clone(),
         spec: Some(ValidatingAdmissionPolicyBindingSpec {

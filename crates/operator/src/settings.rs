@@ -8,8 +8,10 @@ use std::{
 };
 
 use arc_swap::ArcSwap;
+use croft_core::backup::fields;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
@@ -77,11 +79,54 @@ pub struct BackupSettings {
     pub velero_namespace: String,
     /// What a plain `kubectl delete` of a NonAdminBackup does.
     pub on_delete: OnDelete,
+    /// Providers of storage tenants' locations may name besides `aws`. Their settings and credentials are passed on as they are.
+    pub providers: Vec<String>,
+    /// Servers inside the cluster or its networks that tenants' locations may name, as `host`, `host:port` or `*.domain`. Those
+    /// outside and the endpoints of S3 classes need not be listed.
+    pub hosts: Vec<String>,
+    /// Kinds tenants' restores bring back besides the usual ones, as `plural` or `plural.group`. Whoever may write a bucket can
+    /// make objects of these kinds in its namespace, whatever its own rights.
+    pub restorable_kinds: Vec<String>,
+    /// Whether tenants' backups may run commands in their own pods.
+    pub hooks: bool,
+    /// Fields of every `backupSpec`: whoever leaves one open gets this value, whoever says otherwise is refused.
+    pub enforce_backup_spec: Map<String, Value>,
+    /// The same of every `restoreSpec`.
+    pub enforce_restore_spec: Map<String, Value>,
+    /// The same of every `backupStorageLocationSpec`.
+    #[serde(rename = "enforceBSLSpec")]
+    pub enforce_bsl_spec: Map<String, Value>,
 }
 
 impl Default for BackupSettings {
     fn default() -> Self {
-        Self { velero_namespace: "velero".into(), on_delete: OnDelete::Hold }
+        Self {
+            velero_namespace: "velero".into(),
+            on_delete: OnDelete::Hold,
+            providers: Vec::new(),
+            hosts: Vec::new(),
+            restorable_kinds: Vec::new(),
+            hooks: true,
+            enforce_backup_spec: Map::new(),
+            enforce_restore_spec: Map::new(),
+            enforce_bsl_spec: Map::new(),
+        }
+    }
+}
+
+impl BackupSettings {
+    /// What is enforced but cannot be.
+    fn check(&self) -> Result<(), SettingsError> {
+        for (key, table, enforced) in [
+            ("enforceBackupSpec", fields::BACKUP, &self.enforce_backup_spec),
+            ("enforceRestoreSpec", fields::RESTORE, &self.enforce_restore_spec),
+            ("enforceBSLSpec", fields::LOCATION, &self.enforce_bsl_spec),
+        ] {
+            if let Some(field) = fields::not_enforceable(table, enforced) {
+                return Err(SettingsError(format!("backup.{key}.{field} is non-enforceable by admins: leave it out")));
+            }
+        }
+        Ok(())
     }
 }
 
@@ -147,6 +192,7 @@ impl Settings {
         if self.backup.velero_namespace.is_empty() {
             return Err(SettingsError("backup.veleroNamespace: must name a namespace, for example `velero`".into()));
         }
+        self.backup.check()?;
         if self.admission.certificate_secret.as_deref() == Some("") {
             return Err(SettingsError(
                 "admission.certificateSecret: must name a Secret; leave the key out to use our own certificates".into(),
@@ -242,5 +288,9 @@ mod tests {
         assert!(Settings::parse("concurrency: 0").unwrap_err().to_string().contains("at least 1"));
         assert!(Settings::parse("backup: {onDelete: Maybe}").unwrap_err().to_string().contains("Maybe"));
         assert_eq!(Settings::parse("backup: {onDelete: Release}").unwrap().backup.on_delete, OnDelete::Release);
+        assert!(Settings::parse("backup: {enforceBackupSpec: {ttl: 36h, snapshotVolumes: false}}").is_ok());
+        let error =
+            Settings::parse("backup: {enforceRestoreSpec: {namespaceMapping: {a: b}}}").unwrap_err().to_string();
+        assert_eq!(error, "backup.enforceRestoreSpec.namespaceMapping is non-enforceable by admins: leave it out");
     }
 }

@@ -20,7 +20,7 @@ pub struct S3Call<'a> {
     pub path: &'a str,
     pub query: &'a str,
     pub header: Option<(&'a str, &'a str)>,
-    pub body: &'a str,
+    pub body: &'a [u8],
 }
 
 pub(crate) struct Signer<'a> {

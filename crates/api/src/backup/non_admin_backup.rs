@@ -79,6 +79,9 @@ pub struct VeleroBackupReference {
     /// Namespace of the Backup.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub namespace: Option<String>,
+    /// UID of the Backup that was made for this request: no other one is taken for it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub uid: Option<String>,
     /// Copy of the Backup's spec.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::open_object")]

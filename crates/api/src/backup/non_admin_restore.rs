@@ -69,6 +69,9 @@ pub struct VeleroRestoreReference {
     /// Namespace of the Restore.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub namespace: Option<String>,
+    /// UID of the Restore that was made for this request: no other one is taken for it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub uid: Option<String>,
     /// Copy of the Restore's status.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::open_object")]

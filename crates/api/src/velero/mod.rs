@@ -14,8 +14,8 @@ pub use kinds::{
 };
 pub use names::*;
 pub use specs::{
-    BackupSpec, BackupStorageLocationSpec, CredentialKey, DeleteBackupRequestSpec, DownloadRequestSpec, Field,
-    RestoreSpec, Shape, WorkSpec,
+    BackupSpec, BackupStorageLocationSpec, CredentialKey, DeleteBackupRequestSpec, DownloadRequestSpec, RestoreSpec,
+    WorkSpec,
 };
 pub use statuses::{
     BackupStatus, BackupStorageLocationStatus, DeleteBackupRequestStatus, DownloadRequestStatus, RestoreStatus,

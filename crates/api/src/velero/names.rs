@@ -8,3 +8,5 @@ pub const BACKUP_UID_LABEL: &str = "velero.io/backup-uid";
 pub const RESTORE_NAME_LABEL: &str = "velero.io/restore-name";
 /// On a Backup: its storage location.
 pub const STORAGE_LOCATION_LABEL: &str = "velero.io/storage-location";
+/// On a Restore: how long it waits for the volumes of a pod.
+pub const VOLUME_TIMEOUT_ANNOTATION: &str = "velero.io/pod-volume-timeout";

@@ -3,56 +3,33 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
+use croft_core::backup::fields::{self, Field, Shape};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde_json::{Value, json};
 
 use crate::open::open_type;
 
-/// A field of a Velero spec: its name and how it looks in JSON.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Field {
-    pub name: &'static str,
-    pub shape: Shape,
+/// Velero's own types write `null` for an empty list, so every field may be `null`.
+fn schema_of_shape(shape: Shape) -> Schema {
+    let mut schema = match shape {
+        Shape::Text | Shape::Duration => json_schema!({ "type": "string" }),
+        Shape::Flag => json_schema!({ "type": "boolean" }),
+        Shape::Number => json_schema!({ "type": "integer" }),
+        Shape::Texts => json_schema!({ "type": "array", "items": { "type": "string" } }),
+        Shape::TextMap => json_schema!({ "type": "object", "additionalProperties": { "type": "string" } }),
+        Shape::Object(_) => json_schema!({ "type": "object", "x-kubernetes-preserve-unknown-fields": true }),
+        Shape::Objects(_) => {
+            let object = json!({ "type": "object", "x-kubernetes-preserve-unknown-fields": true });
+            json_schema!({ "type": "array", "items": object })
+        }
+    };
+    schema.insert("nullable".into(), json!(true));
+    schema
 }
 
-/// How a field looks in JSON.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Shape {
-    Text,
-    Duration,
-    Flag,
-    Texts,
-    TextMap,
-    Object,
-    Objects,
-}
-
-impl Shape {
-    /// Velero's own types write `null` for an empty list, so every field may be `null`.
-    fn schema(self) -> Schema {
-        let mut schema = match self {
-            Self::Text | Self::Duration => json_schema!({ "type": "string" }),
-            Self::Flag => json_schema!({ "type": "boolean" }),
-            Self::Texts => json_schema!({ "type": "array", "items": { "type": "string" } }),
-            Self::TextMap => json_schema!({ "type": "object", "additionalProperties": { "type": "string" } }),
-            Self::Object => json_schema!({ "type": "object", "x-kubernetes-preserve-unknown-fields": true }),
-            Self::Objects => {
-                let object = json!({ "type": "object", "x-kubernetes-preserve-unknown-fields": true });
-                json_schema!({ "type": "array", "items": object })
-            }
-        };
-        schema.insert("nullable".into(), json!(true));
-        schema
-    }
-}
-
-const fn field(name: &'static str, shape: Shape) -> Field {
-    Field { name, shape }
-}
-
-/// Types the fields we know and keeps those we do not.
+/// Types the fields we know and keeps those we do not: they are refused by name, not dropped in silence.
 fn schema_of(fields: &[Field]) -> Schema {
-    let properties: BTreeMap<_, _> = fields.iter().map(|field| (field.name, field.shape.schema())).collect();
+    let properties: BTreeMap<_, _> = fields.iter().map(|field| (field.name, schema_of_shape(field.shape))).collect();
     json_schema!({
         "type": "object",
         "x-kubernetes-preserve-unknown-fields": true,
@@ -85,37 +62,6 @@ open_type!(
 );
 
 impl BackupSpec {
-    /// The fields in Velero's own order, which is also the order in which violations are reported.
-    pub const FIELDS: &[Field] = &[
-        field("metadata", Shape::Object),
-        field("includedNamespaces", Shape::Texts),
-        field("excludedNamespaces", Shape::Texts),
-        field("includedResources", Shape::Texts),
-        field("excludedResources", Shape::Texts),
-        field("includedClusterScopedResources", Shape::Texts),
-        field("excludedClusterScopedResources", Shape::Texts),
-        field("includedNamespaceScopedResources", Shape::Texts),
-        field("excludedNamespaceScopedResources", Shape::Texts),
-        field("labelSelector", Shape::Object),
-        field("orLabelSelectors", Shape::Objects),
-        field("snapshotVolumes", Shape::Flag),
-        field("ttl", Shape::Duration),
-        field("volumeGroupSnapshotLabelKey", Shape::Text),
-        field("includeClusterResources", Shape::Flag),
-        field("hooks", Shape::Object),
-        field("storageLocation", Shape::Text),
-        field("volumeSnapshotLocations", Shape::Texts),
-        field("defaultVolumesToRestic", Shape::Flag),
-        field("defaultVolumesToFsBackup", Shape::Flag),
-        field("orderedResources", Shape::TextMap),
-        field("csiSnapshotTimeout", Shape::Duration),
-        field("itemOperationTimeout", Shape::Duration),
-        field("resourcePolicy", Shape::Object),
-        field("snapshotMoveData", Shape::Flag),
-        field("datamover", Shape::Text),
-        field("uploaderConfig", Shape::Object),
-    ];
-
     pub fn included_namespaces(&self) -> Option<Vec<&str>> {
         self.texts("includedNamespaces")
     }
@@ -141,7 +87,7 @@ impl BackupSpec {
     }
 }
 
-open_schema!(BackupSpec, schema_of(Self::FIELDS));
+open_schema!(BackupSpec, schema_of(fields::BACKUP));
 
 open_type!(
     /// What to restore, and from which backup.
@@ -150,28 +96,6 @@ open_type!(
 );
 
 impl RestoreSpec {
-    /// The fields in Velero's own order, which is also the order in which violations are reported.
-    pub const FIELDS: &[Field] = &[
-        field("backupName", Shape::Text),
-        field("scheduleName", Shape::Text),
-        field("includedNamespaces", Shape::Texts),
-        field("excludedNamespaces", Shape::Texts),
-        field("includedResources", Shape::Texts),
-        field("excludedResources", Shape::Texts),
-        field("namespaceMapping", Shape::TextMap),
-        field("labelSelector", Shape::Object),
-        field("orLabelSelectors", Shape::Objects),
-        field("restorePVs", Shape::Flag),
-        field("restoreStatus", Shape::Object),
-        field("preserveNodePorts", Shape::Flag),
-        field("includeClusterResources", Shape::Flag),
-        field("hooks", Shape::Object),
-        field("existingResourcePolicy", Shape::Text),
-        field("itemOperationTimeout", Shape::Duration),
-        field("resourceModifier", Shape::Object),
-        field("uploaderConfig", Shape::Object),
-    ];
-
     pub fn backup_name(&self) -> Option<&str> {
         self.text("backupName")
     }
@@ -197,7 +121,7 @@ impl RestoreSpec {
     }
 }
 
-open_schema!(RestoreSpec, schema_of(Self::FIELDS));
+open_schema!(RestoreSpec, schema_of(fields::RESTORE));
 
 open_type!(
     /// Where backups are stored.
@@ -215,18 +139,6 @@ pub struct CredentialKey<'a> {
 }
 
 impl BackupStorageLocationSpec {
-    /// The fields in the order in which violations are reported.
-    pub const FIELDS: &[Field] = &[
-        field("provider", Shape::Text),
-        field("config", Shape::TextMap),
-        field("credential", Shape::Object),
-        field("objectStorage", Shape::Object),
-        field("accessMode", Shape::Text),
-        field("backupSyncPeriod", Shape::Duration),
-        field("validationFrequency", Shape::Duration),
-        field("default", Shape::Flag),
-    ];
-
     pub fn provider(&self) -> Option<&str> {
         self.text("provider")
     }
@@ -275,7 +187,7 @@ impl BackupStorageLocationSpec {
 open_schema!(BackupStorageLocationSpec, storage_location_schema());
 
 fn storage_location_schema() -> Schema {
-    let mut schema = schema_of(BackupStorageLocationSpec::FIELDS);
+    let mut schema = schema_of(fields::LOCATION);
     schema.insert("required".to_owned(), json!(["provider", "objectStorage"]));
     let described = |text: &str, mut schema: Schema| {
         schema.insert("description".into(), json!(text));
@@ -303,13 +215,13 @@ fn storage_location_schema() -> Schema {
     });
     let properties = json!({
         "provider": described("Kind of the storage: `aws` for everything that speaks S3.", json_schema!({ "type": "string" })),
-        "config": described("Settings of the provider, for example `region` and `s3Url`.", Shape::TextMap.schema()),
+        "config": described("Settings of the provider, for example `region` and `s3Url`.", schema_of_shape(Shape::TextMap)),
         "credential": described("Key of a Secret in this namespace that holds the access keys.", credential),
         "objectStorage": described("Where in the storage.", object_storage),
         "accessMode": described("`ReadWrite` (default) or `ReadOnly`.", json_schema!({ "type": "string", "enum": ["ReadOnly", "ReadWrite"] })),
-        "backupSyncPeriod": described("How often the bucket is searched for backups, for example `1m`.", Shape::Duration.schema()),
-        "validationFrequency": described("How often the location is checked, for example `1m`.", Shape::Duration.schema()),
-        "default": described("Must be false or left out.", Shape::Flag.schema()),
+        "backupSyncPeriod": described("How often the bucket is searched for backups, for example `1m`.", schema_of_shape(Shape::Duration)),
+        "validationFrequency": described("How often the location is checked, for example `1m`.", schema_of_shape(Shape::Duration)),
+        "default": described("Must be false or left out.", schema_of_shape(Shape::Flag)),
     });
     schema.insert("properties".into(), properties);
     schema

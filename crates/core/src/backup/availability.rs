@@ -27,25 +27,25 @@ pub enum LocationPhase {
 impl Location {
     /// Name of the Velero location to store in; none for Velero's default.
     pub(super) fn usable(&self) -> Result<Option<&str>, Refusal> {
-        let refuse = |message: String| Err(Refusal(message));
+        let not_yet = |message: String| Err(Refusal::not_yet("LocationNotReady", message));
         match self {
             Location::Default => Ok(None),
-            Location::Missing { name } => refuse(format!(
+            Location::Missing { name } => Err(Refusal::invalid(format!(
                 "NonAdminBackupStorageLocation not found in the namespace: \
                  nonadminbackupstoragelocations.oadp.openshift.io \"{name}\" not found"
-            )),
-            Location::Found { phase, .. } if *phase != Some(Phase::Created) => refuse(
+            ))),
+            Location::Found { phase, .. } if *phase != Some(Phase::Created) => not_yet(
                 "NonAdminBackupStorageLocation is not in created state and can not be used for the NonAdminBackup"
                     .into(),
             ),
-            Location::Found { nacuuid: None, .. } => refuse(
+            Location::Found { nacuuid: None, .. } => not_yet(
                 "unable to get VeleroBackupStorageLocation UUID from NonAdminBackupStorageLocation Status".into(),
             ),
             Location::Found { nacuuid: Some(nacuuid), velero, .. } => match velero {
-                None => refuse(format!(
+                None => not_yet(format!(
                     "VeleroBackupStorageLocation with NACUUID {nacuuid} not found in the OADP namespace"
                 )),
-                Some(LocationPhase::Other) => refuse(format!(
+                Some(LocationPhase::Other) => not_yet(format!(
                     "VeleroBackupStorageLocation with NACUUID {nacuuid} is not in available state and can not be used for \
                      the NonAdminBackup"
                 )),

@@ -1,17 +1,6 @@
 //! A `NonAdminBackup` and the Velero Backup behind it.
 //!
-//! The life of a backup, as [`plan`] and [`report`] decide it together; every line is one look at the world:
-//!
-//! ```text
-//! not allowed, or its location is not ready  -> BackingOff, Accepted=False; looked at again when either changes
-//! allowed                                    -> New, Accepted=True, the name of the Velero Backup on record
-//! on record                                  -> finalizer
-//! held by the finalizer                      -> Velero Backup, Created, Queued=True: from now on never again
-//! Velero works                               -> spec, status and queue position are copied
-//! Velero Backup gone                         -> VeleroBackupNotFound
-//! ```
-//!
-//! For deletion see [`plan`].
+//! How it gets to Velero is told in `handover`; for deletion see [`plan`].
 
 use std::{fmt, time::Duration};
 
@@ -19,19 +8,37 @@ use serde::{Deserialize, Serialize};
 
 pub use super::availability::{Location, LocationPhase};
 use super::{
-    Object, OnDelete, Phase, QueueInfo, Reference, Settings, Victim,
-    ownership::{Marks, Origin},
+    Counts, Handed, Object, OnDelete, Phase, Policy, QueueInfo, Reference, Victim, fingerprint,
+    handover::{HandOver, Next, Stage, Told, Words},
+    ownership::{Claimant, Lies, Marks, Origin},
     validate::{self, Refusal},
     velero::{Fields, Progress, text},
 };
 use crate::{
     conditions::{Conditions, Truth},
-    plan::{self, FailureClass, Outcome, Plan},
+    plan::{self, Outcome, Plan},
     time::Timestamp,
 };
 
 /// How long a refused deletion rests before Velero is asked again. Velero refuses while the location cannot be reached.
 pub const ASK_AGAIN: Duration = Duration::from_secs(60);
+
+const WORDS: Words = Words {
+    kind: "NonAdminBackup",
+    accepted: ("BackupAccepted", "backup accepted"),
+    invalid: "InvalidBackupSpec",
+    gone: (
+        "VeleroBackupNotFound",
+        "NonAdminBackup is finalized and its associated Velero Backup has been removed. \
+         Please create a new NonAdminBackup to initiate a new backup",
+    ),
+    taken: ("VeleroBackupTaken", "related Velero Backup does not point to NonAdminBackup namespace"),
+    scheduled: ("BackupScheduled", "Created Velero Backup object"),
+    spec_changed: ("BackupSpecUpdateRejected", UNCHANGEABLE),
+};
+
+/// What whoever changes the spec of a backup that Velero has is told.
+pub const UNCHANGEABLE: &str = "changes to backupSpec have no effect; create a new NonAdminBackup";
 
 /// The world around one `NonAdminBackup`.
 #[derive(Clone, Debug, PartialEq)]
@@ -43,7 +50,9 @@ pub struct Observed {
     pub status: Status,
     pub location: Location,
     /// The Velero Backup under our name, whoever made it.
-    pub velero: Option<VeleroBackup>,
+    pub velero: Option<Handed>,
+    /// Where that one lies.
+    pub lies: Lies,
     /// All requests to delete that Velero Backup, whoever made them.
     pub deletions: Vec<Deletion>,
     /// `NonAdminRestores` from this backup that are not yet being deleted.
@@ -63,17 +72,10 @@ pub struct Status {
     pub velero_delete_backup_request: Option<Reference>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub queue_info: Option<QueueInfo>,
-}
-
-/// A Velero Backup.
-#[derive(Clone, Debug, PartialEq)]
-pub struct VeleroBackup {
-    pub uid: String,
-    pub marks: Marks,
-    pub spec: Fields,
-    pub status: Fields,
-    /// See [`super::queue_position`].
-    pub position: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub file_system_pod_volume_backups: Option<Counts>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub data_mover_data_uploads: Option<Counts>,
 }
 
 /// A Velero `DeleteBackupRequest`.
@@ -96,6 +98,8 @@ pub enum Step {
     CreateBackup {
         origin: Origin,
         spec: Fields,
+        /// See [`fingerprint`].
+        made_for: String,
     },
     /// The user asked in the spec; the API server has to be told.
     DeleteSelf {
@@ -120,6 +124,7 @@ pub enum Release {
     NothingLeft,
     Forced,
     NamespaceGoes,
+    VeleroAway,
 }
 
 impl plan::Step for Step {
@@ -170,6 +175,7 @@ impl fmt::Display for Step {
                     Release::NothingLeft => "nothing of it is left",
                     Release::Forced => "forceDeleteBackup",
                     Release::NamespaceGoes => "the namespace is being deleted",
+                    Release::VeleroAway => "Velero is not there",
                 }
             ),
         }
@@ -183,17 +189,6 @@ enum Path {
     DeleteWithData,
     ApiDelete,
     CreateOrUpdate,
-}
-
-/// What is known of the way to Velero.
-enum Stage<'a> {
-    /// The Velero Backup is there, and ours.
-    Made(&'a VeleroBackup),
-    /// It was there once.
-    Gone,
-    /// Something that is not ours has its name.
-    Taken,
-    NotMade,
 }
 
 impl Observed {
@@ -210,21 +205,36 @@ impl Observed {
         }
     }
 
-    fn stage(&self) -> Stage<'_> {
-        match &self.velero {
-            Some(velero) if self.origin().owns(&velero.marks) => Stage::Made(velero),
-            _ if self.status.conditions.is_true("Queued") => Stage::Gone,
-            Some(_) => Stage::Taken,
-            None => Stage::NotMade,
+    fn hand_over(&self, policy: &Policy) -> HandOver<'_> {
+        HandOver {
+            words: &WORDS,
+            object: &self.object,
+            spec: &self.spec,
+            phase: self.status.phase,
+            conditions: &self.status.conditions,
+            reference: self.status.velero_backup.as_ref(),
+            found: self.velero.as_ref(),
+            is_in_place: self.is_in_place(),
+            wanted: self.wanted(policy),
         }
+    }
+
+    fn is_in_place(&self) -> bool {
+        let origin = self.origin();
+        let recorded = self.status.velero_backup.as_ref().and_then(|reference| reference.uid.as_deref());
+        let claimant = Claimant { origin: &origin, recorded, names_location: self.location != Location::Default };
+        self.velero.as_ref().is_some_and(|found| claimant.owns(&found.uid, &found.marks, &self.lies))
     }
 
     /// The Velero Backup as something we may delete.
     fn own_backup(&self) -> Option<Victim> {
-        match self.stage() {
-            Stage::Made(velero) => Some(Victim { name: self.origin().nacuuid, uid: velero.uid.clone() }),
-            _ => None,
-        }
+        let found = self.velero.as_ref().filter(|_| self.is_in_place())?;
+        Some(Victim { name: self.origin().nacuuid, uid: found.uid.clone() })
+    }
+
+    /// Its location goes, or is gone: what is stored there stays, and nobody can be asked to delete it.
+    fn loses_its_location(&self) -> bool {
+        matches!(self.location, Location::Missing { .. } | Location::Found { phase: Some(Phase::Deleting), .. })
     }
 
     fn own_deletions(&self) -> impl Iterator<Item = &Deletion> {
@@ -233,14 +243,10 @@ impl Observed {
     }
 
     /// The spec for Velero, if the request is allowed and the world is ready for it.
-    fn wanted(&self) -> Result<Fields, Refusal> {
-        let spec = validate::backup(&self.spec, &self.object.namespace)?;
+    fn wanted(&self, policy: &Policy) -> Result<Fields, Refusal> {
+        let spec = validate::backup(&self.spec, &self.object.namespace, policy)?;
         let location = self.location.usable()?;
         Ok(spec.for_velero(&self.object.namespace, location))
-    }
-
-    fn is_recorded(&self) -> bool {
-        Reference::is_recorded(self.status.velero_backup.as_ref())
     }
 }
 
@@ -257,41 +263,42 @@ impl Deletion {
 /// - `deleteBackup`: Velero is asked to delete the data; the request stays until the Velero Backup is gone;
 /// - plain deletion: held until one of the two is set, or [`OnDelete::Release`];
 /// - in a namespace that goes, the finalizer goes at once.
-pub fn plan(seen: &Observed, settings: &Settings) -> Plan<Step> {
+pub fn plan(seen: &Observed, policy: &Policy) -> Plan<Step> {
     // Status first: whoever looks must see that deletion is under way before anything disappears.
     let deletion_is_recorded = seen.status.phase == Some(Phase::Deleting);
     match seen.path() {
-        Path::CreateOrUpdate => create(seen),
+        Path::CreateOrUpdate => create(seen, policy),
         _ if !deletion_is_recorded => Plan::settled(),
         Path::ForceDelete | Path::DeleteWithData if !seen.object.is_deleting => {
             Plan::step(Step::DeleteSelf { uid: seen.object.uid.clone() })
         }
         _ if !seen.object.has_finalizer => Plan::settled(),
+        _ if seen.object.velero_is_away() && seen.object.needs_no_velero() => release(seen, Release::VeleroAway),
+        _ if seen.object.velero_is_away() => Plan::settled(),
         Path::ForceDelete => let_go(seen, Some(Release::Forced)),
         Path::DeleteWithData => delete_with_data(seen),
-        Path::ApiDelete => api_delete(seen, settings.on_delete),
+        Path::ApiDelete => api_delete(seen, policy.on_delete),
     }
 }
 
-fn create(seen: &Observed) -> Plan<Step> {
-    let hold = || Plan::step(Step::AddFinalizer { uid: seen.object.uid.clone() });
-    match (seen.stage(), seen.wanted()) {
-        // Somebody took the finalizer away: it is put back, or the Velero Backup would stay behind.
-        (Stage::Made(_), _) if !seen.object.has_finalizer => hold(),
-        (Stage::Made(_) | Stage::Gone | Stage::Taken, _) | (Stage::NotMade, Err(_)) => Plan::settled(),
-        (Stage::NotMade, Ok(_)) if !seen.is_recorded() => Plan::settled(),
-        (Stage::NotMade, Ok(_)) if !seen.object.has_finalizer => hold(),
-        (Stage::NotMade, Ok(spec)) => Plan::step(Step::CreateBackup { origin: seen.origin(), spec }),
+fn create(seen: &Observed, policy: &Policy) -> Plan<Step> {
+    match seen.hand_over(policy).next() {
+        Next::Nothing => Plan::settled(),
+        Next::Finalizer => Plan::step(Step::AddFinalizer { uid: seen.object.uid.clone() }),
+        Next::Make(spec) => {
+            Plan::step(Step::CreateBackup { origin: seen.origin(), spec, made_for: fingerprint(&seen.spec) })
+        }
     }
 }
 
 fn api_delete(seen: &Observed, on_delete: OnDelete) -> Plan<Step> {
-    match (seen.own_backup(), on_delete, seen.object.namespace_is_terminating) {
-        (None, _, _) => release(seen, Release::NothingLeft),
-        (Some(_), OnDelete::Hold, true) => release(seen, Release::NamespaceGoes),
-        (Some(_), OnDelete::Hold, false) => Plan::settled(),
-        (Some(_), OnDelete::Release, true) => let_go(seen, Some(Release::NamespaceGoes)),
-        (Some(_), OnDelete::Release, false) => let_go(seen, None),
+    match (seen.own_backup(), on_delete) {
+        (None, _) => release(seen, Release::NothingLeft),
+        // What is stored stays.
+        (Some(_), _) if seen.object.namespace_is_terminating => let_go(seen, Some(Release::NamespaceGoes)),
+        (Some(_), OnDelete::Release) => let_go(seen, None),
+        (Some(_), OnDelete::Hold) if seen.loses_its_location() => let_go(seen, None),
+        (Some(_), OnDelete::Hold) => Plan::settled(),
     }
 }
 
@@ -317,6 +324,13 @@ fn delete_with_data(seen: &Observed) -> Plan<Step> {
 
 fn data_deletion(seen: &Observed) -> Plan<Step> {
     let Some(backup) = seen.own_backup() else { return release(seen, Release::NothingLeft) };
+    if seen.loses_its_location() {
+        return if seen.object.namespace_is_terminating {
+            let_go(seen, Some(Release::NamespaceGoes))
+        } else {
+            Plan::settled()
+        };
+    }
     let asked = ask_velero(seen, backup);
     if seen.object.namespace_is_terminating {
         let release = Step::ReleaseFinalizer { uid: seen.object.uid.clone(), because: Release::NamespaceGoes };
@@ -360,99 +374,72 @@ impl Deletion {
 }
 
 /// The status after the plan was carried out as `outcomes` say; `None` where there may be no object left to write it to.
-pub fn report(seen: &Observed, settings: &Settings, outcomes: &[(&Step, Outcome)], now: &Timestamp) -> Option<Status> {
+pub fn report(seen: &Observed, policy: &Policy, outcomes: &[(&Step, Outcome)], now: &Timestamp) -> Option<Status> {
     let ended = |step: &Step| matches!(step, Step::DeleteSelf { .. } | Step::ReleaseFinalizer { .. });
     if outcomes.iter().any(|(step, outcome)| ended(step) && *outcome != Outcome::NotRun) {
         return None;
     }
     let mut status = seen.status.clone();
+    let hand_over = seen.hand_over(policy);
     match seen.path() {
-        Path::CreateOrUpdate => accepted(&mut status, seen, settings, now),
-        path => deleting(&mut status, seen, settings, path, now),
+        Path::CreateOrUpdate => {
+            status.take_deletion_back();
+            hand_over.accept(&mut status.told(), policy, now);
+        }
+        path => deleting(&mut status, seen, policy, path, now),
     }
     for (step, outcome) in outcomes {
         if let Step::CreateBackup { spec, .. } = step {
-            queued(&mut status, spec, outcome, now);
+            hand_over.handed(&mut status.told(), outcome, now);
+            if outcome.is_done() {
+                status.velero_backup.get_or_insert_default().spec = Some(spec.clone());
+            }
         }
     }
-    if let Stage::Made(velero) = seen.stage() {
-        copied(&mut status, velero, now);
+    hand_over.follow(&mut status.told(), now);
+    if let Stage::Made(velero) = hand_over.stage() {
+        status.velero_backup.get_or_insert_default().spec = Some(velero.spec.clone());
     }
     Some(status)
 }
 
-fn accepted(status: &mut Status, seen: &Observed, settings: &Settings, now: &Timestamp) {
-    // The user has taken the wish to delete it back, in time.
-    if status.phase == Some(Phase::Deleting) {
-        status.phase = None;
-        status.conditions.remove("Deleting");
+impl Status {
+    fn told(&mut self) -> Told<'_> {
+        Told {
+            phase: &mut self.phase,
+            conditions: &mut self.conditions,
+            reference: &mut self.velero_backup,
+            queue_info: &mut self.queue_info,
+            file_system: &mut self.file_system_pod_volume_backups,
+            data_mover: &mut self.data_mover_data_uploads,
+        }
     }
-    let generation = Some(seen.object.generation);
-    let conditions = &mut status.conditions;
-    let mut not_accepted = |reason, message: &str| {
-        conditions.set_observed("Accepted", Truth::False, reason, message, generation, now);
-    };
-    match (seen.stage(), seen.wanted()) {
-        (Stage::Made(_), _) if seen.status.conditions.is_true("Accepted") => {}
-        (Stage::Gone, _) => not_accepted(
-            "VeleroBackupNotFound",
-            "NonAdminBackup is finalized and its associated Velero Backup has been removed. \
-             Please create a new NonAdminBackup to initiate a new backup",
-        ),
-        (Stage::Taken, _) => {
-            not_accepted("VeleroBackupTaken", "related Velero Backup does not point to NonAdminBackup namespace");
-        }
-        (Stage::NotMade, Err(Refusal(message))) => {
-            status.phase = Some(Phase::forward(status.phase, Phase::BackingOff));
-            not_accepted("InvalidBackupSpec", &message);
-        }
-        (Stage::Made(_) | Stage::NotMade, _) => {
-            status.phase = Some(Phase::forward(status.phase, Phase::New));
-            conditions.set_observed("Accepted", Truth::True, "BackupAccepted", "backup accepted", generation, now);
-            status.velero_backup.get_or_insert_default().record(&seen.origin(), settings);
+
+    /// The user does not want it deleted any more, in time.
+    fn take_deletion_back(&mut self) {
+        if self.phase == Some(Phase::Deleting) {
+            self.phase = None;
+            self.conditions.remove("Deleting");
         }
     }
 }
 
-fn queued(status: &mut Status, spec: &Fields, outcome: &Outcome, now: &Timestamp) {
-    match outcome {
-        Outcome::Done { .. } => {
-            created(status, now);
-            status.velero_backup.get_or_insert_default().spec = Some(spec.clone());
-        }
-        Outcome::Failed(failure) if failure.class != FailureClass::Stale => {
-            status.conditions.set("Queued", Truth::False, failure.reason, failure.message.clone(), now);
-        }
-        Outcome::Failed(_) | Outcome::NotRun => {}
-    }
-}
-
-fn created(status: &mut Status, now: &Timestamp) {
-    status.phase = Some(Phase::forward(status.phase, Phase::Created));
-    status.conditions.set("Queued", Truth::True, "BackupScheduled", "Created Velero Backup object", now);
-}
-
-fn copied(status: &mut Status, velero: &VeleroBackup, now: &Timestamp) {
-    created(status, now);
-    let reference = status.velero_backup.get_or_insert_default();
-    reference.spec = Some(velero.spec.clone());
-    reference.status = Some(velero.status.clone());
-    status.queue_info = Some(QueueInfo { estimated_queue_position: velero.position });
-}
-
-fn deleting(status: &mut Status, seen: &Observed, settings: &Settings, path: Path, now: &Timestamp) {
-    let message = match (path, settings.on_delete) {
-        (Path::ApiDelete, OnDelete::Hold) => {
+fn deleting(status: &mut Status, seen: &Observed, policy: &Policy, path: Path, now: &Timestamp) {
+    let message = match (path, policy.on_delete) {
+        (Path::ApiDelete, OnDelete::Hold) if !seen.loses_its_location() => {
             "backup deletion requires setting spec.deleteBackup or spec.forceDeleteBackup to true or finalizer removal"
         }
-        (Path::ApiDelete, OnDelete::Release) => "permanent backup deletion requires setting spec.deleteBackup to true",
+        (Path::ApiDelete, _) => "permanent backup deletion requires setting spec.deleteBackup to true",
+        (Path::DeleteWithData, _) if seen.own_backup().is_some() && seen.loses_its_location() => {
+            "the storage location of this backup is gone and Velero deletes nothing there: only spec.forceDeleteBackup helps"
+        }
         _ => "backup accepted for deletion",
     };
     status.phase = Some(Phase::Deleting);
     status.conditions.set("Deleting", Truth::True, "DeletionPending", message, now);
     if let Some(deletion) = seen.own_deletions().next() {
         let reference = status.velero_delete_backup_request.get_or_insert_default();
-        reference.record(&seen.origin(), settings);
+        reference.record(&seen.origin(), policy);
         reference.name = Some(deletion.name.clone());
         reference.status = Some(deletion.status.clone());
     }

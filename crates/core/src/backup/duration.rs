@@ -1,10 +1,6 @@
 //! Lengths of time as Velero reads them. One it cannot read ends its view of all objects of the kind, everybody's included, so none
 //! gets there.
 
-use serde_json::Value;
-
-use super::velero::Fields;
-
 /// The fields of Velero's specs that are lengths of time, wherever they stand.
 const DURATIONS: [&str; 9] = [
     "ttl",
@@ -18,38 +14,17 @@ const DURATIONS: [&str; 9] = [
     "validationFrequency",
 ];
 
-/// Objects deeper than this are no specs.
-const DEEPEST: usize = 64;
-
-/// The path of the first length of time that Velero could not read.
-pub(super) fn unreadable(spec: &Fields) -> Option<String> {
-    spec.iter().find_map(|(name, value)| search(name, value, 0))
+/// Whether a field of this name is a length of time.
+pub(super) fn is_duration_field(name: &str) -> bool {
+    DURATIONS.contains(&name)
 }
 
-fn search(name: &str, value: &Value, depth: usize) -> Option<String> {
-    let inside = |part: String, value: &Value, key: &str| {
-        let found = search(key, value, depth + 1)?;
-        Some(if part.is_empty() {
-            format!("{name}.{found}")
-        } else {
-            format!("{name}{part}{}", &found.get(key.len()..)?)
-        })
-    };
-    match value {
-        _ if depth > DEEPEST => Some(name.to_owned()),
-        Value::Object(fields) => fields.iter().find_map(|(key, value)| inside(String::new(), value, key)),
-        Value::Array(items) => items.iter().enumerate().find_map(|(at, item)| inside(format!("[{at}]"), item, "")),
-        Value::Null => None,
-        value if DURATIONS.contains(&name) => (!value.as_str().is_some_and(is_duration)).then(|| name.to_owned()),
-        _ => None,
-    }
-}
-
-/// Whether Go reads the text as a length of time: `1h30m`, `1.5s`, `-2us`, `0`.
-fn is_duration(text: &str) -> bool {
+/// The length of what Go reads as a length of time: `1h30m`, `1.5s`, `-2us`, `0`.
+pub(super) fn nanoseconds(text: &str) -> Option<f64> {
     let unsigned = text.strip_prefix(['-', '+']).unwrap_or(text);
+    let sign = if text.starts_with('-') { -1.0 } else { 1.0 };
     if unsigned == "0" {
-        return true;
+        return Some(0.0);
     }
     let (mut rest, mut nanoseconds) = (unsigned, 0_f64);
     while !rest.is_empty() {
@@ -57,12 +32,25 @@ fn is_duration(text: &str) -> bool {
         let (amount, after) = rest.split_at(number);
         let unit = after.find(|c: char| c.is_ascii_digit() || c == '.').unwrap_or(after.len());
         let (unit, after) = after.split_at(unit);
-        let (Some(amount), Some(unit)) = (amount_of(amount), nanoseconds_in(unit)) else { return false };
-        nanoseconds += amount * unit;
+        nanoseconds += amount_of(amount)? * nanoseconds_in(unit)?;
         rest = after;
     }
     // Go counts nanoseconds in 64 bits, signed; a little less is near enough to forever.
-    !unsigned.is_empty() && nanoseconds < 9.2e18
+    (!unsigned.is_empty() && nanoseconds < 9.2e18).then_some(sign * nanoseconds)
+}
+
+/// A length of time as Go writes it: `36h` as `36h0m0s`. What is shorter than a second is told as it was written.
+pub(super) fn go_style(text: &str) -> String {
+    let Some(length) = nanoseconds(text).filter(|length| *length >= 1e9 && *length % 1e9 == 0.0) else {
+        return text.to_owned();
+    };
+    let seconds = length / 1e9;
+    let (hours, minutes, rest) = ((seconds / 3600.0).floor(), (seconds / 60.0).floor() % 60.0, seconds % 60.0);
+    match (hours > 0.0, minutes > 0.0) {
+        (true, _) => format!("{hours}h{minutes}m{rest}s"),
+        (false, true) => format!("{minutes}m{rest}s"),
+        (false, false) => format!("{rest}s"),
+    }
 }
 
 fn amount_of(text: &str) -> Option<f64> {
@@ -85,28 +73,22 @@ fn nanoseconds_in(unit: &str) -> Option<f64> {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
 
     #[test]
     fn what_go_reads_is_a_duration_and_nothing_else() {
         for text in ["0", "0s", "1h30m", "720h0m0s", "1.5s", ".5m", "1.s", "-2us", "+3ms", "10ns", "7\u{b5}s"] {
-            assert!(is_duration(text), "{text}");
+            assert!(nanoseconds(text).is_some(), "{text}");
         }
         for text in ["", "banana", "1", "1d", "h", "-", ".s", "1..5s", "1h ", "s1", "999999999999h", "1e3s", "NaNs"] {
-            assert!(!is_duration(text), "{text}");
+            assert_eq!(nanoseconds(text), None, "{text}");
         }
     }
 
     #[test]
-    fn a_duration_velero_cannot_read_is_found_wherever_it_stands() {
-        let found = |spec: Value| unreadable(spec.as_object().unwrap());
-        assert_eq!(found(json!({"ttl": "banana"})).as_deref(), Some("ttl"));
-        assert_eq!(found(json!({"ttl": 5})).as_deref(), Some("ttl"));
-        let hooks =
-            json!({"hooks": {"resources": [{"pre": [{"exec": {"timeout": "1h"}}, {"exec": {"timeout": "x"}}]}]}});
-        assert_eq!(found(hooks).as_deref(), Some("hooks.resources[0].pre[1].exec.timeout"));
-        assert_eq!(found(json!({"ttl": "720h", "hooks": {}, "itemOperationTimeout": null, "name": "banana"})), None);
+    fn lengths_of_time_are_told_as_go_tells_them() {
+        for (text, told) in [("36h", "36h0m0s"), ("90s", "1m30s"), ("60m", "1h0m0s"), ("5s", "5s"), ("5ms", "5ms")] {
+            assert_eq!(go_style(text), told);
+        }
     }
 }

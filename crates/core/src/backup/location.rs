@@ -19,9 +19,10 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Object, Phase, Reference, Settings, Store, Victim,
+    Object, Phase, Policy, Reference, Store, Victim,
+    meaning::meaning,
     ownership::{Marks, Origin},
-    validate::{self, LocationSpec, Refusal, SecretKey},
+    validate::{self, Invalid, LocationSpec, SecretKey},
     velero::Fields,
 };
 use crate::{
@@ -29,6 +30,9 @@ use crate::{
     plan::{self, Failure, FailureClass, Outcome, Plan},
     time::Timestamp,
 };
+
+/// Annotation on a location by which its owner says that it may store elsewhere although it has backups.
+pub const CONFIRM_MOVE: &str = "croft.dev/confirm-move";
 
 const SECRET_SYNCED: &str = "SecretSynced";
 const LOCATION_SYNCED: &str = "BackupStorageLocationSynced";
@@ -41,6 +45,7 @@ pub struct Observed {
     pub status: Status,
     /// Version of the Secret the spec names, if there is one; see [`copy_mark`].
     pub secret: Option<Version>,
+    pub keys: Keys,
     /// The Secret under our name in Velero's namespace, whoever made it.
     pub copy: Option<Copy>,
     /// The Velero `BackupStorageLocation` under our name, whoever made it.
@@ -49,6 +54,8 @@ pub struct Observed {
     pub twin: Option<String>,
     /// `NonAdminBackups` in this location that are not yet being deleted.
     pub backups: Vec<Victim>,
+    /// Its owner has confirmed that it may store elsewhere; see [`CONFIRM_MOVE`].
+    pub may_move: bool,
 }
 
 /// `status` of a `NonAdminBackupStorageLocation`, as far as this file writes it.
@@ -62,6 +69,16 @@ pub struct Status {
     pub velero_backup_storage_location: Option<Reference>,
 }
 
+/// What is in the Secret, without saying it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Keys {
+    /// Nobody looked: the copy is up to date, or there is nothing to look at. See [`Observed::unread`].
+    #[default]
+    Unread,
+    Fine,
+    Refused(String),
+}
+
 /// Exactly one state of a Secret, without its content.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Version {
@@ -69,9 +86,9 @@ pub struct Version {
     pub resource_version: String,
 }
 
-/// What a copied Secret is marked with: a copy is up to date while this is equal.
+/// What a copied Secret is marked with: a copy is up to date while this is equal. Begins with how the copy is made.
 pub fn copy_mark(source: &Version, key: &str) -> String {
-    format!("{}/{}/{key}", source.uid, source.resource_version)
+    format!("keys/{}/{}/{key}", source.uid, source.resource_version)
 }
 
 /// What one location of a namespace wants and has. Prefixes begin with the namespace, so that others cannot clash.
@@ -115,7 +132,7 @@ pub struct VeleroLocation {
     pub status: Fields,
 }
 
-/// One external call. Copying reads the tenant's Secret when it is carried out: its content is never part of a plan.
+/// One external call. The content of a Secret is never part of a plan.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Step {
     AddFinalizer { uid: String },
@@ -208,32 +225,57 @@ impl Observed {
     }
 
     /// The spec and the version of its Secret, if the request is allowed and the world is ready for it.
-    fn wanted(&self) -> Result<(LocationSpec, &Version), Refusal> {
-        let spec = validate::location(&self.spec, &self.object.namespace)?;
+    fn wanted(&self, policy: &Policy) -> Result<(LocationSpec, &Version), Invalid> {
+        let spec = validate::location(&self.spec, &self.object.namespace, policy)?;
         if let Some(twin) = &self.twin {
-            return Err(Refusal(format!(
+            return Err(Invalid(format!(
                 "NonAdminBackupStorageLocation stores in the same place as {twin}, give it another prefix or bucket"
             )));
         }
-        match &self.secret {
-            Some(version) => Ok((spec, version)),
-            None => Err(Refusal(format!(
+        let moves = matches!(self.velero(), Target::Ours(velero) if Store::of(&velero.spec) != spec.store());
+        if moves && !self.backups.is_empty() && !self.may_move {
+            return Err(Invalid(format!(
+                "NonAdminBackupStorageLocation has {} backups where it stores now, which would vanish: set the annotation \
+                 {CONFIRM_MOVE} to \"true\" if that is meant",
+                self.backups.len()
+            )));
+        }
+        match (&self.secret, &self.keys) {
+            (None, _) => Err(Invalid(format!(
                 "BSL credentials secret not found: secrets \"{}\" not found",
                 spec.credential().name
             ))),
+            (Some(_), Keys::Refused(why)) => Err(Invalid(why.clone())),
+            (Some(version), Keys::Fine | Keys::Unread) => Ok((spec, version)),
         }
+    }
+
+    /// The key to read before planning: what is in it is not known, and the copy is not up to date.
+    pub fn unread(&self, policy: &Policy) -> Option<Unread> {
+        let (spec, version) = self.wanted(policy).ok().filter(|_| !self.object.is_deleting)?;
+        let source = spec.credential().clone();
+        let is_current = self.copy.as_ref().is_some_and(|copy| copy.copy_of == Some(copy_mark(version, &source.key)));
+        (!is_current).then(|| Unread { is_s3: spec.is_s3(), source })
     }
 }
 
+/// A key of a tenant's Secret that has to be looked at.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unread {
+    pub source: SecretKey,
+    /// Only of S3's credentials we know how to take them apart.
+    pub is_s3: bool,
+}
+
 /// What to do next.
-pub fn plan(seen: &Observed) -> Plan<Step> {
+pub fn plan(seen: &Observed, policy: &Policy) -> Plan<Step> {
     if seen.object.is_deleting {
         return delete(seen);
     }
     let is_recorded = Reference::is_recorded(seen.status.velero_backup_storage_location.as_ref());
-    match seen.wanted() {
+    match seen.wanted(policy) {
         Err(_) => Plan::settled(),
-        Ok(_) if !is_recorded => Plan::settled(),
+        Ok(_) if !is_recorded || seen.object.velero_is_away() => Plan::settled(),
         Ok(_) if !seen.object.has_finalizer => Plan::step(Step::AddFinalizer { uid: seen.object.uid.clone() }),
         Ok((spec, version)) => {
             Plan::steps(sync_secret(seen, &spec, version).into_iter().chain(sync_location(seen, &spec)))
@@ -261,7 +303,7 @@ fn sync_location(seen: &Observed, spec: &LocationSpec) -> Option<Step> {
         (_, Target::Absent) => {
             Some(Step::CreateLocation { origin, spec: wanted, serves_registry: spec.serves_registry() })
         }
-        (_, Target::Ours(velero)) if velero.spec != wanted => {
+        (_, Target::Ours(velero)) if meaning(&velero.spec) != meaning(&wanted) => {
             Some(Step::UpdateLocation { name: origin.nacuuid, uid: velero.uid.clone(), spec: wanted })
         }
         (_, Target::Ours(_)) => None,
@@ -272,6 +314,10 @@ fn sync_location(seen: &Observed, spec: &LocationSpec) -> Option<Step> {
 fn delete(seen: &Observed) -> Plan<Step> {
     if seen.status.phase != Some(Phase::Deleting) || !seen.object.has_finalizer {
         return Plan::settled();
+    }
+    if seen.object.velero_is_away() {
+        let release = Step::ReleaseFinalizer { uid: seen.object.uid.clone() };
+        return if seen.object.needs_no_velero() { Plan::step(release) } else { Plan::settled() };
     }
     let name = seen.origin().nacuuid;
     let victim = |uid: &String| Victim { name: name.clone(), uid: uid.clone() };
@@ -288,7 +334,7 @@ fn delete(seen: &Observed) -> Plan<Step> {
 }
 
 /// The status after the plan was carried out as `outcomes` say; `None` where there may be no object left to write it to.
-pub fn report(seen: &Observed, settings: &Settings, outcomes: &[(&Step, Outcome)], now: &Timestamp) -> Option<Status> {
+pub fn report(seen: &Observed, policy: &Policy, outcomes: &[(&Step, Outcome)], now: &Timestamp) -> Option<Status> {
     let ended = |step: &Step| matches!(step, Step::ReleaseFinalizer { .. });
     if outcomes.iter().any(|(step, outcome)| ended(step) && *outcome != Outcome::NotRun) {
         return None;
@@ -299,14 +345,19 @@ pub fn report(seen: &Observed, settings: &Settings, outcomes: &[(&Step, Outcome)
         return Some(status);
     }
     let generation = Some(seen.object.generation);
-    if let Err(Refusal(message)) = seen.wanted() {
+    if let Err(Invalid(message)) = seen.wanted(policy) {
         status.phase = Some(Phase::forward(status.phase, Phase::BackingOff));
         status.conditions.set_observed("Accepted", Truth::False, "BslSpecValidation", message, generation, now);
     } else {
         status.phase = Some(Phase::forward(status.phase, Phase::New));
         let message = "NonAdminBackupStorageLocation spec validation successful";
         status.conditions.set_observed("Accepted", Truth::True, "BslSpecValidation", message, generation, now);
-        status.velero_backup_storage_location.get_or_insert_default().record(&seen.origin(), settings);
+        status.velero_backup_storage_location.get_or_insert_default().record(&seen.origin(), policy);
+        if seen.object.velero_is_away() {
+            let message = "BackupStorageLocation failure during sync: Velero is not there";
+            status.conditions.set(LOCATION_SYNCED, Truth::False, "BackupStorageLocationSyncError", message, now);
+            return Some(status);
+        }
         secret_synced(&mut status, seen, outcomes, now);
         location_synced(&mut status, seen, outcomes, now);
     }

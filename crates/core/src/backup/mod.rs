@@ -7,20 +7,35 @@
 //!   request, then the object is made; deletion goes the other way round.
 //! - **Proven, then touched.** No Velero object is read into a status, changed or deleted unless its marks say it was made
 //!   for exactly this request ([`ownership`]).
-//! - **A phase only moves forward**, and a request that Velero has had is never handed to it a second time.
+//! - **A phase only moves forward**, but for an edit of what was refused, which begins anew; and a request that Velero has had is
+//!   never handed to it a second time ([`handover`]).
 
 mod availability;
 #[expect(clippy::module_inception, reason = "the part and one of its kinds have the same name")]
 pub mod backup;
+mod counters;
+mod credentials;
 mod duration;
+mod enforcement;
+pub mod fields;
+mod handover;
+mod hosts;
 pub mod location;
+mod meaning;
 pub mod names;
 pub mod ownership;
+mod policy;
 pub mod queue_position;
 mod request;
+pub mod restorable;
 pub mod restore;
 pub mod validate;
 mod velero;
 
-pub use request::{Object, OnDelete, Phase, QueueInfo, Reference, Settings, Victim};
-pub use velero::{Fields, Progress, Store};
+pub use counters::{Counts, Transfers};
+pub use credentials::AccessKeys;
+pub use handover::{Handed, fingerprint};
+pub use hosts::Hosts;
+pub use policy::{Enforced, OnDelete, Policy};
+pub use request::{Object, Phase, Presence, QueueInfo, Reference, Victim};
+pub use velero::{Fields, MODIFIERS, Progress, Store, VOLUME_TIMEOUT, modifiers};

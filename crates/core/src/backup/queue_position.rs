@@ -35,17 +35,19 @@ impl<Who, At> Default for Line<Who, At> {
 }
 
 impl<Who, At: Ord + Clone> Line<Who, At> {
-    /// 0: served. 1: running, or first in line. Otherwise one more than the number of those waiting that came before.
-    pub fn position(&self, own: &Turn<At>) -> u64 {
+    /// 0: served. 1: running, or first in line. Otherwise one more than the number of those waiting that came before; of those
+    /// that came in the same second, by name.
+    pub fn position(&self, name: &str, own: &Turn<At>) -> u64 {
         if own.finished {
             return 0;
         }
-        let ahead = self.waiting.partition_point(|other| other.created < own.created);
+        let ahead = self.place_of(name, own).unwrap_or_else(|place| place);
         1 + u64::try_from(ahead).unwrap_or(u64::MAX - 1)
     }
 
     /// The object called `name` has changed (`None`: did not or does not exist). Gives those whose place has become better by
-    /// that: all that came after it, if it was waiting and is no more.
+    /// that: all behind it, if it was waiting and is no more. Whom it passes by its name when it joins is not told: where many come in
+    /// one second, each would tell half of the others.
     pub fn change<'line>(
         &'line mut self,
         name: &str,
@@ -62,9 +64,10 @@ impl<Who, At: Ord + Clone> Line<Who, At> {
             let place = self.place_of(name, after).unwrap_or_else(|place| place);
             self.waiting.insert(place, Waiting { created: after.created.clone(), name: name.to_owned(), who });
         }
-        let left = before.filter(|_| after.is_none()).map(|before| &before.created);
-        let behind =
-            left.map_or(self.waiting.len(), |left| self.waiting.partition_point(|other| other.created <= *left));
+        let behind = match (before, after) {
+            (Some(left), None) => self.place_of(name, left).unwrap_or_else(|place| place),
+            _ => self.waiting.len(),
+        };
         self.waiting.iter().skip(behind).filter_map(|other| other.who.as_ref())
     }
 
@@ -98,14 +101,18 @@ mod tests {
 
     #[test]
     fn the_running_one_is_first_and_the_finished_one_is_served() {
-        assert_eq!(line(&[turn(5, false)]).position(&turn(5, false)), 1);
-        assert_eq!(line(&[turn(1, false), turn(5, true)]).position(&turn(5, true)), 0);
+        assert_eq!(line(&[turn(5, false)]).position("0", &turn(5, false)), 1);
+        assert_eq!(line(&[turn(1, false), turn(5, true)]).position("1", &turn(5, true)), 0);
     }
 
     #[test]
     fn only_unfinished_older_ones_are_ahead() {
         let all = [turn(1, true), turn(2, false), turn(3, false), turn(5, false), turn(6, false), turn(5, false)];
-        assert_eq!(line(&all).position(&all[5]), 3);
+        assert_eq!(
+            (line(&all).position("3", &all[3]), line(&all).position("5", &all[5])),
+            (3, 4),
+            "a tie is broken by name"
+        );
     }
 
     #[test]
@@ -114,8 +121,8 @@ mod tests {
         let told = |after: Option<Turn>| {
             line(&all).change("1", Some(&all[1]), after.as_ref(), Some(1)).copied().collect::<Vec<_>>()
         };
-        assert_eq!(told(Some(turn(2, true))), [3], "done");
-        assert_eq!(told(None), [3], "deleted");
+        assert_eq!(told(Some(turn(2, true))), [2, 3], "done");
+        assert_eq!(told(None), [2, 3], "deleted");
         assert_eq!(told(Some(turn(2, false))), [0; 0], "still running");
     }
 
@@ -124,14 +131,16 @@ mod tests {
         let mut line = line(&[turn(1, false)]);
         assert_eq!(line.change("theirs", None, Some(&turn(2, false)), None).count(), 0);
         assert_eq!(line.change("0", Some(&turn(1, false)), None, None).count(), 0);
-        assert_eq!(line.position(&turn(3, false)), 2, "but it counts");
+        assert_eq!(line.position("x", &turn(3, false)), 2, "but it counts");
     }
 
     type All = BTreeMap<usize, Turn<u8>>;
 
     /// The definition, read aloud.
-    fn naive(own: &Turn<u8>, all: &All) -> u64 {
-        let ahead = all.values().filter(|other| !other.finished && other.created < own.created).count();
+    fn naive(number: usize, own: &Turn<u8>, all: &All) -> u64 {
+        let is_ahead =
+            |other: &usize, turn: &Turn<u8>| (turn.created, other.to_string()) < (own.created, number.to_string());
+        let ahead = all.iter().filter(|(other, turn)| !turn.finished && is_ahead(other, turn)).count();
         if own.finished { 0 } else { 1 + ahead as u64 }
     }
 
@@ -154,10 +163,10 @@ mod tests {
                 let waits = |turn: Option<&Turn<u8>>| turn.is_some_and(|turn| !turn.finished);
                 let has_left = waits(before.get(&number)) && !waits(after.as_ref());
                 let moved = all.iter().filter(|(other, turn)| has_left && before.get(other) == Some(turn));
-                let moved = moved.filter(|(_, turn)| naive(turn, &before) != naive(turn, &all));
+                let moved = moved.filter(|(other, turn)| naive(**other, turn, &before) != naive(**other, turn, &all));
                 prop_assert_eq!(told, moved.map(|(other, _)| *other).collect::<Vec<_>>());
-                for turn in all.values() {
-                    prop_assert_eq!(line.position(turn), naive(turn, &all));
+                for (number, turn) in &all {
+                    prop_assert_eq!(line.position(&number.to_string(), turn), naive(*number, turn, &all));
                 }
             }
         }
@@ -200,7 +209,8 @@ mod tests {
         let told: Vec<_> =
             line.change("1000", Some(&turn(1_000, false)), Some(&turn(1_000, true)), None).copied().collect();
         assert_eq!(told, (1_001..2_000).collect::<Vec<_>>());
-        let positions: Vec<_> = told.iter().map(|number| line.position(&turn(*number, false))).collect();
+        let positions: Vec<_> =
+            told.iter().map(|number| line.position(&number.to_string(), &turn(*number, false))).collect();
         assert_eq!(positions, (1..1_000).collect::<Vec<_>>());
         assert!(looks.get() <= 12 * 1_000, "{} looks", looks.get());
     }

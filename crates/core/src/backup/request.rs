@@ -2,7 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{names, ownership::Origin, velero::Fields};
+use super::{Policy, names, ownership::Origin, velero::Fields};
+use crate::plan::{Failure, FailureClass};
 
 /// Where a request stands. The order is the order of life: a request never goes back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -18,27 +19,26 @@ impl Phase {
     pub fn forward(now: Option<Phase>, to: Phase) -> Phase {
         now.map_or(to, |now| now.max(to))
     }
+
+    /// Where a request stands once nothing speaks against it: what was refused begins anew.
+    pub(super) fn accepted(self) -> Phase {
+        if self == Phase::BackingOff { Phase::New } else { self }
+    }
 }
 
-/// What a plain API deletion of a `NonAdminBackup` does while Velero still has the backup.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub enum OnDelete {
-    /// Nothing, until the user says in the spec what is to become of the backup.
+/// Whether Velero can be worked with.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Presence {
     #[default]
-    Hold,
-    /// The Velero Backup object goes and the stored data stays.
-    Release,
-}
-
-/// The administrator's choices.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Settings {
-    /// Where Velero runs.
-    pub velero_namespace: String,
-    pub on_delete: OnDelete,
+    Here,
+    /// Its namespace or its kinds are not there, and so nothing of it is.
+    Gone,
+    /// We are not let near it: what is known of its objects may be anything.
+    Hidden,
 }
 
 /// The request itself, as far as every kind needs it.
+#[expect(clippy::struct_excessive_bools, reason = "independent facts, each with its own name")]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Object {
     pub namespace: String,
@@ -50,9 +50,26 @@ pub struct Object {
     pub is_deleting: bool,
     /// Its namespace is being deleted: nothing may hold that up.
     pub namespace_is_terminating: bool,
+    pub velero: Presence,
+    /// It came out of a backup: it carries the mark of a Velero Restore.
+    pub is_brought_back: bool,
 }
 
 impl Object {
+    pub(super) fn velero_is_away(&self) -> bool {
+        self.velero != Presence::Here
+    }
+
+    /// Velero is away, and nobody waits for it: nothing of it is left, or the namespace goes.
+    pub(super) fn needs_no_velero(&self) -> bool {
+        self.velero == Presence::Gone || self.namespace_is_terminating
+    }
+
+    /// Whether a call to Velero's namespace that failed may be left at that: we are not let near it, and the namespace goes.
+    pub fn leaves_behind(&self, failure: &Failure) -> bool {
+        self.namespace_is_terminating && failure.class == FailureClass::Forbidden
+    }
+
     /// The identity of what is made for this request. A name on record stays: it may have been chosen elsewhere.
     pub fn origin(&self, recorded: Option<&Reference>) -> Origin {
         let recorded = recorded.and_then(|reference| reference.nacuuid.clone()).filter(|nacuuid| !nacuuid.is_empty());
@@ -74,6 +91,9 @@ pub struct Reference {
     pub name: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub namespace: Option<String>,
+    /// Of exactly this object, once it was made.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub uid: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub spec: Option<Fields>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -82,10 +102,10 @@ pub struct Reference {
 
 impl Reference {
     /// Points at the object of `origin` in Velero's namespace; what was copied from it is kept.
-    pub(super) fn record(&mut self, origin: &Origin, settings: &Settings) {
+    pub(super) fn record(&mut self, origin: &Origin, policy: &Policy) {
         self.nacuuid = Some(origin.nacuuid.clone());
         self.name = Some(origin.nacuuid.clone());
-        self.namespace = Some(settings.velero_namespace.clone());
+        self.namespace = Some(policy.velero_namespace.clone());
     }
 
     pub(super) fn is_recorded(reference: Option<&Reference>) -> bool {

@@ -1,32 +1,40 @@
 //! A `NonAdminRestore` and the Velero Restore behind it.
 //!
-//! The life of a restore, as [`plan`] and [`report`] decide it together; every line is one look at the world:
-//!
-//! ```text
-//! not allowed, or its backup is not ready  -> BackingOff, Accepted=False; looked at again when either changes
-//! allowed                                  -> New, Accepted=True, the name of the Velero Restore on record
-//! on record                                -> finalizer
-//! held by the finalizer                    -> Velero Restore, Created, Queued=True: from now on never again
-//! Velero works                             -> status and queue position are copied
-//! Velero Restore gone                      -> VeleroRestoreNotFound
-//! deleted                                  -> Deleting, the Velero Restore is deleted, then the finalizer goes
-//! ```
+//! How it gets to Velero is told in `handover`. Deleted: `Deleting`, the Velero Restore is deleted, then the finalizer goes.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Object, Phase, QueueInfo, Reference, Settings, Victim,
-    ownership::{Marks, Origin},
+    Counts, Handed, Object, Phase, Policy, QueueInfo, Reference, Victim, fingerprint,
+    handover::{HandOver, Next, Stage, Told, Words},
+    ownership::Origin,
     validate::{self, Refusal},
-    velero::Fields,
+    velero::{Fields, MODIFIERS, Progress},
 };
 use crate::{
     conditions::{Conditions, Truth},
-    plan::{self, FailureClass, Outcome, Plan},
+    plan::{self, Outcome, Plan},
     time::Timestamp,
 };
+
+const WORDS: Words = Words {
+    kind: "NonAdminRestore",
+    accepted: ("RestoreAccepted", "restore accepted"),
+    invalid: "InvalidRestoreSpec",
+    gone: (
+        "VeleroRestoreNotFound",
+        "NonAdminRestore is finalized and its associated Velero Restore has been removed. \
+         Please create a new NonAdminRestore to initiate a new Restore",
+    ),
+    taken: ("VeleroRestoreTaken", "related Velero Restore does not point to NonAdminRestore namespace"),
+    scheduled: ("RestoreScheduled", "Created Velero Restore object"),
+    spec_changed: ("RestoreSpecUpdateRejected", UNCHANGEABLE),
+};
+
+/// What whoever changes the spec of a restore that Velero has is told.
+pub const UNCHANGEABLE: &str = "changes to restoreSpec have no effect; create a new NonAdminRestore";
 
 /// The world around one `NonAdminRestore`.
 #[derive(Clone, Debug, PartialEq)]
@@ -36,7 +44,15 @@ pub struct Observed {
     pub status: Status,
     pub source: Source,
     /// The Velero Restore under our name, whoever made it.
-    pub velero: Option<VeleroRestore>,
+    pub velero: Option<Handed>,
+    /// The API server takes it for unfinished when it judges what Velero writes.
+    pub counts_as_unfinished: bool,
+    /// Admission policies that are not installed as they should be.
+    pub missing_fences: Vec<String>,
+    /// A restore of somebody else's that Velero is not done with.
+    pub ahead: Option<String>,
+    /// The rules for tenants' restores are in Velero's namespace; see [`super::modifiers`].
+    pub has_modifiers: bool,
 }
 
 /// `status` of a `NonAdminRestore`, as far as this file writes it.
@@ -50,45 +66,67 @@ pub struct Status {
     pub velero_restore: Option<Reference>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub queue_info: Option<QueueInfo>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub file_system_pod_volume_restores: Option<Counts>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub data_mover_data_downloads: Option<Counts>,
 }
 
 /// The `NonAdminBackup` the restore names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Source {
     Missing,
-    /// Not handed to Velero yet, still running, on its way out, or its Velero Backup is not its own.
+    /// There is nothing in it to restore: refused, failed, or on its way out.
+    Unusable,
+    /// Not handed to Velero yet, still running, or its Velero Backup is not to be seen.
     NotReady,
     Ready {
         velero_backup: String,
     },
 }
 
-/// A Velero Restore.
-#[derive(Clone, Debug, PartialEq)]
-pub struct VeleroRestore {
-    pub uid: String,
-    pub marks: Marks,
-    pub status: Fields,
-    /// Velero cleans up after it.
-    pub is_deleting: bool,
-    /// See [`super::queue_position`].
-    pub position: u64,
+impl Source {
+    /// From where the `NonAdminBackup` stands, the name of its Velero Backup, and the status of that one if there is one and it is
+    /// proven to be its own.
+    pub fn of(phase: Option<Phase>, velero_backup: Option<String>, status: Option<&Fields>) -> Self {
+        let progress = status.map(Progress).filter(|progress| progress.is_finished());
+        match (phase, velero_backup, progress.and_then(Progress::phase)) {
+            (Some(Phase::Created), Some(velero_backup), Some("Completed" | "PartiallyFailed")) => {
+                Source::Ready { velero_backup }
+            }
+            (None | Some(Phase::New | Phase::Created), _, None) => Source::NotReady,
+            _ => Source::Unusable,
+        }
+    }
 }
 
 /// One external call.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Step {
-    AddFinalizer { uid: String },
-    CreateRestore { origin: Origin, spec: Fields },
+    AddFinalizer {
+        uid: String,
+    },
+    WriteModifiers,
+    CreateRestore {
+        origin: Origin,
+        spec: Fields,
+        made_for: String,
+    },
+    /// What Velero is done with judges nothing any more.
+    CountAsFinished(Victim),
     DeleteRestore(Victim),
-    ReleaseFinalizer { uid: String },
+    ReleaseFinalizer {
+        uid: String,
+    },
 }
 
 impl plan::Step for Step {
     fn kind(&self) -> &'static str {
         match self {
             Step::AddFinalizer { .. } => "AddFinalizer",
+            Step::WriteModifiers => "WriteRestoreModifiers",
             Step::CreateRestore { .. } => "CreateVeleroRestore",
+            Step::CountAsFinished(_) => "CountAsFinished",
             Step::DeleteRestore(_) => "DeleteVeleroRestore",
             Step::ReleaseFinalizer { .. } => "ReleaseFinalizer",
         }
@@ -101,6 +139,12 @@ impl fmt::Display for Step {
             Step::AddFinalizer { uid } => {
                 write!(out, "add finalizer (uid {uid}): a Velero Restore will need cleaning up")
             }
+            Step::WriteModifiers => {
+                write!(out, "write ConfigMap {MODIFIERS}: the rules for tenants' restores are not there")
+            }
+            Step::CountAsFinished(Victim { name, uid }) => {
+                write!(out, "unlabel Velero Restore {name} (uid {uid}): Velero is done with it")
+            }
             Step::CreateRestore { origin, .. } => {
                 write!(out, "create Velero Restore {} (absent): accepted", origin.nacuuid)
             }
@@ -112,147 +156,133 @@ impl fmt::Display for Step {
     }
 }
 
-/// What is known of the way to Velero.
-enum Stage<'a> {
-    /// The Velero Restore is there, and ours.
-    Made(&'a VeleroRestore),
-    /// It was there once.
-    Gone,
-    /// Something that is not ours has its name.
-    Taken,
-    NotMade,
-}
-
 impl Observed {
     pub fn origin(&self) -> Origin {
         self.object.origin(self.status.velero_restore.as_ref())
     }
 
-    fn stage(&self) -> Stage<'_> {
-        match &self.velero {
-            Some(velero) if self.origin().owns(&velero.marks) => Stage::Made(velero),
-            _ if self.status.conditions.is_true("Queued") => Stage::Gone,
-            Some(_) => Stage::Taken,
-            None => Stage::NotMade,
+    fn hand_over(&self, policy: &Policy) -> HandOver<'_> {
+        HandOver {
+            words: &WORDS,
+            object: &self.object,
+            spec: &self.spec,
+            phase: self.status.phase,
+            conditions: &self.status.conditions,
+            reference: self.status.velero_restore.as_ref(),
+            found: self.velero.as_ref(),
+            // Velero never finds Restores in a bucket.
+            is_in_place: true,
+            wanted: self.wanted(policy),
         }
     }
 
+    fn victim(&self, velero: &Handed) -> Victim {
+        Victim { name: self.origin().nacuuid, uid: velero.uid.clone() }
+    }
+
     /// The spec for Velero, if the request is allowed and its backup is ready.
-    fn wanted(&self) -> Result<Fields, Refusal> {
-        let spec = validate::restore(&self.spec)?;
-        let invalid =
-            |why: String| Err(Refusal(format!("NonAdminRestore spec.restoreSpec.backupName is invalid: {why}")));
+    fn wanted(&self, policy: &Policy) -> Result<Fields, Refusal> {
+        const NOT_READY: &str =
+            "NonAdminRestore spec.restoreSpec.backupName is invalid: NonAdminBackup is not ready to be restored";
+        let spec = validate::restore(&self.spec, &self.object.namespace, policy)?;
         match &self.source {
-            Source::Missing => {
-                invalid(format!("nonadminbackups.oadp.openshift.io \"{}\" not found", spec.backup_name()))
+            Source::Missing => Err(Refusal::invalid(format!(
+                "NonAdminRestore spec.restoreSpec.backupName is invalid: nonadminbackups.oadp.openshift.io \"{}\" not found",
+                spec.backup_name()
+            ))),
+            Source::Unusable => Err(Refusal::invalid(NOT_READY)),
+            Source::NotReady => Err(Refusal::not_yet("BackupNotReady", NOT_READY)),
+            Source::Ready { .. } if !self.missing_fences.is_empty() => Err(Refusal::not_yet(
+                "PoliciesMissing",
+                format!(
+                    "nothing is restored for tenants until the administrator installs these admission policies: {}",
+                    self.missing_fences.join(", ")
+                ),
+            )),
+            Source::Ready { .. } if self.object.namespace_is_terminating => {
+                Err(Refusal::not_yet("NamespaceTerminating", "the namespace is being deleted"))
             }
-            Source::NotReady => invalid("NonAdminBackup is not ready to be restored".into()),
-            Source::Ready { velero_backup } => Ok(spec.for_velero(&self.object.namespace, velero_backup)),
+            Source::Ready { velero_backup } => match &self.ahead {
+                Some(_) => {
+                    Err(Refusal::not_yet("AnotherRestoreRuns", "waiting for a restore of the administrator to end"))
+                }
+                None => Ok(spec.for_velero(&self.object.namespace, velero_backup, policy)),
+            },
         }
     }
 }
 
 /// What to do next.
-pub fn plan(seen: &Observed) -> Plan<Step> {
-    if seen.object.is_deleting { delete(seen) } else { create(seen) }
+pub fn plan(seen: &Observed, policy: &Policy) -> Plan<Step> {
+    if seen.object.is_deleting { delete(seen, policy) } else { create(seen, policy) }
 }
 
-fn create(seen: &Observed) -> Plan<Step> {
-    let is_recorded = Reference::is_recorded(seen.status.velero_restore.as_ref());
-    let hold = || Plan::step(Step::AddFinalizer { uid: seen.object.uid.clone() });
-    match (seen.stage(), seen.wanted()) {
-        // Somebody took the finalizer away: it is put back, or the Velero Restore would stay behind.
-        (Stage::Made(_), _) if !seen.object.has_finalizer => hold(),
-        (Stage::Made(_) | Stage::Gone | Stage::Taken, _) | (Stage::NotMade, Err(_)) => Plan::settled(),
-        (Stage::NotMade, Ok(_)) if !is_recorded => Plan::settled(),
-        (Stage::NotMade, Ok(_)) if !seen.object.has_finalizer => hold(),
-        (Stage::NotMade, Ok(spec)) => Plan::step(Step::CreateRestore { origin: seen.origin(), spec }),
+fn create(seen: &Observed, policy: &Policy) -> Plan<Step> {
+    let hand_over = seen.hand_over(policy);
+    match (hand_over.next(), hand_over.stage()) {
+        (Next::Finalizer, _) => Plan::step(Step::AddFinalizer { uid: seen.object.uid.clone() }),
+        (Next::Make(spec), _) => {
+            let rules = (!seen.has_modifiers).then_some(Step::WriteModifiers);
+            let make = Step::CreateRestore { origin: seen.origin(), spec, made_for: fingerprint(&seen.spec) };
+            Plan::steps(rules.into_iter().chain([make]))
+        }
+        (Next::Nothing, Stage::Made(velero)) if seen.counts_as_unfinished && Progress(&velero.status).is_finished() => {
+            Plan::step(Step::CountAsFinished(seen.victim(velero)))
+        }
+        (Next::Nothing, _) => Plan::settled(),
     }
 }
 
 /// Velero cleans up after a Restore before that goes, and is given the time, unless the namespace waits for us.
-fn delete(seen: &Observed) -> Plan<Step> {
+fn delete(seen: &Observed, policy: &Policy) -> Plan<Step> {
     if seen.status.phase != Some(Phase::Deleting) || !seen.object.has_finalizer {
         return Plan::settled();
     }
     let release = Step::ReleaseFinalizer { uid: seen.object.uid.clone() };
-    match seen.stage() {
+    match seen.hand_over(policy).stage() {
         Stage::Made(velero) => {
-            let victim = Victim { name: seen.origin().nacuuid, uid: velero.uid.clone() };
-            let delete = (!velero.is_deleting).then_some(Step::DeleteRestore(victim));
+            let delete = (!velero.is_deleting).then(|| Step::DeleteRestore(seen.victim(velero)));
             let release = seen.object.namespace_is_terminating.then_some(release);
             Plan::steps(delete.into_iter().chain(release))
         }
-        Stage::Gone | Stage::Taken | Stage::NotMade => Plan::step(release),
+        Stage::Unseen if !seen.object.needs_no_velero() => Plan::settled(),
+        Stage::Unseen | Stage::Gone | Stage::Taken | Stage::NotMade => Plan::step(release),
     }
 }
 
 /// The status after the plan was carried out as `outcomes` say; `None` where there may be no object left to write it to.
-pub fn report(seen: &Observed, settings: &Settings, outcomes: &[(&Step, Outcome)], now: &Timestamp) -> Option<Status> {
+pub fn report(seen: &Observed, policy: &Policy, outcomes: &[(&Step, Outcome)], now: &Timestamp) -> Option<Status> {
     let ended = |step: &Step| matches!(step, Step::ReleaseFinalizer { .. });
     if outcomes.iter().any(|(step, outcome)| ended(step) && *outcome != Outcome::NotRun) {
         return None;
     }
     let mut status = seen.status.clone();
+    let hand_over = seen.hand_over(policy);
     if seen.object.is_deleting {
         status.phase = Some(Phase::Deleting);
         let message = "restore accepted for deletion";
         status.conditions.set("Deleting", Truth::True, "DeletionPending", message, now);
     } else {
-        accepted(&mut status, seen, settings, now);
+        hand_over.accept(&mut status.told(), policy, now);
     }
     for (step, outcome) in outcomes {
         if let Step::CreateRestore { .. } = step {
-            queued(&mut status, outcome, now);
+            hand_over.handed(&mut status.told(), outcome, now);
         }
     }
-    if let Stage::Made(velero) = seen.stage() {
-        created(&mut status, now);
-        status.velero_restore.get_or_insert_default().status = Some(velero.status.clone());
-        status.queue_info = Some(QueueInfo { estimated_queue_position: velero.position });
-    }
+    hand_over.follow(&mut status.told(), now);
     Some(status)
 }
 
-fn accepted(status: &mut Status, seen: &Observed, settings: &Settings, now: &Timestamp) {
-    let generation = Some(seen.object.generation);
-    let conditions = &mut status.conditions;
-    let mut not_accepted = |reason, message: &str| {
-        conditions.set_observed("Accepted", Truth::False, reason, message, generation, now);
-    };
-    match (seen.stage(), seen.wanted()) {
-        (Stage::Made(_), _) if seen.status.conditions.is_true("Accepted") => {}
-        (Stage::Gone, _) => not_accepted(
-            "VeleroRestoreNotFound",
-            "NonAdminRestore is finalized and its associated Velero Restore has been removed. \
-             Please create a new NonAdminRestore to initiate a new Restore",
-        ),
-        (Stage::Taken, _) => {
-            not_accepted("VeleroRestoreTaken", "related Velero Restore does not point to NonAdminRestore namespace");
-        }
-        (Stage::NotMade, Err(Refusal(message))) => {
-            status.phase = Some(Phase::forward(status.phase, Phase::BackingOff));
-            not_accepted("InvalidRestoreSpec", &message);
-        }
-        (Stage::Made(_) | Stage::NotMade, _) => {
-            status.phase = Some(Phase::forward(status.phase, Phase::New));
-            conditions.set_observed("Accepted", Truth::True, "RestoreAccepted", "restore accepted", generation, now);
-            status.velero_restore.get_or_insert_default().record(&seen.origin(), settings);
+impl Status {
+    fn told(&mut self) -> Told<'_> {
+        Told {
+            phase: &mut self.phase,
+            conditions: &mut self.conditions,
+            reference: &mut self.velero_restore,
+            queue_info: &mut self.queue_info,
+            file_system: &mut self.file_system_pod_volume_restores,
+            data_mover: &mut self.data_mover_data_downloads,
         }
     }
-}
-
-fn queued(status: &mut Status, outcome: &Outcome, now: &Timestamp) {
-    match outcome {
-        Outcome::Done { .. } => created(status, now),
-        Outcome::Failed(failure) if failure.class != FailureClass::Stale => {
-            status.conditions.set("Queued", Truth::False, failure.reason, failure.message.clone(), now);
-        }
-        Outcome::Failed(_) | Outcome::NotRun => {}
-    }
-}
-
-fn created(status: &mut Status, now: &Timestamp) {
-    status.phase = Some(Phase::forward(status.phase, Phase::Created));
-    status.conditions.set("Queued", Truth::True, "RestoreScheduled", "Created Velero Restore object", now);
 }

@@ -8,45 +8,62 @@ use std::fmt;
 use serde_json::Value;
 
 use super::{
-    duration,
-    velero::{Fields, field, text},
+    Policy, enforcement,
+    fields::{self, Check},
+    restorable::Kinds,
+    velero::{Fields, S3, field, text},
 };
+use crate::problem::Problem;
 
-/// Why a request is not carried out, in words for the one who made it.
+/// What is wrong with a request, in words for the one who made it: only an edit can cure it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Refusal(pub String);
+pub struct Invalid(pub String);
 
-impl fmt::Display for Refusal {
+impl fmt::Display for Invalid {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.write_str(&self.0)
     }
 }
 
-impl std::error::Error for Refusal {}
+impl std::error::Error for Invalid {}
 
-fn refuse<T>(message: impl Into<String>) -> Result<T, Refusal> {
-    Err(Refusal(message.into()))
+/// Why a request is not carried out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    Invalid(Invalid),
+    /// Nothing is wrong with it: it goes on by itself once the world is ready.
+    NotYet {
+        reason: &'static str,
+        message: String,
+    },
 }
 
-/// Refuses what Velero could not read as a length of time.
-fn readable_durations(spec: &Fields, place: &str) -> Result<(), Refusal> {
-    match duration::unreadable(spec) {
-        Some(field) => refuse(format!("{place}.{field} must be a duration such as 30m or 720h")),
-        None => Ok(()),
+impl Refusal {
+    pub(super) fn invalid(message: impl Into<String>) -> Self {
+        Refusal::Invalid(Invalid(message.into()))
+    }
+
+    pub(super) fn not_yet(reason: &'static str, message: impl Into<String>) -> Self {
+        Refusal::NotYet { reason, message: message.into() }
     }
 }
 
-/// Lists of a `backupSpec` that are read or added to here. What is no list could mean anything to Velero.
-const LISTS: [&str; 6] = [
-    "includedNamespaces",
-    "excludedResources",
-    "includedClusterScopedResources",
-    "excludedClusterScopedResources",
-    "includedNamespaceScopedResources",
-    "excludedNamespaceScopedResources",
-];
+impl From<Invalid> for Refusal {
+    fn from(invalid: Invalid) -> Self {
+        Refusal::Invalid(invalid)
+    }
+}
 
-/// A `backupSpec` that is allowed in its namespace.
+fn refuse<T>(message: impl Into<String>) -> Result<T, Invalid> {
+    Err(Invalid(message.into()))
+}
+
+/// What is forbidden, told at the field it stands in: of many the first in Velero's order.
+fn first(problems: Vec<Problem>) -> Result<(), Invalid> {
+    problems.into_iter().next().map_or(Ok(()), |problem| Err(Invalid(problem.message)))
+}
+
+/// A `backupSpec` that is allowed in its namespace, with what the administrator enforces.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BackupSpec(Fields);
 
@@ -56,40 +73,30 @@ impl BackupSpec {
     }
 }
 
-pub fn backup(spec: &Fields, namespace: &str) -> Result<BackupSpec, Refusal> {
-    readable_durations(spec, "NonAdminBackup spec.backupSpec")?;
-    let restricted = |field: &str| refuse(format!("NonAdminBackup spec.backupSpec.{field} is restricted"));
-    if let Some(list) = LISTS.iter().find(|list| field(spec, list).is_some_and(|items| !items.is_array())) {
-        return refuse(format!("NonAdminBackup spec.backupSpec.{list} must be a list"));
-    }
-    let included = field(spec, "includedNamespaces").and_then(Value::as_array);
-    if included.is_some_and(|included| included.iter().any(|other| other != namespace)) {
-        return refuse(format!(
-            "NonAdminBackup spec.backupSpec.includedNamespaces is restricted, can not contain namespaces other than: {namespace}"
-        ));
-    }
-    if field(spec, "excludedNamespaces").is_some() {
-        return restricted("excludedNamespaces");
-    }
-    if field(spec, "includeClusterResources").is_some_and(|wanted| *wanted != Value::Bool(false)) {
-        return refuse(
-            "NonAdminBackup spec.backupSpec.includeClusterResources is restricted, can only be set to false",
-        );
-    }
+pub fn backup(spec: &Fields, namespace: &str, policy: &Policy) -> Result<BackupSpec, Invalid> {
+    let enforced = &policy.enforced.backup;
+    let check = Check {
+        kind: "NonAdminBackup",
+        place: "spec.backupSpec",
+        restricted: "NonAdminBackup spec.backupSpec",
+        namespace,
+        enforced,
+    };
+    first(check.problems(fields::BACKUP, spec))?;
     let cluster_scoped = field(spec, "includedClusterScopedResources").and_then(Value::as_array);
     if cluster_scoped.is_some_and(|kinds| !kinds.is_empty()) {
         return refuse("NonAdminBackup spec.backupSpec.includedScopedResources is restricted, must remain empty");
     }
-    // These two name objects in Velero's own namespace, which is none of the tenant's business.
-    for foreign in ["volumeSnapshotLocations", "resourcePolicy"] {
-        if field(spec, foreign).is_some() {
-            return restricted(foreign);
-        }
+    if policy.no_hooks && field(spec, "hooks").and_then(Value::as_object).is_some_and(|hooks| !hooks.is_empty()) {
+        return refuse("NonAdminBackup spec.backupSpec.hooks is restricted");
     }
-    Ok(BackupSpec(spec.clone()))
+    let spec = enforcement::apply(fields::BACKUP, enforced, spec.clone(), |field, value| {
+        format!("the administrator has restricted spec.backupSpec.{field} field value to {value}")
+    })?;
+    Ok(BackupSpec(spec))
 }
 
-/// A `restoreSpec` that is allowed.
+/// A `restoreSpec` that is allowed, with what the administrator enforces.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RestoreSpec {
     fields: Fields,
@@ -105,32 +112,44 @@ impl RestoreSpec {
     pub fn backup_name(&self) -> &str {
         &self.backup_name
     }
+
+    /// What its author should know: kinds that were asked for and will not come back.
+    pub fn in_vain(&self, policy: &Policy) -> Option<String> {
+        let kinds = Kinds::of(&self.fields, policy).in_vain;
+        (!kinds.is_empty())
+            .then(|| format!("not restored, because the administrator does not list them: {}", kinds.join(", ")))
+    }
 }
 
-pub fn restore(spec: &Fields) -> Result<RestoreSpec, Refusal> {
-    readable_durations(spec, "NonAdminRestore spec.restoreSpec")?;
-    let restricted =
-        |field: &str| refuse(format!("NonAdminRestore nonAdminRestore.spec.restoreSpec.{field} is restricted"));
-    if text(spec, "scheduleName").is_some() {
-        return restricted("scheduleName");
-    }
+pub fn restore(spec: &Fields, namespace: &str, policy: &Policy) -> Result<RestoreSpec, Invalid> {
+    let enforced = &policy.enforced.restore;
+    let check = Check {
+        kind: "NonAdminRestore",
+        place: "spec.restoreSpec",
+        restricted: "NonAdminRestore nonAdminRestore.spec.restoreSpec",
+        namespace,
+        enforced,
+    };
+    let problems = check.problems(fields::RESTORE, spec);
     let Some(backup_name) = text(spec, "backupName") else {
+        let scheduled = problems.into_iter().filter(|problem| problem.field.ends_with(".scheduleName")).collect();
+        first(scheduled)?;
         return refuse("NonAdminRestore spec.restoreSpec.backupName is not set");
     };
-    if field(spec, "excludedResources").is_some_and(|items| !items.is_array()) {
-        return refuse("NonAdminRestore spec.restoreSpec.excludedResources must be a list");
+    first(problems)?;
+    if let Some(policy) = text(spec, "existingResourcePolicy").filter(|policy| !matches!(*policy, "none" | "update")) {
+        return refuse(format!(
+            "NonAdminRestore spec.restoreSpec.existingResourcePolicy must be none or update, not {policy}"
+        ));
     }
-    for chosen_for_them in ["includedNamespaces", "excludedNamespaces", "namespaceMapping", "resourceModifier"] {
-        if field(spec, chosen_for_them).is_some() {
-            return restricted(chosen_for_them);
-        }
+    let fields = enforcement::apply(fields::RESTORE, enforced, spec.clone(), |field, value| {
+        format!("the administrator has restricted spec.restoreSpec.{field} field value to {value}")
+    })?;
+    // To Velero an empty list means everything.
+    if Kinds::of(&fields, policy).restored.is_empty() {
+        return refuse("NonAdminRestore spec.restoreSpec.includedResources leaves nothing that may be restored");
     }
-    if field(spec, "includeClusterResources").is_some_and(|wanted| *wanted != Value::Bool(false)) {
-        return refuse(
-            "NonAdminRestore spec.restoreSpec.includeClusterResources is restricted, can only be set to false",
-        );
-    }
-    Ok(RestoreSpec { fields: spec.clone(), backup_name: backup_name.to_owned() })
+    Ok(RestoreSpec { fields, backup_name: backup_name.to_owned() })
 }
 
 /// One key of a Secret.
@@ -164,38 +183,75 @@ impl LocationSpec {
     }
 }
 
-pub fn location(spec: &Fields, namespace: &str) -> Result<LocationSpec, Refusal> {
-    readable_durations(spec, "NonAdminBackupStorageLocation spec.backupStorageLocationSpec")?;
+pub fn location(spec: &Fields, namespace: &str, policy: &Policy) -> Result<LocationSpec, Invalid> {
+    const KIND: &str = "NonAdminBackupStorageLocation";
     if field(spec, "default").is_some_and(|wanted| *wanted != Value::Bool(false)) {
-        return refuse("NonAdminBackupStorageLocation cannot be used as a default BSL");
+        return refuse(format!("{KIND} cannot be used as a default BSL"));
     }
     let Some(credential) = field(spec, "credential").and_then(Value::as_object) else {
-        return refuse("NonAdminBackupStorageLocation spec.bslSpec.credential is not set");
+        return refuse(format!("{KIND} spec.bslSpec.credential is not set"));
     };
     let (Some(name), Some(key)) = (text(credential, "name"), text(credential, "key")) else {
-        return refuse(
-            "NonAdminBackupStorageLocation spec.bslSpec.credential.name or spec.bslSpec.credential.key is not set",
-        );
+        return refuse(format!("{KIND} spec.bslSpec.credential.name or spec.bslSpec.credential.key is not set"));
     };
+    let enforced = &policy.enforced.location;
+    let check = Check {
+        kind: KIND,
+        place: "spec.backupStorageLocationSpec",
+        restricted: "NonAdminBackupStorageLocation spec.backupStorageLocationSpec",
+        namespace,
+        enforced,
+    };
+    first(check.problems(fields::LOCATION, spec))?;
+    let spec = enforcement::apply(fields::LOCATION, enforced, spec.clone(), |field, value| {
+        format!("the administrator has restricted spec.backupStorageLocationSpec.{field} field to: {value}")
+    })?;
     // Without it there is no place for the prefix that keeps tenants apart.
-    let Some(storage) = field(spec, "objectStorage").and_then(Value::as_object) else {
-        return refuse("NonAdminBackupStorageLocation spec.backupStorageLocationSpec.objectStorage is not set");
+    let Some(storage) = field(&spec, "objectStorage").and_then(Value::as_object) else {
+        return refuse(format!("{KIND} spec.backupStorageLocationSpec.objectStorage is not set"));
     };
-    if field(storage, "caCertRef").is_some() {
-        return refuse(
-            "NonAdminBackupStorageLocation spec.backupStorageLocationSpec.objectStorage.caCertRef is restricted, use caCert",
-        );
-    }
     let prefix = match text(storage, "prefix") {
         None => namespace.to_owned(),
         Some(own) => format!("{namespace}/{}", checked_prefix(own)?),
     };
+    checked_provider(&spec, policy)?;
     let credential = SecretKey { name: name.to_owned(), key: key.to_owned() };
-    Ok(LocationSpec { fields: spec.clone(), credential, prefix })
+    Ok(LocationSpec { fields: spec, credential, prefix })
+}
+
+/// Settings of the S3 plugin that concern nobody but who uses the location.
+const TENANTS_SETTINGS: [&str; 6] =
+    ["region", "s3Url", "s3ForcePathStyle", "serverSideEncryption", "tagging", "checksumAlgorithm"];
+
+/// Other providers are the administrator's to judge, with everything they can be told.
+fn checked_provider(spec: &Fields, policy: &Policy) -> Result<(), Invalid> {
+    let place = "NonAdminBackupStorageLocation spec.backupStorageLocationSpec";
+    let provider = text(spec, "provider").unwrap_or_default();
+    if provider != S3 {
+        if policy.providers.iter().any(|listed| listed == provider) {
+            return Ok(());
+        }
+        let allowed = std::iter::once(S3).chain(policy.providers.iter().map(String::as_str)).collect::<Vec<_>>();
+        return refuse(format!("{place}.provider is restricted, can only be set to: {}", allowed.join(", ")));
+    }
+    let enforced = field(&policy.enforced.location, "config").and_then(Value::as_object);
+    let config = field(spec, "config").and_then(Value::as_object);
+    for (key, value) in config.into_iter().flatten() {
+        let is_enforced = enforced.is_some_and(|enforced| enforced.get(key) == Some(value));
+        if !is_enforced && !TENANTS_SETTINGS.contains(&key.as_str()) {
+            return refuse(format!("{place}.config.{key} is restricted"));
+        }
+        let refused =
+            value.as_str().filter(|_| key == "s3Url" && !is_enforced).and_then(|url| policy.hosts.refused(url));
+        if let Some(why) = refused {
+            return refuse(format!("{place}.config.s3Url is restricted, {why}"));
+        }
+    }
+    Ok(())
 }
 
 /// Velero cleans the paths it builds, so that `..` would lead out of the namespace's part of the bucket.
-fn checked_prefix(prefix: &str) -> Result<&str, Refusal> {
+fn checked_prefix(prefix: &str) -> Result<&str, Invalid> {
     let wrong = if prefix.starts_with('/') {
         "must not begin with /"
     } else if prefix.chars().any(char::is_control) {
@@ -211,130 +267,4 @@ fn checked_prefix(prefix: &str) -> Result<&str, Refusal> {
 }
 
 #[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::*;
-
-    #[expect(clippy::needless_pass_by_value, reason = "called with literals")]
-    fn fields(value: Value) -> Fields {
-        value.as_object().cloned().expect("an object")
-    }
-
-    fn refusal<T: fmt::Debug>(checked: Result<T, Refusal>) -> String {
-        checked.expect_err("a refusal").0
-    }
-
-    #[test]
-    fn a_backup_may_name_its_own_namespace_or_none() {
-        for included in [json!(null), json!([]), json!(["shop"]), json!(["shop", "shop"])] {
-            assert!(backup(&fields(json!({ "includedNamespaces": included })), "shop").is_ok(), "{included}");
-        }
-    }
-
-    #[test]
-    fn a_backup_is_confined_to_its_namespace() {
-        let message = |spec: Value| refusal(backup(&fields(spec), "shop"));
-        assert_eq!(
-            message(json!({ "includedNamespaces": ["shop", "bank"] })),
-            "NonAdminBackup spec.backupSpec.includedNamespaces is restricted, can not contain namespaces other than: shop"
-        );
-        assert_eq!(
-            message(json!({ "excludedNamespaces": [] })),
-            "NonAdminBackup spec.backupSpec.excludedNamespaces is restricted"
-        );
-        assert_eq!(
-            message(json!({ "includeClusterResources": true })),
-            "NonAdminBackup spec.backupSpec.includeClusterResources is restricted, can only be set to false"
-        );
-        assert_eq!(
-            message(json!({ "includedClusterScopedResources": ["nodes"] })),
-            "NonAdminBackup spec.backupSpec.includedScopedResources is restricted, must remain empty"
-        );
-        assert_eq!(
-            message(json!({ "volumeSnapshotLocations": [] })),
-            "NonAdminBackup spec.backupSpec.volumeSnapshotLocations is restricted"
-        );
-        assert_eq!(
-            message(json!({ "resourcePolicy": { "kind": "configmap", "name": "x" } })),
-            "NonAdminBackup spec.backupSpec.resourcePolicy is restricted"
-        );
-    }
-
-    #[test]
-    fn a_field_of_another_type_than_veleros_is_refused_and_not_guessed_at() {
-        for list in LISTS {
-            let told = refusal(backup(&fields(json!({ list: "*" })), "shop"));
-            assert_eq!(told, format!("NonAdminBackup spec.backupSpec.{list} must be a list"));
-        }
-        assert!(backup(&fields(json!({ "includeClusterResources": "true" })), "shop").is_err());
-        assert!(restore(&fields(json!({ "backupName": "b", "excludedResources": "*" }))).is_err());
-        assert!(location_with(json!({ "default": "true" })).is_err());
-        for storage in [json!(null), json!("b"), json!([{ "bucket": "b" }])] {
-            assert!(location_with(json!({ "objectStorage": storage })).is_err(), "{storage}");
-        }
-    }
-
-    #[test]
-    fn a_restore_names_a_backup_and_no_namespaces() {
-        let message = |spec: Value| refusal(restore(&fields(spec)));
-        assert_eq!(
-            message(json!({ "scheduleName": "s", "backupName": "b" })),
-            "NonAdminRestore nonAdminRestore.spec.restoreSpec.scheduleName is restricted"
-        );
-        assert_eq!(message(json!({ "backupName": "" })), "NonAdminRestore spec.restoreSpec.backupName is not set");
-        for list in ["includedNamespaces", "excludedNamespaces", "namespaceMapping"] {
-            assert_eq!(
-                message(json!({ "backupName": "b", list: [] })),
-                format!("NonAdminRestore nonAdminRestore.spec.restoreSpec.{list} is restricted")
-            );
-        }
-        assert_eq!(
-            message(json!({ "backupName": "b", "includeClusterResources": true })),
-            "NonAdminRestore spec.restoreSpec.includeClusterResources is restricted, can only be set to false"
-        );
-        for unclear in [json!("true"), json!(1), json!([])] {
-            assert!(restore(&fields(json!({ "backupName": "b", "includeClusterResources": unclear }))).is_err());
-        }
-        assert!(restore(&fields(json!({ "backupName": "b", "includeClusterResources": false }))).is_ok());
-    }
-
-    fn location_with(changes: Value) -> Result<LocationSpec, Refusal> {
-        let mut spec = fields(json!({
-            "provider": "aws",
-            "objectStorage": { "bucket": "b" },
-            "credential": { "name": "keys", "key": "cloud" },
-        }));
-        spec.extend(fields(changes));
-        location(&spec, "shop")
-    }
-
-    #[test]
-    fn a_location_needs_a_credential_of_its_own_and_is_never_the_default() {
-        let message = |changes: Value| refusal(location_with(changes));
-        assert_eq!(
-            message(json!({ "default": true })),
-            "NonAdminBackupStorageLocation cannot be used as a default BSL"
-        );
-        assert_eq!(
-            message(json!({ "credential": null })),
-            "NonAdminBackupStorageLocation spec.bslSpec.credential is not set"
-        );
-        for incomplete in [json!({ "key": "k" }), json!({ "name": "n", "key": "" })] {
-            assert_eq!(
-                message(json!({ "credential": incomplete })),
-                "NonAdminBackupStorageLocation spec.bslSpec.credential.name or spec.bslSpec.credential.key is not set"
-            );
-        }
-    }
-
-    #[test]
-    fn a_prefix_stays_below_the_namespace() {
-        let with = |prefix: &str| location_with(json!({ "objectStorage": { "bucket": "b", "prefix": prefix } }));
-        assert_eq!(with("").map(|spec| spec.prefix().to_owned()), Ok("shop".into()));
-        assert_eq!(with("foo/bar..baz").map(|spec| spec.prefix().to_owned()), Ok("shop/foo/bar..baz".into()));
-        for escape in ["..", "../bank", "a/../../bank", "a/..", "/bank", "a//b", "a/", "./a", "a\nb", "a\u{7f}"] {
-            assert!(with(escape).is_err(), "{escape:?}");
-        }
-    }
-}
+mod tests;

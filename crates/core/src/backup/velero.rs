@@ -2,11 +2,18 @@
 
 use serde_json::{Map, Value, json};
 
-use super::validate::{BackupSpec, LocationSpec, RestoreSpec};
+use super::{
+    Policy,
+    restorable::{Kinds, USUAL},
+    validate::{BackupSpec, LocationSpec, RestoreSpec},
+};
 use crate::time::Timestamp;
 
 /// A spec or status of Velero's. Fields we do not know pass through untouched.
 pub type Fields = Map<String, Value>;
+
+/// The provider of everything that speaks S3.
+pub(super) const S3: &str = "aws";
 
 /// Never part of a tenant's backup: the requests themselves.
 const OUR_KINDS: [&str; 3] = ["nonadminbackups", "nonadminrestores", "nonadminbackupstoragelocations"];
@@ -63,30 +70,57 @@ impl BackupSpec {
     /// What Velero is asked to do: this namespace and nothing else, into `location` (Velero's default if there is none).
     pub(super) fn for_velero(&self, namespace: &str, location: Option<&str>) -> Fields {
         let mut spec = self.fields().clone();
+        spec.retain(|_, value| !value.is_null());
         spec.insert("includedNamespaces".into(), json!([namespace]));
         if let Some(location) = location {
             spec.insert("storageLocation".into(), json!(location));
         }
+        spec.entry("snapshotVolumes").or_insert(json!(false));
         if SCOPED_LISTS.iter().any(|list| has_items(&spec, list)) {
             append(&mut spec, "excludedNamespaceScopedResources", &OUR_KINDS);
-            append(&mut spec, "excludedClusterScopedResources", &CLUSTER_KINDS);
+            // What belongs to the cluster gets in by way of what refers to it, unless nothing may.
+            spec.insert("excludedClusterScopedResources".into(), json!(["*"]));
+            spec.remove("includeClusterResources");
         } else {
             append(&mut spec, "excludedResources", &OUR_KINDS);
             append(&mut spec, "excludedResources", &CLUSTER_KINDS);
+            spec.insert("includeClusterResources".into(), json!(false));
         }
         spec
     }
 }
 
+/// The rules by which Velero changes what it restores for tenants, in its own namespace: an object is of the kind it is filed
+/// under, claims find volumes of their own, and nothing comes with a status or with somebody who has to let it go.
+pub const MODIFIERS: &str = "croft-restore-modifiers";
+
+/// What [`MODIFIERS`] says.
+pub fn modifiers() -> String {
+    let claims = json!({ "spec": { "volumeName": null, "selector": null, "dataSource": null, "dataSourceRef": null } });
+    let all = json!({ "metadata": { "finalizers": null, "annotations": { "velero.io/restore-status": null } } });
+    let rule = |kind: &str, patch: Value| json!({ "conditions": { "groupResource": kind }, "mergePatches": [{ "patchData": patch.to_string() }] });
+    let named =
+        USUAL.iter().map(|usual| rule(usual.name, json!({ "apiVersion": usual.api_version, "kind": usual.kind })));
+    let rules: Vec<_> = named.chain([rule("persistentvolumeclaims", claims), rule("**", all)]).collect();
+    json!({ "version": "v1", "resourceModifierRules": rules }).to_string()
+}
+
+/// How long a restore waits for a pod's volumes. Velero works on one restore at a time: everybody else waits, too.
+pub const VOLUME_TIMEOUT: &str = "30m";
+
 impl RestoreSpec {
-    /// What Velero is asked to do: from this Velero Backup, into this namespace and nothing else.
-    pub(super) fn for_velero(&self, namespace: &str, backup: &str) -> Fields {
+    /// What Velero is asked to do: from this Velero Backup, into this namespace, these kinds and nothing else.
+    pub(super) fn for_velero(&self, namespace: &str, backup: &str, policy: &Policy) -> Fields {
         let mut spec = self.fields().clone();
+        spec.retain(|_, value| !value.is_null() && *value != json!("") && *value != json!({}));
         spec.insert("backupName".into(), json!(backup));
         spec.insert("includedNamespaces".into(), json!([namespace]));
-        append(&mut spec, "excludedResources", &["volumesnapshotclasses"]);
-        // The archive lies in a bucket the tenant may write to, and Velero restores with all rights.
-        append(&mut spec, "excludedResources", &CLUSTER_KINDS);
+        // Patterns match what the archive calls itself; an exact list does not.
+        spec.insert("includedResources".into(), json!(Kinds::of(self.fields(), policy).restored));
+        spec.remove("excludedResources");
+        spec.insert("includeClusterResources".into(), json!(false));
+        spec.entry("restorePVs").or_insert(json!(false));
+        spec.insert("resourceModifier".into(), json!({ "kind": "ConfigMap", "name": MODIFIERS }));
         spec
     }
 }
@@ -95,7 +129,9 @@ impl LocationSpec {
     /// What Velero gets: the copied Secret instead of the tenant's, and a place below the namespace's own prefix.
     pub(super) fn for_velero(&self, secret: &str) -> Fields {
         let mut spec = self.fields().clone();
-        if text(&spec, "provider") == Some("aws")
+        // What is not there is not compared with either.
+        spec.retain(|field, value| !value.is_null() && field != "default");
+        if self.is_s3()
             && let Some(Value::Object(config)) = spec.get_mut("config")
         {
             tidy_s3(config);
@@ -105,6 +141,10 @@ impl LocationSpec {
             storage.insert("prefix".into(), json!(self.prefix()));
         }
         spec
+    }
+
+    pub(super) fn is_s3(&self) -> bool {
+        text(self.fields(), "provider") == Some(S3)
     }
 
     /// Whether the location can serve an image registry; Azure without an account key cannot.
@@ -186,7 +226,7 @@ fn append(spec: &mut Fields, list: &str, names: &[&str]) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::backup::validate;
+    use crate::backup::{Hosts, validate};
 
     #[expect(clippy::needless_pass_by_value, reason = "called with literals")]
     fn fields(value: Value) -> Fields {
@@ -194,21 +234,24 @@ mod tests {
     }
 
     fn backup(spec: Value) -> Value {
-        let spec = validate::backup(&fields(spec), "shop").expect("a valid spec");
+        let spec = validate::backup(&fields(spec), "shop", &Policy::default()).expect("a valid spec");
         Value::Object(spec.for_velero("shop", Some("there")))
     }
 
     fn location(spec: Value) -> LocationSpec {
-        validate::location(&fields(spec), "shop").expect("a valid spec")
+        let hosts = Hosts { listed: vec!["*.example".into(), "one".into(), "two".into()], ..Hosts::default() };
+        let policy = Policy { providers: vec!["azure".into()], hosts, ..Policy::default() };
+        validate::location(&fields(spec), "shop", &policy).expect("a valid spec")
     }
 
     #[test]
     fn a_backup_covers_its_own_namespace_and_leaves_out_what_is_not_the_tenants() {
         assert_eq!(
-            backup(json!({ "ttl": "36h", "excludedResources": ["pods"], "ofTomorrow": { "x": 1 } })),
+            backup(json!({ "ttl": "36h", "excludedResources": ["pods"] })),
             json!({
                 "ttl": "36h",
-                "ofTomorrow": { "x": 1 },
+                "snapshotVolumes": false,
+                "includeClusterResources": false,
                 "includedNamespaces": ["shop"],
                 "storageLocation": "there",
                 "excludedResources": [
@@ -222,26 +265,36 @@ mod tests {
 
     #[test]
     fn lists_by_scope_are_kept_apart() {
-        let spec = backup(
-            json!({ "includedNamespaceScopedResources": ["configmaps"], "excludedClusterScopedResources": ["*"] }),
-        );
+        let spec =
+            backup(json!({ "includedNamespaceScopedResources": ["configmaps"], "includeClusterResources": false }));
         assert_eq!(
             spec["excludedNamespaceScopedResources"],
             json!(["nonadminbackups", "nonadminrestores", "nonadminbackupstoragelocations"])
         );
         assert_eq!(spec["excludedClusterScopedResources"], json!(["*"]));
-        assert_eq!(spec.get("excludedResources"), None);
+        assert_eq!((spec.get("excludedResources"), spec.get("includeClusterResources")), (None, None));
     }
 
     #[test]
-    fn a_restore_stays_inside_the_namespace() {
-        let spec = validate::restore(&fields(json!({ "backupName": "nightly" }))).expect("a valid spec");
-        let spec = spec.for_velero("shop", "shop-nightly-1");
-        assert_eq!(spec["backupName"], "shop-nightly-1");
-        assert_eq!(spec["includedNamespaces"], json!(["shop"]));
-        let excluded = spec["excludedResources"].as_array().expect("a list");
-        assert_eq!(excluded[0], "volumesnapshotclasses");
-        assert!(CLUSTER_KINDS.iter().all(|kind| excluded.contains(&json!(kind))));
+    fn a_restore_stays_inside_the_namespace_and_brings_named_kinds_only() {
+        let spec = json!({
+            "backupName": "nightly", "includedResources": ["configmaps", "roles"], "excludedResources": ["pods"], "hooks": {},
+            "scheduleName": "", "existingResourcePolicy": "update", "includedNamespaces": null,
+        });
+        let policy = Policy::default();
+        let spec = validate::restore(&fields(spec), "shop", &policy).expect("a valid spec");
+        assert_eq!(
+            Value::Object(spec.for_velero("shop", "shop-nightly-1", &policy)),
+            json!({
+                "backupName": "shop-nightly-1",
+                "includedNamespaces": ["shop"],
+                "includedResources": ["configmaps"],
+                "includeClusterResources": false,
+                "restorePVs": false,
+                "existingResourcePolicy": "update",
+                "resourceModifier": { "kind": "ConfigMap", "name": MODIFIERS },
+            })
+        );
     }
 
     #[test]

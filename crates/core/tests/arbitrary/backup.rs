@@ -4,11 +4,12 @@ use std::time::Duration;
 
 use croft_core::{
     backup::{
-        Fields, Object, OnDelete, Phase, Settings, Victim,
-        backup::{self, Deletion, Location, LocationPhase, VeleroBackup},
-        location::{self, Copy, VeleroLocation, Version},
-        ownership::{Marks, Origin},
-        restore::{self, Source, VeleroRestore},
+        Fields, Handed, Hosts, Object, OnDelete, Phase, Policy, Presence, Transfers, Victim,
+        backup::{self, Deletion, Location, LocationPhase},
+        location::{self, Copy, Keys, VeleroLocation, Version},
+        ownership::{Lies, Marks, Origin},
+        restorable,
+        restore::{self, Source},
         validate,
     },
     time::Timestamp,
@@ -73,17 +74,37 @@ fn object(dice: &mut Dice) -> Object {
         has_finalizer: dice.roll(4) > 0,
         is_deleting: dice.roll(4) == 0,
         namespace_is_terminating: dice.roll(4) == 0,
+        velero: match dice.roll(8) {
+            0 => Presence::Gone,
+            1 => Presence::Hidden,
+            _ => Presence::Here,
+        },
+        is_brought_back: dice.roll(8) == 0,
     }
 }
 
-fn settings(dice: &mut Dice) -> Settings {
+fn policy(dice: &mut Dice) -> Policy {
     let on_delete = if dice.flip() { OnDelete::Hold } else { OnDelete::Release };
-    Settings { velero_namespace: "velero".into(), on_delete }
+    let hosts = Hosts { listed: vec!["rgw".into()], ..Hosts::default() };
+    Policy { velero_namespace: "velero".into(), on_delete, hosts, no_hooks: dice.flip(), ..Policy::default() }
 }
 
 fn marks(dice: &mut Dice) -> Marks {
     let ours = Origin { namespace: NAMESPACE.into(), name: "nightly".into(), nacuuid: NACUUID.into() }.marks();
     if dice.roll(4) > 0 { ours } else { Marks::default() }
+}
+
+fn handed(dice: &mut Dice, content: &Fields) -> Handed {
+    Handed {
+        uid: "u".into(),
+        marks: marks(dice),
+        made_for: dice.some("other".into()),
+        spec: content.clone(),
+        status: content.clone(),
+        is_deleting: dice.flip(),
+        position: u64::MAX,
+        transfers: Transfers { file_system: vec![String::new()], data_mover: vec!["Canceled".into()] },
+    }
 }
 
 fn victims(dice: &mut Dice) -> Vec<Victim> {
@@ -116,20 +137,33 @@ fn storage(dice: &mut Dice) -> Location {
 /// Velero is asked for this namespace and nothing that belongs to the cluster.
 fn assert_confined(spec: &Fields) {
     assert_eq!(spec["includedNamespaces"], json!([NAMESPACE]), "{spec:?}");
-    let cluster = spec.get("includeClusterResources");
-    assert!(matches!(cluster, None | Some(Value::Null | Value::Bool(false))), "{spec:?}");
     let kinds = spec.get("includedClusterScopedResources");
     assert!(kinds.is_none_or(|kinds| kinds.is_null() || *kinds == json!([])), "{spec:?}");
-    let excludes = |list: &str| {
-        let names = spec.get(list).and_then(Value::as_array).cloned().unwrap_or_default();
-        ["*", "clusterrolebindings"].iter().any(|name| names.contains(&json!(name)))
-    };
-    assert!(excludes("excludedResources") || excludes("excludedClusterScopedResources"), "{spec:?}");
     for field in
-        ["excludedNamespaces", "volumeSnapshotLocations", "resourcePolicy", "namespaceMapping", "resourceModifier"]
+        ["excludedNamespaces", "volumeSnapshotLocations", "resourcePolicy", "namespaceMapping", "restoreStatus"]
     {
-        assert!(spec.get(field).is_none_or(Value::is_null), "{spec:?}");
+        assert!(spec.get(field).is_none_or(|value| value.is_null() || *value == json!({})), "{spec:?}");
     }
+}
+
+fn assert_backs_up_nothing_of_the_cluster(spec: &Fields) {
+    let nothing = spec.get("includeClusterResources") == Some(&json!(false));
+    assert!(nothing || spec.get("excludedClusterScopedResources") == Some(&json!(["*"])), "{spec:?}");
+}
+
+/// Named kinds and no others, changed by our rules.
+fn assert_restores_named_kinds(spec: &Fields) {
+    let kinds = spec["includedResources"].as_array().cloned().unwrap_or_default();
+    assert!(
+        !kinds.is_empty() && kinds.iter().all(|kind| restorable::USUAL.iter().any(|usual| kind == usual.name)),
+        "{spec:?}"
+    );
+    assert_eq!((&spec["includeClusterResources"], &spec["restorePVs"]), (&json!(false), &json!(false)), "{spec:?}");
+    assert_eq!(spec["resourceModifier"]["name"], "croft-restore-modifiers");
+    assert!(
+        spec.get("hooks")
+            .is_none_or(|hooks| hooks.get("resources").is_none_or(|list| list == &json!([]) || list.is_null()))
+    );
 }
 
 /// Velero stores below the namespace's prefix, with the copied Secret.
@@ -145,7 +179,7 @@ proptest! {
     fn any_backup_is_planned_and_reported_and_stays_in_its_namespace(
         spec in backup_spec(), status in status::<backup::Status>("veleroBackup"), velero in map(), mut dice in dice(),
     ) {
-        let velero_backup = VeleroBackup { uid: "u".into(), marks: marks(&mut dice), spec: velero.clone(), status: velero.clone(), position: u64::MAX };
+        let velero_backup = handed(&mut dice, &velero);
         let seen = backup::Observed {
             object: object(&mut dice),
             spec,
@@ -154,18 +188,24 @@ proptest! {
             status,
             location: storage(&mut dice),
             velero: dice.some(velero_backup),
+            lies: match dice.roll(4) {
+                0 => Lies::Nowhere,
+                1 => Lies::WithAdministrator,
+                _ => Lies::WithTenant(NAMESPACE.into()),
+            },
             deletions: (0..dice.roll(3)).map(|_| deletion(&mut dice, &velero)).collect(),
             restores: victims(&mut dice),
         };
-        let settings = settings(&mut dice);
-        let plan = backup::plan(&seen, &settings);
+        let policy = policy(&mut dice);
+        let plan = backup::plan(&seen, &policy);
         for step in plan.iter() {
             if let backup::Step::CreateBackup { spec, .. } = step {
                 assert_confined(spec);
+                assert_backs_up_nothing_of_the_cluster(spec);
             }
         }
         let outcomes = dice.outcomes(&plan);
-        if let Some(status) = backup::report(&seen, &settings, &outcomes, &now()) {
+        if let Some(status) = backup::report(&seen, &policy, &outcomes, &now()) {
             assert_storable(&status.conditions, &seen.status.conditions);
         }
     }
@@ -174,13 +214,7 @@ proptest! {
     fn any_restore_is_planned_and_reported_and_stays_in_its_namespace(
         spec in restore_spec(), status in status::<restore::Status>("veleroRestore"), velero in map(), mut dice in dice(),
     ) {
-        let velero_restore = VeleroRestore {
-            uid: "u".into(),
-            marks: marks(&mut dice),
-            status: velero,
-            is_deleting: dice.flip(),
-            position: 1,
-        };
+        let velero_restore = handed(&mut dice, &velero);
         let seen = restore::Observed {
             object: object(&mut dice),
             spec,
@@ -191,16 +225,21 @@ proptest! {
                 _ => Source::Ready { velero_backup: "b".into() },
             },
             velero: dice.some(velero_restore),
+            counts_as_unfinished: dice.flip(),
+            missing_fences: (dice.roll(8) == 0).then(|| "a".to_owned()).into_iter().collect(),
+            ahead: (dice.roll(8) == 0).then(|| "a".to_owned()),
+            has_modifiers: dice.flip(),
         };
-        let plan = restore::plan(&seen);
+        let policy = policy(&mut dice);
+        let plan = restore::plan(&seen, &policy);
         for step in plan.iter() {
             if let restore::Step::CreateRestore { spec, .. } = step {
                 assert_confined(spec);
+                assert_restores_named_kinds(spec);
             }
         }
-        let settings = settings(&mut dice);
         let outcomes = dice.outcomes(&plan);
-        if let Some(status) = restore::report(&seen, &settings, &outcomes, &now()) {
+        if let Some(status) = restore::report(&seen, &policy, &outcomes, &now()) {
             assert_storable(&status.conditions, &seen.status.conditions);
         }
     }
@@ -209,7 +248,7 @@ proptest! {
     fn any_location_is_planned_and_reported_and_stays_below_its_prefix(
         spec in location_spec(), status in status::<location::Status>("veleroBackupStorageLocation"), velero in map(), mut dice in dice(),
     ) {
-        if let Ok(spec) = validate::location(&spec, NAMESPACE) {
+        if let Ok(spec) = validate::location(&spec, NAMESPACE, &Policy::default()) {
             let _ = spec.store();
         }
         let there = VeleroLocation { uid: "u".into(), marks: marks(&mut dice), spec: velero.clone(), status: velero };
@@ -217,21 +256,23 @@ proptest! {
             object: object(&mut dice),
             spec,
             status,
+            keys: if dice.roll(4) == 0 { Keys::Refused("x".into()) } else { Keys::Fine },
             secret: dice.some(Version { uid: "u".into(), resource_version: "1".into() }),
             copy: dice.some(Copy { uid: "u".into(), marks: marks(&mut dice.clone()), copy_of: None }),
             velero: dice.some(there),
             twin: (dice.roll(8) == 0).then(|| "other".to_owned()),
             backups: victims(&mut dice),
+            may_move: dice.flip(),
         };
-        let plan = location::plan(&seen);
+        let policy = policy(&mut dice);
+        let plan = location::plan(&seen, &policy);
         for step in plan.iter() {
             if let location::Step::CreateLocation { spec, .. } | location::Step::UpdateLocation { spec, .. } = step {
                 assert_below_prefix(spec, &seen.origin().nacuuid);
             }
         }
-        let settings = settings(&mut dice);
         let outcomes = dice.outcomes(&plan);
-        if let Some(status) = location::report(&seen, &settings, &outcomes, &now()) {
+        if let Some(status) = location::report(&seen, &policy, &outcomes, &now()) {
             assert_storable(&status.conditions, &seen.status.conditions);
         }
     }

@@ -1,7 +1,7 @@
 use croft_core::{
     backup::{
         Phase, Store, Victim,
-        location::{Claim, Copy, Observed, Status, Step, VeleroLocation, Version, copy_mark, plan, report, twin},
+        location::{Claim, Copy, Keys, Observed, Status, Step, VeleroLocation, Version, copy_mark, plan, report, twin},
         ownership::Marks,
         validate::SecretKey,
     },
@@ -13,9 +13,9 @@ use serde_json::{Map, Value, json};
 use crate::{
     EVERYTHING, assert_forward, done,
     explorer::{self, Act, at_rest, explore, stale},
-    fields, now, object,
+    fields, now, object, policy,
     request::{self, Stored, Told},
-    settings, told,
+    told,
 };
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -141,6 +141,7 @@ impl World {
             spec: user_spec(request.asked),
             status: Status::clone(&request.status),
             secret: self.secret.map(version),
+            keys: Keys::Unread,
             copy,
             velero,
             twin: None,
@@ -149,6 +150,7 @@ impl World {
                 .then(|| Victim { name: "nightly".into(), uid: "nightly".into() })
                 .into_iter()
                 .collect(),
+            may_move: true,
         })
     }
 }
@@ -162,7 +164,7 @@ impl explorer::World for World {
     }
 
     fn plan(&self, look: &Look) -> Plan<Step> {
-        plan(&look.observed)
+        plan(&look.observed, &policy())
     }
 
     fn execute(&mut self, look: &Look, step: &Step) -> Outcome {
@@ -198,7 +200,7 @@ impl explorer::World for World {
     }
 
     fn report(&mut self, look: &Look, outcomes: &[(&Step, Outcome)]) {
-        self.stored.write_status(report(&look.observed, &settings(), outcomes, &now()));
+        self.stored.write_status(report(&look.observed, &policy(), outcomes, &now()));
     }
 
     fn others(&self) -> Vec<Act<World>> {
@@ -318,32 +320,67 @@ fn a_location_waits_for_its_secret_and_then_goes_on_by_itself() {
 }
 
 #[test]
+fn keys_that_are_none_are_said_and_what_velero_has_stays() {
+    let made = at_rest(&World::new(Spec::Valid(1), Some(1), Slot::Empty, Slot::Empty));
+    let mut seen = made.seen().expect("there");
+    assert_eq!(seen.unread(&policy()), None, "the copy is up to date");
+    seen.secret = Some(version(2));
+    assert!(seen.unread(&policy()).is_some_and(|unread| unread.source.key == "cloud" && unread.is_s3));
+    seen.keys = Keys::Refused("found role_arn".into());
+    assert!(plan(&seen, &policy()).is_settled());
+    let status = report(&seen, &policy(), &[], &now()).expect("a status");
+    let accepted = status.conditions.get("Accepted").expect("told");
+    assert_eq!((accepted.reason.as_str(), accepted.message.as_str()), ("BslSpecValidation", "found role_arn"));
+    seen.keys = Keys::Fine;
+    assert_eq!(plan(&seen, &policy()).iter().count(), 1);
+}
+
+#[test]
 fn a_failed_copy_says_why_and_clears_when_it_works() {
     let mut world = World::new(Spec::Valid(1), Some(1), Slot::Empty, Slot::Empty);
     world.stored.edit(|request| request.finalizer = true);
     let mut seen = world.seen().expect("there");
-    seen.status = report(&seen, &settings(), &[], &now()).expect("a status");
-    let plan = plan(&seen);
+    seen.status = report(&seen, &policy(), &[], &now()).expect("a status");
+    let plan = plan(&seen, &policy());
     let failure = Failure::new(FailureClass::Rejected, "KeyMissing", "Secret keys has no key cloud");
     let mut outcomes: Vec<_> = plan.iter().map(|step| (step, Outcome::NotRun)).collect();
     outcomes[0].1 = Outcome::Failed(failure);
-    seen.status = report(&seen, &settings(), &outcomes, &now()).expect("a status");
+    seen.status = report(&seen, &policy(), &outcomes, &now()).expect("a status");
     let condition = seen.status.conditions.get("SecretSynced").expect("told");
     assert_eq!(condition.reason, "SecretSyncFailed");
     assert_eq!(condition.message, "Failed to sync secret to OADP namespace: Secret keys has no key cloud");
     assert_eq!(seen.status.conditions.get("BackupStorageLocationSynced"), None);
 
     let outcomes: Vec<_> = plan.iter().map(|step| (step, done())).collect();
-    let status = report(&seen, &settings(), &outcomes, &now()).expect("a status");
+    let status = report(&seen, &policy(), &outcomes, &now()).expect("a status");
     assert!(status.conditions.is_true("SecretSynced") && status.conditions.is_true("BackupStorageLocationSynced"));
+}
+
+#[test]
+fn a_location_with_backups_moves_only_when_that_is_confirmed() {
+    let made = at_rest(&World::new(Spec::Valid(1), Some(1), Slot::Empty, Slot::Empty));
+    let mut seen = made.seen().expect("there");
+    (seen.spec, seen.may_move) = (user_spec(Spec::Valid(2)), false);
+    assert!(plan(&seen, &policy()).is_settled());
+    let status = report(&seen, &policy(), &[], &now()).expect("a status");
+    assert_eq!(status.phase, Some(Phase::Created));
+    let accepted = status.conditions.get("Accepted").expect("told");
+    assert!(
+        accepted.message.contains("1 backups") && accepted.message.contains("croft.dev/confirm-move"),
+        "{accepted:?}"
+    );
+    seen.may_move = true;
+    assert_eq!(plan(&seen, &policy()).iter().count(), 1);
+    (seen.may_move, seen.backups) = (false, Vec::new());
+    assert_eq!(plan(&seen, &policy()).iter().count(), 1, "nothing would vanish");
 }
 
 #[test]
 fn two_locations_never_share_a_place() {
     let mut seen = World::new(Spec::Valid(1), Some(1), Slot::Empty, Slot::Empty).seen().expect("there");
     seen.twin = Some("other".into());
-    assert!(plan(&seen).is_settled());
-    let status = report(&seen, &settings(), &[], &now()).expect("a status");
+    assert!(plan(&seen, &policy()).is_settled());
+    let status = report(&seen, &policy(), &[], &now()).expect("a status");
     assert_eq!(status.phase, Some(Phase::BackingOff));
     assert!(status.conditions.get("Accepted").is_some_and(|condition| condition.message.contains("other")));
 }
@@ -378,8 +415,7 @@ fn velero_looking_again_is_no_news() {
     let mut seen = made.seen().expect("there");
     let mut told = |status: Value| {
         seen.velero.as_mut().expect("made").status = fields(status);
-        let reference =
-            report(&seen, &settings(), &[], &now()).and_then(|status| status.velero_backup_storage_location);
+        let reference = report(&seen, &policy(), &[], &now()).and_then(|status| status.velero_backup_storage_location);
         Value::Object(reference.and_then(|reference| reference.status).expect("copied"))
     };
     assert_eq!(told(json!({ "phase": "Available", "lastValidationTime": "later" })), json!({ "phase": "Available" }));

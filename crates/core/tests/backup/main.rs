@@ -9,7 +9,7 @@ mod request;
 mod restore;
 
 use croft_core::{
-    backup::{Object, Phase, Settings},
+    backup::{Handed, Object, Phase, Policy, Presence, Transfers, ownership::Marks},
     conditions::Conditions,
     plan::Outcome,
     time::Timestamp,
@@ -44,11 +44,50 @@ fn object(has_finalizer: bool, is_deleting: bool, namespace_is_terminating: bool
         has_finalizer,
         is_deleting,
         namespace_is_terminating,
+        velero: Presence::Here,
+        is_brought_back: false,
     }
 }
 
-fn settings() -> Settings {
-    Settings { velero_namespace: "velero".into(), on_delete: croft_core::backup::OnDelete::Hold }
+/// An edit of what was refused begins anew; nothing else takes a phase back.
+fn assert_forward_unless_edited<A, S>(
+    before: &request::Request<A, S>,
+    after: &request::Request<A, S>,
+    phase: impl Fn(&S) -> Option<Phase>,
+    refused_at: impl Fn(&S) -> Option<i64>,
+) {
+    let (was, is) = (phase(&before.status), phase(&after.status));
+    let begins_anew = was == Some(Phase::BackingOff) && refused_at(&before.status) != Some(before.generation);
+    if begins_anew {
+        return;
+    }
+    assert_forward(was, is);
+    if was == Some(Phase::BackingOff) {
+        assert!(matches!(is, Some(Phase::BackingOff | Phase::Deleting)), "left BackingOff without an edit");
+    }
+}
+
+/// The generation a request was last judged at.
+fn judged_at(conditions: &Conditions) -> Option<i64> {
+    conditions.get("Accepted").and_then(|accepted| accepted.observed_generation)
+}
+
+/// A Velero Backup or Restore under the name of ours.
+fn handed(ours: bool, status: Value, is_deleting: bool, position: u64) -> Handed {
+    Handed {
+        uid: if ours { "ours" } else { "theirs" }.into(),
+        marks: if ours { object(true, false, false).origin(None).marks() } else { Marks::default() },
+        made_for: None,
+        spec: fields(serde_json::json!({ "includedNamespaces": ["shop"] })),
+        status: fields(status),
+        is_deleting,
+        position,
+        transfers: Transfers::default(),
+    }
+}
+
+fn policy() -> Policy {
+    Policy { velero_namespace: "velero".into(), ..Policy::default() }
 }
 
 fn assert_forward(before: Option<Phase>, after: Option<Phase>) {

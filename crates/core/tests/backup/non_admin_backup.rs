@@ -2,10 +2,10 @@ use std::time::Duration;
 
 use croft_core::{
     backup::{
-        OnDelete, Phase, Settings, Victim,
-        backup::{ASK_AGAIN, Deletion, Location, LocationPhase, Observed, Status, Step, VeleroBackup, plan, report},
+        Handed, Object, OnDelete, Phase, Policy, Victim,
+        backup::{ASK_AGAIN, Deletion, Location, LocationPhase, Observed, Status, Step, plan, report},
         names,
-        ownership::Marks,
+        ownership::{Lies, Marks},
     },
     plan::{Outcome, Plan},
     time::Timestamp,
@@ -13,11 +13,11 @@ use croft_core::{
 use serde_json::{Value, json};
 
 use crate::{
-    EVERYTHING, UID, assert_forward, done,
+    EVERYTHING, UID, assert_forward_unless_edited, done,
     explorer::{self, Act, at_rest, explore, stale},
-    fields, now, object,
+    fields, handed, judged_at, now, object, policy,
     request::{self, Stored, Told},
-    settings, told,
+    told,
 };
 
 /// What the user may write into the spec.
@@ -68,10 +68,6 @@ fn our_marks() -> Marks {
 }
 
 impl Backup {
-    fn uid(self) -> &'static str {
-        if self.ours { "ours" } else { "theirs" }
-    }
-
     fn status(self) -> Value {
         match self {
             Backup { ours: false, .. } => json!({ "phase": "Foreign" }),
@@ -82,14 +78,8 @@ impl Backup {
         }
     }
 
-    fn seen(self) -> VeleroBackup {
-        VeleroBackup {
-            uid: self.uid().into(),
-            marks: if self.ours { our_marks() } else { Marks::default() },
-            spec: fields(json!({ "includedNamespaces": ["shop"] })),
-            status: fields(self.status()),
-            position: u64::from(self.running),
-        }
+    fn seen(self) -> Handed {
+        handed(self.ours, self.status(), false, u64::from(self.running))
     }
 }
 
@@ -124,9 +114,9 @@ impl World {
         }
     }
 
-    fn settings(&self) -> Settings {
+    fn policy(&self) -> Policy {
         let on_delete = if self.releases_on_delete { OnDelete::Release } else { OnDelete::Hold };
-        Settings { on_delete, ..settings() }
+        Policy { on_delete, ..policy() }
     }
 
     fn edited(mut self, change: impl FnOnce(&mut Request)) -> World {
@@ -144,7 +134,7 @@ impl World {
 
     fn delete_backup(&mut self, victim: &Victim) -> Outcome {
         match self.backup {
-            Some(backup) if backup.uid() == victim.uid => {
+            Some(backup) if backup.seen().uid == victim.uid => {
                 assert!(backup.ours, "deleted somebody else's backup");
                 self.backup = None;
                 done()
@@ -162,7 +152,10 @@ impl World {
         };
         let velero = if self.location_is_ready { LocationPhase::Available } else { LocationPhase::Other };
         Some(Observed {
-            object: object(request.finalizer, request.deleting, self.terminating),
+            object: Object {
+                generation: request.generation,
+                ..object(request.finalizer, request.deleting, self.terminating)
+            },
             spec: fields(spec),
             delete_backup: request.asked.delete,
             force_delete_backup: request.asked.force,
@@ -173,6 +166,7 @@ impl World {
                 velero: Some(velero),
             },
             velero: self.backup.map(Backup::seen),
+            lies: Lies::WithTenant("shop".into()),
             deletions: self.deletion.map(Deleting::seen).into_iter().collect(),
             restores: self.restore.then(|| Victim { name: "back".into(), uid: "back".into() }).into_iter().collect(),
         })
@@ -188,7 +182,7 @@ impl explorer::World for World {
     }
 
     fn plan(&self, look: &Look) -> Plan<Step> {
-        plan(&look.observed, &self.settings())
+        plan(&look.observed, &self.policy())
     }
 
     fn execute(&mut self, look: &Look, step: &Step) -> Outcome {
@@ -199,7 +193,7 @@ impl explorer::World for World {
                 return self.stored.add_finalizer(&look.request);
             }
             Step::CreateBackup { .. } if self.backup.is_some() => return stale(),
-            Step::CreateBackup { origin, spec } => {
+            Step::CreateBackup { origin, spec, .. } => {
                 assert!(!status.conditions.is_true("Queued"), "ran a backup again");
                 assert!(look.request.finalizer, "made a backup that nothing holds");
                 assert_eq!(origin.nacuuid, name());
@@ -221,7 +215,7 @@ impl explorer::World for World {
             }
             Step::DeleteDeletion(_) => self.deletion = None,
             Step::DeleteBackup(victim) => {
-                assert!(asked.force || self.releases_on_delete, "deleted a backup unasked");
+                assert!(asked.force || self.releases_on_delete || self.terminating, "deleted a backup unasked");
                 return self.delete_backup(victim);
             }
             Step::ReleaseFinalizer { .. } => {
@@ -233,7 +227,7 @@ impl explorer::World for World {
     }
 
     fn report(&mut self, look: &Look, outcomes: &[(&Step, Outcome)]) {
-        self.stored.write_status(report(&look.observed, &self.settings(), outcomes, &now()));
+        self.stored.write_status(report(&look.observed, &self.policy(), outcomes, &now()));
     }
 
     fn others(&self) -> Vec<Act<World>> {
@@ -295,12 +289,12 @@ impl explorer::World for World {
 
     fn check_ours(&self, before: &World) {
         if let (Some(before), Some(after)) = (&before.stored.request, &self.stored.request) {
-            let (before, after) = (&before.status, &after.status);
-            // Only who takes back the wish to delete it goes back.
-            let taken_back = before.phase == Some(Phase::Deleting) && after.conditions.get("Deleting").is_none();
-            if !taken_back {
-                assert_forward(before.phase, after.phase);
+            // Who takes back the wish to delete it goes back, too.
+            let was_deleting = before.status.phase == Some(Phase::Deleting);
+            if !(was_deleting && after.status.conditions.get("Deleting").is_none()) {
+                assert_forward_unless_edited(before, after, |s| s.phase, |s| judged_at(&s.conditions));
             }
+            let (before, after) = (&before.status, &after.status);
             let was_queued = before.conditions.is_true("Queued");
             assert!(!was_queued || after.conditions.is_true("Queued"), "forgot that Velero had it");
         }
@@ -328,7 +322,8 @@ impl explorer::World for World {
             assert_eq!(status.conditions.reason("Accepted"), Some("VeleroBackupTaken"));
         } else {
             assert!(!request.asked.valid || !self.location_is_ready, "a good request that nobody serves");
-            assert_eq!(status.phase, Some(Phase::BackingOff));
+            let expected = if request.asked.valid { Phase::New } else { Phase::BackingOff };
+            assert_eq!(status.phase, Some(expected));
         }
     }
 }
@@ -396,7 +391,7 @@ fn an_unusable_location_is_named_exactly() {
     let mut seen = World::new(true, false, None, OnDelete::Hold).seen().expect("there");
     let mut message = |location: Location| {
         seen.location = location;
-        let status = report(&seen, &settings(), &[], &now()).expect("a status");
+        let status = report(&seen, &policy(), &[], &now()).expect("a status");
         status.conditions.get("Accepted").map(|condition| condition.message.clone()).unwrap_or_default()
     };
     let found =
@@ -435,7 +430,7 @@ fn a_refusal_from_before_the_end_of_the_backup_is_asked_again_at_once() {
     seen.restores.clear();
     let refused = Deleting::Refused { rested: false }.seen();
     seen.deletions = vec![Deletion { created: Timestamp("2026-01-01T00:00:05Z".into()), ..refused.clone() }];
-    assert_eq!(plan(&seen, &settings()).iter().count(), 2);
+    assert_eq!(plan(&seen, &policy()).iter().count(), 2);
     seen.deletions = vec![refused];
-    assert_eq!(plan(&seen, &settings()), Plan::settled().look_again(ASK_AGAIN));
+    assert_eq!(plan(&seen, &policy()), Plan::settled().look_again(ASK_AGAIN));
 }

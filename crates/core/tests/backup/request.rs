@@ -22,6 +22,8 @@ pub(crate) struct Stored<A, S> {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Request<A, S> {
     pub(crate) asked: A,
+    /// How often what is asked for has changed.
+    pub(crate) generation: i64,
     pub(crate) deleting: bool,
     pub(crate) finalizer: bool,
     pub(crate) status: S,
@@ -76,12 +78,17 @@ pub(crate) struct Look<A, S, O> {
 
 impl<A: Clone + PartialEq, S: Clone + Default + PartialEq + Serialize> Stored<A, Told<S>> {
     pub(crate) fn new(asked: A) -> Self {
-        let request = Request { asked, deleting: false, finalizer: false, status: Told::new(S::default()) };
+        let request =
+            Request { asked, generation: 1, deleting: false, finalizer: false, status: Told::new(S::default()) };
         Self { request: Some(request), let_go_by_hand: false }
     }
 
     pub(crate) fn edit(&mut self, change: impl FnOnce(&mut Request<A, Told<S>>)) {
-        self.request.as_mut().map(change);
+        if let Some(request) = &mut self.request {
+            let before = request.asked.clone();
+            change(request);
+            request.generation += i64::from(request.asked != before);
+        }
         self.request.take_if(|request| request.deleting && !request.finalizer);
     }
 

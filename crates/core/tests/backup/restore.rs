@@ -1,19 +1,17 @@
 use croft_core::{
     backup::{
-        Phase,
-        ownership::Marks,
-        restore::{Observed, Source, Status, Step, VeleroRestore, plan, report},
+        Handed, Object, Phase,
+        restore::{Observed, Source, Status, Step, plan, report},
     },
     plan::{Outcome, Plan},
 };
 use serde_json::json;
 
 use crate::{
-    EVERYTHING, assert_forward, done,
+    EVERYTHING, assert_forward_unless_edited, done,
     explorer::{self, Act, explore, stale},
-    fields, now, object,
+    fields, handed, judged_at, now, object, policy,
     request::{self, Stored, Told},
-    settings,
 };
 
 /// A Velero Restore under the name of ours.
@@ -21,6 +19,8 @@ use crate::{
 struct Restore {
     ours: bool,
     running: bool,
+    /// The API server judges by it.
+    counts: bool,
     /// Velero cleans up before a Restore goes.
     deleting: bool,
 }
@@ -31,6 +31,7 @@ struct World {
     stored: Stored<bool, Told<Status>>,
     terminating: bool,
     backup_is_ready: bool,
+    has_modifiers: bool,
     restore: Option<Restore>,
 }
 
@@ -38,7 +39,7 @@ type Look = request::Look<bool, Told<Status>, Observed>;
 
 impl World {
     fn new(valid: bool, backup_is_ready: bool, restore: Option<Restore>) -> Self {
-        World { stored: Stored::new(valid), terminating: false, backup_is_ready, restore }
+        World { stored: Stored::new(valid), terminating: false, backup_is_ready, has_modifiers: false, restore }
     }
 
     fn has_our_restore(&self) -> bool {
@@ -49,16 +50,23 @@ impl World {
         let request = self.stored.request.as_ref()?;
         let ready = Source::Ready { velero_backup: "shop-nightly-1".into() };
         Some(Observed {
-            object: object(request.finalizer, request.deleting, self.terminating),
+            object: Object {
+                generation: request.generation,
+                ..object(request.finalizer, request.deleting, self.terminating)
+            },
             spec: fields(json!({ "backupName": if request.asked { "nightly" } else { "" } })),
             status: Status::clone(&request.status),
             source: if self.backup_is_ready { ready } else { Source::NotReady },
             velero: self.restore.map(seen_restore),
+            counts_as_unfinished: self.restore.is_some_and(|restore| restore.counts),
+            missing_fences: Vec::new(),
+            ahead: None,
+            has_modifiers: self.has_modifiers,
         })
     }
 }
 
-fn seen_restore(restore: Restore) -> VeleroRestore {
+fn seen_restore(restore: Restore) -> Handed {
     let status = match restore {
         Restore { ours: false, .. } => json!({ "phase": "Foreign" }),
         Restore { running: true, .. } => json!({ "phase": "InProgress" }),
@@ -66,13 +74,7 @@ fn seen_restore(restore: Restore) -> VeleroRestore {
             json!({ "phase": "Completed", "completionTimestamp": "2026-01-01T00:00:10Z" })
         }
     };
-    VeleroRestore {
-        uid: if restore.ours { "ours" } else { "theirs" }.into(),
-        marks: if restore.ours { object(true, false, false).origin(None).marks() } else { Marks::default() },
-        status: fields(status),
-        is_deleting: restore.deleting,
-        position: u64::from(restore.running),
-    }
+    handed(restore.ours, status, restore.deleting, u64::from(restore.running))
 }
 
 impl explorer::World for World {
@@ -84,18 +86,27 @@ impl explorer::World for World {
     }
 
     fn plan(&self, look: &Look) -> Plan<Step> {
-        plan(&look.observed)
+        plan(&look.observed, &policy())
     }
 
     fn execute(&mut self, look: &Look, step: &Step) -> Outcome {
         match step {
             Step::AddFinalizer { .. } => return self.stored.add_finalizer(&look.request),
             Step::CreateRestore { .. } if self.restore.is_some() => return stale(),
+            Step::WriteModifiers => self.has_modifiers = true,
+            Step::CountAsFinished(victim) => match &mut self.restore {
+                Some(restore) if victim.uid == seen_restore(*restore).uid => {
+                    assert!(restore.ours && !restore.running, "one that is not done judges nothing any more");
+                    restore.counts = false;
+                }
+                _ => return stale(),
+            },
             Step::CreateRestore { spec, .. } => {
+                assert!(self.has_modifiers, "restored without rules");
                 assert!(!look.observed.status.conditions.is_true("Queued"), "ran a restore again");
                 assert!(look.observed.object.has_finalizer, "made a restore that nothing holds");
                 assert_eq!(spec["backupName"], "shop-nightly-1");
-                self.restore = Some(Restore { ours: true, running: true, deleting: false });
+                self.restore = Some(Restore { ours: true, running: true, counts: true, deleting: false });
             }
             Step::DeleteRestore(victim) => match &mut self.restore {
                 None => {}
@@ -114,7 +125,7 @@ impl explorer::World for World {
     }
 
     fn report(&mut self, look: &Look, outcomes: &[(&Step, Outcome)]) {
-        self.stored.write_status(report(&look.observed, &settings(), outcomes, &now()));
+        self.stored.write_status(report(&look.observed, &policy(), outcomes, &now()));
     }
 
     fn others(&self) -> Vec<Act<World>> {
@@ -127,7 +138,7 @@ impl explorer::World for World {
             acts.push(Act::new("an administrator deletes the Velero Restore", self, |world| world.restore = None));
         }
         if self.restore.is_none() && noted {
-            let theirs = Restore { ours: false, running: true, deleting: false };
+            let theirs = Restore { ours: false, running: true, counts: false, deleting: false };
             acts.push(Act::new("somebody takes the name in Velero", self, |world| world.restore = Some(theirs)));
         }
         acts.push(Act::new("the user edits the spec", self, |world| {
@@ -159,7 +170,7 @@ impl explorer::World for World {
 
     fn check_ours(&self, before: &World) {
         if let (Some(before), Some(after)) = (&before.stored.request, &self.stored.request) {
-            assert_forward(before.status.phase, after.status.phase);
+            assert_forward_unless_edited(before, after, |s| s.phase, |s| judged_at(&s.conditions));
         }
         if before.restore.is_some_and(|restore| !restore.ours) {
             assert_eq!(before.restore, self.restore, "touched somebody else's restore");
@@ -176,6 +187,7 @@ impl explorer::World for World {
         let (status, conditions) = (&request.status, &request.status.conditions);
         match (self.has_our_restore(), conditions.is_true("Queued"), self.restore.is_some()) {
             (true, queued, _) => {
+                assert!(self.restore.is_some_and(|restore| !restore.counts), "one that is done judges for ever");
                 assert!(queued && conditions.is_true("Accepted") && status.phase == Some(Phase::Created));
                 assert_eq!(status.queue_info.map(|queue| queue.estimated_queue_position), Some(0));
             }
@@ -183,7 +195,7 @@ impl explorer::World for World {
             (false, false, true) => assert_eq!(conditions.reason("Accepted"), Some("VeleroRestoreTaken")),
             (false, false, false) => {
                 assert!(!request.asked || !self.backup_is_ready, "a good request that nobody serves");
-                assert_eq!(status.phase, Some(Phase::BackingOff));
+                assert_eq!(status.phase, Some(if request.asked { Phase::New } else { Phase::BackingOff }));
             }
         }
     }
@@ -191,7 +203,7 @@ impl explorer::World for World {
 
 #[test]
 fn every_restore_keeps_its_promises_whatever_goes_wrong() {
-    let theirs = Restore { ours: false, running: true, deleting: false };
+    let theirs = Restore { ours: false, running: true, counts: false, deleting: false };
     let mut starts = Vec::new();
     for valid in [true, false] {
         for ready in [true, false] {
@@ -204,11 +216,26 @@ fn every_restore_keeps_its_promises_whatever_goes_wrong() {
 }
 
 #[test]
+fn nothing_is_restored_until_the_api_server_judges_it() {
+    let mut seen = World::new(true, true, None).seen().expect("there");
+    seen.object.has_finalizer = true;
+    seen.status = report(&seen, &policy(), &[], &now()).expect("a status");
+    assert!(!plan(&seen, &policy()).is_settled());
+    seen.missing_fences = vec!["a-fence".into()];
+    assert!(plan(&seen, &policy()).is_settled());
+    let status = report(&seen, &policy(), &[], &now()).expect("a status");
+    assert_eq!((status.phase, status.conditions.reason("Accepted")), (Some(Phase::New), Some("PoliciesMissing")));
+    seen.missing_fences.clear();
+    seen.ahead = Some("of-the-administrator".into());
+    assert!(plan(&seen, &policy()).is_settled());
+}
+
+#[test]
 fn a_missing_backup_is_named_exactly() {
     let mut seen = World::new(true, false, None).seen().expect("there");
     let mut message = |source: Source| {
         seen.source = source;
-        let status = report(&seen, &settings(), &[], &now()).expect("a status");
+        let status = report(&seen, &policy(), &[], &now()).expect("a status");
         status.conditions.get("Accepted").map(|condition| condition.message.clone()).unwrap_or_default()
     };
     assert_eq!(

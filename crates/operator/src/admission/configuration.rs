@@ -95,7 +95,9 @@ mod tests {
             "gs3userclaim.croft.dev",
             "gs3class.croft.dev",
         ];
-        assert_eq!(names, [of_classes.as_slice(), of_storage.as_slice()].concat());
+        let of_backups =
+            ["vnonadminbackup.croft.dev", "vnonadminrestore.croft.dev", "vnonadminbackupstoragelocation.croft.dev"];
+        assert_eq!(names, [of_classes.as_slice(), of_storage.as_slice(), of_backups.as_slice()].concat());
         for (webhook, hook) in webhooks.iter().zip(HOOKS.iter()) {
             let service = webhook.client_config.service.as_ref().unwrap();
             assert_eq!(service.path.as_deref(), Some(hook.path));

@@ -51,7 +51,7 @@ pub use self::{
 use self::{certificates::Certificates, hooks::HOOKS};
 pub(crate) use self::{
     context::Context,
-    hooks::{Hook, Operation, WhenDown},
+    hooks::{Hook, Operation, Review, WhenDown},
     review::{Checked, Refusal, Request, Rule, Verdict, review},
     scopes::ClusterScoped,
 };

@@ -8,10 +8,10 @@ use croft_api::{
 };
 use croft_core::{
     backup::{
-        Victim,
-        backup::{self, Deletion, Location, LocationPhase, Observed, Status, Step, VeleroBackup},
+        Handed, Victim,
+        backup::{self, Deletion, Location, LocationPhase, Observed, Status, Step},
         location,
-        ownership::Origin,
+        ownership::{Lies, Origin},
     },
     plan::{Failure, Outcome, Plan},
     time::Timestamp,
@@ -43,17 +43,17 @@ impl BackupReconciler {
         Self { caches, writer, settings }
     }
 
-    fn location(&self, backup: &NonAdminBackup) -> Location {
-        let Some(name) = backup.spec.backup_spec.storage_location() else { return Location::Default };
+    async fn location(&self, backup: &NonAdminBackup) -> Result<Location, Failure> {
+        let Some(name) = backup.spec.backup_spec.storage_location() else { return Ok(Location::Default) };
         let namespace = backup.namespace().unwrap_or_default();
-        let Some(location) = self.caches.locations.get(&namespace, name) else {
-            return Location::Missing { name: name.to_owned() };
+        let Some(location) = request::named(&self.writer, &self.caches.locations, &namespace, name).await? else {
+            return Ok(Location::Missing { name: name.to_owned() });
         };
         let status: location::Status = objects::status(location.status.as_ref());
         let nacuuid = status.velero_backup_storage_location.and_then(|reference| reference.nacuuid);
         let origin = |nacuuid: &String| Origin { namespace, name: name.to_owned(), nacuuid: nacuuid.clone() };
         let velero = nacuuid.as_ref().map(origin).and_then(|origin| self.location_phase(&origin));
-        Location::Found { phase: status.phase, nacuuid, velero }
+        Ok(Location::Found { phase: status.phase, nacuuid, velero })
     }
 
     fn location_phase(&self, origin: &Origin) -> Option<LocationPhase> {
@@ -65,15 +65,10 @@ impl BackupReconciler {
         })
     }
 
-    fn velero(&self, origin: &Origin) -> Option<VeleroBackup> {
+    fn velero(&self, origin: &Origin) -> Option<Handed> {
         let backup = self.caches.velero_backups.get(&self.caches.velero_namespace, &origin.nacuuid)?;
-        Some(VeleroBackup {
-            uid: backup.uid().unwrap_or_default(),
-            marks: marks::BACKUP.marks(&backup.metadata),
-            spec: backup.spec.0.0.clone(),
-            status: backup.status.as_ref().map(|status| status.0.0.clone()).unwrap_or_default(),
-            position: self.caches.backup_queue.position(&*backup),
-        })
+        let transfers = self.caches.transfers.of_backup(&origin.nacuuid);
+        Some(request::handed(&*backup, marks::BACKUP, &backup.spec.0.0, &self.caches.backup_queue, transfers))
     }
 
     fn deletions(&self, origin: &Origin) -> Vec<Deletion> {
@@ -138,27 +133,29 @@ impl Reconciler for BackupReconciler {
             delete_backup: backup.spec.delete_backup,
             force_delete_backup: backup.spec.force_delete_backup,
             status: objects::status(backup.status.as_ref()),
-            location: self.location(&backup),
+            location: self.location(&backup).await?,
             velero: None,
+            lies: Lies::Nowhere,
             deletions: Vec::new(),
             restores: self.restores(&backup),
         };
         let origin = observed.origin();
         observed.velero = self.velero(&origin);
+        observed.lies = observed.velero.as_ref().map(|velero| self.caches.lies(&velero.spec)).unwrap_or_default();
         observed.deletions = self.deletions(&origin);
         Ok(Some(Seen { request: backup, observed }))
     }
 
     fn plan(&self, seen: &Seen, _now: &Timestamp) -> Plan<Step> {
-        backup::plan(&seen.observed, &request::current(&self.caches, &self.settings))
+        backup::plan(&seen.observed, &request::policy(&self.caches, &self.settings))
     }
 
     async fn execute(&self, seen: &Seen, step: &Step) -> Result<Written, Failure> {
-        let velero = self.caches.velero_namespace.as_str();
+        let (velero, object) = (self.caches.velero_namespace.as_str(), &seen.observed.object);
         match step {
             Step::AddFinalizer { .. } => self.writer.add_finalizer(&*seen.request, NAB_FINALIZER).await,
-            Step::CreateBackup { origin, spec } => {
-                let metadata = marks::BACKUP.metadata(origin, velero);
+            Step::CreateBackup { origin, spec, made_for } => {
+                let metadata = request::made_for(marks::BACKUP.metadata(origin, velero), made_for);
                 self.writer.create(&Backup { metadata, spec: spec.clone().into(), status: None }).await
             }
             Step::DeleteSelf { .. } => {
@@ -167,16 +164,21 @@ impl Reconciler for BackupReconciler {
             Step::DeleteRestore(victim) => {
                 request::delete::<NonAdminRestore>(&self.writer, &seen.observed.object.namespace, victim).await
             }
-            Step::CreateDeletion { origin, backup } => self.writer.create(&self.deletion(origin, backup)).await,
-            Step::DeleteDeletion(victim) => request::delete::<DeleteBackupRequest>(&self.writer, velero, victim).await,
-            Step::DeleteBackup(victim) => request::delete::<Backup>(&self.writer, velero, victim).await,
+            Step::CreateDeletion { origin, backup } => match self.writer.create(&self.deletion(origin, backup)).await {
+                Err(failure) if object.leaves_behind(&failure) => Ok(Written::elsewhere()),
+                result => result,
+            },
+            Step::DeleteDeletion(victim) => {
+                request::remove::<DeleteBackupRequest>(&self.writer, &self.caches, object, victim).await
+            }
+            Step::DeleteBackup(victim) => request::remove::<Backup>(&self.writer, &self.caches, object, victim).await,
             Step::ReleaseFinalizer { .. } => self.writer.release_finalizer(&*seen.request, NAB_FINALIZER).await,
         }
     }
 
     fn report(&self, seen: &Seen, outcomes: &[(&Step, Outcome)], now: &Timestamp) -> Report {
         let before = &seen.observed.status;
-        match backup::report(&seen.observed, &request::current(&self.caches, &self.settings), outcomes, now) {
+        match backup::report(&seen.observed, &request::policy(&self.caches, &self.settings), outcomes, now) {
             Some(after) => request::told(&*seen.request, (before, &before.conditions), (&after, &after.conditions)),
             None => Report::default(),
         }

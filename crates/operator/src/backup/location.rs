@@ -1,6 +1,6 @@
 //! `NonAdminBackupStorageLocation`: observes for [`croft_core::backup::location`] and carries out its steps.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, fmt, sync::Arc};
 
 use croft_api::{
     backup::{
@@ -11,8 +11,10 @@ use croft_api::{
 };
 use croft_core::{
     backup::{
-        Store, Victim,
-        location::{self, Claim, Copy, Observed, Status, Step, VeleroLocation, Version, copy_mark},
+        AccessKeys, Policy, Store, Victim,
+        location::{
+            self, CONFIRM_MOVE, Claim, Copy, Keys, Observed, Status, Step, Unread, VeleroLocation, Version, copy_mark,
+        },
         ownership::Origin,
         validate::SecretKey,
     },
@@ -44,12 +46,38 @@ pub(super) struct LocationReconciler {
 pub(super) struct Seen {
     request: Arc<NonAdminBackupStorageLocation>,
     observed: Observed,
+    content: Option<Content>,
     velero_namespace: String,
+}
+
+/// What a copied Secret holds, and what it is marked with.
+#[derive(Clone)]
+struct Content {
+    file: ByteString,
+    mark: String,
+}
+
+impl fmt::Debug for Content {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str("Content(***)")
+    }
+}
+
+impl Seen {
+    /// Read for this plan.
+    fn content(&self) -> Result<Content, Failure> {
+        let unread = || Failure::new(FailureClass::Stale, "NotRead", "the Secret was not read for this plan");
+        self.content.clone().ok_or_else(unread)
+    }
 }
 
 impl LocationReconciler {
     pub(super) fn new(caches: Caches, writer: Writer, settings: SharedSettings) -> Self {
         Self { caches, writer, settings }
+    }
+
+    fn policy(&self) -> Policy {
+        request::policy(&self.caches, &self.settings)
     }
 
     /// State of the Secret the spec names.
@@ -93,7 +121,7 @@ impl LocationReconciler {
             name: object.name,
             uid: object.uid,
             created: request::time(location.creation_timestamp().as_ref()),
-            wanted: validate::location(location).ok().map(|spec| spec.store()),
+            wanted: validate::location(location, &self.policy()).ok().map(|spec| spec.store()),
             in_force: velero.map(|velero| Store::of(&velero.spec)),
         }
     }
@@ -110,28 +138,30 @@ impl LocationReconciler {
             .collect()
     }
 
-    /// The one key of the tenant's Secret, read now, and what the copy of it is marked with.
-    async fn read_secret(&self, namespace: &str, source: &SecretKey) -> Result<(ByteString, String), Failure> {
+    /// What the copy is to hold, from the one key of the tenant's Secret, read now; or why there will be no copy.
+    async fn read_keys(&self, namespace: &str, unread: &Unread) -> Result<Result<Content, String>, Failure> {
+        let SecretKey { name, key } = &unread.source;
         let secrets: Api<Secret> = Api::namespaced(self.writer.client(), namespace);
-        let Some(secret) = read(secrets.get_opt(&source.name)).await? else {
-            return Err(Failure::new(FailureClass::Stale, "NotFound", format!("Secret {} is gone", source.name)));
+        let Some(secret) = read(secrets.get_opt(name)).await? else {
+            return Err(Failure::new(FailureClass::Stale, "NotFound", format!("Secret {name} is gone")));
         };
-        let mark = copy_mark(&version(&secret.metadata), &source.key);
-        let content = secret.data.and_then(|mut data| data.remove(&source.key));
-        content.map(|content| (content, mark)).ok_or_else(|| {
-            Failure::new(
-                FailureClass::Rejected,
-                "SecretKeyMissing",
-                format!("Secret {} has no key {}", source.name, source.key),
-            )
-        })
+        let mark = copy_mark(&version(&secret.metadata), key);
+        let Some(found) = secret.data.and_then(|mut data| data.remove(key)) else {
+            return Ok(Err(format!("BSL credentials secret \"{name}\" has no key \"{key}\"")));
+        };
+        let file = if unread.is_s3 {
+            AccessKeys::read(name, key, &found.0).map(|keys| keys.file().expose().as_bytes().to_vec())
+        } else {
+            Ok(found.0)
+        };
+        Ok(file.map(|file| Content { file: ByteString(file), mark }))
     }
 
     async fn create_secret(&self, seen: &Seen, origin: &Origin, source: &SecretKey) -> Result<Written, Failure> {
-        let (content, mark) = self.read_secret(&origin.namespace, source).await?;
+        let Content { file, mark } = seen.content()?;
         let mut metadata = marks::LOCATION.metadata(origin, &seen.velero_namespace);
         metadata.annotations.get_or_insert_default().insert(COPY_OF_ANNOTATION.into(), mark);
-        let data = Some(BTreeMap::from([(source.key.clone(), content)]));
+        let data = Some(BTreeMap::from([(source.key.clone(), file)]));
         self.writer.create(&Secret { metadata, data, ..Secret::default() }).await
     }
 
@@ -142,12 +172,12 @@ impl LocationReconciler {
         uid: &str,
         source: &SecretKey,
     ) -> Result<Written, Failure> {
-        let (content, mark) = self.read_secret(&origin.namespace, source).await?;
+        let Content { file, mark } = seen.content()?;
         let mut annotations = marks::LOCATION.metadata(origin, &seen.velero_namespace).annotations.unwrap_or_default();
         annotations.insert(COPY_OF_ANNOTATION.into(), mark);
         let target = Target { namespace: &seen.velero_namespace, name: &origin.nacuuid, uid };
         let secrets: Api<Secret> = Api::namespaced(self.writer.client(), target.namespace);
-        let fields = [("/metadata/annotations", json!(annotations)), ("/data", json!({ &source.key: content }))];
+        let fields = [("/metadata/annotations", json!(annotations)), ("/data", json!({ &source.key: file }))];
         request::replace(secrets, target, fields).await
     }
 }
@@ -178,24 +208,33 @@ impl Reconciler for LocationReconciler {
             spec: location.spec.backup_storage_location_spec.0.0.clone(),
             status: objects::status(location.status.as_ref()),
             secret: self.secret(&location),
+            keys: Keys::Unread,
             copy: None,
             velero: None,
             twin: self.twin(&location),
             backups: self.backups(&location),
+            may_move: location.annotations().get(CONFIRM_MOVE).is_some_and(|confirmed| confirmed == "true"),
         };
         let origin = observed.origin();
         observed.copy = self.copy(&origin);
         observed.velero = self.velero(&origin);
+        let mut content = None;
+        if let Some(unread) = observed.unread(&self.policy()) {
+            match self.read_keys(&key.namespace, &unread).await? {
+                Ok(found) => (content, observed.keys) = (Some(found), Keys::Fine),
+                Err(why) => observed.keys = Keys::Refused(why),
+            }
+        }
         let velero_namespace = self.caches.velero_namespace.clone();
-        Ok(Some(Seen { request: location, observed, velero_namespace }))
+        Ok(Some(Seen { request: location, observed, content, velero_namespace }))
     }
 
     fn plan(&self, seen: &Seen, _now: &Timestamp) -> Plan<Step> {
-        location::plan(&seen.observed)
+        location::plan(&seen.observed, &self.policy())
     }
 
     async fn execute(&self, seen: &Seen, step: &Step) -> Result<Written, Failure> {
-        let velero = seen.velero_namespace.as_str();
+        let (velero, object) = (seen.velero_namespace.as_str(), &seen.observed.object);
         match step {
             Step::AddFinalizer { .. } => self.writer.add_finalizer(&*seen.request, NABSL_FINALIZER).await,
             Step::CreateSecret { origin, source } => self.create_secret(seen, origin, source).await,
@@ -210,9 +249,9 @@ impl Reconciler for LocationReconciler {
                 let locations: Api<BackupStorageLocation> = Api::namespaced(self.writer.client(), velero);
                 request::replace(locations, Target { namespace: velero, name, uid }, [("/spec", json!(spec))]).await
             }
-            Step::DeleteSecret(victim) => request::delete::<Secret>(&self.writer, velero, victim).await,
+            Step::DeleteSecret(victim) => request::remove::<Secret>(&self.writer, &self.caches, object, victim).await,
             Step::DeleteLocation(victim) => {
-                request::delete::<BackupStorageLocation>(&self.writer, velero, victim).await
+                request::remove::<BackupStorageLocation>(&self.writer, &self.caches, object, victim).await
             }
             Step::DeleteBackup(victim) => {
                 request::delete::<NonAdminBackup>(&self.writer, &seen.observed.object.namespace, victim).await
@@ -223,7 +262,7 @@ impl Reconciler for LocationReconciler {
 
     fn report(&self, seen: &Seen, outcomes: &[(&Step, Outcome)], now: &Timestamp) -> Report {
         let before = &seen.observed.status;
-        match location::report(&seen.observed, &request::current(&self.caches, &self.settings), outcomes, now) {
+        match location::report(&seen.observed, &self.policy(), outcomes, now) {
             Some(after) => request::told(&*seen.request, (before, &before.conditions), (&after, &after.conditions)),
             None => Report::default(),
         }

@@ -5,24 +5,43 @@
 
 #[expect(clippy::module_inception, reason = "the part and one of its kinds have the same name")]
 mod backup;
+mod fences;
+mod hooks;
 mod location;
 mod marks;
 mod queue;
 mod request;
 mod restore;
+mod transfers;
 
 use std::sync::Arc;
 
 use croft_api::{
     backup::{NonAdminBackup, NonAdminBackupStorageLocation, NonAdminRestore},
+    storage::S3Class,
     velero::{BACKUP_NAME_LABEL, Backup, BackupStorageLocation, DeleteBackupRequest, Restore},
+    yaml_document,
 };
-use k8s_openapi::api::core::v1::{Namespace, Secret};
+use croft_core::{
+    backup::{
+        Fields, Presence, Progress,
+        ownership::{Lies, Marks},
+    },
+    watching::Standing,
+};
+use k8s_openapi::api::{
+    admissionregistration::v1::{ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding},
+    core::v1::{Namespace, Secret},
+};
 use kube::{Resource, ResourceExt, api::PartialObjectMeta};
 use serde::Serialize;
 use serde_json::Value;
+use tokio::sync::watch::Receiver;
 
-use self::{backup::BackupReconciler, location::LocationReconciler, queue::Queue, restore::RestoreReconciler};
+use self::{
+    backup::BackupReconciler, hooks::Door, location::LocationReconciler, queue::Queue, restore::RestoreReconciler,
+    transfers::Transfers,
+};
 use crate::{
     engine::{Cache, Change, EngineBuilder, Key, Part, Scope, Work, is_deleting},
     parts::{Definition, Ground},
@@ -47,6 +66,10 @@ const fn veleros(resource: &'static str, verbs: &'static [&'static str]) -> Use 
     Use { group: "velero.io", resource, verbs, within: Within::VeleroNamespace }
 }
 
+const fn policies(resource: &'static str) -> Use {
+    Use { group: "admissionregistration.k8s.io", resource, verbs: &["list", "watch"], within: Within::Cluster }
+}
+
 /// The rights this part uses.
 pub const USES: &[Use] = &[
     Use { group: "", resource: "namespaces", verbs: &["list", "watch"], within: Within::Cluster },
@@ -56,10 +79,18 @@ pub const USES: &[Use] = &[
     ours("nonadminbackups/status", &["patch"]),
     ours("nonadminrestores", &["delete", "get", "list", "patch", "watch"]),
     ours("nonadminrestores/status", &["patch"]),
-    ours("nonadminbackupstoragelocations", &["list", "patch", "watch"]),
+    ours("nonadminbackupstoragelocations", &["get", "list", "patch", "watch"]),
     ours("nonadminbackupstoragelocations/status", &["patch"]),
+    Use { group: "", resource: "configmaps", verbs: &["create", "get", "patch"], within: Within::VeleroNamespace },
+    policies("validatingadmissionpolicies"),
+    policies("validatingadmissionpolicybindings"),
+    Use { group: "s3.snappcloud.io", resource: "s3classes", verbs: &["list", "watch"], within: Within::Cluster },
     veleros("backups", &["create", "delete", "list", "watch"]),
-    veleros("restores", &["create", "delete", "list", "watch"]),
+    veleros("podvolumebackups", &["list", "watch"]),
+    veleros("podvolumerestores", &["list", "watch"]),
+    veleros("datauploads", &["list", "watch"]),
+    veleros("datadownloads", &["list", "watch"]),
+    veleros("restores", &["create", "delete", "list", "patch", "watch"]),
     veleros("deletebackuprequests", &["create", "delete", "list", "watch"]),
     veleros("backupstoragelocations", &["create", "delete", "list", "patch", "watch"]),
 ];
@@ -75,8 +106,11 @@ pub(crate) const PART: Definition = Definition {
         viewed: &["nonadminbackups", "nonadminbackupstoragelocations", "nonadminrestores"],
         edited: &["nonadminbackups", "nonadminbackupstoragelocations", "nonadmindownloadrequests", "nonadminrestores"],
     },
-    hooks: &[],
-    manifests: |_| Vec::new(),
+    hooks: hooks::HOOKS,
+    manifests: |options| {
+        let fences = fences::all(&options.velero_namespace);
+        fences.iter().flat_map(|(policy, binding)| [yaml_document(policy), yaml_document(binding)]).collect()
+    },
     install,
 };
 
@@ -93,6 +127,13 @@ struct Caches {
     velero_backups: Arc<Cache<Backup>>,
     velero_restores: Arc<Cache<Restore>>,
     velero_deletions: Arc<Cache<DeleteBackupRequest>>,
+    transfers: Transfers,
+    /// How the watches of Velero's kinds stand.
+    velero_stands: [Receiver<Standing>; 4],
+    policies: Arc<Cache<ValidatingAdmissionPolicy>>,
+    bindings: Arc<Cache<ValidatingAdmissionPolicyBinding>>,
+    /// Their endpoints are servers the administrator chose.
+    classes: Arc<Cache<S3Class>>,
     backup_queue: Queue,
     restore_queue: Queue,
 }
@@ -100,6 +141,10 @@ struct Caches {
 impl Caches {
     fn open(engine: &mut EngineBuilder, velero_namespace: String) -> Self {
         let velero = Scope::Namespace(velero_namespace.clone());
+        let (velero_locations, locations_stand) = engine.dispensable_objects(BACKUPS, &velero);
+        let (velero_backups, backups_stand) = engine.dispensable_objects(BACKUPS, &velero);
+        let (velero_restores, restores_stand) = engine.dispensable_objects(BACKUPS, &velero);
+        let (velero_deletions, deletions_stand) = engine.dispensable_objects(BACKUPS, &velero);
         Self {
             velero_namespace,
             namespaces: engine.cluster_objects(BACKUPS),
@@ -107,10 +152,15 @@ impl Caches {
             locations: engine.objects(BACKUPS, &Scope::Cluster),
             backups: engine.objects(BACKUPS, &Scope::Cluster),
             restores: engine.objects(BACKUPS, &Scope::Cluster),
-            velero_locations: engine.objects(BACKUPS, &velero),
-            velero_backups: engine.objects(BACKUPS, &velero),
-            velero_restores: engine.objects(BACKUPS, &velero),
-            velero_deletions: engine.objects(BACKUPS, &velero),
+            velero_locations,
+            velero_backups,
+            velero_restores,
+            velero_deletions,
+            transfers: Transfers::open(engine, &velero),
+            velero_stands: [locations_stand, backups_stand, restores_stand, deletions_stand],
+            policies: engine.cluster_objects(BACKUPS),
+            bindings: engine.cluster_objects(BACKUPS),
+            classes: engine.cluster_objects(BACKUPS),
             backup_queue: Queue::default(),
             restore_queue: Queue::default(),
         }
@@ -134,6 +184,63 @@ impl Caches {
             .filter(|restore| !was_queued(restore.status.as_ref().map(|status| &status.conditions)))
             .map(|restore| key(RESTORE, &*restore))
             .collect()
+    }
+
+    /// Where a Velero Backup lies, by the location Velero says it is in.
+    fn lies(&self, spec: &Fields) -> Lies {
+        let Some(name) = spec.get("storageLocation").and_then(Value::as_str).filter(|name| !name.is_empty()) else {
+            return Lies::WithAdministrator;
+        };
+        let Some(location) = self.velero_locations.get(&self.velero_namespace, name) else { return Lies::Nowhere };
+        match marks::LOCATION.marks(&location.metadata) {
+            Marks { managed: true, namespace: Some(namespace), .. } => Lies::WithTenant(namespace),
+            _ => Lies::WithAdministrator,
+        }
+    }
+
+    fn velero_presence(&self) -> Presence {
+        let namespace = self.namespaces.get("", &self.velero_namespace);
+        let is_gone = |standing: &Receiver<Standing>| *standing.borrow() == Standing::NotServed;
+        if namespace.is_none() || self.velero_stands.iter().any(is_gone) {
+            return Presence::Gone;
+        }
+        let is_seen = self.velero_stands.iter().all(|standing| standing.borrow().is_synced());
+        let is_going = namespace.is_some_and(|namespace| is_deleting(&namespace.metadata));
+        if is_seen && !is_going { Presence::Here } else { Presence::Hidden }
+    }
+
+    /// Everybody who works with Velero.
+    fn everybody(&self) -> Vec<Key> {
+        let locations = self.locations.all().into_iter().map(|location| key(LOCATION, &*location));
+        let backups = self.backups.all().into_iter().map(|backup| key(BACKUP, &*backup));
+        let restores = self.restores.all().into_iter().map(|restore| key(RESTORE, &*restore));
+        locations.chain(backups).chain(restores).collect()
+    }
+
+    /// All restores that Velero has not had.
+    fn all_waiting_restores(&self) -> Vec<Key> {
+        let restores = self.restores.all().into_iter();
+        restores
+            .filter(|restore| !was_queued(restore.status.as_ref().map(|status| &status.conditions)))
+            .map(|restore| key(RESTORE, &*restore))
+            .collect()
+    }
+
+    /// Names of the policies around tenants' restores that are not in force exactly as they should be.
+    fn missing_fences(&self) -> Vec<String> {
+        let missing = fences::around_restores(&self.velero_namespace).into_iter().filter(|(policy, binding)| {
+            let name = policy.name_any();
+            let there = self.policies.get("", &name).is_some_and(|found| found.spec == policy.spec);
+            !there || self.bindings.get("", &name).is_none_or(|found| found.spec != binding.spec)
+        });
+        missing.map(|(policy, _)| policy.name_any()).collect()
+    }
+
+    /// A Velero Restore nobody asked us for that is not done yet.
+    fn restore_of_the_administrator(&self) -> Option<String> {
+        let restores = self.velero_restores.all().into_iter();
+        let mut others = restores.filter(|restore| is_unfinished_and_not_ours(restore));
+        others.next().map(|restore| restore.name_any())
     }
 
     /// Locations of a namespace: one of them may wait for the place another one leaves.
@@ -162,12 +269,18 @@ fn was_queued(conditions: Option<&Vec<croft_api::Condition>>) -> bool {
     conditions.into_iter().flatten().any(|condition| condition.type_ == "Queued" && condition.status == "True")
 }
 
+fn is_unfinished_and_not_ours(restore: &Restore) -> bool {
+    let finished = restore.status.as_ref().is_some_and(|status| Progress(&status.0.0).is_finished());
+    !finished && !marks::RESTORE.marks(&restore.metadata).managed
+}
+
 fn install(engine: &mut EngineBuilder, ground: &Ground) {
     let Ground { writer, settings, .. } = ground;
     let caches = Caches::open(engine, settings.load().backup.velero_namespace.clone());
     caches.velero_deletions.index(DELETIONS_OF_BACKUP, |deletion: &DeleteBackupRequest| {
         deletion.labels().get(BACKUP_NAME_LABEL).cloned().into_iter().collect()
     });
+    engine.at_the_door(Arc::new(Door { caches: caches.clone(), settings: settings.clone() }));
     wake_on_requests(&caches);
     wake_on_velero(&caches);
     wake_on_surroundings(&caches);
@@ -225,8 +338,26 @@ fn meaning(object: &impl Serialize) -> Value {
 fn wake_on_velero(caches: &Caches) {
     let queue = caches.backup_queue.clone();
     caches.velero_backups.wakes(move |change: Change<'_, Backup>| queue.woken(BACKUP, marks::BACKUP, change));
-    let queue = caches.restore_queue.clone();
-    caches.velero_restores.wakes(move |change: Change<'_, Restore>| queue.woken(RESTORE, marks::RESTORE, change));
+    let (queue, seen) = (caches.restore_queue.clone(), caches.clone());
+    caches.velero_restores.wakes(move |change: Change<'_, Restore>| {
+        let mut keys = queue.woken(RESTORE, marks::RESTORE, change);
+        let is_ahead = |restore: Option<&Restore>| restore.is_some_and(is_unfinished_and_not_ours);
+        if is_ahead(change.before) && !is_ahead(change.after) {
+            keys.extend(seen.all_waiting_restores());
+        }
+        keys
+    });
+    let (backups, restores) = (caches.clone(), caches.clone());
+    caches.transfers.wake(
+        move |name| {
+            let backup = backups.velero_backups.get(&backups.velero_namespace, name)?;
+            marks::BACKUP.request(BACKUP, &backup.metadata)
+        },
+        move |name| {
+            let restore = restores.velero_restores.get(&restores.velero_namespace, name)?;
+            marks::RESTORE.request(RESTORE, &restore.metadata)
+        },
+    );
     let seen = caches.clone();
     caches.velero_locations.wakes(move |change: Change<'_, BackupStorageLocation>| {
         let Some(owner) = marks::LOCATION.request(LOCATION, &change.object().metadata) else { return Vec::new() };
@@ -250,8 +381,20 @@ fn wake_on_velero(caches: &Caches) {
     });
 }
 
-/// Secrets that locations name or were copied to, and namespaces that must not be held up.
+/// Secrets that locations name or were copied to, servers they may name, and namespaces that must not be held up.
 fn wake_on_surroundings(caches: &Caches) {
+    let seen = caches.clone();
+    caches.policies.wakes(move |_: Change<'_, ValidatingAdmissionPolicy>| seen.all_waiting_restores());
+    let seen = caches.clone();
+    caches.bindings.wakes(move |_: Change<'_, ValidatingAdmissionPolicyBinding>| seen.all_waiting_restores());
+    let seen = caches.clone();
+    caches.classes.wakes(move |change: Change<'_, S3Class>| {
+        let endpoint = |class: Option<&S3Class>| class.map(|class| class.spec.endpoint.clone());
+        if endpoint(change.before) == endpoint(change.after) {
+            return Vec::new();
+        }
+        seen.locations.all().iter().map(|location| key(LOCATION, &**location)).collect()
+    });
     let seen = caches.clone();
     caches.secrets.wakes(move |change: Change<'_, PartialObjectMeta<Secret>>| {
         let secret = change.object();
@@ -265,6 +408,9 @@ fn wake_on_surroundings(caches: &Caches) {
     let seen = caches.clone();
     caches.namespaces.wakes(move |change: Change<'_, Namespace>| {
         let goes = |namespace: Option<&Namespace>| namespace.is_none_or(|namespace| is_deleting(namespace.meta()));
+        if change.object().name_any() == seen.velero_namespace && goes(change.before) != goes(change.after) {
+            return seen.everybody();
+        }
         if !goes(change.after) || (change.before.is_some() && goes(change.before)) {
             return Vec::new();
         }

@@ -43,7 +43,7 @@ pub(super) struct Queue(Arc<Mutex<Line<Key>>>);
 impl Queue {
     /// The place of one among all, whoever made them.
     pub(super) fn position<K: Queued>(&self, own: &K) -> u64 {
-        self.line().position(&own.turn())
+        self.line().position(&own.name_any(), &own.turn())
     }
 
     /// Follows a change. Wakes the request behind the changed object and, when a place in the queue has become free, those

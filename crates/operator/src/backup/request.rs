@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
+use croft_api::velero::RESTORE_NAME_LABEL;
 use croft_core::{
-    backup::{Object, OnDelete, Settings, Victim},
+    backup::{Enforced, Fields, Handed, Hosts, Object, OnDelete, Policy, Transfers, Victim},
     conditions::Conditions,
     plan::{Failure, FailureClass},
     time::Timestamp,
@@ -11,17 +12,21 @@ use croft_core::{
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::{
     Api, Resource, ResourceExt,
-    api::{Patch, PatchParams},
+    api::{ObjectMeta, Patch, PatchParams},
     core::NamespaceResourceScope,
 };
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::Caches;
+use super::{
+    Caches,
+    marks::Tags,
+    queue::{Queue, Queued},
+};
 use crate::{
     conditions,
     engine::{
-        Report, Target, Writer, Written, is_deleting,
+        Cache, Report, Target, Writer, Written, is_deleting,
         write::{FIELD_MANAGER, Object as Kind, call, read, resource_name, written},
     },
     objects::has_finalizer,
@@ -29,13 +34,28 @@ use crate::{
 };
 
 /// The settings as the core reads them. Velero's namespace is the one that is watched, until the next start.
-pub(super) fn current(caches: &Caches, shared: &SharedSettings) -> Settings {
-    Settings {
+pub(super) fn policy(caches: &Caches, shared: &SharedSettings) -> Policy {
+    let shared = shared.load();
+    let settings = &shared.backup;
+    let classes = caches.classes.all();
+    Policy {
         velero_namespace: caches.velero_namespace.clone(),
-        on_delete: match shared.load().backup.on_delete {
+        on_delete: match settings.on_delete {
             settings::OnDelete::Hold => OnDelete::Hold,
             settings::OnDelete::Release => OnDelete::Release,
         },
+        enforced: Enforced {
+            backup: settings.enforce_backup_spec.clone(),
+            restore: settings.enforce_restore_spec.clone(),
+            location: settings.enforce_bsl_spec.clone(),
+        },
+        providers: settings.providers.clone(),
+        hosts: Hosts {
+            classes: classes.iter().map(|class| class.spec.endpoint.clone()).collect(),
+            listed: settings.hosts.clone(),
+        },
+        restorable: settings.restorable_kinds.clone(),
+        no_hooks: !settings.hooks,
     }
 }
 
@@ -52,7 +72,32 @@ pub(super) fn object<K: Kind>(caches: &Caches, request: &K, finalizer: &str) -> 
         has_finalizer: has_finalizer(request.meta(), finalizer),
         is_deleting: is_deleting(request.meta()),
         namespace_is_terminating,
+        velero: caches.velero_presence(),
+        is_brought_back: request.labels().contains_key(RESTORE_NAME_LABEL),
         namespace,
+    }
+}
+
+/// On a Velero Backup or Restore: fingerprint of the spec it was made for.
+const MADE_FOR_ANNOTATION: &str = "croft.dev/made-for";
+
+/// Metadata of a Velero object that also tells which spec it was made for.
+pub(super) fn made_for(mut metadata: ObjectMeta, fingerprint: &str) -> ObjectMeta {
+    metadata.annotations.get_or_insert_default().insert(MADE_FOR_ANNOTATION.into(), fingerprint.to_owned());
+    metadata
+}
+
+/// A Velero Backup or Restore as the core reads it.
+pub(super) fn handed<K: Queued>(object: &K, tags: Tags, spec: &Fields, queue: &Queue, transfers: Transfers) -> Handed {
+    Handed {
+        uid: object.uid().unwrap_or_default(),
+        marks: tags.marks(object.meta()),
+        made_for: object.annotations().get(MADE_FOR_ANNOTATION).cloned(),
+        spec: spec.clone(),
+        status: object.status().cloned().unwrap_or_default(),
+        is_deleting: is_deleting(object.meta()),
+        position: queue.position(object),
+        transfers,
     }
 }
 
@@ -71,6 +116,24 @@ where
     let api: Api<K> = Api::namespaced(writer.client(), &cached.namespace().unwrap_or_default());
     let live = read(api.get_opt(&cached.name_any())).await?;
     Ok(live.filter(|live| live.uid() == cached.uid()).map(Arc::new))
+}
+
+/// The object of that name in the namespace of a request: the cached one, or the API server's own where the cache has none.
+/// What a request is refused for only an edit cures, and a watch may be a moment behind.
+pub(super) async fn named<K>(
+    writer: &Writer,
+    cache: &Cache<K>,
+    namespace: &str,
+    name: &str,
+) -> Result<Option<Arc<K>>, Failure>
+where
+    K: Kind + Resource<Scope = NamespaceResourceScope> + 'static,
+{
+    if let Some(cached) = cache.get(namespace, name) {
+        return Ok(Some(cached));
+    }
+    let api: Api<K> = Api::namespaced(writer.client(), namespace);
+    Ok(read(api.get_opt(name)).await?.map(Arc::new))
 }
 
 pub(super) fn time(time: Option<&Time>) -> Timestamp {
@@ -108,4 +171,17 @@ pub(super) async fn replace<K: Kind>(
 /// Deletes an object in a namespace, if it still is the one that was seen.
 pub(super) async fn delete<K: Kind>(writer: &Writer, namespace: &str, victim: &Victim) -> Result<Written, Failure> {
     writer.delete::<K>(Target { namespace, name: &victim.name, uid: &victim.uid }, None).await
+}
+
+/// As [`delete`], in Velero's namespace: nobody's namespace is held up because we are not let near that one.
+pub(super) async fn remove<K: Kind>(
+    writer: &Writer,
+    caches: &Caches,
+    object: &Object,
+    victim: &Victim,
+) -> Result<Written, Failure> {
+    match delete::<K>(writer, &caches.velero_namespace, victim).await {
+        Err(failure) if object.leaves_behind(&failure) => Ok(Written::elsewhere()),
+        result => result,
+    }
 }

@@ -1,26 +1,33 @@
 //! `NonAdminRestore`: observes for [`croft_core::backup::restore`] and carries out its steps.
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 use croft_api::{
     backup::{NAR_FINALIZER, NonAdminRestore},
-    velero::Restore,
+    velero::{Restore, VOLUME_TIMEOUT_ANNOTATION},
 };
 use croft_core::{
     backup::{
-        Phase, Progress,
+        Handed, MODIFIERS, VOLUME_TIMEOUT, Victim,
         backup::Status as BackupStatus,
-        ownership::Origin,
-        restore::{self, Observed, Source, Status, Step, VeleroRestore},
+        modifiers,
+        ownership::{Claimant, Origin},
+        restore::{self, Observed, Source, Status, Step},
     },
     plan::{Failure, Outcome, Plan},
     time::Timestamp,
 };
-use kube::ResourceExt;
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::{Api, ResourceExt, api::ObjectMeta};
+use serde_json::json;
 
-use super::{Caches, RESTORE, marks, request};
+use super::{
+    Caches, RESTORE,
+    fences::{UNFINISHED_LABEL, UNFINISHED_VALUE},
+    marks, request,
+};
 use crate::{
-    engine::{Key, Reconciler, Report, Work, Writer, Written, is_deleting},
+    engine::{Key, Reconciler, Report, Target, Work, Writer, Written, write::read},
     objects,
     settings::SharedSettings,
 };
@@ -43,40 +50,65 @@ impl RestoreReconciler {
         Self { caches, writer, settings }
     }
 
-    fn source(&self, restore: &NonAdminRestore) -> Source {
+    async fn source(&self, restore: &NonAdminRestore) -> Result<Source, Failure> {
         let namespace = restore.namespace().unwrap_or_default();
-        let name = restore.spec.restore_spec.backup_name().unwrap_or_default();
-        match self.caches.backups.get(&namespace, name) {
-            Some(backup) => {
-                let status: BackupStatus = objects::status(backup.status.as_ref());
-                self.usable(namespace, name, &status).unwrap_or(Source::NotReady)
-            }
-            None if self.caches.backups.exists(&namespace, name) => Source::NotReady,
-            None => Source::Missing,
+        let Some(name) = restore.spec.restore_spec.backup_name() else { return Ok(Source::Missing) };
+        let Some(backup) = request::named(&self.writer, &self.caches.backups, &namespace, name).await? else {
+            return Ok(Source::Missing);
+        };
+        let status: BackupStatus = objects::status(backup.status.as_ref());
+        let reference = status.velero_backup.unwrap_or_default();
+        let origin = reference.nacuuid.map(|nacuuid| Origin { namespace, name: name.to_owned(), nacuuid });
+        let velero = origin.as_ref().and_then(|origin| {
+            let velero = self.caches.velero_backups.get(&self.caches.velero_namespace, &origin.nacuuid)?;
+            let names_location = backup.spec.backup_spec.storage_location().is_some();
+            let claimant = Claimant { origin, recorded: reference.uid.as_deref(), names_location };
+            let (uid, marks) = (velero.uid().unwrap_or_default(), marks::BACKUP.marks(&velero.metadata));
+            claimant.owns(&uid, &marks, &self.caches.lies(&velero.spec.0.0)).then_some(velero)
+        });
+        let progress = velero.as_ref().and_then(|velero| velero.status.as_ref());
+        Ok(Source::of(status.phase, origin.map(|origin| origin.nacuuid), progress.map(|progress| &progress.0.0)))
+    }
+
+    /// Whether Velero would find the rules for tenants' restores. Looked at only where one is about to be made.
+    async fn has_modifiers(&self, restore: &NonAdminRestore, known: &Status) -> Result<bool, Failure> {
+        if known.conditions.is_true("Queued") || restore.finalizers().is_empty() {
+            return Ok(true);
         }
+        let maps: Api<ConfigMap> = Api::namespaced(self.writer.client(), &self.caches.velero_namespace);
+        let found = read(maps.get_opt(MODIFIERS)).await?;
+        Ok(found.is_some_and(|map| map.data == rules(&self.caches.velero_namespace).data && map.binary_data.is_none()))
     }
 
-    /// The Velero Backup of a `NonAdminBackup`, if Velero is done with it and it is proven to be that one's.
-    fn usable(&self, namespace: String, name: &str, status: &BackupStatus) -> Option<Source> {
-        let nacuuid = status.velero_backup.as_ref().and_then(|reference| reference.nacuuid.clone())?;
-        let origin = Origin { namespace, name: name.to_owned(), nacuuid };
-        let velero = self.caches.velero_backups.get(&self.caches.velero_namespace, &origin.nacuuid)?;
-        let finished = velero.status.as_ref().is_some_and(|status| Progress(&status.0.0).is_finished());
-        let usable =
-            status.phase == Some(Phase::Created) && finished && origin.owns(&marks::BACKUP.marks(&velero.metadata));
-        usable.then_some(Source::Ready { velero_backup: origin.nacuuid })
+    fn counts_as_unfinished(&self, origin: &Origin) -> bool {
+        let restore = self.caches.velero_restores.get(&self.caches.velero_namespace, &origin.nacuuid);
+        restore.is_some_and(|restore| restore.labels().contains_key(UNFINISHED_LABEL))
     }
 
-    fn velero(&self, origin: &Origin) -> Option<VeleroRestore> {
+    fn velero(&self, origin: &Origin) -> Option<Handed> {
         let restore = self.caches.velero_restores.get(&self.caches.velero_namespace, &origin.nacuuid)?;
-        Some(VeleroRestore {
-            uid: restore.uid().unwrap_or_default(),
-            marks: marks::RESTORE.marks(&restore.metadata),
-            status: restore.status.as_ref().map(|status| status.0.0.clone()).unwrap_or_default(),
-            is_deleting: is_deleting(&restore.metadata),
-            position: self.caches.restore_queue.position(&*restore),
-        })
+        let transfers = self.caches.transfers.of_restore(&origin.nacuuid);
+        Some(request::handed(&*restore, marks::RESTORE, &restore.spec.0.0, &self.caches.restore_queue, transfers))
     }
+}
+
+/// See [`croft_core::backup::modifiers`].
+fn rules(velero_namespace: &str) -> ConfigMap {
+    let metadata = ObjectMeta {
+        name: Some(MODIFIERS.into()),
+        namespace: Some(velero_namespace.to_owned()),
+        ..ObjectMeta::default()
+    };
+    let data = Some(BTreeMap::from([("rules.json".to_owned(), modifiers())]));
+    ConfigMap { metadata, data, ..ConfigMap::default() }
+}
+
+/// Metadata of a tenant's Velero Restore.
+fn metadata(origin: &Origin, velero_namespace: &str, made_for: &str) -> ObjectMeta {
+    let mut metadata = request::made_for(marks::RESTORE.metadata(origin, velero_namespace), made_for);
+    metadata.labels.get_or_insert_default().insert(UNFINISHED_LABEL.into(), UNFINISHED_VALUE.into());
+    metadata.annotations.get_or_insert_default().insert(VOLUME_TIMEOUT_ANNOTATION.into(), VOLUME_TIMEOUT.into());
+    metadata
 }
 
 impl Reconciler for RestoreReconciler {
@@ -99,33 +131,47 @@ impl Reconciler for RestoreReconciler {
             object: request::object(&self.caches, &*restore, NAR_FINALIZER),
             spec: restore.spec.restore_spec.0.0.clone(),
             status: objects::status(restore.status.as_ref()),
-            source: self.source(&restore),
+            source: self.source(&restore).await?,
             velero: None,
+            counts_as_unfinished: false,
+            missing_fences: self.caches.missing_fences(),
+            ahead: self.caches.restore_of_the_administrator(),
+            has_modifiers: self.has_modifiers(&restore, &known).await?,
         };
-        observed.velero = self.velero(&observed.origin());
+        let origin = observed.origin();
+        observed.velero = self.velero(&origin);
+        observed.counts_as_unfinished = self.counts_as_unfinished(&origin);
         Ok(Some(Seen { request: restore, observed }))
     }
 
     fn plan(&self, seen: &Seen, _now: &Timestamp) -> Plan<Step> {
-        restore::plan(&seen.observed)
+        restore::plan(&seen.observed, &request::policy(&self.caches, &self.settings))
     }
 
     async fn execute(&self, seen: &Seen, step: &Step) -> Result<Written, Failure> {
         let velero = self.caches.velero_namespace.as_str();
         match step {
             Step::AddFinalizer { .. } => self.writer.add_finalizer(&*seen.request, NAR_FINALIZER).await,
-            Step::CreateRestore { origin, spec } => {
-                let metadata = marks::RESTORE.metadata(origin, velero);
+            // ConfigMaps are not watched: there is no echo to wait for.
+            Step::WriteModifiers => self.writer.apply_object(&rules(velero)).await.map(|_| Written::elsewhere()),
+            Step::CountAsFinished(Victim { name, uid }) => {
+                let patch = json!({ "metadata": { "labels": { UNFINISHED_LABEL: null } } });
+                self.writer.merge::<Restore>(Target { namespace: velero, name, uid }, None, patch).await
+            }
+            Step::CreateRestore { origin, spec, made_for } => {
+                let metadata = metadata(origin, velero, made_for);
                 self.writer.create(&Restore { metadata, spec: spec.clone().into(), status: None }).await
             }
-            Step::DeleteRestore(victim) => request::delete::<Restore>(&self.writer, velero, victim).await,
+            Step::DeleteRestore(victim) => {
+                request::remove::<Restore>(&self.writer, &self.caches, &seen.observed.object, victim).await
+            }
             Step::ReleaseFinalizer { .. } => self.writer.release_finalizer(&*seen.request, NAR_FINALIZER).await,
         }
     }
 
     fn report(&self, seen: &Seen, outcomes: &[(&Step, Outcome)], now: &Timestamp) -> Report {
         let before = &seen.observed.status;
-        match restore::report(&seen.observed, &request::current(&self.caches, &self.settings), outcomes, now) {
+        match restore::report(&seen.observed, &request::policy(&self.caches, &self.settings), outcomes, now) {
             Some(after) => request::told(&*seen.request, (before, &before.conditions), (&after, &after.conditions)),
             None => Report::default(),
         }

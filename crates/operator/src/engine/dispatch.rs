@@ -141,6 +141,7 @@ impl Dispatcher {
         let mut turn = 0;
         let mut term = Leading::default();
         let mut looked_at_everything = false;
+        let mut does_without = self.readiness.does_without(self.part);
         loop {
             let leads = term.now;
             if self.works(leads) && !looked_at_everything {
@@ -171,7 +172,13 @@ impl Dispatcher {
                     looked_at_everything = false;
                 }
                 Some(key) = slow_ones.recv() => queue.takes_long(&key),
-                Ok(()) = ready.changed() => {}
+                Ok(()) = ready.changed() => {
+                    // Whoever did without something looks again when that is back, or gone.
+                    let without = self.readiness.does_without(self.part);
+                    if std::mem::replace(&mut does_without, without) != does_without {
+                        looked_at_everything = false;
+                    }
+                }
                 _ = resync.tick() => {
                     self.resync(&mut queue, turn, leads);
                     turn = (turn + 1) % u64::from(RESYNC_TURNS);

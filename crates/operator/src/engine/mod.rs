@@ -31,7 +31,7 @@ use kube::{
     core::{ClusterResourceScope, NamespaceResourceScope, PartialObjectMeta},
 };
 use serde::de::DeserializeOwned;
-use tokio::sync::watch::Sender;
+use tokio::sync::watch::{Receiver, Sender};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 pub use self::{
@@ -171,6 +171,24 @@ impl EngineBuilder {
             Scope::Namespace(namespace) => Api::namespaced(client, namespace),
         };
         self.cache(part, scope, Wire::objects(api))
+    }
+
+    /// As [`EngineBuilder::objects`], of somebody else's kind that may be away, with whether it is there: its part works on without
+    /// it.
+    pub fn dispensable_objects<K>(&mut self, part: Part, scope: &Scope) -> (Arc<Cache<K>>, Receiver<Standing>)
+    where
+        K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
+            + Clone
+            + DeserializeOwned
+            + fmt::Debug
+            + Send
+            + Sync
+            + 'static,
+    {
+        let cache = self.objects(part, scope);
+        self.readiness.may_be_away(&write::resource_name::<K>());
+        let standing = self.watched.get(&TypeId::of::<K>()).map(|watched| watched.standing.subscribe());
+        (cache, standing.unwrap_or_else(|| Sender::new(Standing::default()).subscribe()))
     }
 
     /// The cache of a cluster-scoped kind, watched whole.

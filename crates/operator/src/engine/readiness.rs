@@ -17,13 +17,22 @@ struct Watched {
     foreign: bool,
     /// Where it is not installed there is none of it, and nobody waits.
     optional: bool,
+    /// Its part asks how it stands and works without it, whatever is wrong.
+    dispensable: bool,
 }
 
 impl Watched {
     /// Whether all there is is known.
     fn is_seen(&self) -> bool {
         let standing = self.standing.borrow();
-        standing.is_synced() || (self.optional && *standing == Standing::NotServed)
+        standing.is_synced() || (self.optional && *standing == Standing::NotServed) || self.is_away()
+    }
+
+    /// Whether it is done without.
+    fn is_away(&self) -> bool {
+        let is_lost =
+            matches!(&*self.standing.borrow(), Standing::NotServed | Standing::Forbidden | Standing::Failing(_));
+        self.dispensable && is_lost
     }
 }
 
@@ -47,6 +56,7 @@ impl ReadinessBuilder {
             standing,
             foreign,
             optional: false,
+            dispensable: false,
         });
         if !watched.parts.contains(&part) {
             watched.parts.push(part);
@@ -57,6 +67,13 @@ impl ReadinessBuilder {
     pub(super) fn may_be_missing(&mut self, resource: &str) {
         if let Some(watched) = self.watches.get_mut(resource) {
             watched.optional = true;
+        }
+    }
+
+    /// The part of this kind works without it, and so does everybody else.
+    pub(super) fn may_be_away(&mut self, resource: &str) {
+        if let Some(watched) = self.watches.get_mut(resource) {
+            watched.dispensable = true;
         }
     }
 
@@ -89,8 +106,14 @@ impl Readiness {
         self.watches.iter().all(|watched| match &*watched.standing.borrow() {
             Standing::Synced => true,
             Standing::NotServed => watched.foreign,
-            Standing::Starting | Standing::Forbidden | Standing::Failing(_) => false,
+            Standing::Starting => false,
+            Standing::Forbidden | Standing::Failing(_) => watched.dispensable,
         })
+    }
+
+    /// What a part does without for the time being.
+    pub fn does_without(&self, part: Part) -> Vec<String> {
+        self.of(part).filter(|watched| watched.is_away()).map(|watched| watched.resource.clone()).collect()
     }
 
     /// One line per watch, for `/readyz` and the log.
@@ -120,7 +143,7 @@ impl fmt::Display for Readiness {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         for watched in self.watches.iter() {
             let standing = watched.standing.borrow();
-            let mark = if watched.is_seen() { '+' } else { '-' };
+            let mark = if watched.is_seen() && !watched.is_away() { '+' } else { '-' };
             let standing = match &*standing {
                 Standing::NotServed if watched.optional => "not installed".to_owned(),
                 Standing::NotServed => format!("waiting for the CRD {}", watched.resource),

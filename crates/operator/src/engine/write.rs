@@ -95,7 +95,11 @@ impl Writer {
         let text = serde_json::to_vec(object).map_err(|error| unwritable("InvalidObject", &error))?;
         let api = self.api::<K>(&object.namespace().unwrap_or_default());
         let request = Request::new(api.resource_url()).create(&self.posting(FIELD_MANAGER), text);
-        self.send("create", request, &resource_name::<K>()).await
+        self.send("create", request, &resource_name::<K>()).await.map_err(|failure| match failure.reason {
+            // Its namespace or its kind is not there: looking again at once would find the same.
+            "NotFound" => Failure::new(FailureClass::Transient, "PlaceMissing", failure.message),
+            _ => failure,
+        })
     }
 
     /// Merges `patch` into the object; fails as stale unless it still is `target` at `version`.

@@ -98,26 +98,83 @@ async fn a_namespace_with_held_backups_and_restores_is_never_held_up() -> Result
 #[tokio::test]
 async fn a_backup_waits_for_its_location_and_runs_by_itself() -> Result<()> {
     let plot = Plot::bare("ahead").await?;
-    plot.add_backup("nightly").await?;
-    let waiting = plot.status::<NonAdminBackup>("nightly", "to wait", |s| s["phase"] == "BackingOff").await;
-    assert!(message(&waiting, "Accepted").starts_with("NonAdminBackupStorageLocation not found in the namespace"));
-    plot.add_secret("cloud").await?;
     plot.add_location(json!({})).await?;
+    plot.add_backup("nightly").await?;
+    let waiting = plot.status::<NonAdminBackup>("nightly", "to wait", |s| s["phase"] == "New").await;
+    assert_eq!(told(&waiting), ["Accepted=False LocationNotReady"]);
+    plot.add_secret("cloud").await?;
     plot.backup_completes("nightly").await?;
     Ok(())
 }
 
 #[tokio::test]
-async fn a_backup_that_reaches_out_of_its_namespace_is_refused_until_it_is_mended() -> Result<()> {
-    let plot = Plot::furnished("refuse").await?;
-    let spec = json!({ "backupSpec": { "storageLocation": "here", "includedNamespaces": ["kube-system"] } });
-    plot.create::<NonAdminBackup>("nightly", spec).await?;
+async fn a_backup_that_names_what_is_not_there_runs_only_after_an_edit() -> Result<()> {
+    let plot = Plot::bare("nowhere").await?;
+    plot.add_backup("nightly").await?;
     let refused = plot.status::<NonAdminBackup>("nightly", "to be refused", |s| s["phase"] == "BackingOff").await;
     assert_eq!(told(&refused), ["Accepted=False InvalidBackupSpec"]);
-    assert!(refused.get("veleroBackup").is_none(), "{refused}");
-    plot.patch::<NonAdminBackup>("nightly", json!({ "spec": { "backupSpec": { "includedNamespaces": null } } }))
-        .await?;
+    assert!(message(&refused, "Accepted").starts_with("NonAdminBackupStorageLocation not found in the namespace"));
+    plot.add_secret("cloud").await?;
+    plot.add_location(json!({})).await?;
+    plot.location_is_available().await;
+    plot.add_backup("weekly").await?;
+    plot.backup_completes("weekly").await?;
+    let still = plot.api::<NonAdminBackup>().get("nightly").await?;
+    assert_eq!(phase(&still), Some(NonAdminPhase::BackingOff), "what was refused does not run by itself");
+    plot.patch::<NonAdminBackup>("nightly", json!({ "spec": { "backupSpec": { "ttl": "5h" } } })).await?;
     plot.backup_completes("nightly").await?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn what_reaches_out_of_its_namespace_is_refused_at_the_door() -> Result<()> {
+    let plot = Plot::furnished("refuse").await?;
+    for (field, value, told) in [
+        ("includedNamespaces", json!(["kube-system"]), "can not contain namespaces other than"),
+        ("excludedNamespaces", json!([]), "spec.backupSpec.excludedNamespaces is restricted"),
+        ("resourcePolicy", json!({ "kind": "configmap", "name": "x" }), "spec.backupSpec.resourcePolicy is restricted"),
+        ("ttl", json!("banana"), "spec.backupSpec.ttl must be a duration"),
+        ("ofTomorrow", json!(1), "spec.backupSpec.ofTomorrow is not known to this operator and is restricted"),
+    ] {
+        let spec = json!({ "backupSpec": { "storageLocation": "here", field: value } });
+        let refusal = plot.refusal::<NonAdminBackup>("nightly", spec).await?;
+        assert!(refusal.contains(told), "{refusal}");
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_backup_that_velero_has_is_not_changed_any_more() -> Result<()> {
+    let plot = Plot::furnished("fixed").await?;
+    plot.completed_backup().await?;
+    let change =
+        |ttl: &str| json!({ "spec": { "backupSpec": { "ttl": ttl, "hooks": {}, "csiSnapshotTimeout": "0s" } } });
+    plot.patch::<NonAdminBackup>("nightly", change("0s")).await?;
+    let refused = plot.patch::<NonAdminBackup>("nightly", change("5h")).await.expect_err("a change").to_string();
+    assert!(refused.contains("changes to backupSpec have no effect; create a new NonAdminBackup"), "{refused}");
+    let settled = plot.api::<NonAdminBackup>().get("nightly").await?;
+    let status = serde_json::to_value(&settled.status)?;
+    assert_eq!(told(&status), ["Accepted=True BackupAccepted", "Queued=True BackupScheduled"]);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_request_that_a_restore_brought_back_is_not_carried_out_again() -> Result<()> {
+    let plot = Plot::furnished("revenant").await?;
+    let backup = json!({
+        "apiVersion": "oadp.openshift.io/v1alpha1", "kind": "NonAdminBackup",
+        "metadata": { "name": "nightly", "labels": { "velero.io/restore-name": "disaster" } },
+        "spec": { "backupSpec": { "storageLocation": "here" } },
+    });
+    plot.administrators::<NonAdminBackup>().create(&PostParams::default(), &serde_json::from_value(backup)?).await?;
+    let told_so = |status: &serde_json::Value| told(status) == ["Accepted=False BroughtBackByRestore"];
+    let status = plot.status::<NonAdminBackup>("nightly", "to be left alone", told_so).await;
+    assert!(message(&status, "Accepted").contains("create a new one"), "{status}");
+    plot.patch::<NonAdminBackup>("nightly", json!({ "spec": { "backupSpec": { "ttl": "5h" } } })).await?;
+    plot.add_backup("weekly").await?;
+    plot.backup_completes("weekly").await?;
+    let status = serde_json::to_value(plot.api::<NonAdminBackup>().get("nightly").await?.status)?;
+    assert!(told_so(&status) && status.get("veleroBackup").is_none(), "{status}");
     Ok(())
 }
 
@@ -135,8 +192,7 @@ async fn a_backup_that_velero_has_lost_is_told_and_never_run_again() -> Result<(
         .await;
     assert_eq!(lost["phase"], "Created");
     assert_eq!(told(&lost), ["Accepted=False VeleroBackupNotFound", "Queued=True BackupScheduled"]);
-    // An edit is a new reason to look, not to run.
-    plot.patch::<NonAdminBackup>("nightly", json!({ "spec": { "backupSpec": { "ttl": "5h" } } })).await?;
+    assert!(lost["veleroBackup"].get("status").is_none() && lost.get("queueInfo").is_none(), "{lost}");
     plot.delete::<NonAdminBackup>("nightly").await?;
     plot.vanishes(&plot.api::<NonAdminBackup>(), "nightly").await?;
     assert!(plot.veleros::<Backup>().get_opt(&velero.name_any()).await?.is_none());
@@ -165,16 +221,5 @@ async fn somebody_elses_velero_backup_is_never_touched() -> Result<()> {
     let left = plot.veleros::<Backup>().get(&forged.name_any()).await?;
     assert_eq!((left.uid(), left.metadata.deletion_timestamp), (forged.uid(), None));
     assert!(plot.veleros::<Backup>().get_opt(&velero_name(&backup)).await?.is_none());
-    Ok(())
-}
-
-#[tokio::test]
-async fn a_duration_velero_cannot_read_never_gets_to_it() -> Result<()> {
-    let plot = Plot::furnished("banana").await?;
-    let spec = json!({ "backupSpec": { "storageLocation": "here", "ttl": "banana" } });
-    plot.create::<NonAdminBackup>("nightly", spec).await?;
-    let refused = plot.status::<NonAdminBackup>("nightly", "to be refused", |s| s["phase"] == "BackingOff").await;
-    assert!(message(&refused, "Accepted").contains("spec.backupSpec.ttl must be a duration"), "{refused}");
-    assert!(refused.get("veleroBackup").is_none(), "{refused}");
     Ok(())
 }

@@ -58,7 +58,7 @@ async fn a_secret_without_the_named_key_is_said_and_healed() -> Result<()> {
     let plot = Plot::bare("keyless").await?;
     plot.add_secret("wrong").await?;
     plot.add_location(json!({})).await?;
-    let failed = |status: &serde_json::Value| message(status, "SecretSynced").contains("has no key cloud");
+    let failed = |status: &serde_json::Value| message(status, "Accepted").contains("has no key \"cloud\"");
     plot.status::<NonAdminBackupStorageLocation>("here", "to miss the key", failed).await;
     plot.add_secret("cloud").await?;
     plot.location_is_available().await;
@@ -69,10 +69,12 @@ async fn a_secret_without_the_named_key_is_said_and_healed() -> Result<()> {
 async fn a_changed_secret_and_a_changed_spec_reach_velero() -> Result<()> {
     let plot = Plot::furnished("changes").await?;
     let name = plot.velero_location().await?.name_any();
-    plot.patch::<Secret>("keys", json!({ "stringData": { "cloud": "[default]\n", "other": "x" } })).await?;
+    let rotated = "# new\naws_secret_access_key = b\naws_access_key_id = a\n";
+    plot.patch::<Secret>("keys", json!({ "stringData": { "cloud": rotated, "other": "x" } })).await?;
     eventually("the copy to follow", || async {
         let copy = plot.veleros::<Secret>().get(&name).await?.data.unwrap_or_default();
-        ensure!(copy.len() == 1 && copy["cloud"].0 == b"[default]\n", "it does not");
+        let file = b"[default]\naws_access_key_id=a\naws_secret_access_key=b\n";
+        ensure!(copy.len() == 1 && copy["cloud"].0 == file, "it does not");
         Ok(Some(()))
     })
     .await;
@@ -133,14 +135,48 @@ async fn a_settled_location_is_left_alone_while_velero_keeps_checking_it() -> Re
 }
 
 #[tokio::test]
-async fn a_prefix_cannot_lead_out_of_the_namespace() -> Result<()> {
+async fn a_location_that_would_borrow_or_reach_anything_is_refused_at_the_door() -> Result<()> {
     let plot = Plot::bare("escape").await?;
+    let storage = |storage: serde_json::Value| json!({ "objectStorage": storage });
+    let config = |key: &str, value: &str| json!({ "config": { "region": "eu", key: value } });
+    for (changes, told) in [
+        (storage(json!({ "bucket": "b", "prefix": "../bank" })), "must not contain . or .. as a segment"),
+        (
+            storage(json!({ "bucket": "b", "caCertRef": { "name": "s", "key": "k" } })),
+            "objectStorage.caCertRef is restricted",
+        ),
+        (json!({ "default": true }), "cannot be used as a default BSL"),
+        (json!({ "credential": null }), "spec.bslSpec.credential is not set"),
+        (json!({ "provider": "gcp" }), "provider is restricted, can only be set to: aws"),
+        (config("credentialsFile", "/x"), "config.credentialsFile is restricted"),
+        (config("profile", "velero"), "config.profile is restricted"),
+        (config("insecureSkipTLSVerify", "true"), "config.insecureSkipTLSVerify is restricted"),
+        (config("s3Url", "http://169.254.169.254"), "config.s3Url is restricted"),
+        (config("s3Url", "https://kubernetes.default.svc"), "config.s3Url is restricted"),
+    ] {
+        let spec = plot.location_spec(changes);
+        let refusal = plot.refusal::<NonAdminBackupStorageLocation>("here", spec).await?;
+        assert!(refusal.contains(told), "{refusal}");
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn credentials_that_are_more_than_keys_never_reach_velero() -> Result<()> {
+    let plot = Plot::bare("borrow").await?;
     plot.add_secret("cloud").await?;
-    plot.add_location(json!({ "objectStorage": { "bucket": plot.namespace, "prefix": "../bank" } })).await?;
+    let borrowing = format!("{}web_identity_token_file = /var/run/secrets/token\n", plot.credentials());
+    plot.patch::<Secret>("keys", json!({ "stringData": { "cloud": borrowing } })).await?;
+    plot.add_location(json!({})).await?;
     let refused =
         plot.status::<NonAdminBackupStorageLocation>("here", "to be refused", |s| s["phase"] == "BackingOff").await;
-    assert!(message(&refused, "Accepted").contains("must not contain . or .. as a segment"), "{refused}");
+    assert_eq!(
+        message(&refused, "Accepted"),
+        r#"BSL credentials secret "keys" key "cloud": only access keys are allowed, found web_identity_token_file"#
+    );
     assert!(refused.get("veleroBackupStorageLocation").is_none(), "{refused}");
+    plot.add_secret("cloud").await?;
+    plot.location_is_available().await;
     Ok(())
 }
 

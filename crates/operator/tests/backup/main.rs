@@ -3,7 +3,12 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod away;
 mod backups;
+mod fences;
+mod fields;
+mod hostile;
+mod injection;
 mod locations;
 mod plot;
 mod restores;

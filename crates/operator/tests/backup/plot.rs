@@ -7,8 +7,11 @@ use croft_api::{
     backup::{NonAdminBackup, NonAdminBackupStorageLocation, NonAdminPhase, NonAdminRestore},
     velero::{Backup, BackupStorageLocation},
 };
-use croft_testbed::{Testbed, wait};
-use k8s_openapi::{NamespaceResourceScope, api::core::v1::ConfigMap};
+use croft_testbed::{Identity, Testbed, wait};
+use k8s_openapi::{
+    NamespaceResourceScope,
+    api::{core::v1::ConfigMap, rbac::v1::RoleBinding},
+};
 use kube::{
     Api, Resource,
     api::{DeleteParams, Patch, PatchParams, PostParams},
@@ -30,10 +33,11 @@ impl<K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + Des
 {
 }
 
-/// A namespace of its own; its bucket has the same name.
+/// A namespace of its own; its bucket has the same name. Whatever is done in it is done with the rights of its owner.
 pub(crate) struct Plot {
     pub(crate) world: &'static Shared,
     pub(crate) namespace: String,
+    owner: Identity,
 }
 
 impl Plot {
@@ -42,7 +46,8 @@ impl Plot {
         let world = Box::pin(shared(Testbed::kubernetes().with_velero())).await;
         let namespace = world.bed.namespace(prefix).await?;
         world.bed.ceph().create_bucket(&namespace).await?;
-        Ok(Self { world, namespace })
+        let owner = owner_of(world, &namespace).await?;
+        Ok(Self { world, namespace, owner })
     }
 
     /// With a location called `here` that Velero can use.
@@ -55,7 +60,20 @@ impl Plot {
     }
 
     pub(crate) fn api<K: Kind>(&self) -> Api<K> {
+        Api::namespaced(self.owner.client.clone(), &self.namespace)
+    }
+
+    /// The same with an administrator's rights.
+    pub(crate) fn administrators<K: Kind>(&self) -> Api<K> {
         Api::namespaced(self.world.client(), &self.namespace)
+    }
+
+    /// What the owner of the plot is told who tries to create this.
+    pub(crate) async fn refusal<K: Kind>(&self, name: &str, spec: Value) -> Result<String> {
+        match self.create::<K>(name, spec).await {
+            Ok(made) => anyhow::bail!("it was let in: {:?}", made.meta().name),
+            Err(error) => Ok(error.to_string()),
+        }
     }
 
     /// The same kind in Velero's namespace.
@@ -97,6 +115,12 @@ impl Plot {
 
     /// The location `here`, with changes to its usual spec.
     pub(crate) async fn add_location(&self, changes: Value) -> Result<()> {
+        self.create::<NonAdminBackupStorageLocation>("here", self.location_spec(changes)).await?;
+        Ok(())
+    }
+
+    /// The usual spec of a location with changes.
+    pub(crate) fn location_spec(&self, changes: Value) -> Value {
         let ceph = self.world.bed.ceph();
         let mut spec = json!({
             "provider": "aws",
@@ -107,8 +131,7 @@ impl Plot {
         for (field, value) in changes.as_object().into_iter().flatten() {
             spec[field] = value.clone();
         }
-        self.create::<NonAdminBackupStorageLocation>("here", json!({ "backupStorageLocationSpec": spec })).await?;
-        Ok(())
+        json!({ "backupStorageLocationSpec": spec })
     }
 
     pub(crate) async fn location_is_available(&self) -> NonAdminBackupStorageLocation {
@@ -191,6 +214,23 @@ impl Plot {
         let reference = location.status.and_then(|status| status.velero_backup_storage_location).unwrap_or_default();
         Ok(self.veleros::<BackupStorageLocation>().get(&reference.name.unwrap_or_default()).await?)
     }
+}
+
+/// Somebody with the rights Kubernetes' own `admin` has in the namespace, and no others.
+async fn owner_of(world: &Shared, namespace: &str) -> Result<Identity> {
+    let owner = world.bed.service_account(namespace, "owner").await?;
+    let binding = json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding", "metadata": { "name": "owner" },
+        "roleRef": { "apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "admin" },
+        "subjects": [{ "kind": "ServiceAccount", "name": "owner", "namespace": namespace }],
+    });
+    let bindings: Api<RoleBinding> = Api::namespaced(world.client(), namespace);
+    bindings.create(&PostParams::default(), &serde_json::from_value(binding)?).await?;
+    eventually("the owner to have rights", || async {
+        Ok(owner.can("create", "oadp.openshift.io/nonadminbackups", Some(namespace)).await?.then_some(()))
+    })
+    .await;
+    Ok(owner)
 }
 
 pub(crate) fn velero_name(backup: &NonAdminBackup) -> String {

@@ -9,7 +9,10 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use kube::ResourceExt;
 use serde_json::json;
 
-use crate::plot::{Plot, message, told};
+use crate::{
+    plot::{Plot, message, told},
+    support::eventually,
+};
 
 #[tokio::test]
 async fn a_restore_brings_a_deleted_config_map_back() -> Result<()> {
@@ -26,19 +29,44 @@ async fn a_restore_brings_a_deleted_config_map_back() -> Result<()> {
 
     let velero = plot.veleros::<Restore>().get(status["veleroRestore"]["name"].as_str().unwrap_or_default()).await?;
     assert_eq!(velero.spec.included_namespaces(), Some(vec![plot.namespace.as_str()]));
-    let excluded = velero.spec.texts("excludedResources").unwrap_or_default();
-    assert!(excluded.contains(&"clusterrolebindings") && excluded.contains(&"volumesnapshotclasses"), "{excluded:?}");
+    let kinds = velero.spec.texts("includedResources").unwrap_or_default();
+    assert!(kinds.contains(&"configmaps") && !kinds.contains(&"*") && !kinds.contains(&"roles"), "{kinds:?}");
+    assert_eq!((velero.spec.include_cluster_resources(), velero.spec.flag("restorePVs")), (Some(false), Some(false)));
+    assert_eq!(velero.annotations().get("velero.io/pod-volume-timeout").map(String::as_str), Some("30m"));
+    eventually("the finished one to judge nothing any more", || async {
+        let restore = plot.veleros::<Restore>().get(&velero.name_any()).await?;
+        Ok((!restore.labels().contains_key("croft.dev/unfinished")).then_some(()))
+    })
+    .await;
     Ok(())
 }
 
 #[tokio::test]
 async fn a_restore_waits_for_its_backup_and_runs_by_itself() -> Result<()> {
-    let plot = Plot::furnished("before").await?;
+    let plot = Plot::bare("before").await?;
+    plot.add_location(json!({})).await?;
+    plot.add_config_map("prices").await?;
+    plot.add_backup("nightly").await?;
     plot.create::<NonAdminRestore>("back", json!({ "restoreSpec": { "backupName": "nightly" } })).await?;
-    let waiting = plot.status::<NonAdminRestore>("back", "to wait", |s| s["phase"] == "BackingOff").await;
-    assert!(message(&waiting, "Accepted").contains("not found"), "{waiting}");
-    plot.completed_backup().await?;
+    let waiting = plot.status::<NonAdminRestore>("back", "to wait", |s| s["phase"] == "New").await;
+    assert_eq!(told(&waiting), ["Accepted=False BackupNotReady"]);
+    plot.add_secret("cloud").await?;
+    plot.backup_completes("nightly").await?;
     plot.restore_phase("back", "Completed").await;
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_refused_restore_never_runs_later_by_itself() -> Result<()> {
+    let plot = Plot::furnished("never").await?;
+    plot.create::<NonAdminRestore>("back", json!({ "restoreSpec": { "backupName": "nightly" } })).await?;
+    let refused = plot.status::<NonAdminRestore>("back", "to be refused", |s| s["phase"] == "BackingOff").await;
+    assert!(message(&refused, "Accepted").contains("\"nightly\" not found"), "{refused}");
+    plot.completed_backup().await?;
+    plot.create::<NonAdminRestore>("again", json!({ "restoreSpec": { "backupName": "nightly" } })).await?;
+    plot.restore_phase("again", "Completed").await;
+    let status = serde_json::to_value(plot.api::<NonAdminRestore>().get("back").await?.status)?;
+    assert_eq!((&status["phase"], status.get("veleroRestore")), (&json!("BackingOff"), None));
     Ok(())
 }
 
@@ -61,13 +89,20 @@ async fn deleting_a_restore_removes_the_velero_restore_and_keeps_the_backup() ->
 }
 
 #[tokio::test]
-async fn a_restore_that_reaches_out_of_its_namespace_is_refused() -> Result<()> {
+async fn a_restore_that_reaches_out_of_its_namespace_is_refused_at_the_door() -> Result<()> {
     let plot = Plot::furnished("reach").await?;
-    plot.completed_backup().await?;
-    let spec = json!({ "restoreSpec": { "backupName": "nightly", "includeClusterResources": true } });
-    plot.create::<NonAdminRestore>("back", spec).await?;
-    let refused = plot.status::<NonAdminRestore>("back", "to be refused", |s| s["phase"] == "BackingOff").await;
-    assert_eq!(told(&refused), ["Accepted=False InvalidRestoreSpec"]);
-    assert!(refused.get("veleroRestore").is_none(), "{refused}");
+    for (field, value) in [
+        ("includeClusterResources", json!(true)),
+        ("restorePVs", json!(true)),
+        ("includedNamespaces", json!(["kube-system"])),
+        ("namespaceMapping", json!({ "a": "b" })),
+        ("scheduleName", json!("s")),
+        ("restoreStatus", json!({ "includedResources": ["*"] })),
+        ("resourceModifier", json!({ "kind": "configmap", "name": "x" })),
+    ] {
+        let spec = json!({ "restoreSpec": { "backupName": "nightly", field: value } });
+        let refusal = plot.refusal::<NonAdminRestore>("back", spec).await?;
+        assert!(refusal.contains(&format!("spec.restoreSpec.{field} is restricted")), "{refusal}");
+    }
     Ok(())
 }

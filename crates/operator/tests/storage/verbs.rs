@@ -173,7 +173,7 @@ impl<'a> Client<'a> {
         let query = if *on == On::Upload { format!("{query}uploadId={upload}") } else { (*query).to_owned() };
         let source = format!("/{full}/{OBJECT}");
         let header = (*on == On::Copy).then_some(("x-amz-copy-source", source.as_str()));
-        let call = S3Call { method: method.clone(), path: &path, query: &query, header, body };
+        let call = S3Call { method: method.clone(), path: &path, query: &query, header, body: body.as_bytes() };
         Ok(self.plot.ceph.call((&self.keys.0, &self.keys.1), &call).await?.0)
     }
 }

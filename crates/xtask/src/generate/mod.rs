@@ -2,6 +2,7 @@
 //!
 //! Guarantee: [`check`] fails exactly when [`write`] would change something.
 
+mod backup_fields;
 mod docs;
 mod schema;
 
@@ -52,6 +53,7 @@ pub(crate) fn check() -> Result<()> {
 fn generated() -> Result<Files> {
     let croft = croft(Profile::Debug)?;
     let mut files = docs::pages()?;
+    files.extend(backup_fields::page());
     files.insert("deploy/crds.yaml".into(), printed(&croft, "crds")?);
     files.insert("deploy/croft.yaml".into(), printed(&croft, "manifests")?);
     Ok(files)

@@ -1,0 +1,269 @@
+//! How a request is handed over to Velero, once: the same for a backup and a restore.
+//!
+//! ```text
+//! only an edit can cure it           -> BackingOff, Accepted=False; looked at again when it is edited, and only then
+//! allowed, the world is not ready    -> New, Accepted=False with the reason; goes on by itself
+//! allowed                            -> New, Accepted=True, the name of the Velero object on record
+//! on record                          -> finalizer
+//! held by the finalizer              -> the Velero object, Created, Queued=True: from now on never again
+//! Velero works                       -> its status and the place in the queue are copied
+//! the Velero object is gone          -> said, and what was copied from it is forgotten
+//! ```
+
+use serde_json::Value;
+
+use super::{
+    Counts, Object, Phase, Policy, QueueInfo, Reference, Transfers,
+    meaning::meaning,
+    ownership::{Marks, Origin},
+    validate::{Invalid, Refusal},
+    velero::Fields,
+};
+use crate::{
+    conditions::{Conditions, Truth},
+    namespaces::manifest,
+    plan::{FailureClass, Outcome},
+    time::Timestamp,
+};
+
+const ACCEPTED: &str = "Accepted";
+const QUEUED: &str = "Queued";
+const SPEC_UPDATE: &str = "SpecUpdateApproved";
+/// Why a request that came back out of somebody's backup is left alone.
+const BROUGHT_BACK: &str = "BroughtBackByRestore";
+
+/// The object Velero has been handed, or whatever else is under its name.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Handed {
+    pub uid: String,
+    pub marks: Marks,
+    /// Fingerprint of the spec it was made for; see [`fingerprint`].
+    pub made_for: Option<String>,
+    pub spec: Fields,
+    pub status: Fields,
+    /// Velero cleans up after it.
+    pub is_deleting: bool,
+    /// See [`super::queue_position`].
+    pub position: u64,
+    pub transfers: Transfers,
+}
+
+/// The words in which each kind tells the same story.
+pub(super) struct Words {
+    pub(super) kind: &'static str,
+    pub(super) accepted: (&'static str, &'static str),
+    pub(super) invalid: &'static str,
+    pub(super) gone: (&'static str, &'static str),
+    pub(super) taken: (&'static str, &'static str),
+    pub(super) scheduled: (&'static str, &'static str),
+    pub(super) spec_changed: (&'static str, &'static str),
+}
+
+/// What both kinds tell in their status.
+pub(super) struct Told<'a> {
+    pub(super) phase: &'a mut Option<Phase>,
+    pub(super) conditions: &'a mut Conditions,
+    pub(super) reference: &'a mut Option<Reference>,
+    pub(super) queue_info: &'a mut Option<QueueInfo>,
+    pub(super) file_system: &'a mut Option<Counts>,
+    pub(super) data_mover: &'a mut Option<Counts>,
+}
+
+/// One request on its way to Velero.
+pub(super) struct HandOver<'a> {
+    pub(super) words: &'static Words,
+    pub(super) object: &'a Object,
+    /// As the user wrote it.
+    pub(super) spec: &'a Fields,
+    pub(super) phase: Option<Phase>,
+    pub(super) conditions: &'a Conditions,
+    pub(super) reference: Option<&'a Reference>,
+    /// What is under the name of its Velero object.
+    pub(super) found: Option<&'a Handed>,
+    /// Whether that lies where it should, as far as it lies anywhere.
+    pub(super) is_in_place: bool,
+    /// The spec for Velero, if the request is allowed and the world is ready for it.
+    pub(super) wanted: Result<Fields, Refusal>,
+}
+
+/// What is known of the way to Velero.
+pub(super) enum Stage<'a> {
+    /// The Velero object is there, and ours.
+    Made(&'a Handed),
+    /// It was there once.
+    Gone,
+    /// Something that is not ours has its name.
+    Taken,
+    NotMade,
+    /// Velero had it, and is away.
+    Unseen,
+}
+
+/// What the way to Velero needs next.
+pub(super) enum Next {
+    Nothing,
+    Finalizer,
+    Make(Fields),
+}
+
+/// What becomes of a request that Velero has not had.
+enum Verdict<'a> {
+    Go(&'a Fields),
+    Refused(&'a Refusal),
+    /// As before: nobody has edited it since.
+    StillRefused,
+    VeleroAway,
+    /// An administrator's restore brought it back: whatever it asked for was done in another life.
+    BroughtBack,
+}
+
+/// Tells specs apart that ask for different things; see [`meaning`].
+pub fn fingerprint(spec: &Fields) -> String {
+    manifest::digest(&Value::Object(meaning(spec)))
+}
+
+impl<'a> HandOver<'a> {
+    pub(super) fn origin(&self) -> Origin {
+        self.object.origin(self.reference)
+    }
+
+    pub(super) fn stage(&self) -> Stage<'a> {
+        let was_made = self.conditions.is_true(QUEUED) || self.phase == Some(Phase::Created);
+        match self.found {
+            _ if self.object.velero_is_away() => {
+                if was_made {
+                    Stage::Unseen
+                } else {
+                    Stage::NotMade
+                }
+            }
+            Some(found) if self.owns(found) => Stage::Made(found),
+            _ if was_made => Stage::Gone,
+            Some(_) => Stage::Taken,
+            None => Stage::NotMade,
+        }
+    }
+
+    /// Marks, the recorded UID and the place have to agree.
+    pub(super) fn owns(&self, found: &Handed) -> bool {
+        let recorded = self.reference.and_then(|reference| reference.uid.as_ref());
+        let is_the_one = recorded.is_none_or(|recorded| *recorded == found.uid);
+        is_the_one && self.is_in_place && self.origin().owns(&found.marks)
+    }
+
+    pub(super) fn next(&self) -> Next {
+        let is_recorded = Reference::is_recorded(self.reference);
+        match (self.stage(), self.verdict()) {
+            // Somebody took the finalizer away: it is put back, or the Velero object would stay behind.
+            (Stage::Made(_), _) if !self.object.has_finalizer => Next::Finalizer,
+            (Stage::NotMade, Verdict::Go(_)) if is_recorded && !self.object.has_finalizer => Next::Finalizer,
+            (Stage::NotMade, Verdict::Go(spec)) if is_recorded => Next::Make(spec.clone()),
+            _ => Next::Nothing,
+        }
+    }
+
+    fn verdict(&self) -> Verdict<'_> {
+        let said = self.conditions.get(ACCEPTED);
+        let was_brought_back = said.is_some_and(|said| said.reason == BROUGHT_BACK);
+        let says_nothing = self.phase.is_none() && self.conditions.0.is_empty();
+        let is_unedited = said.is_some_and(|said| said.observed_generation == Some(self.object.generation));
+        match &self.wanted {
+            _ if was_brought_back || (self.object.is_brought_back && says_nothing) => Verdict::BroughtBack,
+            _ if self.phase == Some(Phase::BackingOff) && is_unedited => Verdict::StillRefused,
+            Ok(_) if self.object.velero_is_away() => Verdict::VeleroAway,
+            Ok(spec) => Verdict::Go(spec),
+            Err(refusal) => Verdict::Refused(refusal),
+        }
+    }
+
+    /// Whether the request is accepted, and why not.
+    pub(super) fn accept(&self, told: &mut Told<'_>, policy: &Policy, now: &Timestamp) {
+        let generation = Some(self.object.generation);
+        let mut say = |truth, reason: &str, message: &str| {
+            told.conditions.set_observed(ACCEPTED, truth, reason, message, generation, now);
+        };
+        match (self.stage(), self.verdict()) {
+            (Stage::Made(_), _) if self.conditions.is_true(ACCEPTED) => {}
+            (Stage::Gone, _) => say(Truth::False, self.words.gone.0, self.words.gone.1),
+            (Stage::Taken, _) => say(Truth::False, self.words.taken.0, self.words.taken.1),
+            (Stage::Unseen, _) | (Stage::NotMade, Verdict::StillRefused) => {}
+            (Stage::NotMade, Verdict::VeleroAway) => {
+                *told.phase = Some(Phase::New);
+                say(Truth::False, "VeleroAway", "Velero is not there; this goes on when it is");
+            }
+            (Stage::NotMade, Verdict::BroughtBack) => {
+                *told.phase = Some(Phase::BackingOff);
+                let kind = self.words.kind;
+                let message =
+                    format!("a restore has brought this {kind} back: it is not carried out again, create a new one");
+                say(Truth::False, BROUGHT_BACK, &message);
+            }
+            (Stage::NotMade, Verdict::Refused(Refusal::Invalid(Invalid(message)))) => {
+                *told.phase = Some(Phase::BackingOff);
+                say(Truth::False, self.words.invalid, message);
+            }
+            (Stage::NotMade, Verdict::Refused(Refusal::NotYet { reason, message })) => {
+                *told.phase = Some(Phase::New);
+                say(Truth::False, reason, message);
+            }
+            (Stage::Made(_), _) | (Stage::NotMade, Verdict::Go(_)) => {
+                *told.phase = Some(told.phase.map_or(Phase::New, Phase::accepted));
+                say(Truth::True, self.words.accepted.0, self.words.accepted.1);
+                told.reference.get_or_insert_default().record(&self.origin(), policy);
+            }
+        }
+    }
+
+    /// What Velero makes of it.
+    pub(super) fn follow(&self, told: &mut Told<'_>, now: &Timestamp) {
+        match self.stage() {
+            Stage::Made(handed) => {
+                self.created(told, now);
+                let reference = told.reference.get_or_insert_default();
+                reference.uid = Some(handed.uid.clone());
+                reference.status = Some(handed.status.clone());
+                *told.queue_info = Some(QueueInfo { estimated_queue_position: handed.position });
+                *told.file_system = handed.transfers.of_file_system();
+                *told.data_mover = handed.transfers.of_data_mover();
+                self.note_changes(told, handed, now);
+            }
+            Stage::Gone => {
+                if let Some(reference) = told.reference {
+                    reference.status = None;
+                }
+                *told.queue_info = None;
+            }
+            Stage::Taken | Stage::NotMade | Stage::Unseen => {}
+        }
+    }
+
+    /// Velero works on what it was given. Whoever changes the request past the door must not believe otherwise.
+    fn note_changes(&self, told: &mut Told<'_>, handed: &Handed, now: &Timestamp) {
+        if handed.made_for.as_ref().is_none_or(|made_for| *made_for == fingerprint(self.spec)) {
+            told.conditions.remove(SPEC_UPDATE);
+            return;
+        }
+        let ((reason, message), generation) = (self.words.spec_changed, Some(self.object.generation));
+        told.conditions.set_observed(SPEC_UPDATE, Truth::False, reason, message, generation, now);
+    }
+
+    /// How handing it over went.
+    pub(super) fn handed(&self, told: &mut Told<'_>, outcome: &Outcome, now: &Timestamp) {
+        match outcome {
+            Outcome::Done { uid, .. } => {
+                told.reference.get_or_insert_default().uid.clone_from(uid);
+                self.created(told, now);
+            }
+            Outcome::Failed(failure) if failure.class != FailureClass::Stale => {
+                told.conditions.set(QUEUED, Truth::False, failure.reason, failure.message.clone(), now);
+            }
+            Outcome::Failed(_) | Outcome::NotRun => {}
+        }
+    }
+
+    fn created(&self, told: &mut Told<'_>, now: &Timestamp) {
+        *told.phase = Some(Phase::forward(*told.phase, Phase::Created));
+        let (reason, message) = self.words.scheduled;
+        told.conditions.set(QUEUED, Truth::True, reason, message, now);
+    }
+}

@@ -1,0 +1,176 @@
+//! Which servers a tenant's location may name: Velero would call them from inside the cluster, with whatever it is told.
+
+use std::net::{IpAddr, Ipv4Addr};
+
+/// The servers that are allowed although they are not outside.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Hosts {
+    /// Endpoints of the S3 classes: the administrator chose those.
+    pub classes: Vec<String>,
+    /// `host`, `host:port` or `*.domain`, from the settings.
+    pub listed: Vec<String>,
+}
+
+impl Hosts {
+    /// Why a URL must not be used.
+    pub(super) fn refused(&self, url: &str) -> Option<&'static str> {
+        let Some(server) = Server::of(url) else {
+            return Some("must be http:// or https:// with a host and nothing else");
+        };
+        let is_class = self.classes.iter().filter_map(|class| Server::of(class)).any(|class| class == server);
+        if is_class || self.listed.iter().any(|pattern| server.is(pattern)) {
+            return None;
+        }
+        if let Some(address) = server.address() {
+            return (!is_outside(address)).then_some("must not name an address inside the cluster or this machine");
+        }
+        let labels: Vec<&str> = server.host.split('.').collect();
+        let last = labels.last().copied().unwrap_or_default();
+        // Inside a cluster `name` and `name.namespace` are Services too, and a number is an address in disguise.
+        let is_inside = labels.len() < 3
+            || matches!(last, "svc" | "local" | "localhost" | "internal" | "localdomain" | "arpa")
+            || last.starts_with(|letter: char| letter.is_ascii_digit())
+            || labels.iter().skip(1).any(|label| *label == "svc");
+        is_inside.then_some("must not name a host inside the cluster")
+    }
+}
+
+/// Scheme, host and port of a URL.
+#[derive(Debug, PartialEq, Eq)]
+struct Server {
+    host: String,
+    port: u16,
+}
+
+impl Server {
+    /// Nothing where programs might disagree on what the host is.
+    fn of(url: &str) -> Option<Self> {
+        let (default, rest) = match url.split_once("://")? {
+            ("http", rest) => (80, rest),
+            ("https", rest) => (443, rest),
+            _ => return None,
+        };
+        let is_plain = |letter: char| letter.is_ascii_alphanumeric() || ".-:[]/_".contains(letter);
+        if !rest.chars().all(is_plain) {
+            return None;
+        }
+        let authority = rest.split('/').next()?;
+        let (host, port) = match authority.strip_prefix('[') {
+            Some(bracketed) => {
+                let (host, port) = bracketed.split_once(']')?;
+                (host, if port.is_empty() { None } else { Some(port.strip_prefix(':')?) })
+            }
+            None => authority.split_once(':').map_or((authority, None), |(host, port)| (host, Some(port))),
+        };
+        let host = host.strip_suffix('.').unwrap_or(host).to_ascii_lowercase();
+        let port = port.map_or(Some(default), |port| port.parse().ok())?;
+        let has_empty_label = host.split('.').any(str::is_empty);
+        (!has_empty_label).then_some(Self { host, port })
+    }
+
+    fn is(&self, pattern: &str) -> bool {
+        let pattern = pattern.to_ascii_lowercase();
+        match pattern.strip_prefix("*.") {
+            Some(domain) => self.host.strip_suffix(domain).is_some_and(|sub| sub.len() > 1 && sub.ends_with('.')),
+            None => pattern == self.host || pattern == format!("{}:{}", self.host, self.port),
+        }
+    }
+
+    fn address(&self) -> Option<IpAddr> {
+        self.host.parse().ok()
+    }
+}
+
+fn is_outside(address: IpAddr) -> bool {
+    let is_outside_v4 = |v4: Ipv4Addr| {
+        let [first, second, ..] = v4.octets();
+        let is_shared = first == 100 && (64..128).contains(&second);
+        !(v4.is_loopback()
+            || v4.is_private()
+            || v4.is_link_local()
+            || v4.is_broadcast()
+            || v4.is_multicast()
+            || first == 0
+            || is_shared)
+    };
+    match address {
+        IpAddr::V4(v4) => is_outside_v4(v4),
+        IpAddr::V6(v6) => match v6.to_ipv4_mapped() {
+            Some(v4) => is_outside_v4(v4),
+            None => v6.segments().first().is_some_and(|first| (0x2000..0x4000).contains(first)),
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn hosts() -> Hosts {
+        Hosts {
+            classes: vec!["http://127.0.0.1:8000".into(), "https://rgw.storage.svc".into()],
+            listed: vec!["*.lab.local".into(), "10.0.0.7:9000".into(), "minio".into()],
+        }
+    }
+
+    #[test]
+    fn servers_outside_and_those_the_administrator_chose_may_be_used() {
+        for url in [
+            "https://s3.eu-west-1.amazonaws.com",
+            "https://s3.example.com:8443/path",
+            "https://93.184.216.34",
+            "https://[2606:2800:220:1::1]:443",
+            "http://127.0.0.1:8000",
+            "http://127.0.0.1:8000/",
+            "https://rgw.storage.svc:443",
+            "http://one.lab.local",
+            "http://10.0.0.7:9000",
+            "http://minio:1234",
+        ] {
+            assert_eq!(hosts().refused(url), None, "{url}");
+        }
+    }
+
+    #[test]
+    fn servers_inside_may_not() {
+        for url in [
+            "http://127.0.0.1:8001",
+            "http://localhost",
+            "http://LOCALHOST.",
+            "http://169.254.169.254/latest",
+            "http://10.96.0.1",
+            "http://192.168.1.1",
+            "http://100.64.0.1",
+            "http://0.0.0.0",
+            "http://[::1]",
+            "http://[::ffff:127.0.0.1]",
+            "http://[fd00::1]",
+            "http://[fe80::1]",
+            "http://2130706433",
+            "http://0x7f.1",
+            "http://127.1",
+            "http://1.2.3.04",
+            "http://kubernetes",
+            "http://kubernetes.default",
+            "http://kubernetes.default.svc",
+            "http://kubernetes.default.svc.cluster.local",
+            "http://rgw.ns.svc.corp.example",
+            "http://metadata.google.internal",
+            "http://lab.local",
+            "http://evil@s3.example.com",
+            "http://s3.example.com\\@127.0.0.1",
+            "http://s3.example.com#@127.0.0.1",
+            "http://s3.example.com?x",
+            "http://s3..example.com",
+            "http://s3.example.com:port",
+            "http://[::1",
+            "ftp://s3.example.com",
+            "file:///etc/passwd",
+            "s3.example.com",
+            "http://",
+            "",
+        ] {
+            assert!(hosts().refused(url).is_some(), "{url}");
+        }
+    }
+}

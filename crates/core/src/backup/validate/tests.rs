@@ -1,0 +1,231 @@
+use serde_json::json;
+
+use super::*;
+use crate::backup::Enforced;
+
+#[expect(clippy::needless_pass_by_value, reason = "called with literals")]
+fn fields(value: Value) -> Fields {
+    value.as_object().cloned().expect("an object")
+}
+
+fn refusal<T: fmt::Debug>(checked: Result<T, Invalid>) -> String {
+    checked.expect_err("a refusal").0
+}
+
+#[test]
+fn a_backup_may_name_its_own_namespace_or_none() {
+    for included in [json!(null), json!([]), json!(["shop"]), json!(["shop", "shop"])] {
+        assert!(
+            backup(&fields(json!({ "includedNamespaces": included })), "shop", &Policy::default()).is_ok(),
+            "{included}"
+        );
+    }
+}
+
+#[test]
+fn a_backup_is_confined_to_its_namespace() {
+    let message = |spec: Value| refusal(backup(&fields(spec), "shop", &Policy::default()));
+    assert_eq!(
+        message(json!({ "includedNamespaces": ["shop", "bank"] })),
+        "NonAdminBackup spec.backupSpec.includedNamespaces is restricted, can not contain namespaces other than: shop"
+    );
+    assert_eq!(
+        message(json!({ "excludedNamespaces": [] })),
+        "NonAdminBackup spec.backupSpec.excludedNamespaces is restricted"
+    );
+    assert_eq!(
+        message(json!({ "includeClusterResources": true })),
+        "NonAdminBackup spec.backupSpec.includeClusterResources is restricted, can only be set to false"
+    );
+    assert_eq!(
+        message(json!({ "includedClusterScopedResources": ["nodes"] })),
+        "NonAdminBackup spec.backupSpec.includedScopedResources is restricted, must remain empty"
+    );
+    assert_eq!(
+        message(json!({ "volumeSnapshotLocations": [] })),
+        "NonAdminBackup spec.backupSpec.volumeSnapshotLocations is restricted"
+    );
+    assert_eq!(
+        message(json!({ "resourcePolicy": { "kind": "configmap", "name": "x" } })),
+        "NonAdminBackup spec.backupSpec.resourcePolicy is restricted"
+    );
+}
+
+fn restored(spec: Value) -> Result<RestoreSpec, Invalid> {
+    restore(&fields(spec), "shop", &Policy::default())
+}
+
+#[test]
+fn a_field_of_another_type_than_veleros_is_refused_and_not_guessed_at() {
+    let message = |spec: Value| refusal(backup(&fields(spec), "shop", &Policy::default()));
+    assert_eq!(
+        message(json!({ "excludedResources": "*" })),
+        "NonAdminBackup spec.backupSpec.excludedResources must be a list of texts"
+    );
+    assert_eq!(
+        message(json!({ "ttl": "banana" })),
+        "NonAdminBackup spec.backupSpec.ttl must be a duration such as 30m or 720h"
+    );
+    let hook = json!({ "hooks": { "resources": [{ "pre": [{ "exec": { "timeout": "x" } }] }] } });
+    assert_eq!(
+        message(hook),
+        "NonAdminBackup spec.backupSpec.hooks.resources[0].pre[0].exec.timeout must be a duration such as 30m or 720h"
+    );
+    assert!(restored(json!({ "backupName": "b", "excludedResources": "*" })).is_err());
+    for storage in [json!(null), json!("b"), json!([{ "bucket": "b" }])] {
+        assert!(location_with(json!({ "objectStorage": storage })).is_err(), "{storage}");
+    }
+}
+
+#[test]
+fn what_nobody_here_knows_is_refused() {
+    let told = refusal(backup(&fields(json!({ "ofTomorrow": {} })), "shop", &Policy::default()));
+    assert_eq!(told, "spec.backupSpec.ofTomorrow is not known to this operator and is restricted");
+    let told = refusal(restored(json!({ "backupName": "b", "uploaderConfig": { "x": 1 } })));
+    assert_eq!(told, "spec.restoreSpec.uploaderConfig.x is not known to this operator and is restricted");
+    let told = refusal(location_with(json!({ "objectStorage": { "bucket": "b", "x": 1 } })));
+    assert_eq!(told, "spec.backupStorageLocationSpec.objectStorage.x is not known to this operator and is restricted");
+}
+
+#[test]
+fn what_a_program_in_go_writes_for_nothing_is_nothing() {
+    let zero = json!({
+        "backupName": "b", "scheduleName": "", "hooks": {}, "itemOperationTimeout": "0s", "includedNamespaces": null,
+        "resourceModifier": null, "restoreStatus": null, "existingResourcePolicy": "",
+    });
+    assert!(restored(zero).is_ok());
+}
+
+#[test]
+fn a_restore_runs_no_commands_and_brings_no_status_back() {
+    for (field, value) in [
+        ("hooks.resources", json!({ "resources": [{ "name": "a" }] })),
+        ("restoreStatus", json!({ "includedResources": ["*"] })),
+        ("resourceModifier", json!({ "kind": "configmap", "name": "x" })),
+        ("resourcePolicy", json!({ "kind": "configmap", "name": "x" })),
+    ] {
+        let name = field.split('.').next().unwrap_or_default();
+        assert_eq!(
+            refusal(restored(json!({ "backupName": "b", name: value }))),
+            format!("NonAdminRestore nonAdminRestore.spec.restoreSpec.{field} is restricted")
+        );
+    }
+    assert!(restored(json!({ "backupName": "b", "existingResourcePolicy": "replace" })).is_err());
+}
+
+#[test]
+fn the_administrator_may_enforce_what_tenants_may_not_choose() {
+    let enforced = fields(json!({ "resourcePolicy": { "kind": "configmap", "name": "volumes" }, "ttl": "36h" }));
+    let policy = Policy { enforced: Enforced { backup: enforced, ..Enforced::default() }, ..Policy::default() };
+    let backup = |spec: Value| backup(&fields(spec), "shop", &policy);
+    let spec = backup(json!({})).expect("allowed");
+    assert_eq!(spec.fields()["resourcePolicy"]["name"], "volumes");
+    assert!(backup(json!({ "resourcePolicy": { "kind": "configmap", "name": "volumes" }, "ttl": "2160m" })).is_ok());
+    assert!(backup(json!({ "resourcePolicy": { "kind": "configmap", "name": "mine" } })).is_err());
+    assert_eq!(
+        refusal(backup(json!({ "ttl": "1h" }))),
+        "the administrator has restricted spec.backupSpec.ttl field value to 36h0m0s"
+    );
+}
+
+#[test]
+fn a_location_is_told_nothing_but_what_concerns_its_tenant() {
+    let with = |config: Value| location_with(json!({ "config": config }));
+    assert!(with(json!({ "region": "eu", "s3Url": "https://s3.example.com", "s3ForcePathStyle": "true" })).is_ok());
+    for key in [
+        "publicUrl",
+        "kmsKeyId",
+        "customerKeyEncryptionFile",
+        "customerKeyEncryptionSecret",
+        "signatureVersion",
+        "credentialsFile",
+        "profile",
+        "insecureSkipTLSVerify",
+        "enableSharedConfig",
+        "ofTomorrow",
+    ] {
+        assert_eq!(
+            refusal(with(json!({ key: "x" }))),
+            format!("NonAdminBackupStorageLocation spec.backupStorageLocationSpec.config.{key} is restricted")
+        );
+    }
+    assert_eq!(
+        refusal(with(json!({ "s3Url": "http://169.254.169.254" }))),
+        "NonAdminBackupStorageLocation spec.backupStorageLocationSpec.config.s3Url is restricted, must not name an address inside \
+         the cluster or this machine"
+    );
+}
+
+#[test]
+fn other_providers_are_the_administrators_to_allow() {
+    assert_eq!(
+        refusal(location_with(json!({ "provider": "azure" }))),
+        "NonAdminBackupStorageLocation spec.backupStorageLocationSpec.provider is restricted, can only be set to: aws"
+    );
+    let policy = Policy { providers: vec!["azure".into()], ..Policy::default() };
+    let spec = json!({
+        "provider": "azure", "objectStorage": { "bucket": "b" }, "credential": { "name": "keys", "key": "cloud" },
+        "config": { "storageAccount": "x" },
+    });
+    assert!(location(&fields(spec), "shop", &policy).is_ok());
+}
+
+#[test]
+fn a_restore_names_a_backup_and_no_namespaces() {
+    let message = |spec: Value| refusal(restore(&fields(spec), "shop", &Policy::default()));
+    assert_eq!(
+        message(json!({ "scheduleName": "s", "backupName": "b" })),
+        "NonAdminRestore nonAdminRestore.spec.restoreSpec.scheduleName is restricted"
+    );
+    assert_eq!(message(json!({ "backupName": "" })), "NonAdminRestore spec.restoreSpec.backupName is not set");
+    for list in ["includedNamespaces", "excludedNamespaces", "namespaceMapping"] {
+        assert_eq!(
+            message(json!({ "backupName": "b", list: [] })),
+            format!("NonAdminRestore nonAdminRestore.spec.restoreSpec.{list} is restricted")
+        );
+    }
+    assert_eq!(
+        message(json!({ "backupName": "b", "includeClusterResources": true })),
+        "NonAdminRestore spec.restoreSpec.includeClusterResources is restricted, can only be set to false"
+    );
+    for unclear in [json!("true"), json!(1), json!([])] {
+        assert!(restored(json!({ "backupName": "b", "includeClusterResources": unclear })).is_err());
+    }
+    assert!(restored(json!({ "backupName": "b", "includeClusterResources": false })).is_ok());
+}
+
+fn location_with(changes: Value) -> Result<LocationSpec, Invalid> {
+    let mut spec = fields(json!({
+        "provider": "aws",
+        "objectStorage": { "bucket": "b" },
+        "credential": { "name": "keys", "key": "cloud" },
+    }));
+    spec.extend(fields(changes));
+    location(&spec, "shop", &Policy::default())
+}
+
+#[test]
+fn a_location_needs_a_credential_of_its_own_and_is_never_the_default() {
+    let message = |changes: Value| refusal(location_with(changes));
+    assert_eq!(message(json!({ "default": true })), "NonAdminBackupStorageLocation cannot be used as a default BSL");
+    assert_eq!(
+        message(json!({ "credential": null })),
+        "NonAdminBackupStorageLocation spec.bslSpec.credential is not set"
+    );
+    for incomplete in [json!({ "key": "k" }), json!({ "name": "n", "key": "" })] {
+        assert_eq!(
+            message(json!({ "credential": incomplete })),
+            "NonAdminBackupStorageLocation spec.bslSpec.credential.name or spec.bslSpec.credential.key is not set"
+        );
+    }
+}
+
+#[test]
+fn a_prefix_stays_below_the_namespace() {
+    let with = |prefix: &str| location_with(json!({ "objectStorage": { "bucket": "b", "prefix": prefix } }));
+    assert_eq!(with("").map(|spec| spec.prefix().to_owned()), Ok("shop".into()));
+    assert_eq!(with("foo/bar..baz").map(|spec| spec.prefix().to_owned()), Ok("shop/foo/bar..baz".into()));
+    for escape in ["..", "../bank", "a/../../bank", "a/..", "/bank", "a//b", "a/", "./a", "a\nb", "a\u{7f}"] {
+        assert!(with(escape).is_err(), "{escape:?}");
+    }
+}

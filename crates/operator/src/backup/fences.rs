@@ -1,0 +1,248 @@
+//! The fences around Velero's account: admission policies the API server evaluates itself, so they stand while the operator is
+//! down. What Velero restores for a tenant comes out of a bucket, and Velero has all rights: here the API server judges each
+//! object by the tenant's Restore, not by what the archive says.
+//!
+//! 1. What a tenant's Restore makes carries its name: it goes into the tenant's namespace, is of a kind the Restore lists, and
+//!    brings no status.
+//! 2. What Velero makes without a name on it (Namespaces, volumes of the cluster, accounts it merges into) it does not make while
+//!    a tenant's Restore is in progress.
+//! 3. Notes by which an object tells Velero to pass its own filters by stay off the objects of tenants.
+//!
+//! Guarantees: every expression is total; an administrator's own restores and backups never come near fences 1 and 2; where
+//! Velero's kinds are gone, so are its restores, and nobody is held up.
+
+use croft_api::{
+    backup::{MANAGED_BY_LABEL, MANAGED_BY_VALUE},
+    velero::RESTORE_NAME_LABEL,
+};
+use k8s_openapi::{
+    api::admissionregistration::v1::{
+        MatchResources, NamedRuleWithOperations, ParamKind, ParamRef, ValidatingAdmissionPolicy,
+        ValidatingAdmissionPolicyBinding, ValidatingAdmissionPolicySpec,
+    },
+    apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelectorRequirement},
+};
+
+use crate::policies::{self, condition, denied_unless, label_of, matched, policy, quoted, variable};
+
+pub(super) const RESTORED: &str = "croft-restored-objects";
+pub(super) const UNMARKED: &str = "croft-restores-in-progress";
+pub(super) const BYPASSES: &str = "croft-velero-bypasses";
+
+/// On a tenant's Velero Restore until Velero is done with it: by it the API server finds those that count.
+pub(super) const UNFINISHED_LABEL: &str = "croft.dev/unfinished";
+pub(super) const UNFINISHED_VALUE: &str = "true";
+
+/// Notes on an object that make Velero pass its filters by, or restore its status.
+const BYPASS_ANNOTATIONS: [&str; 3] = [
+    "backup.velero.io/must-include-additional-items",
+    "restore.velero.io/must-include-additional-items",
+    "velero.io/restore-status",
+];
+
+/// Velero as the API server sees it.
+pub(super) fn velero_account(velero_namespace: &str) -> String {
+    format!("system:serviceaccount:{velero_namespace}:velero")
+}
+
+/// A policy with the binding that puts it in force.
+pub(super) type Fence = (ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding);
+
+/// Without all of these no tenant's Restore is made.
+pub(super) fn around_restores(velero_namespace: &str) -> [Fence; 2] {
+    [restored(velero_namespace), unmarked(velero_namespace)].map(|policy| {
+        let mut binding = policies::in_force(&policy);
+        if let Some(spec) = &mut binding.spec {
+            spec.param_ref = Some(unfinished_restores(velero_namespace));
+        }
+        (policy, binding)
+    })
+}
+
+/// Everything of this part.
+pub(super) fn all(velero_namespace: &str) -> Vec<Fence> {
+    let bypasses = bypasses(velero_namespace);
+    let binding = policies::in_force(&bypasses);
+    around_restores(velero_namespace).into_iter().chain([(bypasses, binding)]).collect()
+}
+
+fn unfinished_restores(velero_namespace: &str) -> ParamRef {
+    let labels = [(MANAGED_BY_LABEL, MANAGED_BY_VALUE), (UNFINISHED_LABEL, UNFINISHED_VALUE)];
+    ParamRef {
+        name: None,
+        namespace: Some(velero_namespace.to_owned()),
+        parameter_not_found_action: Some("Allow".into()),
+        selector: Some(LabelSelector {
+            match_labels: Some(labels.map(|(key, value)| (key.to_owned(), value.to_owned())).into()),
+            ..LabelSelector::default()
+        }),
+    }
+}
+
+/// A policy that is judged once for every unfinished Restore of a tenant. Where that kind does not exist, there are none: a policy
+/// that failed then would hold up the whole cluster.
+fn by_restore(name: &str, spec: ValidatingAdmissionPolicySpec) -> ValidatingAdmissionPolicy {
+    let mut policy = policy(name, spec);
+    if let Some(spec) = &mut policy.spec {
+        spec.failure_policy = Some("Ignore".into());
+        spec.param_kind = Some(ParamKind { api_version: Some("velero.io/v1".into()), kind: Some("Restore".into()) });
+    }
+    policy
+}
+
+fn by_velero(velero_namespace: &str) -> String {
+    format!("request.userInfo.?username.orValue('') == {}", quoted(&velero_account(velero_namespace)))
+}
+
+/// Fence 1. What Velero's own helpers are called is not for the archive to choose.
+fn restored(velero_namespace: &str) -> ValidatingAdmissionPolicy {
+    let marked = LabelSelector {
+        match_expressions: Some(vec![LabelSelectorRequirement {
+            key: RESTORE_NAME_LABEL.to_owned(),
+            operator: "Exists".into(),
+            values: None,
+        }]),
+        ..LabelSelector::default()
+    };
+    let kind = "request.resource.group == '' ? request.resource.resource : \
+                request.resource.resource + '.' + request.resource.group";
+    let helpers =
+        "request.resource.group == 'velero.io' && request.resource.resource in ['podvolumerestores', 'datadownloads']";
+    let subject = "'Velero restores for the tenant of ' + variables.tenant + ': '";
+    by_restore(
+        RESTORED,
+        ValidatingAdmissionPolicySpec {
+            match_constraints: Some(MatchResources {
+                resource_rules: Some(vec![rule("*", &["*/*"])]),
+                object_selector: Some(marked),
+                ..matched("*", &["*/*"], &["CREATE", "UPDATE"], None)
+            }),
+            match_conditions: Some(vec![condition("by-velero", by_velero(velero_namespace))]),
+            variables: Some(vec![
+                variable(
+                    "concerned",
+                    format!("{} == params.metadata.name", label_of("object", RESTORE_NAME_LABEL)),
+                ),
+                variable("tenant", "params.?spec.?includedNamespaces[?0].orValue('')".into()),
+                variable("place", "request.?namespace.orValue('')".into()),
+                variable(
+                    "helper",
+                    format!("variables.place == {} && {helpers}", quoted(velero_namespace)),
+                ),
+                variable("kind", kind.into()),
+            ]),
+            validations: Some(vec![
+                denied_unless(
+                    "!variables.concerned || variables.helper || (variables.tenant != '' && variables.place == variables.tenant)"
+                        .into(),
+                    format!(
+                        "{subject} + variables.kind + ' ' + (variables.place == '' ? 'of the cluster' : 'in namespace ' + \
+                         variables.place) + ' is not hers'"
+                    ),
+                ),
+                denied_unless(
+                    "!variables.concerned || variables.helper || \
+                     variables.kind in params.?spec.?includedResources.orValue([])"
+                        .into(),
+                    format!("{subject} + 'kind ' + variables.kind + ' is not restored for tenants'"),
+                ),
+                denied_unless(
+                    "!variables.concerned || variables.helper || request.?subResource.orValue('') == ''".into(),
+                    format!("{subject} + '/' + request.?subResource.orValue('') + ' is not restored for tenants'"),
+                ),
+            ]),
+            ..ValidatingAdmissionPolicySpec::default()
+        },
+    )
+}
+
+/// Fence 2. One restore is in progress at a time; what follows it (`Finalizing`) overlaps the next and changes volumes only.
+fn unmarked(velero_namespace: &str) -> ValidatingAdmissionPolicy {
+    let in_progress = "params.?status.?phase.orValue('') == 'InProgress'";
+    let unfinished = "params.?status.?phase.orValue('') in ['InProgress', 'Finalizing', 'FinalizingPartiallyFailed']";
+    let tenant = "params.?spec.?includedNamespaces[?0].orValue('')";
+    by_restore(
+        UNMARKED,
+        ValidatingAdmissionPolicySpec {
+            match_constraints: Some(MatchResources {
+                resource_rules: Some(vec![
+                    rule("", &["namespaces", "persistentvolumes", "serviceaccounts"]),
+                    rule("snapshot.storage.k8s.io", &["volumesnapshotcontents"]),
+                ]),
+                ..matched("", &["namespaces"], &["CREATE", "UPDATE"], None)
+            }),
+            match_conditions: Some(vec![condition("by-velero", by_velero(velero_namespace))]),
+            variables: Some(vec![
+                variable("resource", "request.resource.resource".into()),
+                variable("creates", "request.operation == 'CREATE'".into()),
+            ]),
+            validations: Some(vec![
+                denied_unless(
+                    format!("variables.resource != 'namespaces' || !({in_progress})"),
+                    "'Velero changes no Namespace while it restores for a tenant'".into(),
+                ),
+                denied_unless(
+                    format!(
+                        "variables.resource != 'persistentvolumes' || !(variables.creates ? {in_progress} : {unfinished})"
+                    ),
+                    "'Velero changes no PersistentVolume while it restores for a tenant'".into(),
+                ),
+                denied_unless(
+                    format!("variables.resource != 'volumesnapshotcontents' || !variables.creates || !({in_progress})"),
+                    "'Velero makes no VolumeSnapshotContent while it restores for a tenant'".into(),
+                ),
+                denied_unless(
+                    format!(
+                        "variables.resource != 'serviceaccounts' || !({in_progress}) || \
+                         request.?namespace.orValue('') in [{tenant}, {}]",
+                        quoted(velero_namespace)
+                    ),
+                    "'Velero changes no ServiceAccount elsewhere while it restores for a tenant'".into(),
+                ),
+            ]),
+            ..ValidatingAdmissionPolicySpec::default()
+        },
+    )
+}
+
+fn rule(group: &str, resources: &[&str]) -> NamedRuleWithOperations {
+    let constraints = matched(group, resources, &["CREATE", "UPDATE"], None);
+    constraints.resource_rules.unwrap_or_default().pop().unwrap_or_default()
+}
+
+/// Fence 3. Velero itself and the administrators of last resort may bring such notes back.
+fn bypasses(velero_namespace: &str) -> ValidatingAdmissionPolicy {
+    let has = |object: &str| {
+        let notes: Vec<_> = BYPASS_ANNOTATIONS
+            .iter()
+            .map(|note| format!("{object}.metadata.?annotations[?{}].hasValue()", quoted(note)))
+            .collect();
+        format!("({})", notes.join(" || "))
+    };
+    let trusted = format!(
+        "{} || request.userInfo.?groups.orValue([]).exists(group, group == 'system:masters')",
+        by_velero(velero_namespace)
+    );
+    policy(
+        BYPASSES,
+        ValidatingAdmissionPolicySpec {
+            match_constraints: Some(MatchResources {
+                resource_rules: Some(vec![NamedRuleWithOperations {
+                    scope: Some("Namespaced".into()),
+                    ..rule("*", &["*"])
+                }]),
+                ..matched("*", &["*"], &["CREATE", "UPDATE"], None)
+            }),
+            match_conditions: Some(vec![
+                condition("carries-a-note", format!("object != null && has(object.metadata) && {}", has("object"))),
+                condition("did-not-before", format!("oldObject == null || !{}", has("oldObject"))),
+                condition("by-others", format!("!({trusted})")),
+            ]),
+            validations: Some(vec![denied_unless(
+                "false".into(),
+                format!("'annotations {} are the administrator\\'s to set'", BYPASS_ANNOTATIONS.join(", ")),
+            )]),
+            ..ValidatingAdmissionPolicySpec::default()
+        },
+    )
+}

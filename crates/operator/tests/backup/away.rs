@@ -1,0 +1,101 @@
+//! Velero gone, or closed to us: nobody else is held up, and everything goes on when it is back.
+
+use anyhow::{Result, ensure};
+use croft_testbed::Testbed;
+use k8s_openapi::api::core::v1::Namespace;
+use kube::Api;
+use serde_json::{Value, json};
+
+use crate::support::{World, apply, eventually};
+
+/// A namespace with a location and a backup that Velero has.
+async fn furnish(world: &World, namespace: &str) -> Result<()> {
+    let ceph = world.bed.ceph();
+    let keys = format!("[default]\naws_access_key_id={}\naws_secret_access_key={}\n", ceph.access_key, ceph.secret_key);
+    ceph.create_bucket(namespace).await?;
+    let of_ours = |kind: &str, name: &str, spec: Value| {
+        json!({ "apiVersion": "oadp.openshift.io/v1alpha1", "kind": kind, "metadata": { "name": name, "namespace": namespace },
+                "spec": spec })
+    };
+    let location = json!({ "backupStorageLocationSpec": {
+        "provider": "aws", "objectStorage": { "bucket": namespace }, "credential": { "name": "keys", "key": "cloud" },
+        "config": { "region": ceph.region, "s3ForcePathStyle": "true", "s3Url": ceph.endpoint },
+    } });
+    let items = [
+        json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": namespace } }),
+        json!({ "apiVersion": "v1", "kind": "Secret", "metadata": { "name": "keys", "namespace": namespace },
+                "stringData": { "cloud": keys } }),
+        of_ours("NonAdminBackupStorageLocation", "here", location),
+        of_ours("NonAdminBackup", "nightly", json!({ "backupSpec": { "storageLocation": "here" } })),
+    ];
+    for item in &items {
+        apply(world.bed.admin(), &item.to_string()).await?;
+    }
+    Ok(())
+}
+
+async fn phase(world: &World, namespace: &str, kind: &str, name: &str) -> Result<String> {
+    world.bed.admin().kubectl(&["get", kind, name, "-n", namespace, "-o", "jsonpath={.status.phase}"]).await
+}
+
+async fn is_handed_over(world: &World, namespace: &str) {
+    eventually("Velero to have the backup", || async {
+        let phase = phase(world, namespace, "nonadminbackup", "nightly").await?;
+        ensure!(phase == "Created", "its phase is {phase:?}");
+        Ok(Some(()))
+    })
+    .await;
+}
+
+async fn namespace_goes(world: &World, namespace: &str) -> Result<()> {
+    world.bed.admin().kubectl(&["delete", "namespace", namespace, "--wait=false"]).await?;
+    let namespaces: Api<Namespace> = Api::all(world.client());
+    eventually("the namespace to go", || async {
+        let left = namespaces.get_opt(namespace).await?;
+        ensure!(left.is_none(), "{:?}", left.and_then(|namespace| namespace.status));
+        Ok(Some(()))
+    })
+    .await;
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_namespace_goes_although_velero_is_closed_to_us_and_the_rest_goes_on_when_it_is_open_again() -> Result<()> {
+    let world = World::own(Testbed::kubernetes().with_velero()).await?;
+    let admin = world.bed.admin();
+    furnish(&world, "closing").await?;
+    is_handed_over(&world, "closing").await;
+    let rights = admin.kubectl(&["get", "role,rolebinding", "croft", "-n", "velero", "-o", "json"]).await?;
+    admin.kubectl(&["delete", "role,rolebinding", "croft", "-n", "velero"]).await?;
+    namespace_goes(&world, "closing").await?;
+    let (ready, detail) = world.operator.readiness().await?;
+    ensure!(ready, "{detail}");
+    furnish(&world, "opening").await?;
+    let rights: Value = serde_json::from_str(&rights)?;
+    for item in rights["items"].as_array().into_iter().flatten() {
+        let mut item = item.clone();
+        for field in ["resourceVersion", "uid", "creationTimestamp", "managedFields"] {
+            item["metadata"].as_object_mut().map(|metadata| metadata.remove(field));
+        }
+        apply(admin, &item.to_string()).await?;
+    }
+    is_handed_over(&world, "opening").await;
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_namespace_goes_although_velero_and_its_kinds_are_gone() -> Result<()> {
+    let world = World::own(Testbed::kubernetes().with_velero()).await?;
+    let admin = world.bed.admin();
+    furnish(&world, "orphaned").await?;
+    is_handed_over(&world, "orphaned").await;
+    admin.kubectl(&["delete", "namespace", "velero", "--wait=false"]).await?;
+    let kinds = ["backups", "restores", "backupstoragelocations", "deletebackuprequests"];
+    let kinds = kinds.map(|kind| format!("{kind}.velero.io"));
+    let arguments = ["delete", "crd", "--wait=false"].into_iter().chain(kinds.iter().map(String::as_str));
+    admin.kubectl(&arguments.collect::<Vec<_>>()).await?;
+    namespace_goes(&world, "orphaned").await?;
+    let (ready, detail) = world.operator.readiness().await?;
+    ensure!(ready, "{detail}");
+    Ok(())
+}

@@ -1,0 +1,59 @@
+//! The one table of fields against the specs of the Velero that is installed.
+
+use anyhow::Result;
+use croft_core::backup::fields::{self, Field, Rule, Shape};
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::Api;
+use serde_json::Value;
+
+use crate::plot::Plot;
+
+#[tokio::test]
+async fn every_field_of_veleros_specs_is_in_the_table_and_no_other() -> Result<()> {
+    let plot = Plot::bare("fields").await?;
+    let crds: Api<CustomResourceDefinition> = Api::all(plot.world.client());
+    let mut differences = Vec::new();
+    for (plural, table) in
+        [("backups", fields::BACKUP), ("restores", fields::RESTORE), ("backupstoragelocations", fields::LOCATION)]
+    {
+        let crd = serde_json::to_value(crds.get(&format!("{plural}.velero.io")).await?)?;
+        let spec = crd.pointer("/spec/versions/0/schema/openAPIV3Schema/properties/spec").cloned().unwrap_or_default();
+        compare(table, &spec, plural, &mut differences);
+    }
+    assert!(differences.is_empty(), "{differences:#?}");
+    Ok(())
+}
+
+fn compare(table: &[Field], schema: &Value, place: &str, differences: &mut Vec<String>) {
+    let none = serde_json::Map::new();
+    let known = schema["properties"].as_object().unwrap_or(&none);
+    for (name, schema) in known {
+        let path = format!("{place}.{name}");
+        let Some(field) = table.iter().find(|field| field.name == name) else {
+            differences.push(format!("{path} is not in the table"));
+            continue;
+        };
+        match field.shape {
+            // Nobody looks into what must not be there.
+            _ if field.rule == Rule::Forbidden => {}
+            Shape::Object(inner) => compare(inner, schema, &path, differences),
+            Shape::Objects(inner) => compare(inner, &schema["items"], &path, differences),
+            shape if !looks_like(shape, schema) => differences.push(format!("{path} is no {shape:?}: {schema}")),
+            _ => {}
+        }
+    }
+    let gone = table.iter().filter(|field| !known.contains_key(field.name));
+    differences.extend(gone.map(|field| format!("{place}.{} is in the table only", field.name)));
+}
+
+fn looks_like(shape: Shape, schema: &Value) -> bool {
+    let kind = schema["type"].as_str().unwrap_or_default();
+    match shape {
+        Shape::Text | Shape::Duration => kind == "string",
+        Shape::Flag => kind == "boolean",
+        Shape::Number => kind == "integer",
+        Shape::Texts => kind == "array" && schema["items"]["type"] == "string",
+        Shape::TextMap => kind == "object" && schema["additionalProperties"]["type"] == "string",
+        Shape::Object(_) | Shape::Objects(_) => false,
+    }
+}
