@@ -40,7 +40,7 @@ impl Budget {
     }
 
     /// Whether it is as if nothing had ever been taken.
-    pub(crate) fn is_whole(&mut self, now: Instant) -> bool {
+    fn is_whole(&mut self, now: Instant) -> bool {
         self.earn(now);
         self.left == self.burst
     }
@@ -58,17 +58,35 @@ impl Budget {
 pub struct Budgets<K> {
     each: Budget,
     begun: BTreeMap<K, Budget>,
+    /// More than so many are worth a look at which of them can be forgotten.
+    many: usize,
 }
 
 impl<K: Ord> Budgets<K> {
     pub fn new(each: Budget) -> Self {
-        Self { each, begun: BTreeMap::new() }
+        Self { each, begun: BTreeMap::new(), many: 0 }
     }
 
     /// Takes one of what there is for `thing`, if there is one.
     pub fn spend(&mut self, thing: K, now: Instant) -> bool {
-        self.begun.retain(|_, budget| !budget.is_whole(now));
-        self.begun.entry(thing).or_insert(self.each).spend(now)
+        let granted = self.begun.entry(thing).or_insert(self.each).spend(now);
+        // Twice as many as were left the last time: on the whole each is looked at once for every time it is spent.
+        if self.begun.len() > self.many {
+            self.begun.retain(|_, budget| !budget.is_whole(now));
+            self.many = self.begun.len().saturating_mul(2);
+        }
+        granted
+    }
+
+    /// Of the things from `first` on that belong together those there is nothing left for, and how long until there is.
+    pub(crate) fn spent(
+        &mut self,
+        first: K,
+        belongs: impl Fn(&K) -> bool,
+        now: Instant,
+    ) -> impl Iterator<Item = (&K, Duration)> {
+        let things = self.begun.range_mut(first..).take_while(move |(thing, _)| belongs(thing));
+        things.map(move |(thing, budget)| (thing, budget.wait(now))).filter(|(_, wait)| !wait.is_zero())
     }
 
     /// How long until there is one to take for `thing`.
@@ -172,13 +190,26 @@ mod tests {
     #[test]
     fn each_thing_has_its_own_and_is_forgotten_when_nothing_is_owed() {
         let mut budgets = Budgets::new(Budget::new(2, Duration::from_millis(100)));
-        let spent = |budgets: &mut Budgets<&str>, thing, now| budgets.spend(thing, Instant(now));
-        assert_eq!([1000; 3].map(|now| spent(&mut budgets, "a", now)), [true, true, false]);
-        assert!(spent(&mut budgets, "b", 1000), "another thing");
-        assert!(spent(&mut budgets, "a", 1100), "earned again");
-        assert_eq!(budgets.begun.len(), 1, "b is whole again");
-        assert!(spent(&mut budgets, "c", 9000));
-        assert_eq!(budgets.begun.keys().collect::<Vec<_>>(), [&"c"]);
+        let spent = |budgets: &mut Budgets<u32>, thing, now| budgets.spend(thing, Instant(now));
+        assert_eq!([1000; 3].map(|now| spent(&mut budgets, 1, now)), [true, true, false]);
+        assert!(spent(&mut budgets, 2, 1000), "another thing");
+        assert!(spent(&mut budgets, 1, 1100), "earned again");
+        assert!(spent(&mut budgets, 3, 9000));
+        assert_eq!(budgets.begun.keys().collect::<Vec<_>>(), [&3]);
+        for thing in 0..10_000 {
+            spent(&mut budgets, thing, 10_000 + u64::from(thing) * 10);
+            assert!(budgets.begun.len() <= 50, "{} are kept", budgets.begun.len());
+        }
+    }
+
+    #[test]
+    fn what_belongs_together_and_is_spent_is_told() {
+        let mut budgets = Budgets::new(Budget::new(1, Duration::from_millis(100)));
+        for thing in [("a", 1), ("b", 1), ("b", 2), ("c", 1)] {
+            budgets.spend(thing, Instant(1000));
+        }
+        let mut of_b = |now| budgets.spent(("b", 0), |(group, _)| *group == "b", Instant(now)).count();
+        assert_eq!((of_b(1050), of_b(1100)), (2, 0));
     }
 
     fn appointments() -> Appointments<u32> {

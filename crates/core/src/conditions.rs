@@ -39,6 +39,10 @@ pub struct Condition {
 pub struct Conditions(pub Vec<Condition>);
 
 impl Conditions {
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     pub fn get(&self, kind: &str) -> Option<&Condition> {
         self.0.iter().find(|condition| condition.kind == kind)
     }

@@ -33,14 +33,7 @@ pub struct Pace {
 /// One object of one watch.
 type Object<O> = (String, O);
 
-/// What a watch has still to show.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Expected {
-    Version(u64),
-    Gone,
-}
-
-/// A change that was not ours.
+/// A change of an object: one of ours that a watch has still to show, or one it has shown that was not ours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Change {
     Version(u64),
@@ -56,7 +49,7 @@ struct Burst {
 /// What is known about one key.
 #[derive(Clone, Debug)]
 struct Entry<O> {
-    expected: BTreeMap<Object<O>, Expected>,
+    expected: BTreeMap<Object<O>, Change>,
     news: BTreeMap<Object<O>, Change>,
     burst: Option<Burst>,
     /// Somebody wants to look, and waits until then at the longest.
@@ -83,6 +76,14 @@ impl<O> Entry<O> {
 struct Stream<K, O> {
     seen: u64,
     awaited: BTreeMap<u64, BTreeSet<(K, O)>>,
+    /// Who waits for an object to go.
+    leaving: BTreeMap<O, BTreeSet<K>>,
+}
+
+impl<K, O> Default for Stream<K, O> {
+    fn default() -> Self {
+        Self { seen: 0, awaited: BTreeMap::new(), leaving: BTreeMap::new() }
+    }
 }
 
 /// See the module documentation for what it guarantees. `K` is a unit of work, `O` names an object within a watch.
@@ -120,12 +121,13 @@ impl<K: Ord + Clone, O: Ord + Clone> Journal<K, O> {
         self.timers.clear();
         for stream in self.streams.values_mut() {
             stream.awaited.clear();
+            stream.leaving.clear();
         }
     }
 
     /// A watch begins: from now on its echoes are waited for.
     pub fn opened(&mut self, stream: &str) {
-        self.streams.entry(stream.to_owned()).or_insert_with(|| Stream { seen: 0, awaited: BTreeMap::new() });
+        self.streams.entry(stream.to_owned()).or_default();
     }
 
     /// A watch has ended: nothing more is to be heard from it. Returns the keys that may be looked at now.
@@ -145,6 +147,38 @@ impl<K: Ord + Clone, O: Ord + Clone> Journal<K, O> {
     pub fn progressed(&mut self, stream: &str, revision: u64) -> Vec<K> {
         let Some(known) = self.streams.get_mut(stream) else { return Vec::new() };
         known.seen = known.seen.max(revision);
+        let shown = self.shown(stream);
+        self.released(shown.into_iter().map(|(key, _)| key))
+    }
+
+    /// Everything was listed as it is at `revision`, which may be an earlier one: the API server's store was put back. Returns the
+    /// keys that may be looked at now, and those that made something the list does not hold: somebody took it away unseen.
+    pub fn listed(&mut self, stream: &str, revision: u64, holds: impl Fn(&O) -> bool) -> Vec<K> {
+        let Some(known) = self.streams.get_mut(stream) else { return Vec::new() };
+        known.seen = revision;
+        let shown = self.shown(stream);
+        let mut keys: BTreeSet<K> = BTreeSet::new();
+        for (key, object) in shown.iter().filter(|(_, object)| !holds(object)) {
+            keys.extend(self.lost(key, (stream.to_owned(), object.clone())));
+        }
+        keys.extend(self.released(shown.into_iter().map(|(key, _)| key)));
+        keys.into_iter().collect()
+    }
+
+    /// What `key` made is gone. While it is being looked at it may have deleted it itself: that is judged when the look ends.
+    fn lost(&mut self, key: &K, what: Object<O>) -> Option<K> {
+        let entry = self.entries.get_mut(key)?;
+        if !entry.looking {
+            return Some(key.clone());
+        }
+        entry.news.insert(what, Change::Gone);
+        entry.burst.get_or_insert(Burst { since: Instant(0), due: Instant(0) });
+        None
+    }
+
+    /// The writes the watch has come past, and whose they were.
+    fn shown(&mut self, stream: &str) -> Vec<(K, O)> {
+        let Some(known) = self.streams.get_mut(stream) else { return Vec::new() };
         let seen = known.seen;
         let mut shown = Vec::new();
         while let Some(first) = known.awaited.first_entry()
@@ -152,48 +186,63 @@ impl<K: Ord + Clone, O: Ord + Clone> Journal<K, O> {
         {
             shown.extend(first.remove());
         }
-        let mut keys = Vec::new();
-        for (key, object) in shown {
-            if let Some(entry) = self.entries.get_mut(&key) {
-                let object = (stream.to_owned(), object);
-                if matches!(entry.expected.get(&object), Some(Expected::Version(version)) if *version <= seen) {
-                    entry.expected.remove(&object);
-                }
-                keys.push(key);
-            }
-        }
-        self.released(keys)
+        shown.retain(|(key, object)| {
+            let what = (stream.to_owned(), object.clone());
+            let expected = self.entries.get_mut(key).map(|entry| &mut entry.expected);
+            let Some(expected) = expected else { return false };
+            let is_past = matches!(expected.get(&what), Some(Change::Version(version)) if *version <= seen);
+            is_past && expected.remove(&what).is_some()
+        });
+        shown
     }
 
-    /// `key` wrote this version of an object.
-    pub fn wrote(&mut self, key: &K, stream: &str, object: &O, version: u64) {
-        let Some(known) = self.streams.get_mut(stream).filter(|_| self.keeping) else { return };
+    /// `key` wrote this version of an object; `shown` is whether the watch's picture holds it. Returns whether it is gone again
+    /// already, unseen, and must be looked at.
+    pub fn wrote(&mut self, key: &K, stream: &str, object: &O, version: u64, shown: bool) -> bool {
+        let Some(known) = self.streams.get_mut(stream).filter(|_| self.keeping) else { return false };
         let entry = self.entries.entry(key.clone()).or_default();
         let what = (stream.to_owned(), object.clone());
         if entry.news.get(&what) == Some(&Change::Version(version)) {
             entry.news.remove(&what);
         }
-        let newest = !matches!(entry.expected.get(&what), Some(Expected::Version(newer)) if *newer >= version);
-        if known.seen < version && newest {
-            entry.expected.insert(what, Expected::Version(version));
+        let newest = !matches!(entry.expected.get(&what), Some(Change::Version(newer)) if *newer >= version);
+        let is_past = known.seen >= version;
+        let is_lost = is_past && !shown && !entry.news.contains_key(&what);
+        if !is_past && newest {
+            entry.expected.insert(what, Change::Version(version));
             known.awaited.entry(version).or_default().insert((key.clone(), object.clone()));
         }
         self.tidy(key);
+        is_lost
     }
 
-    /// `key` deleted an object.
-    pub fn deleted(&mut self, key: &K, stream: &str, object: &O) {
-        if !self.keeping || !self.streams.contains_key(stream) {
-            return;
-        }
+    /// `key` deleted an object; `shown` is whether the watch's picture still holds it.
+    pub fn deleted(&mut self, key: &K, stream: &str, object: &O, shown: bool) {
+        let Some(known) = self.streams.get_mut(stream).filter(|_| self.keeping) else { return };
         let entry = self.entries.entry(key.clone()).or_default();
         let what = (stream.to_owned(), object.clone());
         if entry.news.get(&what) == Some(&Change::Gone) {
             entry.news.remove(&what);
-        } else {
-            entry.expected.insert(what, Expected::Gone);
+        } else if shown {
+            entry.expected.insert(what, Change::Gone);
+            known.leaving.entry(object.clone()).or_default().insert(key.clone());
         }
         self.tidy(key);
+    }
+
+    /// A watch's picture holds an object no longer, whomever it concerns. Returns the keys that may be looked at now.
+    pub fn removed(&mut self, stream: &str, object: &O) -> Vec<K> {
+        let Some(known) = self.streams.get_mut(stream) else { return Vec::new() };
+        let keys = known.leaving.remove(object).unwrap_or_default();
+        let what = (stream.to_owned(), object.clone());
+        for key in &keys {
+            if let Some(entry) = self.entries.get_mut(key)
+                && entry.expected.get(&what) == Some(&Change::Gone)
+            {
+                entry.expected.remove(&what);
+            }
+        }
+        self.released(keys)
     }
 
     /// A watch showed this version of an object that concerns `key`. Returns whether it is news.
@@ -201,8 +250,10 @@ impl<K: Ord + Clone, O: Ord + Clone> Journal<K, O> {
         let what = (stream.to_owned(), object.clone());
         let entry = self.entries.get_mut(key);
         match entry.as_ref().and_then(|entry| entry.expected.get(&what)) {
-            Some(Expected::Version(ours)) if version < *ours => false,
-            Some(Expected::Version(ours)) if version == *ours => {
+            // Whatever was done to it before we deleted it is over.
+            Some(Change::Gone) => false,
+            Some(Change::Version(ours)) if version < *ours => false,
+            Some(Change::Version(ours)) if version == *ours => {
                 // What came before it, we have overwritten.
                 if let Some(entry) = entry {
                     entry.news.remove(&what);
@@ -213,18 +264,17 @@ impl<K: Ord + Clone, O: Ord + Clone> Journal<K, O> {
         }
     }
 
-    /// A watch showed that an object that concerns `key` is gone. Returns the key if it may be looked at now.
-    pub fn gone(&mut self, key: &K, stream: &str, object: &O, pace: Pace, now: Instant) -> Option<K> {
+    /// A watch showed that an object that concerns `key` is gone. Returns the keys that may be looked at now.
+    pub fn gone(&mut self, key: &K, stream: &str, object: &O, pace: Pace, now: Instant) -> Vec<K> {
         let what = (stream.to_owned(), object.clone());
-        if let Some(entry) = self.entries.get_mut(key)
-            && entry.expected.get(&what) == Some(&Expected::Gone)
-        {
-            entry.expected.remove(&what);
+        let ours = self.entries.get_mut(key).filter(|entry| entry.expected.contains_key(&what));
+        if let Some(entry) = ours {
+            // We deleted it, or have written it anew since.
             entry.news.remove(&what);
-            return self.released([key.clone()]).pop();
+        } else {
+            self.note(key, what, Change::Gone, pace, now);
         }
-        self.note(key, what, Change::Gone, pace, now);
-        None
+        self.removed(stream, object)
     }
 
     fn note(&mut self, key: &K, what: Object<O>, change: Change, pace: Pace, now: Instant) -> bool {

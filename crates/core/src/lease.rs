@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use crate::time::Instant;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Timing {
     /// Others may take over after not having seen a renewal for this long.
     pub lease: Duration,
@@ -77,7 +77,7 @@ pub struct Candidate {
     seen: Option<Seen>,
     /// Our term: when it was won or last renewed (the time the request was sent).
     renewed_at: Option<Instant>,
-    timing: TimingKey,
+    timing: Timing,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -87,18 +87,9 @@ struct Seen {
     at: Instant,
 }
 
-/// [`Timing`] in milliseconds, hashable for the exhaustive search.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-struct TimingKey {
-    lease: Duration,
-    term: Duration,
-    renew: Duration,
-}
-
 impl Candidate {
     pub fn new(me: impl Into<String>, timing: Timing) -> Self {
-        let Timing { lease, term, renew } = timing;
-        Self { me: me.into(), seen: None, renewed_at: None, timing: TimingKey { lease, term, renew } }
+        Self { me: me.into(), seen: None, renewed_at: None, timing }
     }
 
     pub fn me(&self) -> &str {

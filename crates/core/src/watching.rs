@@ -18,6 +18,11 @@ const SHORTEST: Duration = Duration::from_secs(1);
 
 const BACKOFF: Backoff = Backoff { first: Duration::from_millis(200), most: Duration::from_secs(15) };
 
+/// A kind that is not served is asked for again after this long, should nothing have announced it.
+const AT_LAST: Duration = Duration::from_secs(600);
+/// One that was served may be back at any moment: what answers "not found" while it starts announces nothing.
+const BACK: Backoff = Backoff { first: Duration::from_secs(1), most: AT_LAST };
+
 /// How many objects are asked for as long as nobody knows how large they are.
 pub const FIRST_PAGE: u32 = 20;
 const LARGEST_PAGE: u32 = 500;
@@ -46,6 +51,11 @@ pub fn smaller_page(objects: u32) -> u32 {
     (objects / 8).max(1)
 }
 
+/// Whether a list goes on, after a page that made so many known objects so many and names a next one.
+pub fn goes_on(before: usize, after: usize) -> Result<(), Trouble> {
+    if after > before { Ok(()) } else { Err(Trouble::Other("its list does not come to an end".to_owned())) }
+}
+
 /// What went wrong with a list or a watch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Trouble {
@@ -55,7 +65,7 @@ pub enum Trouble {
     NotServed,
     /// The version to go on from is no longer known.
     Expired,
-    /// There is no answer: the server is down, slow or far away. Said once for all watches.
+    /// There is no answer: the server is down, slow, busy or far away. Said once for all watches.
     Unreachable(String),
     /// The server answers, but cannot tell: it cannot convert what it stores, or is not well.
     Other(String),
@@ -113,8 +123,8 @@ pub enum Answer {
     List { after: Duration },
     /// Go on from where the watch was.
     Resume { after: Duration },
-    /// Nothing, until somebody says that kinds have changed; then list.
-    AwaitKind,
+    /// Nothing, until somebody says that kinds have changed or this long has passed; then list.
+    AwaitKind { at_most: Duration },
 }
 
 /// One watch under supervision.
@@ -124,13 +134,15 @@ pub struct Supervision {
     /// A list was completed, and its version is still good to go on from.
     has_picture: bool,
     failures: u32,
+    /// How often in a row a kind that was served turned out not to be; nothing of one that never was.
+    missed: Option<u32>,
     spread: u64,
 }
 
 impl Supervision {
     /// `spread` is any number that differs between watches: they do not come back all at once.
     pub fn new(spread: u64) -> Self {
-        Self { standing: Standing::Starting, has_picture: false, failures: 0, spread }
+        Self { standing: Standing::Starting, has_picture: false, failures: 0, missed: None, spread }
     }
 
     pub fn standing(&self) -> &Standing {
@@ -139,7 +151,7 @@ impl Supervision {
 
     /// A list is complete.
     pub fn listed(&mut self) {
-        self.has_picture = true;
+        (self.has_picture, self.missed) = (true, Some(0));
         self.standing = Standing::Synced;
     }
 
@@ -150,29 +162,22 @@ impl Supervision {
         }
     }
 
-    /// Something arrived.
-    pub fn heard(&mut self) {
-        self.failures = 0;
-    }
-
     /// The stream came to its end in good order.
     pub fn ended(&mut self, lasted: Duration) -> Answer {
-        if lasted >= SHORTEST {
-            self.failures = 0;
-            return Answer::Resume { after: Duration::ZERO };
-        }
-        Answer::Resume { after: self.delay() }
+        self.served_for(lasted);
+        Answer::Resume { after: if lasted >= SHORTEST { Duration::ZERO } else { self.delay() } }
     }
 
-    /// The list or the watch failed.
-    pub fn failed(&mut self, trouble: &Trouble) -> Answer {
+    /// The list failed, or the watch: at once, or after its stream had lasted for a while.
+    pub fn failed(&mut self, trouble: &Trouble, lasted: Duration) -> Answer {
+        self.served_for(lasted);
         let first = self.failures == 0;
         let after = self.delay();
         match trouble {
             Trouble::NotServed => {
                 (self.has_picture, self.failures) = (false, 0);
                 self.standing = Standing::NotServed;
-                return Answer::AwaitKind;
+                return Answer::AwaitKind { at_most: self.until_back() };
             }
             Trouble::Expired => {
                 self.has_picture = false;
@@ -195,6 +200,19 @@ impl Supervision {
             Trouble::Forbidden | Trouble::Unreachable(_) | Trouble::Other(_) => {}
         }
         if self.has_picture { Answer::Resume { after } } else { Answer::List { after } }
+    }
+
+    /// However it ended, and whether or not anything was heard on it.
+    fn served_for(&mut self, lasted: Duration) {
+        if lasted >= SHORTEST {
+            self.failures = 0;
+        }
+    }
+
+    fn until_back(&mut self) -> Duration {
+        let Some(missed) = &mut self.missed else { return AT_LAST };
+        *missed = missed.saturating_add(1);
+        BACK.delay(*missed, self.spread)
     }
 
     fn delay(&mut self) -> Duration {
@@ -228,10 +246,15 @@ mod tests {
         assert!(most_bytes(1) >= 3 << 20, "an object the API server takes");
     }
 
+    #[test]
+    fn a_list_goes_on_as_long_as_it_tells_something() {
+        assert!(goes_on(0, 1).is_ok() && goes_on(500, 501).is_ok());
+        assert!(goes_on(500, 500).is_err());
+    }
+
     fn synced() -> Supervision {
         let mut watch = Supervision::new(0);
         watch.listed();
-        watch.heard();
         watch
     }
 
@@ -239,14 +262,18 @@ mod tests {
         Trouble::Other("conversion webhook failed".into())
     }
 
+    fn busy() -> Trouble {
+        Trouble::Unreachable("too many requests".into())
+    }
+
     #[test]
     fn a_right_that_is_missing_for_a_moment_is_no_state_and_one_that_comes_back_clears_it_without_a_list() {
         let mut watch = synced();
         for _ in 0..HICCUPS - 1 {
-            assert!(matches!(watch.failed(&Trouble::Forbidden), Answer::Resume { .. }));
+            assert!(matches!(watch.failed(&Trouble::Forbidden, Duration::ZERO), Answer::Resume { .. }));
             assert_eq!(*watch.standing(), Standing::Synced);
         }
-        watch.failed(&Trouble::Forbidden);
+        watch.failed(&Trouble::Forbidden, Duration::ZERO);
         assert_eq!(*watch.standing(), Standing::Forbidden);
         watch.accepted();
         assert_eq!(*watch.standing(), Standing::Synced);
@@ -255,24 +282,23 @@ mod tests {
     #[test]
     fn a_right_that_was_never_there_is_said_at_once() {
         let mut watch = Supervision::new(0);
-        assert!(matches!(watch.failed(&Trouble::Forbidden), Answer::List { .. }));
+        assert!(matches!(watch.failed(&Trouble::Forbidden, Duration::ZERO), Answer::List { .. }));
         assert_eq!(*watch.standing(), Standing::Forbidden);
     }
 
     #[test]
-    fn a_kind_that_cannot_be_listed_says_why_and_one_that_is_known_stays_known() {
+    fn a_kind_that_cannot_be_listed_says_why_and_one_that_is_known_stays_known_while_the_server_is_away_or_busy() {
         let mut watch = Supervision::new(0);
         for _ in 0..HICCUPS {
-            assert!(matches!(watch.failed(&other()), Answer::List { .. }));
+            assert!(matches!(watch.failed(&other(), Duration::ZERO), Answer::List { .. }));
         }
         let failing = Standing::Failing("conversion webhook failed".into());
         assert_eq!(*watch.standing(), failing);
-        watch.failed(&Trouble::Other("in other words".into()));
+        watch.failed(&Trouble::Other("in other words".into()), Duration::ZERO);
         assert_eq!(*watch.standing(), failing, "nobody is told the same twice");
         watch.listed();
-        watch.heard();
         for _ in 0..20 {
-            watch.failed(&Trouble::Unreachable("refused".into()));
+            assert!(matches!(watch.failed(&busy(), Duration::ZERO), Answer::Resume { .. }));
         }
         assert_eq!(*watch.standing(), Standing::Synced);
     }
@@ -281,44 +307,67 @@ mod tests {
     fn a_kind_the_server_cannot_tell_about_any_more_is_listed_anew_and_says_so() {
         let mut watch = synced();
         for _ in 1..LOST {
-            assert!(matches!(watch.failed(&other()), Answer::Resume { .. }));
+            assert!(matches!(watch.failed(&other(), Duration::ZERO), Answer::Resume { .. }));
             assert!(watch.standing().is_synced());
         }
-        assert!(matches!(watch.failed(&other()), Answer::List { .. }));
+        assert!(matches!(watch.failed(&other(), Duration::ZERO), Answer::List { .. }));
         assert_eq!(*watch.standing(), Standing::Failing("conversion webhook failed".into()));
+    }
+
+    #[test]
+    fn streams_that_served_for_a_while_add_up_to_nothing_however_they_end_and_whether_or_not_anything_was_heard() {
+        let mut watch = synced();
+        for _ in 0..LOST * 2 {
+            assert!(matches!(watch.failed(&other(), SHORTEST), Answer::Resume { .. }));
+        }
+        assert!(watch.standing().is_synced());
     }
 
     #[test]
     fn an_expired_version_is_listed_anew_at_once_but_not_in_a_loop() {
         let mut watch = synced();
-        assert_eq!(watch.failed(&Trouble::Expired), Answer::List { after: Duration::ZERO });
+        assert_eq!(watch.failed(&Trouble::Expired, SHORTEST), Answer::List { after: Duration::ZERO });
         watch.listed();
-        let Answer::List { after } = watch.failed(&Trouble::Expired) else { panic!("it lists anew") };
-        assert!(!after.is_zero());
+        watch.accepted();
+        for lasted in [Duration::ZERO, SHORTEST / 2] {
+            let Answer::List { after } = watch.failed(&Trouble::Expired, lasted) else { panic!("it lists anew") };
+            assert!(!after.is_zero(), "a stream that tells something and expires at once is no better");
+        }
         assert!(watch.standing().is_synced(), "the old picture serves meanwhile");
     }
 
     #[test]
     fn a_kind_that_is_not_served_is_waited_for() {
-        let mut watch = synced();
-        assert_eq!(watch.failed(&Trouble::NotServed), Answer::AwaitKind);
+        let mut watch = Supervision::new(0);
+        assert_eq!(watch.failed(&Trouble::NotServed, Duration::ZERO), Answer::AwaitKind { at_most: AT_LAST });
         assert_eq!(*watch.standing(), Standing::NotServed);
         watch.accepted();
         assert_eq!(*watch.standing(), Standing::NotServed, "only a list tells what is there");
     }
 
     #[test]
-    fn delays_grow_until_something_is_heard_and_no_stream_is_opened_in_a_loop() {
+    fn a_kind_that_was_served_is_asked_for_soon_and_then_ever_more_rarely() {
         let mut watch = synced();
-        let delays = |watch: &mut Supervision| match watch.failed(&other()) {
+        let waits = |watch: &mut Supervision| match watch.failed(&Trouble::NotServed, Duration::ZERO) {
+            Answer::AwaitKind { at_most } => at_most.as_secs(),
+            answer => panic!("{answer:?}"),
+        };
+        let first: Vec<_> = (0..12).map(|_| waits(&mut watch)).collect();
+        assert_eq!(first, [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 600, 600]);
+        watch.listed();
+        assert_eq!(waits(&mut watch), 1);
+    }
+
+    #[test]
+    fn delays_grow_until_a_stream_lasts_and_no_stream_is_opened_in_a_loop() {
+        let mut watch = synced();
+        let delays = |watch: &mut Supervision, lasted| match watch.failed(&other(), lasted) {
             Answer::Resume { after } => after,
             answer => panic!("{answer:?}"),
         };
-        let (one, two) = (delays(&mut watch), delays(&mut watch));
+        let (one, two) = (delays(&mut watch, Duration::ZERO), delays(&mut watch, Duration::ZERO));
         assert!(one < two);
-        watch.heard();
-        assert_eq!(delays(&mut watch), one);
-        watch.heard();
+        assert_eq!(delays(&mut watch, SHORTEST), one);
         assert_eq!(watch.ended(SHORTEST), Answer::Resume { after: Duration::ZERO });
         assert_ne!(watch.ended(Duration::ZERO), Answer::Resume { after: Duration::ZERO });
     }

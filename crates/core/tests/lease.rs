@@ -1,5 +1,5 @@
 //! At most one leader, in every interleaving of a small world: two candidates with clocks of their own, lost requests, lost
-//! replies, stale reads and pauses of any length at any moment.
+//! replies, watches that lag behind and pauses of any length at any moment.
 
 use std::{collections::HashSet, time::Duration};
 
@@ -27,25 +27,30 @@ struct Process {
     in_flight: Option<InFlight>,
     /// The server committed our write; the reply is still on its way.
     reply: Option<(Record, Instant)>,
+    /// How many of the writes its watch has shown.
+    shown: usize,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct World {
+    /// Whether the candidates hear of the lease without reading it.
+    watches: bool,
     now: u64,
-    stored: Option<Record>,
-    writes: u32,
+    /// Everything that was ever stored, the newest last.
+    history: Vec<Record>,
     processes: Vec<Process>,
 }
 
 impl World {
-    fn new() -> Self {
+    fn new(watches: bool) -> Self {
         let process = |name: &str, offset| Process {
             candidate: Candidate::new(name, TIMING),
             offset,
             in_flight: None,
             reply: None,
+            shown: 0,
         };
-        Self { now: 0, stored: None, writes: 0, processes: vec![process("a", 0), process("b", 100)] }
+        Self { watches, now: 0, history: Vec::new(), processes: vec![process("a", 0), process("b", 100)] }
     }
 
     fn clock(&self, process: usize) -> Instant {
@@ -77,8 +82,16 @@ impl World {
         let process = &self.processes[index];
 
         let mut read = self.clone();
-        read.processes[index].candidate.observed(self.stored.clone(), now);
+        read.processes[index].candidate.observed(self.history.last().cloned(), now);
         next.push(read);
+
+        // A watch may lag behind by any time.
+        if let Some(record) = self.history.get(process.shown).filter(|_| self.watches) {
+            let mut told = self.clone();
+            told.processes[index].shown += 1;
+            told.processes[index].candidate.told(record.clone(), now);
+            next.push(told);
+        }
 
         let idle = process.in_flight.is_none() && process.reply.is_none();
         next.extend(self.send(index, now).filter(|_| idle));
@@ -117,10 +130,10 @@ impl World {
     fn arrive(&self, index: usize, write: &InFlight) -> World {
         let mut world = self.clone();
         world.processes[index].in_flight = None;
-        if world.stored.as_ref().map(|record| &record.version) == write.base.as_ref() {
-            world.writes += 1;
-            let record = Record { version: world.writes.to_string(), ..write.record.clone() };
-            world.stored = Some(record.clone());
+        if world.history.last().map(|record| &record.version) == write.base.as_ref() {
+            let version = (world.history.len() + 1).to_string();
+            let record = Record { version, ..write.record.clone() };
+            world.history.push(record.clone());
             world.processes[index].reply = Some((record, write.sent));
         }
         world
@@ -129,11 +142,20 @@ impl World {
 
 #[test]
 fn at_most_one_leader_under_lost_replies_pauses_and_clock_offsets() {
+    explore(World::new(false), 6, 3);
+}
+
+#[test]
+fn at_most_one_leader_however_far_their_watches_lag_behind() {
+    explore(World::new(true), 4, 2);
+}
+
+fn explore(begin: World, most_time: u64, most_writes: usize) {
     let mut seen = HashSet::new();
-    let mut frontier = vec![World::new()];
+    let mut frontier = vec![begin];
     let mut led = HashSet::new();
     while let Some(world) = frontier.pop() {
-        if world.now > 6 || world.writes > 3 || !seen.insert(world.clone()) {
+        if world.now > most_time || world.history.len() > most_writes || !seen.insert(world.clone()) {
             continue;
         }
         assert!(world.leaders() <= 1, "two leaders: {world:#?}");

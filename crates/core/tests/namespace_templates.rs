@@ -5,10 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use croft_core::{
     namespaces::{
         params::Declared,
-        template::{
-            Facts, Inputs, MAX_DEPTH, MAX_FILLED_IN, Variable, check, is_dns_subdomain, render, render_all,
-            uses_templates, variables,
-        },
+        template::{Facts, Inputs, MAX_DEPTH, MAX_FILLED_IN, Variable, check, is_dns_subdomain, render_all, variables},
     },
     problem::Problem,
 };
@@ -45,9 +42,19 @@ fn declared(names: &[&str]) -> Vec<Declared> {
     names.iter().map(|name| Declared { name: (*name).to_owned(), ..Declared::default() }).collect()
 }
 
+/// What becomes of the only manifest of a class.
+fn render(manifest: &Map<String, Value>, inputs: &Inputs) -> Result<Map<String, Value>, Vec<Problem>> {
+    render_all(std::slice::from_ref(manifest), inputs).remove(0)
+}
+
+/// Whether there is anything to fill in or to refuse.
+fn uses_templates(manifest: &Map<String, Value>) -> bool {
+    Value::Object(manifest.clone()).to_string().contains("{{")
+}
+
 /// What one text becomes in the spec of some object.
 fn rendered(text: &str) -> Value {
-    render(&map(json!({"spec": text})), "", &inputs()).unwrap()["spec"].clone()
+    render(&map(json!({"spec": text})), &inputs()).unwrap()["spec"].clone()
 }
 
 fn fields(problems: &[Problem]) -> Vec<&str> {
@@ -79,7 +86,7 @@ fn where_kubernetes_takes_only_text_a_number_stays_text() {
     let metadata = json!({"name": lone, "labels": {"cpu": lone}, "annotations": {"cpu": lone}});
     let object = |api_version: &str, kind: &str| {
         let object = json!({"apiVersion": api_version, "kind": kind, "metadata": metadata, "data": {"a": lone}, "stringData": {"b": lone}, "spec": lone});
-        Value::Object(render(&map(object), "", &inputs()).unwrap())
+        Value::Object(render(&map(object), &inputs()).unwrap())
     };
     for kind in ["ConfigMap", "Secret"] {
         let made = object("v1", kind);
@@ -98,7 +105,7 @@ fn what_is_filled_in_is_never_read_as_a_template_again() {
     let mut inputs = inputs();
     inputs.params.insert("half".into(), json!("{{ class"));
     inputs.params.insert("rest".into(), json!(".name }}"));
-    let made = render(&map(json!({"spec": "{{ params.half }}{{ params.rest }}"})), "", &inputs).unwrap();
+    let made = render(&map(json!({"spec": "{{ params.half }}{{ params.rest }}"})), &inputs).unwrap();
     assert_eq!(made["spec"], json!("{{ class.name }}"));
 }
 
@@ -107,14 +114,14 @@ fn what_the_namespace_lacks_is_named_with_its_place() {
     let manifest = map(json!({
         "spec": ["{{ namespace.labels['no'] }}", {"a/b": "{{ namespace.annotations['not'] }}"}, "{{ params.none }}", "fine"]
     }));
-    let problems = render(&manifest, "spec.resources[2]", &inputs()).unwrap_err();
+    let problems = render(&manifest, &inputs()).unwrap_err();
     let lines: Vec<_> = problems.iter().map(ToString::to_string).collect();
     assert_eq!(
         lines,
         [
-            "spec.resources[2].spec[0]: the namespace has no label no; set it, or use a parameter with a default",
-            "spec.resources[2].spec[1][\"a/b\"]: the namespace has no annotation not; set it, or use a parameter with a default",
-            "spec.resources[2].spec[2]: parameter none has no value",
+            "spec.resources[0].spec[0]: the namespace has no label no; set it, or use a parameter with a default",
+            "spec.resources[0].spec[1][\"a/b\"]: the namespace has no annotation not; set it, or use a parameter with a default",
+            "spec.resources[0].spec[2]: parameter none has no value",
         ]
     );
 }
@@ -127,22 +134,22 @@ fn everything_wrong_with_a_template_is_listed_at_admission_with_its_place() {
         "roleRef": {"kind": "{{ params.zone }}"},
         "data": {"unknown": "{{ params.mem }}", "open": "{{ namespace.name", "list": ["fine", "{{ class.name }}", "{{ upper(class.name) }}"]},
     }));
-    let problems = check(&manifest, "spec.resources[3]", &declared(&["cpu", "zone"]));
+    let problems = check(&manifest, "spec.resources[0]", &declared(&["cpu", "zone"]));
     let found: BTreeSet<_> = fields(&problems).into_iter().collect();
     let expected = [
-        "spec.resources[3].apiVersion",
-        "spec.resources[3].kind",
-        "spec.resources[3].metadata.annotations[\"example.com/a\"]",
-        "spec.resources[3].metadata.annotations[\"{{ class.name }}\"]",
-        "spec.resources[3].data.unknown",
-        "spec.resources[3].data.open",
-        "spec.resources[3].data.list[2]",
+        "spec.resources[0].apiVersion",
+        "spec.resources[0].kind",
+        "spec.resources[0].metadata.annotations[\"example.com/a\"]",
+        "spec.resources[0].metadata.annotations[\"{{ class.name }}\"]",
+        "spec.resources[0].data.unknown",
+        "spec.resources[0].data.open",
+        "spec.resources[0].data.list[2]",
     ];
     assert_eq!(found, expected.into_iter().collect(), "{problems:#?}");
     let unknown = problems.iter().find(|problem| problem.field.ends_with("unknown")).unwrap();
     assert_eq!(unknown.message, "there is no parameter mem in spec.params; declared: cpu, zone");
     // What admission refuses, rendering refuses as well: the class may have been stored before.
-    let again = render(&manifest, "spec.resources[3]", &inputs()).unwrap_err();
+    let again = render(&manifest, &inputs()).unwrap_err();
     assert_eq!(fields(&again), fields(&problems));
 }
 
@@ -181,17 +188,17 @@ fn a_name_made_by_a_template_can_only_name_an_object_in_the_namespace() {
         let mut inputs = inputs();
         inputs.params.insert("name".into(), json!(value));
         let manifest = map(json!({"metadata": {"name": "{{ params.name }}"}}));
-        let problems = render(&manifest, "spec.resources[0]", &inputs).unwrap_err();
+        let problems = render(&manifest, &inputs).unwrap_err();
         assert_eq!(fields(&problems), ["spec.resources[0].metadata.name"], "{value:?}");
     }
     for value in ["a", "0", "team-a.web", "a--b", &"a".repeat(253)] {
         assert!(is_dns_subdomain(value), "{value:?}");
     }
     let manifest = map(json!({"metadata": {"name": "{{ namespace.name }}.{{ class.name }}-0"}}));
-    assert_eq!(render(&manifest, "", &inputs()).unwrap()["metadata"]["name"], json!("team-a.web-0"));
+    assert_eq!(render(&manifest, &inputs()).unwrap()["metadata"]["name"], json!("team-a.web-0"));
     // A name its author wrote out is the author's: RBAC objects may be called `team:viewer`.
     let manifest = map(json!({"metadata": {"name": "team:viewer"}}));
-    assert_eq!(render(&manifest, "", &inputs()).unwrap(), manifest);
+    assert_eq!(render(&manifest, &inputs()).unwrap(), manifest);
 }
 
 #[test]
@@ -204,16 +211,15 @@ fn variables_can_add_only_so_much_to_a_class() {
     assert_eq!(all.iter().map(Result::is_ok).collect::<Vec<_>>(), [true, true, false, true]);
     assert_eq!(fields(all[2].as_ref().unwrap_err()), ["spec.resources[2].spec"]);
     let repeated = map(json!({"spec": "{{ namespace.annotations['big'] }}".repeat(10_000)}));
-    assert!(render(&repeated, "", &inputs).is_err());
+    assert!(render(&repeated, &inputs).is_err());
 }
 
 #[test]
 fn what_is_nested_too_deep_is_refused_and_not_walked() {
     let nested = |levels| map(json!({"spec": (0..levels).fold(json!("x"), |inner, _| json!([inner]))}));
-    assert!(render(&nested(MAX_DEPTH - 1), "", &inputs()).is_ok() && !uses_templates(&nested(MAX_DEPTH - 1)));
-    assert!(uses_templates(&nested(MAX_DEPTH)), "otherwise nobody would render it and see the problem");
+    assert!(render(&nested(MAX_DEPTH - 1), &inputs()).is_ok());
     assert_eq!(check(&nested(MAX_DEPTH), "", &[]).len(), 1);
-    assert!(render(&nested(MAX_DEPTH), "", &inputs()).is_err());
+    assert!(render(&nested(MAX_DEPTH), &inputs()).is_err());
 }
 
 #[test]
@@ -230,8 +236,6 @@ fn a_manifest_tells_which_variables_it_uses() {
     }));
     let expected = [Variable::NamespaceName, Variable::NamespaceLabel("team".into()), Variable::Param("zone".into())];
     assert_eq!(variables(&manifest), expected.into());
-    assert!(uses_templates(&manifest));
-    assert!(!uses_templates(&map(json!({"a": ["}}", {"b": "{ {"}, 1, null]}))));
 }
 
 /// Any JSON, its texts and keys rich in braces and bits of templates.
@@ -288,7 +292,7 @@ proptest! {
     #[test]
     fn any_manifest_is_rendered_in_its_own_shape_or_refused(manifest in any_json()) {
         let admitted = check(&manifest, "spec.resources[0]", &declared(&["cpu"])).is_empty();
-        match render(&manifest, "spec.resources[0]", &inputs()) {
+        match render(&manifest, &inputs()) {
             Ok(made) => prop_assert!(same_shape(&Value::Object(manifest), &Value::Object(made))),
             Err(problems) => {
                 prop_assert!(!problems.is_empty() && uses_templates(&manifest));
@@ -303,7 +307,7 @@ proptest! {
     fn a_manifest_without_templates_is_rendered_as_it_is(manifest in any_json()) {
         if !uses_templates(&manifest) {
             prop_assert!(variables(&manifest).is_empty());
-            prop_assert_eq!(render(&manifest, "", &inputs()), Ok(manifest));
+            prop_assert_eq!(render(&manifest, &inputs()), Ok(manifest));
         }
     }
 
@@ -316,7 +320,7 @@ proptest! {
         let manifest = map(json!({"spec": [
             "<{{ namespace.labels['any'] }}|{{ namespace.annotations['any'] }}|{{ params.any }}>", "{{ params.any }}", "{{ \"{{\" }}"
         ]}));
-        let made = render(&manifest, "", &inputs).unwrap();
+        let made = render(&manifest, &inputs).unwrap();
         prop_assert_eq!(Value::Object(made), json!({"spec": [format!("<{value}|{value}|{value}>"), value, "{{"]}));
     }
 
@@ -324,7 +328,7 @@ proptest! {
     fn any_name_a_template_gives_is_a_dns_subdomain_or_refused(value in prop_oneof![any::<String>(), "[a-z0-9./%-]{0,6}"]) {
         let mut inputs = inputs();
         inputs.params.insert("any".into(), json!(value));
-        if let Ok(made) = render(&map(json!({"metadata": {"name": "x{{ params.any }}"}})), "", &inputs) {
+        if let Ok(made) = render(&map(json!({"metadata": {"name": "x{{ params.any }}"}})), &inputs) {
             let name = made["metadata"]["name"].as_str().unwrap();
             let allowed = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-' || byte == b'.';
             prop_assert!(is_dns_subdomain(name) && name.len() <= 253 && name.bytes().all(allowed) && !name.contains(".."));

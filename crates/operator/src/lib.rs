@@ -5,6 +5,7 @@ pub mod backup;
 pub mod cli;
 pub mod client;
 pub mod conditions;
+mod connections;
 pub mod engine;
 pub mod manifests;
 pub mod namespaces;

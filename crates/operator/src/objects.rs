@@ -1,5 +1,6 @@
 //! What every reconciler needs of a typed object: which one it is, and its status in the core's words.
 
+use k8s_openapi::{ByteString, api::core::v1::Secret};
 use kube::api::ObjectMeta;
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
@@ -13,6 +14,21 @@ pub fn target(metadata: &ObjectMeta) -> Target<'_> {
     }
     let ObjectMeta { namespace, name, uid, .. } = metadata;
     Target { namespace: text(namespace.as_ref()), name: text(name.as_ref()), uid: text(uid.as_ref()) }
+}
+
+/// A Secret the operator keeps for itself.
+pub fn own_secret(namespace: &str, name: &str, data: impl IntoIterator<Item = (&'static str, ByteString)>) -> Secret {
+    Secret {
+        metadata: ObjectMeta {
+            name: Some(name.to_owned()),
+            namespace: Some(namespace.to_owned()),
+            labels: Some([("app.kubernetes.io/managed-by".to_owned(), "croft".to_owned())].into()),
+            ..ObjectMeta::default()
+        },
+        type_: Some("Opaque".to_owned()),
+        data: Some(data.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()),
+        ..Secret::default()
+    }
 }
 
 pub fn has_finalizer(metadata: &ObjectMeta, finalizer: &str) -> bool {

@@ -148,7 +148,6 @@ fn admission_options(options: &RunOptions) -> AdmissionOptions {
     let host = options.webhook_url.as_deref().and_then(|url| url.parse::<http::Uri>().ok());
     let host = host.as_ref().and_then(http::Uri::host).map(str::to_owned);
     AdmissionOptions {
-        listen: options.webhook_listen,
         operator_namespace: options.namespace.clone(),
         service: SERVICE.into(),
         extra_hosts: host.into_iter().collect(),

@@ -18,11 +18,15 @@ use tracing::{info, warn};
 /// The settings in force; a reload swaps them as a whole.
 pub type SharedSettings = Arc<ArcSwap<Settings>>;
 
+/// More calls at once than this only queue at the API server.
+const MOST_AT_ONCE: usize = 1024;
+
 /// Everything the configuration file may say.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Settings {
-    /// How many objects are worked on at once, and how many calls are under way for all of them.
+    /// How many objects are worked on at once, and how many calls are under way for all of them: 1 to 1024. Takes effect at the
+    /// next start.
     pub concurrency: usize,
     pub namespaces: NamespacesSettings,
     pub storage: StorageSettings,
@@ -186,8 +190,8 @@ impl Settings {
     }
 
     fn check(&self) -> Result<(), SettingsError> {
-        if self.concurrency == 0 {
-            return Err(SettingsError("concurrency: must be at least 1".into()));
+        if !(1..=MOST_AT_ONCE).contains(&self.concurrency) {
+            return Err(SettingsError(format!("concurrency: must be between 1 and {MOST_AT_ONCE}")));
         }
         if self.backup.velero_namespace.is_empty() {
             return Err(SettingsError("backup.veleroNamespace: must name a namespace, for example `velero`".into()));
@@ -285,7 +289,11 @@ mod tests {
 
     #[test]
     fn values_are_checked() {
-        assert!(Settings::parse("concurrency: 0").unwrap_err().to_string().contains("at least 1"));
+        for concurrency in ["0", "1025", "18446744073709551615"] {
+            let error = Settings::parse(&format!("concurrency: {concurrency}")).unwrap_err().to_string();
+            assert!(error.contains("between 1 and 1024"), "{concurrency}: {error}");
+        }
+        assert_eq!(Settings::parse("concurrency: 1024").unwrap().concurrency, 1024);
         assert!(Settings::parse("backup: {onDelete: Maybe}").unwrap_err().to_string().contains("Maybe"));
         assert_eq!(Settings::parse("backup: {onDelete: Release}").unwrap().backup.on_delete, OnDelete::Release);
         assert!(Settings::parse("backup: {enforceBackupSpec: {ttl: 36h, snapshotVolumes: false}}").is_ok());

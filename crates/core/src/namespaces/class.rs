@@ -86,12 +86,8 @@ pub struct Status {
     pub failing_namespaces: Option<i64>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub failing: Vec<Failing>,
-    #[serde(skip_serializing_if = "is_empty")]
+    #[serde(skip_serializing_if = "Conditions::is_empty")]
     pub conditions: Conditions,
-}
-
-fn is_empty(conditions: &Conditions) -> bool {
-    conditions.0.is_empty()
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

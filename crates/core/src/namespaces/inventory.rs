@@ -24,12 +24,8 @@ pub struct Status {
     pub observed_class_generation: Option<i64>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub applied_resources: Vec<Applied>,
-    #[serde(skip_serializing_if = "is_empty")]
+    #[serde(skip_serializing_if = "Conditions::is_empty")]
     pub conditions: Conditions,
-}
-
-fn is_empty(conditions: &Conditions) -> bool {
-    conditions.0.is_empty()
 }
 
 impl Status {

@@ -140,8 +140,8 @@ mod tests {
         Form { uid: "u".into(), generation: 1 }
     }
 
-    fn asks(size: u64) -> Option<Asks> {
-        Some(Asks { form: form(), units: units(size) })
+    fn asks(size: u64) -> Asks {
+        Asks { form: form(), units: units(size) }
     }
 
     fn granted(size: u64) -> Entry {
@@ -168,7 +168,7 @@ mod tests {
 
     #[test]
     fn what_is_granted_and_used_needs_nothing() {
-        let plan = plan(&seen(granted(3), Some(Known::Claim { asks: asks(3) }), 1000));
+        let plan = plan(&seen(granted(3), Some(Known::Claim { asks: Some(asks(3)) }), 1000));
         assert!(plan.is_settled() && plan.next == plan::Next::Settled);
         assert!(!needs_a_look(&granted(3), 1000, true, true));
         assert!(!needs_a_look(&granted(3), 1000, false, true), "a released user keeps counting");
@@ -185,9 +185,9 @@ mod tests {
         assert!(needs_a_look(&entry, 220, true, true));
         let late = seen(entry.clone(), Some(Known::NoClaim { is_recorded: false }), 220);
         assert_eq!(told(&late), "give back what was promised to a/x in vain");
-        let lowered = plan(&seen(entry.clone(), Some(Known::Claim { asks: asks(4) }), 220));
-        assert_eq!(lowered.groups, [[Step::Repair { entry: "a/x".into(), asks: asks(4), now: 220 }]]);
-        let waiting = plan(&seen(entry, Some(Known::Claim { asks: asks(5) }), 220));
+        let lowered = plan(&seen(entry.clone(), Some(Known::Claim { asks: Some(asks(4)) }), 220));
+        assert_eq!(lowered.groups, [[Step::Repair { entry: "a/x".into(), asks: Some(asks(4)), now: 220 }]]);
+        let waiting = plan(&seen(entry, Some(Known::Claim { asks: Some(asks(5)) }), 220));
         assert!(
             waiting.is_settled() && waiting.next == plan::Next::Settled,
             "what it asks for stays promised, quietly"

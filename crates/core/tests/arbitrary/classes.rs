@@ -17,7 +17,7 @@ use croft_core::{
             Binding, Class, ClassSeen, KindSeen, Namespace, NamespaceMetadata, Observed, Owner, Policy, Read, Stamped,
             blocked_items, plan, report,
         },
-        template::{Facts, uses_templates, variables},
+        template::{Facts, variables},
         witness::{Care, Seal, Witness, content},
     },
     problem::{MOST_PROBLEMS, Problem},
@@ -267,7 +267,7 @@ proptest! {
         assert_told(&blueprint.problems());
         assert_told(&items(&blueprint, &facts).1);
         for manifest in &blueprint.resources {
-            let _ = (uses_templates(manifest), variables(manifest));
+            let _ = variables(manifest);
         }
     }
 

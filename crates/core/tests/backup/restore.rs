@@ -16,6 +16,7 @@ use crate::{
 
 /// A Velero Restore under the name of ours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 struct Restore {
     ours: bool,
     running: bool,

@@ -1,8 +1,9 @@
 //! The queue's promises, checked on every sequence of events of a small world.
 
 mod lanes;
+mod play;
 
-use std::{collections::BTreeSet, time::Duration};
+use std::time::Duration;
 
 use croft_core::{
     backoff::Backoff,
@@ -10,6 +11,8 @@ use croft_core::{
     queue::{Backoffs, Key, PATIENCE, Priority, Queue, SLOW, Start, Verdict},
     time::Instant,
 };
+
+use self::play::{Event, FREE, LANED, MIXED, World, all_events, check, events};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Work(&'static str, u8);
@@ -39,120 +42,6 @@ fn pop(queue: &mut Queue<Work>, now: Instant) -> Option<Work> {
 /// The next key, where all need the same outside, and one of them may have it.
 fn pop_in_lane(queue: &mut Queue<Work>, now: Instant) -> Option<Work> {
     queue.pop(now, |_| Start::In { lane: "gateway".into() })
-}
-
-/// What the keys of a world need, and how many may have it at once.
-#[derive(Clone, Copy)]
-struct World {
-    pop: fn(&mut Queue<Work>, Instant) -> Option<Work>,
-    most_running: usize,
-    most_under_way: usize,
-}
-
-const FREE: World = World { pop, most_running: 2, most_under_way: 2 + 2 * SLOW };
-const LANED: World = World { pop: pop_in_lane, most_running: 2, most_under_way: 1 };
-
-#[derive(Clone, Copy, Debug)]
-enum Event {
-    Push(Work, Priority),
-    Pop,
-    TakesLong(Work),
-    Done(Work, Verdict),
-    Wait(u64),
-}
-
-fn events() -> Vec<Event> {
-    let mut events = vec![Event::Pop, Event::Wait(15)];
-    for key in KEYS {
-        for priority in [Priority::Live, Priority::Retry, Priority::Resync] {
-            events.push(Event::Push(key, priority));
-        }
-        events.push(Event::TakesLong(key));
-        for verdict in [
-            Verdict::Settled(Next::Settled),
-            Verdict::Failed,
-            Verdict::Stale,
-            Verdict::Parked,
-            Verdict::Settled(Next::After(Duration::from_millis(5))),
-        ] {
-            events.push(Event::Done(key, verdict));
-        }
-    }
-    events
-}
-
-/// Replays `story` and checks every promise after each event; returns nothing, panics with the story otherwise.
-fn check(story: &[Event], world: World) {
-    let World { pop, most_running, most_under_way } = world;
-    let mut queue = queue(most_running);
-    let mut now = Instant(0);
-    let mut running: BTreeSet<Work> = BTreeSet::new();
-    let mut slow: BTreeSet<Work> = BTreeSet::new();
-    // Keys pushed since they were last handed out: the queue must still hand them out.
-    let mut owed: BTreeSet<Work> = BTreeSet::new();
-    for event in story {
-        match *event {
-            Event::Push(key, priority) => {
-                queue.push(key, priority, now);
-                owed.insert(key);
-            }
-            Event::Pop => {
-                if let Some(key) = pop(&mut queue, now) {
-                    assert!(running.insert(key), "{key:?} handed out twice: {story:?}");
-                    assert!(running.len() - slow.len() <= most_running, "too many at once: {story:?}");
-                    assert!(running.len() <= most_under_way, "too many in a lane: {story:?}");
-                    assert!(slow.len() <= most_running * SLOW, "too many slow ones: {story:?}");
-                    owed.remove(&key);
-                }
-            }
-            Event::TakesLong(key) => {
-                if running.contains(&key) {
-                    queue.takes_long(&key);
-                    slow.insert(key);
-                }
-            }
-            Event::Done(key, verdict) => {
-                if running.remove(&key) {
-                    slow.remove(&key);
-                    queue.done(&key, verdict, now);
-                    if matches!(verdict, Verdict::Failed | Verdict::Stale | Verdict::Early { .. }) {
-                        assert!(queue.remembers(&key), "a failed key was forgotten: {story:?}");
-                    }
-                }
-            }
-            Event::Wait(delay) => now = now + Duration::from_millis(delay),
-        }
-        for key in &owed {
-            assert!(queue.remembers(key), "lost wake-up of {key:?}: {story:?}");
-        }
-    }
-    drain(&mut queue, world, now, running, owed, story);
-}
-
-/// After the last event everything owed is handed out once the running ones end.
-fn drain(
-    queue: &mut Queue<Work>,
-    World { pop, .. }: World,
-    mut now: Instant,
-    running: BTreeSet<Work>,
-    mut owed: BTreeSet<Work>,
-    story: &[Event],
-) {
-    for key in running {
-        queue.done(&key, Verdict::Settled(Next::Settled), now);
-    }
-    for _ in 0..32 {
-        if let Some(key) = pop(queue, now) {
-            owed.remove(&key);
-            queue.done(&key, Verdict::Settled(Next::Settled), now);
-        } else if let Some(wakeup) = queue.next_wakeup() {
-            now = now.max(wakeup);
-        } else {
-            break;
-        }
-    }
-    assert!(owed.is_empty(), "never handed out: {owed:?} in {story:?}");
-    assert_eq!(queue.depth() + queue.running(), 0, "{story:?}");
 }
 
 fn explore(world: World, events: &[Event], depth: usize, story: &mut Vec<Event>, stories: &mut u64) {
@@ -193,12 +82,29 @@ fn no_story_of_five_events_in_a_lane_loses_a_wake_up_or_lets_two_in() {
 }
 
 proptest::proptest! {
+    #![proptest_config(proptest::prelude::ProptestConfig::with_cases(2000))]
+
     #[test]
     fn no_long_story_in_a_lane_loses_a_wake_up_or_lets_two_in(
         story in proptest::collection::vec(proptest::sample::select(events()), 0..60)
     ) {
         check(&story, LANED);
     }
+
+    #[test]
+    fn no_long_story_of_many_keys_that_come_to_need_something_else_loses_a_wake_up_or_lets_too_many_in(
+        story in proptest::collection::vec(proptest::sample::select(all_events()), 0..300)
+    ) {
+        check(&story, MIXED);
+    }
+}
+
+#[test]
+fn as_many_as_may_be_under_way_are_and_no_more() {
+    let keys = (2..).step_by(4).map(|number| Work("a", number)).take(SLOW + 3);
+    let story: Vec<_> =
+        keys.flat_map(|key| [Event::Push(key, Priority::Live), Event::Pop, Event::TakesLong(key)]).collect();
+    assert_eq!(check(&story, MIXED), SLOW + 1);
 }
 
 #[test]

@@ -334,13 +334,13 @@ impl explorer::World for World {
                 self.target.remembers = true;
             }
             Step::SavePolicy { policy, .. } => self.status.buckets[0].policy = Some(policy.clone()),
-            Step::DeletePolicy { .. } if self.policy == Policy::Shut => return denied(),
+            Step::DeletePolicy { .. } | Step::PutPolicy { .. } if self.policy == Policy::Shut => return denied(),
             Step::DeletePolicy { .. } => {
                 assert_eq!(self.status.buckets[0].policy.as_deref(), Some(BEFORE), "removed before it was saved");
                 assert!(!self.has_arrived(), "removed the new owner's policy");
                 self.policy = Policy::None;
             }
-            Step::LinkBucket { .. } if self.bucket == Whereabouts::Gone => return stale(),
+            Step::LinkBucket { .. } | Step::PutPolicy { .. } if self.bucket == Whereabouts::Gone => return stale(),
             Step::LinkBucket { id, to, .. } => {
                 assert_eq!((id.as_str(), self.status.buckets[0].id.as_deref()), (ID, Some(ID)));
                 assert!(self.target.remembers, "nobody will know who had it");
@@ -353,8 +353,6 @@ impl explorer::World for World {
                     self.bucket = Whereabouts::Arrived;
                 }
             }
-            Step::PutPolicy { .. } if self.policy == Policy::Shut => return denied(),
-            Step::PutPolicy { .. } if self.bucket == Whereabouts::Gone => return stale(),
             Step::PutPolicy { user: by, policy, .. } => {
                 assert_eq!(*by, user(if self.has_arrived() { "b" } else { "a" }));
                 self.policy = Policy::Text(policy.clone());
@@ -406,7 +404,7 @@ impl explorer::World for World {
                 }
             }),
             Act::new("the key of the new owner goes, or comes back", self, |world| {
-                world.target.key = !world.target.key
+                world.target.key = !world.target.key;
             })
             .between_reconciles(),
             Act::new("the namespace it goes to is deleted", self, |world| {

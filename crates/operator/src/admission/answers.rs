@@ -4,10 +4,10 @@
 //! and the server goes on. One that takes too long is refused while the API server still listens, so that whoever asked can
 //! be told to try again.
 
-use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
+use std::{panic::AssertUnwindSafe, sync::Arc, task::Poll, time::Duration};
 
 use axum::{
-    Json, Router,
+    Extension, Json, Router,
     body::Body,
     http::StatusCode,
     response::{IntoResponse, Response},
@@ -16,39 +16,85 @@ use axum::{
 use futures::FutureExt;
 use kube::core::{Status, admission::AdmissionResponse};
 use serde::Deserialize;
+use tokio::{
+    sync::Semaphore,
+    time::{Instant, error::Elapsed},
+};
 use tracing::{debug, error, warn};
 
 use super::{
-    bodies::Bodies,
+    bodies::{Bodies, Received},
     context::Context,
     hooks::Hook,
-    review::{failure, unchecked},
+    review::{Answer, failure, unchecked},
 };
-use crate::telemetry::metrics::Metrics;
+use crate::{connections::Peer, telemetry::metrics::Metrics};
 
-/// A review takes no longer than this: less than the API server waits.
+/// A review takes no longer than this from its arrival on: less than the API server waits.
 const DEADLINE: Duration = Duration::from_secs(4);
 
 /// Where panics are counted.
 const PLACE: &str = "admission";
 
 pub(super) fn routes(hooks: &'static [Hook], context: &Context, metrics: &Arc<Metrics>) -> Router {
-    let bodies = Bodies::default();
+    let (bodies, desk) = (Bodies::default(), Desk::new(context, metrics));
     let route = |routes: Router, hook: &'static Hook| {
-        let (context, metrics, bodies) = (context.clone(), metrics.clone(), bodies.clone());
-        let reply = async move |body: Body| match bodies.receive(body).await {
-            Ok(received) => answer(hook, &received.text, &context, &metrics).await,
-            Err(code) => code.into_response(),
+        let (bodies, desk) = (bodies.clone(), desk.clone());
+        let reply = async move |Extension(peer): Extension<Peer>, body: Body| {
+            let deadline = Instant::now() + DEADLINE;
+            match bodies.receive(body, peer.0).await {
+                Ok(received) => desk.answer(hook, received, deadline).await,
+                Err(code) => code.into_response(),
+            }
         };
         routes.route(hook.path, post(reply))
     };
     hooks.iter().fold(Router::new(), route)
 }
 
-async fn answer(hook: &Hook, body: &[u8], context: &Context, metrics: &Metrics) -> Response {
-    // What a review leaves behind is written in one step each, so that it can end anywhere.
-    let review = AssertUnwindSafe(async { (hook.review)(body, context).await }).catch_unwind();
-    match tokio::time::timeout(DEADLINE, review).await {
+/// Where reviews are judged.
+#[derive(Clone)]
+struct Desk {
+    context: Context,
+    metrics: Arc<Metrics>,
+    /// Large ones are read one at a time: what is made of one may be many times its size.
+    large: Arc<Semaphore>,
+}
+
+impl Desk {
+    fn new(context: &Context, metrics: &Arc<Metrics>) -> Self {
+        Self { context: context.clone(), metrics: metrics.clone(), large: Arc::new(Semaphore::new(1)) }
+    }
+
+    async fn answer(&self, hook: &Hook, received: Received, deadline: Instant) -> Response {
+        let asked = Asked::read(&received.text);
+        let reviewed = tokio::time::timeout_at(deadline, self.review(hook, received)).await;
+        response(hook, &asked, reviewed, &self.metrics)
+    }
+
+    /// What a review leaves behind is written in one step each, so that it can end anywhere.
+    async fn review(&self, hook: &Hook, received: Received) -> Reviewed {
+        // The semaphore is never closed.
+        let turn = if received.is_large() { self.large.acquire().await.ok() } else { None };
+        let Received { text, units, place: _until_it_is_answered } = received;
+        let review = AssertUnwindSafe(async { (hook.review)(text, &self.context).await }).catch_unwind();
+        let mut review = std::pin::pin!(review);
+        match futures::poll!(review.as_mut()) {
+            Poll::Ready(reviewed) => reviewed,
+            Poll::Pending => {
+                // It was read before it waited for anybody else: its text is gone.
+                drop((turn, units));
+                review.await
+            }
+        }
+    }
+}
+
+/// An answer, or a panic.
+type Reviewed = Result<Answer, Box<dyn std::any::Any + Send>>;
+
+fn response(hook: &Hook, asked: &Asked, reviewed: Result<Reviewed, Elapsed>, metrics: &Metrics) -> Response {
+    match reviewed {
         Ok(Ok(Ok(review))) => {
             if let Some(refused) = review.response.as_ref().filter(|response| !response.allowed) {
                 debug!(hook = hook.name, request = refused.uid, code = refused.result.code, "refused");
@@ -57,10 +103,9 @@ async fn answer(hook: &Hook, body: &[u8], context: &Context, metrics: &Metrics) 
         }
         Ok(Ok(Err(error))) => {
             let message = format!("this is not an AdmissionReview that can be read: {error}");
-            refusal(&Asked::read(body), failure(400, "BadRequest", message))
+            refusal(asked, failure(400, "BadRequest", message))
         }
         Ok(Err(_)) => {
-            let asked = Asked::read(body);
             error!(
                 hook = hook.name,
                 request = asked.uid,
@@ -71,10 +116,9 @@ async fn answer(hook: &Hook, body: &[u8], context: &Context, metrics: &Metrics) 
             metrics.panicked(PLACE);
             let message =
                 "croft failed to check this object and refused it: this is a bug in croft, its log tells more";
-            refusal(&asked, failure(500, "InternalError", message.to_owned()))
+            refusal(asked, failure(500, "InternalError", message.to_owned()))
         }
         Err(_) => {
-            let asked = Asked::read(body);
             warn!(
                 hook = hook.name,
                 request = asked.uid,
@@ -83,7 +127,7 @@ async fn answer(hook: &Hook, body: &[u8], context: &Context, metrics: &Metrics) 
                 "a review took too long; the request was refused"
             );
             let message = format!("croft could not check this object within {} seconds; try again", DEADLINE.as_secs());
-            refusal(&asked, unchecked(message))
+            refusal(asked, unchecked(message))
         }
     }
 }

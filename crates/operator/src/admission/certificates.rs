@@ -11,7 +11,7 @@ use std::{
 };
 
 use croft_core::plan::{Failure, FailureClass};
-use k8s_openapi::{ByteString, api::core::v1::Secret, apimachinery::pkg::apis::meta::v1::ObjectMeta};
+use k8s_openapi::{ByteString, api::core::v1::Secret};
 use kube::{Api, ResourceExt};
 use rustls::{pki_types::CertificateDer, sign::CertifiedKey};
 use serde_json::json;
@@ -28,6 +28,7 @@ use crate::{
         Target, Writer,
         watch::{Surroundings, follow},
     },
+    objects,
     settings::SharedSettings,
 };
 
@@ -231,17 +232,7 @@ fn contents(authority: &Authority) -> BTreeMap<&'static str, ByteString> {
 }
 
 fn secret_of(authority: &Authority, namespace: &str) -> Secret {
-    Secret {
-        metadata: ObjectMeta {
-            name: Some(CA_SECRET.into()),
-            namespace: Some(namespace.into()),
-            labels: Some([("app.kubernetes.io/managed-by".to_owned(), "croft".to_owned())].into()),
-            ..ObjectMeta::default()
-        },
-        type_: Some("Opaque".into()),
-        data: Some(contents(authority).into_iter().map(|(name, value)| (name.to_owned(), value)).collect()),
-        ..Secret::default()
-    }
+    objects::own_secret(namespace, CA_SECRET, contents(authority))
 }
 
 fn read_authority(secret: &Secret) -> Result<Authority, CertificateError> {

@@ -23,7 +23,7 @@ pub(crate) struct Hook {
     pub(crate) review: Review,
 }
 
-pub(crate) type Review = for<'a> fn(&'a [u8], &'a Context) -> BoxFuture<'a, Answer>;
+pub(crate) type Review = for<'a> fn(Vec<u8>, &'a Context) -> BoxFuture<'a, Answer>;
 
 /// What is asked about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use croft_core::plan::FailureClass;
+use croft_core::{budget::Budget, plan::FailureClass, time::Instant};
 use k8s_openapi::api::admissionregistration::v1::ValidatingWebhookConfiguration;
 use kube::{
     Api, Client, ResourceExt,
@@ -14,12 +14,15 @@ use tracing::{info, warn};
 
 use super::configuration::CONFIGURATION;
 use crate::engine::{
+    Clock,
     watch::{Surroundings, follow},
     write::{FIELD_MANAGER, call},
 };
 
-/// Replicas that are configured differently, as during an upgrade, must not correct each other at full speed.
-const PAUSE: Duration = Duration::from_secs(1);
+/// Replicas that are configured differently, as during an upgrade, must not correct each other at full speed: so often at once,
+const AT_ONCE: u32 = 5;
+/// and then once in this time.
+const THEN_EVERY: Duration = Duration::from_secs(30);
 const RETRY: Duration = Duration::from_secs(5);
 
 /// Annotations that hand `caBundle` to cert-manager.
@@ -46,8 +49,9 @@ impl Trust {
 pub(super) async fn keep(client: Client, surroundings: Surroundings, mut trusted: watch::Receiver<Option<Trust>>) {
     let mut configurations = follow(Api::all(client.clone()), CONFIGURATION, surroundings);
     let api: Api<ValidatingWebhookConfiguration> = Api::all(client);
+    let (clock, mut pace) = (Clock::start(), Budget::new(AT_ONCE, THEN_EVERY));
     let mut seen = None;
-    let mut failed = false;
+    let mut again = None;
     loop {
         tokio::select! {
             configuration = configurations.next() => {
@@ -55,16 +59,29 @@ pub(super) async fn keep(client: Client, surroundings: Surroundings, mut trusted
                 seen = configuration;
             }
             Ok(()) = trusted.changed() => {}
-            () = tokio::time::sleep(RETRY), if failed => {}
+            () = tokio::time::sleep(again.unwrap_or_default()), if again.is_some() => {}
         }
         let trust = trusted.borrow().clone();
-        let Some(patch) = seen.as_deref().zip(trust).and_then(|(seen, trust)| correction(seen, trust.bundle())) else {
-            failed = false;
-            continue;
+        let wrong = seen.as_deref().zip(trust).and_then(|(seen, trust)| correction(seen, trust.bundle()));
+        again = match turn(wrong, &mut pace, clock.now()) {
+            Turn::Nothing => None,
+            Turn::Later(wait) => Some(wait),
+            Turn::Now(patch) => (!inject(&api, patch).await).then_some(RETRY),
         };
-        failed = !inject(&api, patch).await;
-        tokio::time::sleep(PAUSE).await;
     }
+}
+
+/// What to do about what is wrong.
+#[derive(Debug, PartialEq)]
+enum Turn {
+    Nothing,
+    Later(Duration),
+    Now(Value),
+}
+
+fn turn(wrong: Option<Value>, pace: &mut Budget, now: Instant) -> Turn {
+    let Some(patch) = wrong else { return Turn::Nothing };
+    if pace.spend(now) { Turn::Now(patch) } else { Turn::Later(pace.wait(now)) }
 }
 
 /// Whether it was done, or will be looked at again because the configuration has changed meanwhile.
@@ -146,6 +163,19 @@ mod tests {
             webhook.client_config.ca_bundle = bundle.map(|bundle| ByteString(bundle.into()));
         }
         configuration
+    }
+
+    #[test]
+    fn who_keeps_setting_another_bundle_is_corrected_a_few_times_and_then_now_and_then() {
+        let mut pace = Budget::new(AT_ONCE, THEN_EVERY);
+        let mut turns = |seconds: std::ops::Range<u64>| {
+            let turns = seconds.map(|second| turn(Some(Value::Null), &mut pace, Instant(second * 1000)));
+            turns.filter(|turn| matches!(turn, Turn::Now(_))).count()
+        };
+        assert_eq!(turns(1000..1010), 5);
+        assert_eq!(turns(1010..1130), 4, "every 30 seconds");
+        assert_eq!(turn(Some(Value::Null), &mut pace, Instant(1_130_000)), Turn::Later(Duration::from_secs(20)));
+        assert_eq!(turn(None, &mut pace, Instant(1_130_000)), Turn::Nothing);
     }
 
     #[test]

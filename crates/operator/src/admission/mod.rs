@@ -36,7 +36,7 @@ mod review;
 mod scopes;
 mod server;
 
-use std::{net::SocketAddr, sync::Arc};
+use std::sync::Arc;
 
 use kube::{Api, Client};
 use tokio::{net::TcpListener, sync::watch};
@@ -82,7 +82,6 @@ pub const USES: &[Use] = &[
 /// Where the API server finds us.
 #[derive(Clone, Debug)]
 pub struct AdmissionOptions {
-    pub listen: SocketAddr,
     pub operator_namespace: String,
     /// Name of the Service in front of the replicas.
     pub service: String,

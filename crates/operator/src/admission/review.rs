@@ -104,13 +104,15 @@ fn allowed(uid: &str) -> AdmissionResponse {
     response
 }
 
-/// Reads a review, judges the request, answers.
-pub(crate) fn review<'a, R: Rule>(body: &'a [u8], context: &'a Context) -> BoxFuture<'a, Answer> {
+/// Reads a review, judges the request, answers. The text is gone before anybody is waited for.
+pub(crate) fn review<R: Rule>(body: Vec<u8>, context: &Context) -> BoxFuture<'_, Answer> {
     Box::pin(async move {
-        let Asked { request } = serde_json::from_slice(body)?;
+        let Asked { request } = serde_json::from_slice(&body)?;
         let mut response = allowed(&request.uid);
         let name = request.name.clone();
-        let verdict = match Request::<R::Kind>::read(request) {
+        let read = Request::<R::Kind>::read(request);
+        drop(body);
+        let verdict = match read {
             Ok(request) => R::judge(request, context).await.map_err(|refusal| refusal.status::<R::Kind>(&name)),
             Err(why) => Err(unreadable::<R::Kind>(&why)),
         };
@@ -263,7 +265,7 @@ mod tests {
     }
 
     fn answer<K: Checked>(request: &[u8]) -> AdmissionResponse {
-        let review = review::<K>(request, &Context::default()).now_or_never().unwrap().unwrap();
+        let review = review::<K>(request.to_vec(), &Context::default()).now_or_never().unwrap().unwrap();
         assert_eq!(review.types.api_version, "admission.k8s.io/v1");
         let response = review.response.unwrap();
         assert_eq!(response.uid, "42");

@@ -1,39 +1,26 @@
 //! HTTPS, with a certificate that can be exchanged while serving.
 
-use std::{
-    collections::BTreeMap,
-    net::IpAddr,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
 use arc_swap::ArcSwapOption;
 use axum::Router;
-use hyper_util::{
-    rt::{TokioExecutor, TokioIo, TokioTimer},
-    server::conn::auto::Builder,
-    service::TowerToHyperService,
-};
 use rustls::{
     ServerConfig,
     crypto::ring,
     server::{ClientHello, ResolvesServerCert},
     sign::CertifiedKey,
 };
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpListener;
 use tokio_rustls::TlsAcceptor;
-use tokio_util::{sync::CancellationToken, task::TaskTracker};
-use tracing::{debug, error, warn};
+use tokio_util::sync::CancellationToken;
+use tracing::{debug, error};
+
+use crate::connections::{self, Limits};
 
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
-const IDLE: Duration = Duration::from_secs(30);
-/// API servers need a few each; whoever else can reach us must not fill the memory,
-const MOST_CONNECTIONS: usize = 256;
-/// nor shut the API servers out by taking all places from one address.
-const MOST_OF_ONE_ADDRESS: usize = 64;
-const MOST_STREAMS: u32 = 64;
-/// Requests under way may take this long when we stop.
-const DRAIN: Duration = Duration::from_secs(5);
+
+/// API servers need a few each.
+const LIMITS: Limits = Limits { all: 256, of_one_address: 64 };
 
 /// The certificate new connections get; none until there is one.
 #[derive(Debug, Default)]
@@ -53,42 +40,6 @@ impl ServingCertificate {
 impl ResolvesServerCert for ServingCertificate {
     fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
         self.0.load_full()
-    }
-}
-
-/// Connections there are, by address.
-#[derive(Clone, Debug, Default)]
-struct Places(Arc<Mutex<BTreeMap<IpAddr, usize>>>);
-
-/// Given back when it is dropped.
-struct Place {
-    places: Places,
-    address: IpAddr,
-}
-
-impl Places {
-    fn take(&self, address: IpAddr) -> Option<Place> {
-        let mut taken = self.taken();
-        let (all, of_this) = (taken.values().sum::<usize>(), taken.get(&address).copied().unwrap_or_default());
-        if all >= MOST_CONNECTIONS || of_this >= MOST_OF_ONE_ADDRESS {
-            return None;
-        }
-        taken.insert(address, of_this + 1);
-        Some(Place { places: self.clone(), address })
-    }
-
-    fn taken(&self) -> MutexGuard<'_, BTreeMap<IpAddr, usize>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        let mut taken = self.places.taken();
-        if let Some(count) = taken.get_mut(&self.address) {
-            *count = count.saturating_sub(1);
-        }
-        taken.retain(|_, count| *count > 0);
     }
 }
 
@@ -112,57 +63,18 @@ pub(super) async fn serve(
         Ok(acceptor) => acceptor,
         Err(error) => return error!(%error, "the admission server cannot start"),
     };
-    let connections = TaskTracker::new();
-    let places = Places::default();
-    while let Some(accepted) = stop.run_until_cancelled(listener.accept()).await {
-        match accepted {
-            Ok((stream, peer)) => {
-                let Some(place) = places.take(peer.ip()) else {
-                    debug!(%peer, "too many connections; this one is closed");
-                    continue;
-                };
-                let serving = connection(stream, acceptor.clone(), routes.clone(), stop.clone());
-                connections.spawn(async move {
-                    serving.await;
-                    drop(place);
-                });
-            }
-            Err(error) => {
-                warn!(%error, "cannot accept a connection");
-                // Out of file descriptors, most likely: accepting at once would only spin.
-                tokio::time::sleep(Duration::from_millis(100)).await;
+    let until = stop.clone();
+    let serve = |stream, peer| {
+        let (acceptor, routes, stop) = (acceptor.clone(), routes.clone(), stop.clone());
+        async move {
+            match tokio::time::timeout(HANDSHAKE_TIMEOUT, acceptor.accept(stream)).await {
+                Ok(Ok(stream)) => connections::answer(stream, peer, routes, stop).await,
+                Ok(Err(error)) => debug!(%error, "TLS handshake failed"),
+                Err(_) => debug!("TLS handshake took too long"),
             }
         }
-    }
-    connections.close();
-    if tokio::time::timeout(DRAIN, connections.wait()).await.is_err() {
-        warn!("some admission requests did not finish before the end");
-    }
-}
-
-async fn connection(stream: TcpStream, acceptor: TlsAcceptor, routes: Router, stop: CancellationToken) {
-    let stream = match tokio::time::timeout(HANDSHAKE_TIMEOUT, acceptor.accept(stream)).await {
-        Ok(Ok(stream)) => stream,
-        Ok(Err(error)) => return debug!(%error, "TLS handshake failed"),
-        Err(_) => return debug!("TLS handshake took too long"),
     };
-    let mut builder = Builder::new(TokioExecutor::new());
-    // Who says nothing, or is no longer there, keeps no place.
-    builder.http1().timer(TokioTimer::new()).header_read_timeout(IDLE);
-    let mut http2 = builder.http2();
-    http2.timer(TokioTimer::new()).keep_alive_interval(IDLE).keep_alive_timeout(IDLE);
-    http2.max_concurrent_streams(MOST_STREAMS);
-    let mut serving = std::pin::pin!(builder.serve_connection(TokioIo::new(stream), TowerToHyperService::new(routes)));
-    let ended = tokio::select! {
-        ended = serving.as_mut() => ended,
-        () = stop.cancelled() => {
-            serving.as_mut().graceful_shutdown();
-            serving.await
-        }
-    };
-    if let Err(error) = ended {
-        debug!(%error, "connection ended");
-    }
+    connections::accept(listener, LIMITS, until, serve).await;
 }
 
 #[cfg(test)]
@@ -174,7 +86,10 @@ mod tests {
         pki_types::{CertificateDer, ServerName, pem::PemObject},
     };
     use serde_json::{Value, json};
-    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::{
+        io::{AsyncReadExt, AsyncWriteExt},
+        net::TcpStream,
+    };
     use tokio_rustls::{TlsConnector, client::TlsStream};
 
     use super::*;
@@ -306,24 +221,12 @@ mod tests {
         assert!(answer.starts_with("HTTP/1.1 400"), "{answer}");
     }
 
-    #[test]
-    fn one_address_cannot_take_the_places_of_all_others() {
-        let (places, here) = (Places::default(), |last: u8| IpAddr::from([10, 0, 0, last]));
-        let mut taken: Vec<_> = (0..MOST_OF_ONE_ADDRESS).filter_map(|_| places.take(here(1))).collect();
-        assert_eq!((taken.len(), places.take(here(1)).is_none()), (MOST_OF_ONE_ADDRESS, true));
-        assert!(places.take(here(2)).is_some());
-        taken.pop();
-        assert!(places.take(here(1)).is_some(), "a place that was given back");
-        drop(taken);
-        assert!(places.taken().is_empty());
-    }
-
     #[tokio::test]
     async fn an_idle_connection_does_not_hold_up_the_end() {
         let (server, authority) = (Running::start().await, authority());
         server.serving.set(leaf_for(&authority, HOST));
         let _idle = server.connect(authority.bundle()).await.unwrap();
         server.stop.cancel();
-        tokio::time::timeout(DRAIN, server.ended).await.unwrap().unwrap();
+        tokio::time::timeout(Duration::from_secs(4), server.ended).await.unwrap().unwrap();
     }
 }

@@ -6,6 +6,8 @@ use std::{
     sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard},
 };
 
+use kube::Resource;
+
 use super::Key;
 
 /// An object's place: namespace (empty for cluster-scoped kinds) and name.
@@ -120,6 +122,14 @@ impl<K> Cache<K> {
         let place = Place::new(namespace, name);
         let state = self.read();
         if state.unreadable.contains(&place) { None } else { state.objects.get(&place).cloned() }
+    }
+
+    /// The uid of the object at a place, as far as it was ever readable.
+    pub(super) fn uid(&self, place: &Place) -> Option<String>
+    where
+        K: Resource,
+    {
+        self.read().objects.get(place).and_then(|object| object.meta().uid.clone())
     }
 
     pub fn all(&self) -> Vec<Arc<K>> {

@@ -23,15 +23,12 @@ use super::{
     clock::Clock,
     lease::Leading,
     readiness::Readiness,
-    reconcile::{Context, Worker},
+    reconcile::{Context, LONG, Worker},
     sleep_until,
 };
 
 /// How long running reconciles may take to finish at the end: longer than any call may.
 const GRACE: Duration = Duration::from_secs(12);
-
-/// A reconcile that takes longer waits for somebody outside, and leaves its place to others.
-const LONG: Duration = Duration::from_secs(1);
 
 /// Everything is looked at again in this time, should a wake-up have been lost; spread, so that it is never felt.
 const RESYNC: Duration = Duration::from_secs(600);
@@ -123,7 +120,14 @@ struct Running {
     tasks: JoinSet<Verdict>,
     keys: HashMap<Id, Key>,
     /// Whoever takes long says so here.
-    slow: mpsc::UnboundedSender<Key>,
+    slow: mpsc::UnboundedSender<Id>,
+}
+
+impl Running {
+    /// What a task works on; nothing once it has ended, also while the same key is worked on anew.
+    fn key(&self, task: Id) -> Option<&Key> {
+        self.keys.get(&task)
+    }
 }
 
 impl Dispatcher {
@@ -171,7 +175,11 @@ impl Dispatcher {
                     term = *leading.borrow_and_update();
                     looked_at_everything = false;
                 }
-                Some(key) = slow_ones.recv() => queue.takes_long(&key),
+                Some(task) = slow_ones.recv() => {
+                    if let Some(key) = running.key(task) {
+                        queue.takes_long(key);
+                    }
+                }
                 Ok(()) = ready.changed() => {
                     // Whoever did without something looks again when that is back, or gone.
                     let without = self.readiness.does_without(self.part);
@@ -238,12 +246,12 @@ impl Dispatcher {
             let task = running.tasks.spawn({
                 let (key, slow) = (key.clone(), running.slow.clone());
                 async move {
-                    let work = worker.run(key.clone(), attempt, context);
+                    let work = worker.run(key, attempt, context);
                     tokio::pin!(work);
                     if let Ok(verdict) = tokio::time::timeout(LONG, work.as_mut()).await {
                         return verdict;
                     }
-                    let _ = slow.send(key);
+                    let _ = slow.send(tokio::task::id());
                     work.await
                 }
             });
@@ -271,7 +279,7 @@ impl Dispatcher {
         let (id, verdict) = match done {
             Ok((id, verdict)) => (id, verdict),
             Err(failed) => {
-                let key = running.keys.get(&failed.id());
+                let key = running.key(failed.id());
                 if let Some(key) = key.filter(|_| failed.is_panic()) {
                     self.context.metrics.panicked("reconcile");
                     error!(%key, "a reconcile panicked; its key is tried again");
@@ -308,4 +316,23 @@ async fn end_term(queue: &mut Queue<Key>, running: &mut Running) {
         queue.done(&key, Verdict::Parked, croft_core::time::Instant::default());
     }
     queue.clear();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn who_says_too_late_that_it_takes_long_does_not_speak_for_the_next_run() {
+        let (slow, _) = mpsc::unbounded_channel();
+        let mut running = Running { tasks: JoinSet::new(), keys: HashMap::new(), slow };
+        let key = Key::cluster(Part("test").work("test"), "one");
+        let first = running.tasks.spawn(async { Verdict::Parked }).id();
+        running.keys.insert(first, key.clone());
+        assert_eq!(running.key(first), Some(&key));
+        running.keys.remove(&first);
+        let second = running.tasks.spawn(async { Verdict::Parked }).id();
+        running.keys.insert(second, key.clone());
+        assert_eq!((running.key(first), running.key(second)), (None, Some(&key)));
+    }
 }

@@ -1,6 +1,7 @@
 //! The shell around [`croft_core::journal`]: one for all parts, with a task that wakes keys when their time has come.
 
 use std::{
+    collections::BTreeMap,
     fmt,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
@@ -11,12 +12,19 @@ use croft_core::{
 };
 use tokio::sync::Notify;
 
-use super::{Clock, Key, Place, Pusher, write::Written};
+use super::{
+    Clock, Key, Place, Pusher,
+    write::{Echo, Written},
+};
+
+/// The uid of the object a watch shows at a place.
+pub(crate) type Picture = Arc<dyn Fn(&Place) -> Option<String> + Send + Sync>;
 
 /// What we wrote, what is news, and who may look. Cheap to clone.
 #[derive(Clone)]
 pub struct Journal {
     inner: Arc<Mutex<journal::Journal<Key, Place>>>,
+    pictures: Arc<Mutex<BTreeMap<String, Picture>>>,
     earlier: Arc<Notify>,
     clock: Clock,
     pusher: Pusher,
@@ -30,7 +38,7 @@ impl fmt::Debug for Journal {
 
 impl Journal {
     pub(super) fn new(clock: Clock, pusher: Pusher) -> Self {
-        Self { inner: Arc::default(), earlier: Arc::default(), clock, pusher }
+        Self { inner: Arc::default(), pictures: Arc::default(), earlier: Arc::default(), clock, pusher }
     }
 
     pub(super) fn start(&self) {
@@ -41,13 +49,15 @@ impl Journal {
         self.lock().stop();
     }
 
-    /// The watch of `stream` begins.
-    pub fn opened(&self, stream: &str) {
+    /// The watch of `stream` begins; `picture` tells what it shows.
+    pub(crate) fn opened(&self, stream: &str, picture: Picture) {
+        self.pictures().insert(stream.to_owned(), picture);
         self.lock().opened(stream);
     }
 
     /// The watch of `stream` has ended.
     pub fn closed(&self, stream: &str) {
+        self.pictures().remove(stream);
         let released = self.lock().closed(stream);
         self.push(released);
     }
@@ -58,14 +68,35 @@ impl Journal {
         self.push(released);
     }
 
+    /// Everything on `stream` was listed as it is at `revision`.
+    pub fn listed(&self, stream: &str, revision: u64) {
+        let picture = self.pictures().get(stream).cloned();
+        let holds = |place: &Place| picture.as_ref().is_some_and(|picture| picture(place).is_some());
+        let keys = self.lock().listed(stream, revision, holds);
+        self.push(keys);
+    }
+
     /// `key` made this call.
     pub(super) fn wrote(&self, key: &Key, written: &Written) {
-        if let Some(echo) = &written.echo {
-            match echo.version {
-                Some(version) => self.lock().wrote(key, &echo.stream, &echo.place, version),
-                None => self.lock().deleted(key, &echo.stream, &echo.place),
-            }
-        }
+        let Some(Echo { stream, place, uid, version }) = &written.echo else { return };
+        let picture = self.pictures().get(stream).cloned();
+        let mut journal = self.lock();
+        // Under the lock: a picture that changes from now on tells us after it is noted that somebody waits for that.
+        let shown = picture.and_then(|picture| picture(place));
+        let is_lost = if let Some(version) = version {
+            journal.wrote(key, stream, place, *version, shown.is_some())
+        } else {
+            journal.deleted(key, stream, place, shown.as_ref() == Some(uid));
+            false
+        };
+        drop(journal);
+        self.push(is_lost.then(|| key.clone()));
+    }
+
+    /// The picture of `stream` no longer holds the object it held at this place.
+    pub(crate) fn removed(&self, stream: &str, place: &Place) {
+        let released = self.lock().removed(stream, place);
+        self.push(released);
     }
 
     /// An object that concerns `key` was shown in this version: looked at when its burst is over, unless we wrote it.
@@ -127,6 +158,10 @@ impl Journal {
         for key in keys {
             self.pusher.push(key, Priority::Live);
         }
+    }
+
+    fn pictures(&self) -> MutexGuard<'_, BTreeMap<String, Picture>> {
+        self.pictures.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn lock(&self) -> MutexGuard<'_, journal::Journal<Key, Place>> {

@@ -168,7 +168,7 @@ impl<K: Resource> Sink<K> for Announcements {
         self.changes.changed();
     }
 
-    fn listed(&mut self, places: &BTreeSet<Place>) {
+    fn listed(&mut self, places: &BTreeSet<Place>, _revision: u64) {
         self.known.retain(|place, _| places.contains(place));
         self.changes.listed();
     }

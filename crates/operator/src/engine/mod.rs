@@ -49,7 +49,7 @@ pub use self::{
 use self::{
     dispatch::{Dispatcher, Inbox, Workers},
     readiness::ReadinessBuilder,
-    watch::{CacheSink, Source, Supervisor, Surroundings, Wire},
+    watch::{CacheSink, Need, Source, Supervisor, Surroundings, Wire},
 };
 use crate::{admission::Grounds, panics::essential, parts::PARTS, telemetry::metrics::Metrics};
 
@@ -170,7 +170,7 @@ impl EngineBuilder {
             Scope::Cluster => Api::all(client),
             Scope::Namespace(namespace) => Api::namespaced(client, namespace),
         };
-        self.cache(part, scope, Wire::objects(api))
+        self.cache(part, scope, Wire::objects(api), Need::Always)
     }
 
     /// As [`EngineBuilder::objects`], of somebody else's kind that may be away, with whether it is there: its part works on without
@@ -203,7 +203,7 @@ impl EngineBuilder {
             + 'static,
     {
         let api: Api<K> = Api::all(self.client.clone());
-        self.cache(part, &Scope::Cluster, Wire::objects(api))
+        self.cache(part, &Scope::Cluster, Wire::objects(api), Need::Always)
     }
 
     /// As [`EngineBuilder::cluster_objects`], of a kind others may have installed or not: nobody waits for it.
@@ -217,7 +217,8 @@ impl EngineBuilder {
             + Sync
             + 'static,
     {
-        let cache = self.cluster_objects(part);
+        let api: Api<K> = Api::all(self.client.clone());
+        let cache = self.cache(part, &Scope::Cluster, Wire::objects(api), Need::WhereInstalled);
         self.readiness.may_be_missing(&write::resource_name::<K>());
         cache
     }
@@ -228,7 +229,7 @@ impl EngineBuilder {
         K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + fmt::Debug + Send + Sync + 'static,
     {
         let api: Api<PartialObjectMeta<K>> = Api::all(self.client.clone());
-        self.cache(part, &Scope::Cluster, Wire::metadata(api))
+        self.cache(part, &Scope::Cluster, Wire::metadata(api), Need::Always)
     }
 
     /// Registers one kind of work.
@@ -237,7 +238,7 @@ impl EngineBuilder {
         self.workers.entry(work.part).or_default().insert(work, Arc::new(reconciler));
     }
 
-    fn cache<K>(&mut self, part: Part, scope: &Scope, source: impl Source<K> + 'static) -> Arc<Cache<K>>
+    fn cache<K>(&mut self, part: Part, scope: &Scope, source: impl Source<K> + 'static, need: Need) -> Arc<Cache<K>>
     where
         K: Resource<DynamicType = ()> + Send + Sync + 'static,
     {
@@ -253,13 +254,17 @@ impl EngineBuilder {
         let foreign = !is_ours(&K::group(&()));
         let standing = Sender::new(Standing::default());
         self.readiness.add(&resource, part, standing.subscribe(), foreign);
-        self.journal.opened(&resource);
+        self.journal.opened(&resource, {
+            let cache = cache.clone();
+            Arc::new(move |place: &Place| cache.uid(place))
+        });
         let supervisor = Supervisor {
             resource: resource.clone(),
             source,
             sink: CacheSink {
                 resource: resource.clone(),
                 is_tenants: *scope == Scope::Cluster,
+                need,
                 cache: cache.clone(),
                 journal: self.journal.clone(),
                 pusher: self.pusher.clone(),

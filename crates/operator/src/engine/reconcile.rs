@@ -22,8 +22,8 @@ use super::{
 };
 use crate::telemetry::metrics::Metrics;
 
-/// A call that takes longer waits for somebody outside.
-const LONG: Duration = Duration::from_secs(1);
+/// What takes longer waits for somebody outside, and leaves its place to others.
+pub(super) const LONG: Duration = Duration::from_secs(1);
 
 /// Steps of one group in flight at once.
 const WIDTH: usize = 10;

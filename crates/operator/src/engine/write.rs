@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 use super::{
     Place,
     failure::{classify, timed_out},
+    is_deleting,
     report::NewStatus,
 };
 
@@ -29,6 +30,7 @@ pub struct Echo {
     /// The watch that shows it: `plural.group` for cached kinds.
     pub stream: String,
     pub place: Place,
+    pub uid: String,
     /// The version the call made; none if the object is gone.
     pub version: Option<u64>,
 }
@@ -47,6 +49,25 @@ impl Written {
     /// A call outside Kubernetes, or one whose effect is not cached.
     pub fn elsewhere() -> Self {
         Self::default()
+    }
+
+    /// With the last finalizer an object that is being deleted goes, and its echo is that.
+    fn held_by(mut self, finalizers: &[String], is_deleting: bool) -> Self {
+        if let Some(echo) = self.echo.as_mut().filter(|_| is_deleting && finalizers.is_empty()) {
+            echo.version = None;
+        }
+        self
+    }
+
+    /// A call that made this version of an object.
+    fn of(stream: &str, place: Place, uid: Option<String>, version: &str) -> Self {
+        let echo = version.parse().ok().map(|version| Echo {
+            stream: stream.to_owned(),
+            place,
+            uid: uid.clone().unwrap_or_default(),
+            version: Some(version),
+        });
+        Self { uid, echo, witness: None }
     }
 }
 
@@ -125,14 +146,8 @@ impl Writer {
             (observed.namespace().unwrap_or_default(), observed.name_any(), observed.uid().unwrap_or_default());
         let target = Target { namespace: &namespace, name: &name, uid: &uid };
         let patch = json!({ "metadata": { "finalizers": finalizers } });
-        match self.merge::<K>(target, observed.resource_version().as_deref(), patch).await {
-            // The last finalizer was released and the object is gone: the echo is its deletion.
-            Ok(mut written) if finalizers.is_empty() => {
-                written.echo = None;
-                Ok(written)
-            }
-            other => other,
-        }
+        let written = self.merge::<K>(target, observed.resource_version().as_deref(), patch).await?;
+        Ok(written.held_by(finalizers, is_deleting(observed.meta())))
     }
 
     /// Adds `finalizer` to the object as it was observed.
@@ -174,8 +189,8 @@ impl Writer {
         let params =
             DeleteParams { dry_run: self.rehearsing, preconditions: Some(preconditions), ..DeleteParams::background() };
         let gone = || {
-            let place = Place::new(target.namespace, target.name);
-            Written { echo: Some(Echo { stream: stream.to_owned(), place, version: None }), ..Written::default() }
+            let (place, uid) = (Place::new(target.namespace, target.name), target.uid.to_owned());
+            Written { echo: Some(Echo { stream: stream.to_owned(), place, uid, version: None }), ..Written::default() }
         };
         // Where finalizers hold it the answer is the object, and the watch shows that it is on its way.
         let answer = call("delete", api.delete(target.name, &params)).await?;
@@ -297,10 +312,7 @@ struct AnsweredMetadata {
 impl Answered {
     fn written(self, stream: &str) -> Written {
         let AnsweredMetadata { name, namespace, uid, resource_version } = self.metadata;
-        let version = resource_version.parse().ok();
-        let place = Place::new(namespace, name);
-        let echo = version.map(|version| Echo { stream: stream.to_owned(), place, version: Some(version) });
-        Written { uid, echo, witness: None }
+        Written::of(stream, Place::new(namespace, name), uid, &resource_version)
     }
 }
 
@@ -329,9 +341,7 @@ pub fn gone_is_done(result: Result<Written, Failure>) -> Result<Written, Failure
 /// What the API server answered about an object of `resource`.
 pub fn written<K: ResourceExt>(object: &K, resource: &str) -> Written {
     let place = Place::new(object.namespace().unwrap_or_default(), object.name_any());
-    let version = object.resource_version().and_then(|version| version.parse().ok());
-    let echo = version.map(|version| Echo { stream: resource.to_owned(), place, version: Some(version) });
-    Written { uid: object.uid(), echo, witness: None }
+    Written::of(resource, place, object.uid(), object.resource_version().as_deref().unwrap_or_default())
 }
 
 /// `plural.group`, or the plural alone for the core group: how CRDs are named and how caches are registered.
@@ -341,4 +351,22 @@ pub fn crd_name(plural: &str, group: &str) -> String {
 
 pub fn resource_name<K: Resource<DynamicType = ()>>() -> String {
     crd_name(&K::plural(&()), &K::group(&()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_echo_of_a_released_finalizer_is_the_deletion_only_where_nothing_else_holds_what_is_being_deleted() {
+        let version = |finalizers: &[String], is_deleting| {
+            let written = Written::of("things", Place::new("shop", "one"), Some("u".into()), "7");
+            let echo = written.held_by(finalizers, is_deleting).echo.unwrap();
+            assert_eq!(echo.uid, "u");
+            echo.version
+        };
+        assert_eq!(version(&[], true), None, "it is gone");
+        assert_eq!(version(&[], false), Some(7), "a live object stays");
+        assert_eq!(version(&["other".to_owned()], true), Some(7), "somebody else holds it");
+    }
 }

@@ -108,7 +108,8 @@ impl Reconciler for ClassReconciler {
     }
 
     async fn observe(&self, key: &Key) -> Result<Option<Seen>, Failure> {
-        let Some(class) = self.caches.classes.get("", &key.name) else { return Ok(None) };
+        // What is stored in another form than it once had is not judged by that.
+        let Some(class) = self.caches.classes.as_stored("", &key.name) else { return Ok(None) };
         let namespaces = self.caches.bindings.by(CLASS_INDEX, &key.name);
         let observed = Observed {
             generation: class.metadata.generation.unwrap_or_default(),
@@ -156,7 +157,7 @@ impl Reconciler for ClassReconciler {
     }
 
     fn unseen(&self, key: &Key, failure: &Failure, now: &Timestamp) -> Report {
-        let class = self.caches.classes.get("", &key.name);
+        let class = self.caches.classes.as_stored("", &key.name);
         class.map_or_else(Report::default, |class| conditions::unseen(&*class, class.status.as_ref(), failure, now))
     }
 }

@@ -1,25 +1,25 @@
-//! What the API server knows about the kinds classes use: asked once per version of a group, forgotten whenever what is served may have
-//! changed.
+//! What the API server knows about the kinds classes use: asked once per version of a group, and again whenever what is served may
+//! have changed.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
-use croft_api::namespaces::NamespaceClassBinding;
 use croft_core::{
     backoff::Backoff,
     namespaces::{class, manifest::group_of, resources::KindSeen},
     plan::Failure,
 };
+use futures::future::join_all;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::APIResource;
 use kube::{Client, api::ApiResource};
 use tokio::time::Instant;
 
-use super::stamped::Stamps;
+use super::{Caches, stamped::Stamps};
 use crate::{
-    engine::{Cache, KindChanges, Pusher, failure::timed_out, write::call},
+    engine::{KindChanges, Pusher, failure::timed_out, write::call},
     panics::essential,
 };
 
@@ -55,44 +55,60 @@ impl ServedKind {
 pub(crate) struct Kinds {
     client: Client,
     /// By `apiVersion`.
-    known: Arc<Mutex<BTreeMap<String, Arc<Version>>>>,
-    /// Versions by group, and since when that is known.
-    groups: Arc<tokio::sync::Mutex<Option<(Instant, Versions)>>>,
+    known: Arc<Mutex<BTreeMap<String, Arc<Inquiry<Resources>>>>>,
+    groups: Arc<Inquiry<Versions>>,
 }
 
-type Versions = Arc<BTreeMap<String, Vec<String>>>;
+/// What one version of a group serves.
+type Resources = Vec<APIResource>;
 
-/// One version of a group: what is served in it, once that is known.
-#[derive(Default)]
-struct Version {
-    answer: Mutex<Option<Answer>>,
+/// Versions by group.
+type Versions = BTreeMap<String, Vec<String>>;
+
+/// One question, and what was answered last.
+struct Inquiry<T> {
+    answer: Mutex<Option<Answer<T>>>,
     /// One asks, the others wait for what it hears.
     asking: tokio::sync::Mutex<()>,
 }
 
-#[derive(Clone)]
-enum Answer {
-    Serves {
-        resources: Arc<Vec<APIResource>>,
-        since: Instant,
-    },
-    /// It could not be asked about, this often in a row, and is not again before this moment.
-    Unable {
-        failure: Failure,
-        times: u32,
-        until: Instant,
-    },
+impl<T> Default for Inquiry<T> {
+    fn default() -> Self {
+        Self { answer: Mutex::default(), asking: tokio::sync::Mutex::default() }
+    }
 }
 
-impl Answer {
+enum Answer<T> {
+    Told {
+        what: Arc<T>,
+        /// Nothing where it turned out not to be true any more.
+        since: Option<Instant>,
+    },
+    /// It could not be asked about, this often in a row, and is not again before this moment.
+    Unable { failure: Failure, times: u32, until: Instant },
+}
+
+// By hand: a derive would ask for `T: Clone`, but it is shared.
+impl<T> Clone for Answer<T> {
+    fn clone(&self) -> Self {
+        match self {
+            Answer::Told { what, since } => Answer::Told { what: what.clone(), since: *since },
+            Answer::Unable { failure, times, until } => {
+                Answer::Unable { failure: failure.clone(), times: *times, until: *until }
+            }
+        }
+    }
+}
+
+impl<T> Answer<T> {
     fn is_fresh(&self) -> bool {
         match self {
-            Answer::Serves { since, .. } => since.elapsed() < BELIEVED,
+            Answer::Told { since, .. } => since.is_some_and(|since| since.elapsed() < BELIEVED),
             Answer::Unable { until, .. } => Instant::now() < *until,
         }
     }
 
-    fn unable(failure: Failure, before: Option<&Answer>) -> Self {
+    fn unable(failure: Failure, before: Option<&Self>) -> Self {
         let times = match before {
             Some(Answer::Unable { times, .. }) => times.saturating_add(1),
             _ => 1,
@@ -100,25 +116,73 @@ impl Answer {
         Answer::Unable { failure, times, until: Instant::now() + UNASKED.delay(times, 0) }
     }
 
-    fn given(self) -> Result<Arc<Vec<APIResource>>, Failure> {
+    fn given(self) -> Result<Arc<T>, Failure> {
         match self {
-            Answer::Serves { resources, .. } => Ok(resources),
+            Answer::Told { what, .. } => Ok(what),
             Answer::Unable { failure, .. } => Err(failure),
         }
     }
 }
 
-impl Version {
-    fn known(&self) -> MutexGuard<'_, Option<Answer>> {
+impl<T> Inquiry<T> {
+    fn known(&self) -> MutexGuard<'_, Option<Answer<T>>> {
         self.answer.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn last(&self) -> Option<Answer> {
+    fn last(&self) -> Option<Answer<T>> {
         self.known().clone()
     }
 
-    fn fresh(&self) -> Option<Answer> {
+    fn fresh(&self) -> Option<Answer<T>> {
         self.last().filter(Answer::is_fresh)
+    }
+
+    /// What is known, or else what `ask` hears.
+    async fn answer(&self, ask: impl Future<Output = Result<T, Failure>>) -> Result<Arc<T>, Failure> {
+        if let Some(answer) = self.fresh() {
+            return answer.given();
+        }
+        let _asking = match (self.asking.try_lock(), self.last()) {
+            (Ok(asking), _) => asking,
+            // A server that keeps one waiting need not keep all waiting.
+            (Err(_), Some(answer)) => return answer.given(),
+            (Err(_), None) => self.asking.lock().await,
+        };
+        if let Some(answer) = self.fresh() {
+            return answer.given();
+        }
+        self.note(ask.await)
+    }
+
+    fn note(&self, heard: Result<T, Failure>) -> Result<Arc<T>, Failure> {
+        let answer = match heard {
+            Ok(what) => Answer::Told { what: Arc::new(what), since: Some(Instant::now()) },
+            Err(failure) if failure.reason == UNABLE => Answer::unable(failure, self.last().as_ref()),
+            Err(failure) => return Err(failure),
+        };
+        *self.known() = Some(answer.clone());
+        answer.given()
+    }
+
+    /// Asks whatever is known; gives what was known before, and what is now, if that could be told. Whoever needs to know meanwhile
+    /// is not kept waiting.
+    async fn ask_anew(&self, ask: impl Future<Output = Result<T, Failure>>) -> [Option<Answer<T>>; 2] {
+        let _asking = self.asking.lock().await;
+        let before = self.last();
+        match self.note(ask.await) {
+            Err(failure) if failure.reason != UNABLE => {
+                self.forget();
+                [before, None]
+            }
+            _ => [before, self.last()],
+        }
+    }
+
+    /// It is asked about before it is believed again.
+    fn forget(&self) {
+        if let Some(Answer::Told { since, .. }) = &mut *self.known() {
+            *since = None;
+        }
     }
 }
 
@@ -157,46 +221,25 @@ impl Kinds {
         Ok(versions.filter(|version| *version != api_version).cloned().collect())
     }
 
-    async fn groups(&self) -> Result<Versions, Failure> {
-        let mut known = self.groups.lock().await;
-        if let Some((_, versions)) = known.as_ref().filter(|(since, _)| since.elapsed() < BELIEVED) {
-            return Ok(versions.clone());
-        }
+    async fn groups(&self) -> Result<Arc<Versions>, Failure> {
+        self.groups.answer(self.ask_groups()).await
+    }
+
+    async fn ask_groups(&self) -> Result<Versions, Failure> {
         let groups = call("discover", self.client.list_api_groups()).await?.groups.into_iter();
         let versions = groups.map(|group| {
             let versions = group.versions.into_iter().map(|version| version.group_version).collect();
             (group.name, versions)
         });
-        let versions: Versions = Arc::new(versions.collect());
-        *known = Some((Instant::now(), versions.clone()));
-        Ok(versions)
+        Ok(versions.collect())
     }
 
-    async fn served(&self, api_version: &str) -> Result<Arc<Vec<APIResource>>, Failure> {
+    async fn served(&self, api_version: &str) -> Result<Arc<Resources>, Failure> {
         let version = self.known().entry(api_version.to_owned()).or_default().clone();
-        if let Some(answer) = version.fresh() {
-            return answer.given();
-        }
-        let last = version.last();
-        let _asking = match (version.asking.try_lock(), last) {
-            (Ok(asking), _) => asking,
-            // A server that keeps one waiting need not keep all waiting.
-            (Err(_), Some(answer)) => return answer.given(),
-            (Err(_), None) => version.asking.lock().await,
-        };
-        if let Some(answer) = version.fresh() {
-            return answer.given();
-        }
-        let answer = match self.ask(api_version).await {
-            Ok(resources) => Answer::Serves { resources: Arc::new(resources), since: Instant::now() },
-            Err(failure) if failure.reason == UNABLE => Answer::unable(failure, version.last().as_ref()),
-            Err(failure) => return Err(failure),
-        };
-        *version.known() = Some(answer.clone());
-        answer.given()
+        version.answer(self.ask(api_version)).await
     }
 
-    async fn ask(&self, api_version: &str) -> Result<Vec<APIResource>, Failure> {
+    async fn ask(&self, api_version: &str) -> Result<Resources, Failure> {
         let asked = async {
             if group_of(api_version).is_empty() {
                 call("discover", self.client.list_core_api_resources(api_version)).await
@@ -216,36 +259,72 @@ impl Kinds {
     }
 
     /// Forgets what is known about a version: it turned out not to be true any more.
-    pub(super) async fn forget(&self, api_version: &str) {
-        self.known().remove(api_version);
-        *self.groups.lock().await = None;
+    pub(super) fn forget(&self, api_version: &str) {
+        let known = self.known().get(api_version).cloned();
+        if let Some(version) = known {
+            version.forget();
+        }
+        self.groups.forget();
     }
 
-    /// When kinds come, go or change, everything is asked again as it is needed, watches move to versions that are served, and
-    /// bindings are woken.
-    pub(super) fn follow(
-        &self,
-        changes: &KindChanges,
-        stamps: Stamps,
-        bindings: Arc<Cache<NamespaceClassBinding>>,
-        pusher: Pusher,
-    ) {
+    /// Asks again about everything that is known. Gives the groups that are not what they were.
+    async fn refresh(&self) -> BTreeSet<String> {
+        let known: Vec<_> = self.known().iter().map(|(name, version)| (name.clone(), version.clone())).collect();
+        let versions = known.iter().map(|(api_version, version)| async move {
+            let differs = !serve_the_same(&version.ask_anew(self.ask(api_version)).await);
+            differs.then(|| group_of(api_version).to_owned())
+        });
+        let versions = join_all(versions).await;
+        let differ = match self.groups.last() {
+            Some(_) => groups_that_differ(&self.groups.ask_anew(self.ask_groups()).await),
+            // Nobody needed to know.
+            None => Some(BTreeSet::new()),
+        };
+        let groups = known.iter().map(|(api_version, _)| group_of(api_version));
+        let groups = groups.filter(|group| differ.as_ref().is_none_or(|differ| differ.contains(*group)));
+        groups.map(str::to_owned).chain(versions.into_iter().flatten()).collect()
+    }
+
+    /// When kinds come, go or change, watches move to versions that are served, and who uses one that is not what it was is woken.
+    pub(super) fn follow(&self, changes: &KindChanges, stamps: Stamps, caches: Caches, pusher: Pusher) {
         let kinds = self.clone();
         let mut changes = changes.changes();
         tokio::spawn(essential("kinds", async move {
             loop {
                 changes.until_served().await;
-                kinds.known().clear();
-                *kinds.groups.lock().await = None;
+                let differ = kinds.refresh().await;
                 stamps.reconsider();
-                super::wake_all(&bindings, &pusher);
+                caches.wake_users_of(&differ, &pusher);
             }
         }));
     }
 
-    fn known(&self) -> MutexGuard<'_, BTreeMap<String, Arc<Version>>> {
+    fn known(&self) -> MutexGuard<'_, BTreeMap<String, Arc<Inquiry<Resources>>>> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Whether a version serves the same kinds as before, as far as that could be asked.
+fn serve_the_same([before, after]: &[Option<Answer<Resources>>; 2]) -> bool {
+    match (before, after) {
+        (Some(Answer::Told { what: before, .. }), Some(Answer::Told { what: after, .. })) => {
+            let kinds = |resources: &Resources| -> Vec<_> {
+                resources.iter().map(|found| (found.name.clone(), found.kind.clone(), found.namespaced)).collect()
+            };
+            kinds(before) == kinds(after)
+        }
+        (Some(Answer::Unable { .. }), Some(Answer::Unable { .. })) => true,
+        _ => false,
+    }
+}
+
+/// The groups whose versions are not what they were; nothing where that cannot be told.
+fn groups_that_differ([before, after]: &[Option<Answer<Versions>>; 2]) -> Option<BTreeSet<String>> {
+    let (Some(Answer::Told { what: before, .. }), Some(Answer::Told { what: after, .. })) = (before, after) else {
+        return None;
+    };
+    let names = before.keys().chain(after.keys());
+    Some(names.filter(|name| before.get(*name) != after.get(*name)).cloned().collect())
 }
 
 fn find<'r>(served: &'r [APIResource], kind: &str) -> Option<&'r APIResource> {
@@ -268,4 +347,60 @@ fn described(api_version: &str, kind: &str, found: Option<&APIResource>) -> Serv
         plural: found.map(|resource| resource.name.clone()).unwrap_or_default(),
     };
     ServedKind { seen, resource }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn told<T>(what: T) -> Answer<T> {
+        Answer::Told { what: Arc::new(what), since: Some(Instant::now()) }
+    }
+
+    fn resources(names: &[&str]) -> Answer<Resources> {
+        let resource = |name: &&str| APIResource { name: (*name).to_owned(), ..APIResource::default() };
+        told(names.iter().map(resource).collect())
+    }
+
+    #[test]
+    fn only_a_version_that_serves_other_kinds_is_another_one() {
+        let unable = Answer::unable(Failure { reason: UNABLE, ..timed_out("it") }, None);
+        let one = || Some(resources(&["a"]));
+        assert!(serve_the_same(&[one(), one()]));
+        assert!(serve_the_same(&[Some(unable.clone()), Some(unable.clone())]));
+        for other in [Some(resources(&["a", "b"])), Some(resources(&[])), Some(unable), None] {
+            assert!(!serve_the_same(&[one(), other.clone()]) && !serve_the_same(&[other, one()]));
+        }
+    }
+
+    #[test]
+    fn a_group_differs_when_its_versions_do() {
+        let versions = |groups: &[(&str, &str)]| {
+            told(groups.iter().map(|(group, version)| ((*group).to_owned(), vec![(*version).to_owned()])).collect())
+        };
+        let before = versions(&[("a", "a/v1"), ("b", "b/v1"), ("c", "c/v1")]);
+        let after = versions(&[("a", "a/v1"), ("b", "b/v2"), ("d", "d/v1")]);
+        let differ = groups_that_differ(&[Some(before.clone()), Some(after)]).unwrap();
+        assert_eq!(differ.into_iter().collect::<Vec<_>>(), ["b", "c", "d"]);
+        assert_eq!(groups_that_differ(&[Some(before), None]), None);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_asks_keeps_nobody_waiting_who_knows_an_answer() {
+        let inquiry = Inquiry::default();
+        let slow = |what| async move {
+            tokio::time::sleep(Duration::from_secs(10)).await;
+            Ok::<_, Failure>(what)
+        };
+        assert_eq!(*inquiry.answer(slow(1)).await.unwrap(), 1);
+        let meanwhile = async {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            let begun = Instant::now();
+            let known = *inquiry.answer(std::future::pending()).await.unwrap();
+            (known, begun.elapsed())
+        };
+        let (_, known) = futures::future::join(inquiry.ask_anew(slow(2)), meanwhile).await;
+        assert_eq!(known, (1, Duration::ZERO));
+        assert_eq!(*inquiry.answer(std::future::pending()).await.unwrap(), 2);
+    }
 }

@@ -11,6 +11,7 @@ mod hooks;
 pub(crate) mod kinds;
 mod live;
 mod manifests;
+pub(crate) mod reads;
 pub(crate) mod resources;
 pub(crate) mod seal;
 pub(crate) mod stamped;
@@ -25,7 +26,7 @@ use std::{
 use croft_api::namespaces::{CLASS_LABEL, NamespaceClass, NamespaceClassBinding, StampedKind};
 use croft_core::{
     journal::Pace,
-    namespaces::{class::Kind, resources::KindName},
+    namespaces::{class::Kind, manifest::group_of, resources::KindName},
     queue::Priority,
 };
 use k8s_openapi::api::core::v1::Namespace;
@@ -128,6 +129,46 @@ impl Caches {
             None => self.classes.exists("", class),
         }
     }
+
+    /// Something any binding may have waited for has happened: looks again at all of them, and at all classes.
+    fn wake_all(&self, pusher: &Pusher) {
+        self.wake(pusher, |_| true, |_| true);
+    }
+
+    /// As [`Caches::wake_all`], for what can concern only who uses kinds of these groups.
+    fn wake_users_of(&self, groups: &BTreeSet<String>, pusher: &Pusher) {
+        let is_one = |api_version: &str| groups.contains(group_of(api_version));
+        let names_one = |class: &NamespaceClass| {
+            let recorded = class.status.iter().flat_map(|status| &status.kinds);
+            let mut recorded = recorded.map(|kind| kind.api_version.as_str());
+            recorded.any(is_one) || kinds_named_by(class).iter().any(|(api_version, _)| is_one(api_version))
+        };
+        let has_one = |binding: &NamespaceClassBinding| {
+            let made = binding.status.iter().flat_map(|status| &status.applied_resources);
+            made.into_iter().any(|applied| is_one(&applied.api_version))
+        };
+        self.wake(pusher, names_one, has_one);
+    }
+
+    /// Looks again at these classes, at what is bound to them, and at these bindings.
+    fn wake(
+        &self,
+        pusher: &Pusher,
+        is_meant: impl Fn(&NamespaceClass) -> bool,
+        is_meant_itself: impl Fn(&NamespaceClassBinding) -> bool,
+    ) {
+        let classes = self.classes.all();
+        let classes: BTreeSet<_> =
+            classes.iter().filter(|class| is_meant(class)).map(|class| class.name_any()).collect();
+        for class in &classes {
+            pusher.push(Key::cluster(CLASS, class), Priority::RollOut);
+        }
+        for binding in self.bindings.all() {
+            if classes.contains(&binding.spec.class_name) || is_meant_itself(&binding) {
+                pusher.push(binding_key(&binding), Priority::RollOut);
+            }
+        }
+    }
 }
 
 fn install(engine: &mut EngineBuilder, ground: &Ground) {
@@ -151,8 +192,15 @@ fn install(engine: &mut EngineBuilder, ground: &Ground) {
         move |change| woken_by_binding(change, &journal)
     });
     let seal = SharedSeal::default();
-    tokio::spawn(essential("digest key", seal.clone().find(writer.clone(), operator_namespace.clone())));
-    let stamps = Stamps::new(engine, seal.clone(), caches.bindings.clone());
+    let finding = seal.clone().find(writer.clone(), operator_namespace.clone());
+    tokio::spawn(essential("digest key", {
+        let (caches, pusher) = (caches.clone(), engine.pusher());
+        async move {
+            finding.await;
+            caches.wake_all(&pusher);
+        }
+    }));
+    let stamps = Stamps::new(engine, seal.clone(), caches.clone());
     let (absences, blueprints) = (Absences::default(), Blueprints::default());
     caches.classes.wakes({
         let (caches, stamps, pusher) = (caches.clone(), stamps.clone(), engine.pusher());
@@ -172,7 +220,7 @@ fn install(engine: &mut EngineBuilder, ground: &Ground) {
     });
 
     let kinds = Kinds::new(engine.client());
-    kinds.follow(&engine.kinds(), stamps.clone(), caches.bindings.clone(), engine.pusher());
+    kinds.follow(&engine.kinds(), stamps.clone(), caches.clone(), engine.pusher());
     engine.reconciler(BindingReconciler::new(caches.clone(), writer.clone(), settings.clone()));
     engine.reconciler(ClassReconciler {
         caches: caches.clone(),
@@ -249,18 +297,6 @@ fn concerned_by_class(change: Change<'_, NamespaceClass>, caches: &Caches) -> Ve
         }
     }
     keys
-}
-
-/// Something any binding may have waited for has happened: looks again at all of them, and at their classes.
-fn wake_all(bindings: &Cache<NamespaceClassBinding>, pusher: &Pusher) {
-    let bindings = bindings.all();
-    let classes: BTreeSet<_> = bindings.iter().map(|binding| binding.spec.class_name.as_str()).collect();
-    for class in classes {
-        pusher.push(Key::cluster(CLASS, class), Priority::RollOut);
-    }
-    for binding in &bindings {
-        pusher.push(binding_key(binding), Priority::RollOut);
-    }
 }
 
 fn binding_key(binding: &NamespaceClassBinding) -> Key {

@@ -12,11 +12,9 @@ use croft_core::{
     namespaces::{
         inventory::Status,
         manifest::Identity,
-        resources::{
-            self, ClassSeen, Contests, Held, KindName, KindSeen, Observed, Read, ResourceStep, Routine, Stamped,
-        },
+        resources::{self, ClassSeen, Contests, Held, KindName, KindSeen, Observed, ResourceStep, Routine, Stamped},
         template::Facts,
-        witness::{Care, Seal, Witness},
+        witness::{Care, Seal},
     },
     plan::{Failure, FailureClass, Outcome, Plan},
     time::Timestamp,
@@ -24,8 +22,8 @@ use croft_core::{
 };
 use k8s_openapi::api::core::v1;
 use kube::{
-    Api, Client, ResourceExt,
-    api::{ApiResource, DynamicObject, PartialObjectMeta},
+    Api, ResourceExt,
+    api::{ApiResource, PartialObjectMeta},
 };
 use serde_json::{Value, json};
 
@@ -33,11 +31,12 @@ use super::{
     BINDING, Caches,
     absences::Absences,
     blueprints::Blueprints,
-    described::{described, described_binding, described_namespace, facts, orphans, present, stamped_entry},
+    described::{described_binding, described_namespace, facts, orphans, present, stamped_entry},
     kinds::{Kinds, ServedKind, UNABLE},
+    reads::read_doubtful,
     seal::SharedSeal,
     stamped::{self, Stamps},
-    stamping::{Stamper, whole},
+    stamping::Stamper,
 };
 use crate::{
     conditions,
@@ -262,50 +261,6 @@ pub(crate) fn kinds_there(stamped: &BTreeMap<Identity, Stamped>) -> BTreeSet<Kin
     stamped.iter().map(|(identity, object)| (object.api_version.clone(), identity.kind.clone())).collect()
 }
 
-/// Reads what the watches cannot tell. What cannot be read blocks itself only.
-pub(crate) async fn read_doubtful(
-    client: &Client,
-    seen: &mut Observed,
-    kinds: &BTreeMap<KindName, ServedKind>,
-    seal: &Seal,
-) -> Result<(), Failure> {
-    for (api_version, identity) in seen.to_read() {
-        let Some(kind) = kinds.get(&(api_version.clone(), identity.kind.clone())) else { continue };
-        if kind.stampable().is_none() {
-            continue;
-        }
-        let api: Api<DynamicObject> = Api::namespaced_with(client.clone(), &seen.namespace.name, &kind.resource);
-        let object = match seen.shown_by(&identity) {
-            None => read(api.get_metadata_opt(&identity.name))
-                .await
-                .map(|found| found.map(|object| (object.metadata, None))),
-            Some(manifest) => read(api.get_opt(&identity.name)).await.map(|found| {
-                found.map(|object| {
-                    let object_whole = whole(&object, &api_version, &identity.kind);
-                    let witness = Witness::of(&object_whole, manifest, seal, seen.class.care());
-                    (object.metadata, Some(witness))
-                })
-            }),
-        };
-        match object {
-            Ok(object) => {
-                let object = object.map(|(metadata, witness)| Read {
-                    witness,
-                    ..described(api_version, &metadata, &seen.binding.uid)
-                });
-                seen.read.insert(identity, object);
-            }
-            Err(failure)
-                if matches!(failure.reason, "ApiServerError" | "Forbidden" | "TimedOut" | "UnreadableAnswer") =>
-            {
-                seen.unreadable.insert(identity, failure.message);
-            }
-            Err(failure) => return Err(failure),
-        }
-    }
-    Ok(())
-}
-
 /// One step of the plan is one call.
 pub(crate) async fn carry_out(
     stamper: &Stamper,
@@ -424,7 +379,7 @@ impl Reconciler for ResourcesReconciler {
             && failure.reason == "NotFound"
         {
             // What is known about the kind may be old: it is asked about again.
-            self.kinds.forget(api_version).await;
+            self.kinds.forget(api_version);
         }
         written
     }

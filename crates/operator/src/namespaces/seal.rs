@@ -11,12 +11,15 @@ use croft_core::{
     namespaces::witness::Seal,
     plan::{Failure, FailureClass},
 };
-use k8s_openapi::{ByteString, api::core::v1::Secret, apimachinery::pkg::apis::meta::v1::ObjectMeta};
+use k8s_openapi::{ByteString, api::core::v1::Secret};
 use kube::Api;
 use tokio::sync::Notify;
 use tracing::warn;
 
-use crate::engine::{Writer, write::read};
+use crate::{
+    engine::{Writer, write::read},
+    objects,
+};
 
 pub(crate) const KEY_SECRET: &str = "croft-digest-key";
 const FIELD: &str = "key";
@@ -95,17 +98,7 @@ fn key_in(secret: &Secret) -> Option<[u8; 32]> {
 }
 
 fn secret_of(namespace: &str, key: [u8; 32]) -> Secret {
-    Secret {
-        metadata: ObjectMeta {
-            name: Some(KEY_SECRET.into()),
-            namespace: Some(namespace.into()),
-            labels: Some([("app.kubernetes.io/managed-by".to_owned(), "croft".to_owned())].into()),
-            ..ObjectMeta::default()
-        },
-        type_: Some("Opaque".into()),
-        data: Some([(FIELD.to_owned(), ByteString(key.to_vec()))].into()),
-        ..Secret::default()
-    }
+    objects::own_secret(namespace, KEY_SECRET, [(FIELD, ByteString(key.to_vec()))])
 }
 
 #[cfg(test)]

@@ -25,9 +25,9 @@ use tokio::{sync::watch, time::Instant};
 use tokio_util::task::AbortOnDropHandle;
 use tracing::info;
 
-use super::{BINDING, CALM, fields, live::Live, seal::SharedSeal, stamping::stream_of};
+use super::{BINDING, CALM, Caches, fields, live::Live, seal::SharedSeal, stamping::stream_of};
 use crate::engine::{
-    Cache, EngineBuilder, Journal, Key, KindChanges, Place, Pusher,
+    EngineBuilder, Journal, Key, KindChanges, Place, Pusher,
     watch::{Arrived, Departed, How, Sink, Supervisor, Surroundings, Wire, place_of, revision_of},
     write::crd_name,
 };
@@ -121,6 +121,11 @@ impl Objects {
         }
     }
 
+    fn uid(&self, place: &Place) -> Option<String> {
+        let entry = self.by_namespace.get(&place.namespace)?.get(&place.name)?;
+        Some(entry.uid.clone())
+    }
+
     fn places(&self) -> impl Iterator<Item = Place> {
         self.by_namespace
             .iter()
@@ -179,7 +184,7 @@ pub(super) struct Stamps {
     pusher: Pusher,
     journal: Journal,
     surroundings: Surroundings,
-    bindings: Arc<Cache<NamespaceClassBinding>>,
+    caches: Caches,
     watched: Arc<Mutex<BTreeMap<KindKey, Watched>>>,
     /// What classes use, in every version they use it in, and how many do.
     used: Arc<Mutex<BTreeMap<Kind, usize>>>,
@@ -208,14 +213,14 @@ pub(crate) fn api_resource(kind: &Kind) -> ApiResource {
 }
 
 impl Stamps {
-    pub(super) fn new(engine: &EngineBuilder, seal: SharedSeal, bindings: Arc<Cache<NamespaceClassBinding>>) -> Self {
+    pub(super) fn new(engine: &EngineBuilder, seal: SharedSeal, caches: Caches) -> Self {
         Self {
             client: engine.client(),
             seal,
             pusher: engine.pusher(),
             journal: engine.journal(),
             surroundings: engine.surroundings(),
-            bindings,
+            caches,
             watched: Arc::default(),
             used: Arc::default(),
         }
@@ -305,7 +310,10 @@ impl Stamps {
         let standing = watch::Sender::new(Standing::default());
         let need = Arc::new(Mutex::new(Need { used: true, ended: false }));
         let stream = stream_of(&resource.plural, &resource.group);
-        self.journal.opened(&stream);
+        self.journal.opened(&stream, {
+            let objects = objects.clone();
+            Arc::new(move |place: &Place| read(&objects).uid(place))
+        });
         let receiver = standing.subscribe();
         let supervisor = Supervisor {
             resource: crd_name(&resource.plural, &resource.group),
@@ -319,7 +327,7 @@ impl Stamps {
                 need: need.clone(),
                 pusher: self.pusher.clone(),
                 journal: self.journal.clone(),
-                bindings: self.bindings.clone(),
+                caches: self.caches.clone(),
                 kinds: self.surroundings.kinds.clone(),
             },
             standing,
@@ -350,7 +358,7 @@ struct StampSink {
     need: Arc<Mutex<Need>>,
     pusher: Pusher,
     journal: Journal,
-    bindings: Arc<Cache<NamespaceClassBinding>>,
+    caches: Caches,
     kinds: KindChanges,
 }
 
@@ -366,7 +374,8 @@ impl Sink<Live> for StampSink {
             Arrived::Unreadable { metadata, .. } => Entry::unreadable(self.api_version.clone(), &metadata),
         };
         let binding = binding_of(&place);
-        match (self.write().put(&place, entry), how) {
+        let is_news = self.write().put(&place, entry);
+        match (is_news, how) {
             (false, _) => {}
             (true, How::Listed) => self.pusher.push(binding, Priority::Resync),
             (true, How::Live) => self.journal.saw(&binding, &self.stream, &place, version, CALM),
@@ -378,12 +387,13 @@ impl Sink<Live> for StampSink {
         self.journal.gone(&binding_of(place), &self.stream, place, CALM);
     }
 
-    fn listed(&mut self, places: &BTreeSet<Place>) {
+    fn listed(&mut self, places: &BTreeSet<Place>, revision: u64) {
         let missing: Vec<Place> = read(&self.objects).places().filter(|place| !places.contains(place)).collect();
         for place in missing {
             self.write().remove(&place);
             self.journal.gone(&binding_of(&place), &self.stream, &place, CALM);
         }
+        self.journal.listed(&self.stream, revision);
     }
 
     fn progressed(&mut self, revision: u64) {
@@ -396,7 +406,7 @@ impl Sink<Live> for StampSink {
         if *standing == Standing::NotServed {
             self.kinds.changed();
         }
-        super::wake_all(&self.bindings, &self.pusher);
+        self.caches.wake_users_of(&BTreeSet::from([group_of(&self.api_version).to_owned()]), &self.pusher);
     }
 
     fn has_ended(&mut self) -> bool {

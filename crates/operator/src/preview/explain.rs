@@ -35,7 +35,7 @@ use crate::{
     engine::write::read,
     namespaces::{
         described::{described, described_binding, facts},
-        resources::read_doubtful,
+        reads::read_doubtful,
         stamped::Entry,
         stamping::{Stamper, whole},
     },

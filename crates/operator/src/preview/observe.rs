@@ -226,18 +226,9 @@ async fn list_kind(client: &Client, kind: &Recorded, namespace: Option<String>) 
         None => Api::all_with(client.clone(), &resource),
         Some(namespace) => Api::namespaced_with(client.clone(), &namespace, &resource),
     };
-    let mut found = Vec::new();
-    let mut params = ListParams::default().labels(STAMP_LABEL).limit(PAGE);
-    loop {
-        let page = match call("list", api.list(&params)).await {
-            Err(failure) if failure.reason == "NotFound" => return Ok(Vec::new()),
-            other => other?,
-        };
-        found.extend(page.items);
-        match page.metadata.continue_.filter(|token| !token.is_empty()) {
-            Some(token) => params = params.continue_token(&token),
-            None => return Ok(found),
-        }
+    match list_by(&api, ListParams::default().labels(STAMP_LABEL)).await {
+        Err(failure) if failure.reason == "NotFound" => Ok(Vec::new()),
+        listed => listed,
     }
 }
 
@@ -245,8 +236,15 @@ async fn list<K>(api: &Api<K>) -> Result<Vec<K>, Failure>
 where
     K: Resource + Clone + DeserializeOwned + std::fmt::Debug,
 {
+    list_by(api, ListParams::default()).await
+}
+
+async fn list_by<K>(api: &Api<K>, params: ListParams) -> Result<Vec<K>, Failure>
+where
+    K: Resource + Clone + DeserializeOwned + std::fmt::Debug,
+{
     let mut found = Vec::new();
-    let mut params = ListParams::default().limit(PAGE);
+    let mut params = params.limit(PAGE);
     loop {
         let page = call("list", api.list(&params)).await?;
         found.extend(page.items);

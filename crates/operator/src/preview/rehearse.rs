@@ -33,7 +33,8 @@ use crate::{
         write::{call, read},
     },
     namespaces::{
-        resources::{carry_out, read_doubtful, resource_of},
+        reads::read_doubtful,
+        resources::{carry_out, resource_of},
         stamping::{STAMP_MANAGER, Stamper, whole},
     },
 };

@@ -50,7 +50,7 @@ use crate::{
 pub(super) const MANAGED_BY: (&str, &str) = ("app.kubernetes.io/managed-by", "croft");
 
 /// How often it is asked what a user has stored: less often than all claims are looked at.
-const USAGE_EVERY: Duration = Duration::from_mins(5);
+const USAGE_EVERY: Duration = Duration::from_secs(300);
 
 /// How many Secrets of one claim are read side by side.
 const SECRETS_AT_ONCE: usize = 8;

@@ -14,7 +14,15 @@ use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
 use super::metrics::Metrics;
-use crate::{admission::ServingCertificate, engine::Readiness, parts::PARTS};
+use crate::{
+    admission::ServingCertificate,
+    connections::{self, Limits},
+    engine::Readiness,
+    parts::PARTS,
+};
+
+/// A kubelet and whoever collects metrics need one or two each.
+const LIMITS: Limits = Limits { all: 64, of_one_address: 16 };
 
 #[derive(Clone, Debug)]
 struct Health {
@@ -41,9 +49,9 @@ pub async fn serve(
         .route("/readyz", get(ready))
         .route("/metrics", get(text))
         .with_state(Health { metrics, readiness, certificate });
-    if let Err(error) = axum::serve(listener, routes).with_graceful_shutdown(stop.cancelled_owned()).await {
-        tracing::error!(%error, "the health and metrics server ended");
-    }
+    let until = stop.clone();
+    let serve = |stream, peer| connections::answer(stream, peer, routes.clone(), stop.clone());
+    connections::accept(listener, LIMITS, until, serve).await;
 }
 
 /// Ready means: every watch has a full picture, or waits for a kind that somebody else installs; and admission can answer.

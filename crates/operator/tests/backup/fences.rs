@@ -16,6 +16,7 @@ async fn told(velero: &Identity, object: &Value) -> Option<String> {
     velero.kubectl_stdin(&arguments, &object.to_string()).await.err().map(|error| format!("{error:#}"))
 }
 
+#[expect(clippy::needless_pass_by_value, reason = "callers make it on the spot")]
 fn object(version: &str, kind: &str, namespace: Option<&str>, restore: Option<&str>, content: Value) -> Value {
     let mut object = json!({ "apiVersion": version, "kind": kind, "metadata": { "name": "made-by-velero" } });
     if let Some(namespace) = namespace {

@@ -31,6 +31,7 @@ struct Entry {
 }
 
 /// Somebody's wish: a directory, the object that belongs there, and whether it is one of the cluster.
+#[expect(clippy::too_many_lines, reason = "one list")]
 fn wishes(tenant: &str) -> Vec<(&'static str, Value, bool)> {
     let rbac = "rbac.authorization.k8s.io/v1";
     let administrator = json!([{ "kind": "ServiceAccount", "name": "owner", "namespace": tenant }]);

@@ -120,6 +120,7 @@ impl Plot {
     }
 
     /// The usual spec of a location with changes.
+    #[expect(clippy::needless_pass_by_value, reason = "callers make it on the spot")]
     pub(crate) fn location_spec(&self, changes: Value) -> Value {
         let ceph = self.world.bed.ceph();
         let mut spec = json!({

@@ -1,6 +1,6 @@
 //! What an operator must live through, and how quiet it is when nothing happens.
 
-use std::{collections::BTreeSet, time::Duration};
+use std::{collections::BTreeSet, net::SocketAddr, time::Duration};
 
 use anyhow::Result;
 use croft_api::velero::Backup;
@@ -10,6 +10,7 @@ use croft_testbed::{
 };
 use kube::{Api, api::ListParams};
 use serde_json::json;
+use tokio::net::TcpSocket;
 
 use crate::{
     support::{PATIENCE, World, apply, eventually},
@@ -194,5 +195,47 @@ async fn an_object_nested_too_deeply_to_be_read_disturbs_nobody_else() -> Result
     assert_eq!(made.spec.0.0["includedNamespaces"], json!(["his"]));
     let (is_ready, detail) = world.operator.readiness().await?;
     assert!(is_ready, "{detail}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn objects_as_large_as_they_come_are_listed_in_smaller_pages() -> Result<()> {
+    let (bed, installed) = World::installed(Testbed::kubernetes()).await?;
+    let proxy = FaultProxy::kubernetes(&bed, &installed.identity).await?;
+    let operator = installed.start(&bed, "first", proxy.kubeconfig(), &[])?;
+    operator.ready(PATIENCE).await?;
+    define_class(&bed).await?;
+    for number in 0..12 {
+        let data = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "large"},
+                          "data": {"text": "x".repeat(900_000)}});
+        let class = json!({"apiVersion": "akuity.io/v1alpha1", "kind": "NamespaceClass",
+                           "metadata": {"name": format!("large-{number}")}, "spec": {"resources": [data]}});
+        apply(bed.admin(), &class.to_string()).await?;
+    }
+    drop(operator);
+    proxy.clear_log();
+    let operator = installed.start(&bed, "second", proxy.kubeconfig(), &[])?;
+    operator.ready(PATIENCE).await?;
+    ask(&bed, "after").await?;
+    served(&bed, "after").await;
+    let log = proxy.log();
+    let pages =
+        log.iter().filter(|seen| seen.request.verb == "list" && seen.request.resource.ends_with("/namespaceclasses"));
+    assert!(pages.count() >= 3, "the first page was given up and the others were smaller: {log:#?}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn who_opens_a_thousand_connections_keeps_nobody_else_from_asking_how_it_is() -> Result<()> {
+    let world = World::own(Testbed::kubernetes()).await?;
+    let address: SocketAddr = world.operator.health.trim_start_matches("http://").parse()?;
+    let mut silent = Vec::new();
+    for _ in 0..1000 {
+        let socket = TcpSocket::new_v4()?;
+        socket.bind("127.0.0.2:0".parse()?)?;
+        silent.push(socket.connect(address).await?);
+    }
+    assert!(world.operator.readiness().await?.0);
+    assert!(world.operator.metrics().await?.contains("croft_leading"));
     Ok(())
 }

@@ -3,7 +3,10 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use croft_testbed::fault::{Action, Match};
+use croft_testbed::{
+    Operator,
+    fault::{Action, Match},
+};
 use kube::{
     Api, ResourceExt,
     api::{ApiResource, DynamicObject, Patch, PatchParams},
@@ -124,6 +127,43 @@ async fn a_kind_of_a_kubernetes_group_that_is_uninstalled_is_not_asked_for_in_a_
     assert!(asked.is_empty(), "{asked:#?}");
     apply(admin, &crd(GROUP, "Lamp", "lamps", "Namespaced")).await?;
     space.follows(&class).await;
+    Ok(())
+}
+
+/// How often bindings were looked at.
+async fn looks(operator: &Operator) -> Result<u64> {
+    let metrics = operator.metrics().await?;
+    let lines = metrics.lines().filter(|line| line.starts_with("croft_reconciles_total{"));
+    let lines = lines.filter(|line| line.contains("work=\"namespaceclassbinding\""));
+    Ok(lines.filter_map(|line| line.rsplit(' ').next()?.parse::<u64>().ok()).sum())
+}
+
+#[tokio::test]
+async fn a_change_of_a_kind_no_class_uses_makes_nobody_look() -> Result<()> {
+    const GROUP: &str = "unused.croft.dev";
+    let world = Proxied::new().await?;
+    let admin = world.bed.admin();
+    apply(admin, &crd(GROUP, "Lamp", "lamps", "Namespaced")).await?;
+    let operator = world.started().await?;
+    let class = Class::with_spec(world.client(), "still", json!({"resources": [config_map("made", "1")]})).await?;
+    for number in 0..4 {
+        Space::of(&world.bed, &format!("still-{number}"), "still").await?.follows(&class).await;
+    }
+    world.quiet(Duration::from_secs(3)).await;
+    let before = looks(&operator).await?;
+    world.proxy.clear_log();
+    admin.kubectl(&["annotate", "crd", "lamps.unused.croft.dev", "touched=true"]).await?;
+    eventually("all moments at which the change may show to pass", || async {
+        let log = world.proxy.log();
+        let asked = log
+            .iter()
+            .filter(|seen| seen.request.resource.is_empty() && seen.request.name.as_deref() == Some("/api/v1"));
+        Ok((asked.count() >= 3).then_some(()))
+    })
+    .await;
+    world.quiet(Duration::from_secs(1)).await;
+    let looked = looks(&operator).await? - before;
+    assert!(looked <= 1, "{looked} looks; a slow resync makes one at most in this time");
     Ok(())
 }
 

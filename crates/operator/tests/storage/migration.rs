@@ -209,7 +209,7 @@ async fn nobody_the_old_owner_let_in_gets_in_after_a_migration_and_nobody_is_shu
 /// Stores an object as the bucket's owner, with an access list.
 async fn put_with(plot: &Plot<'_>, object: &str, list: (&str, &str)) -> Result<()> {
     let (keys, path) = (plot.secret("admin").await?, format!("/photos/{object}"));
-    let call = S3Call { method: Method::PUT, path: &path, query: "", header: Some(list), body: "meow" };
+    let call = S3Call { method: Method::PUT, path: &path, query: "", header: Some(list), body: b"meow" };
     let (status, body) = plot.ceph.call((&keys["accessKey"], &keys["secretKey"]), &call).await?;
     anyhow::ensure!(status.is_success(), "{status} {body}");
     Ok(())

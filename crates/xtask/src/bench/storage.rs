@@ -299,7 +299,8 @@ fn claim(name: &str) -> S3UserClaim {
 fn ledger() -> Result<Figure> {
     let amount = LedgerAmount { size: 1 << 30, objects: 1000, buckets: 10 };
     let entry = LedgerEntry { granted: Some(amount), uid: Some("uid".into()), ..LedgerEntry::default() };
-    let entries = names("claim", ENTRIES).into_iter().map(|name| (format!("{NAMESPACE}-{}/{name}", name.len()), entry.clone()));
+    let entries =
+        names("claim", ENTRIES).into_iter().map(|name| (format!("{NAMESPACE}-{}/{name}", name.len()), entry.clone()));
     let spec = S3QuotaLedgerSpec { entries: entries.collect(), ..S3QuotaLedgerSpec::default() };
     let stored = serde_json::to_vec(&spec)?;
     let clock = Instant::now();

@@ -5,11 +5,12 @@ use std::{collections::BTreeMap, time::Duration};
 
 use super::{Class, ClassSeen, Observed, ResourceStep, step::namespace_identity};
 use crate::{
-    budget::Budget,
+    budget::{Budget, Budgets},
     conditions::Readiness,
     namespaces::{
         inventory::{Applied, State},
         manifest::{Identity, Rendered},
+        witness::Witness,
     },
     plan::{Next, Outcome},
     time::Instant,
@@ -24,31 +25,27 @@ const THEN_EVERY: Duration = Duration::from_secs(30);
 const CONTESTED: &str = "changed again and again by ";
 
 /// What was put right lately, in all namespaces. Forgotten at a restart: a fight is soon found out again.
-#[derive(Clone, Debug, Default)]
-pub struct Contests {
-    begun: BTreeMap<(String, Identity), Budget>,
-    /// So many are worth a look at which of them can be forgotten.
-    many: usize,
+#[derive(Clone, Debug)]
+pub struct Contests(Budgets<(String, Identity)>);
+
+impl Default for Contests {
+    fn default() -> Self {
+        Self(Budgets::new(Budget::new(AT_ONCE, THEN_EVERY)))
+    }
 }
 
 impl Contests {
     /// What was put right too often in a namespace, and for how long it is left as it is.
     pub fn resting(&mut self, namespace: &str, at: Instant) -> BTreeMap<Identity, Duration> {
         let first = (namespace.to_owned(), Identity::default());
-        let here = self.begun.range_mut(first..).take_while(|((other, _), _)| other == namespace);
-        let waits = here.map(|((_, identity), budget)| (identity.clone(), budget.wait(at)));
-        waits.filter(|(_, wait)| !wait.is_zero()).collect()
+        let here = self.0.spent(first, |(other, _)| other == namespace, at);
+        here.map(|((_, identity), wait)| (identity.clone(), wait)).collect()
     }
 
     /// Counts what has just been put right.
     pub fn note(&mut self, seen: &Observed, outcomes: &[(&ResourceStep, Outcome)], at: Instant) {
         for identity in put_right(seen, outcomes) {
-            let budget = self.begun.entry((seen.namespace.name.clone(), identity));
-            budget.or_insert(Budget::new(AT_ONCE, THEN_EVERY)).spend(at);
-        }
-        if self.begun.len() > self.many {
-            self.begun.retain(|_, budget| !budget.is_whole(at));
-            self.many = self.begun.len().saturating_mul(2);
+            self.0.spend((seen.namespace.name.clone(), identity), at);
         }
     }
 }
@@ -56,13 +53,13 @@ impl Contests {
 fn put_right(seen: &Observed, outcomes: &[(&ResourceStep, Outcome)]) -> Vec<Identity> {
     let ClassSeen::Present(class) = &seen.class else { return Vec::new() };
     let done = outcomes.iter().filter(|(_, outcome)| outcome.is_done());
-    let identity = |(step, _): &(&ResourceStep, Outcome)| match step {
+    let identity = |(step, outcome): &(&ResourceStep, Outcome)| match step {
         ResourceStep::ApplyNamespaceMetadata { .. } => {
             seen.namespace_had_all(class).then(|| namespace_identity(&seen.namespace.name))
         }
         ResourceStep::Create { identity, .. } | ResourceStep::Apply { identity, .. } => {
             let item = class.items.iter().find(|item| item.identity == *identity)?;
-            seen.had(item, class).then(|| identity.clone())
+            (seen.had(item, class) && !seen.is_unchanged(identity, outcome)).then(|| identity.clone())
         }
         _ => None,
     };
@@ -70,6 +67,13 @@ fn put_right(seen: &Observed, outcomes: &[(&ResourceStep, Outcome)]) -> Vec<Iden
 }
 
 impl Observed {
+    /// Whether an object was right as it was seen: what others add beside what the class sets is theirs.
+    fn is_unchanged(&self, identity: &Identity, outcome: &Outcome) -> bool {
+        let Outcome::Done { witness: Some(answered), .. } = outcome else { return false };
+        let seen = self.stamped.get(identity).map(|object| object.content.as_str());
+        Witness::parse(answered).is_some_and(|answered| Some(answered.content.as_str()) == seen)
+    }
+
     /// Whether an item stood in its present form before: if it does not now, somebody else did that.
     fn had(&self, item: &Rendered, class: &Class) -> bool {
         let status = &self.binding.status;
@@ -223,10 +227,14 @@ mod tests {
 
         /// How many steps a look took.
         fn look(&mut self) -> usize {
+            self.look_answered("f.c")
+        }
+
+        fn look_answered(&mut self, witness: &str) -> usize {
             let at = Instant(self.now);
             self.seen.resting = self.contests.resting("a", at);
             let plan = plan(&self.seen);
-            let done = Outcome::Done { uid: Some("u".into()), witness: Some("f.c".into()) };
+            let done = Outcome::Done { uid: Some("u".into()), witness: Some(witness.into()) };
             let outcomes: Vec<_> = plan.iter().map(|step| (step, done.clone())).collect();
             self.contests.note(&self.seen, &outcomes, at);
             self.seen.binding.status = report(&self.seen, &outcomes, &Timestamp::default());
@@ -280,6 +288,19 @@ mod tests {
     }
 
     #[test]
+    fn who_sets_what_the_class_leaves_open_fights_with_nobody() {
+        let mut fight = Fight::new();
+        for change in 0..10 {
+            fight.now += SECOND;
+            fight.stands(true);
+            let content = format!("scaled{change}");
+            fight.seen.stamped.values_mut().for_each(|object| object.content.clone_from(&content));
+            assert_eq!(fight.look_answered(&format!("f{change}.{content}")), 1, "only an apply tells");
+            assert_eq!(fight.says(), "ReconcileSuccess");
+        }
+    }
+
+    #[test]
     fn a_new_form_of_the_class_is_no_correction() {
         let mut fight = Fight::new();
         fight.fight_for(10);
@@ -288,21 +309,5 @@ mod tests {
         class.namespace_metadata.labels.insert("tier".into(), "silver".into());
         fight.stands(false);
         assert_eq!(fight.look(), 2, "applied at once");
-    }
-
-    #[test]
-    fn what_has_stood_for_long_is_forgotten() {
-        let mut fight = Fight::new();
-        fight.fight_for(10);
-        assert_eq!(fight.contests.begun.len(), 2);
-        assert!(fight.contests.resting("b", Instant(fight.now)).is_empty());
-        fight.now += 1000 * SECOND;
-        fight.contests.many = 0;
-        fight.look();
-        fight.stands(true);
-        fight.now += 1000 * SECOND;
-        fight.contests.many = 0;
-        fight.look();
-        assert!(fight.contests.begun.is_empty());
     }
 }

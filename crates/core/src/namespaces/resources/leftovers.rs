@@ -1,8 +1,6 @@
 //! What a binding made and no longer wants: what becomes of it, and what of it is out of sight.
 
-use std::collections::BTreeSet;
-
-use super::{ClassSeen, KindSeen, Observed, ResourceStep, Unwanted};
+use super::{ClassSeen, KindSeen, Observed, ResourceStep, Unwanted, is_adopted, is_ours};
 use crate::namespaces::{inventory::Applied, manifest::Identity};
 
 /// Why something is out of sight, where nobody says more.
@@ -25,12 +23,13 @@ pub(super) struct Leftover {
 impl Observed {
     /// Ours and no longer wanted: stamped objects, and recorded ones whose stamp somebody took away.
     pub(super) fn leftovers(&self) -> Vec<Leftover> {
-        let wanted: BTreeSet<_> = self.wanted().iter().map(|item| &item.identity).collect();
+        // Anybody may make many objects that look like ours.
+        let (wanted, records) = (self.wanted_names(), self.records());
         let stamped = self.stamped.iter().filter(|(identity, object)| {
-            !wanted.contains(identity) && self.is_ours(identity, &object.uid, &object.owner)
+            !wanted.contains(identity) && is_ours(records.get(*identity).copied(), &object.uid, &object.owner)
         });
         let stamped = stamped.map(|(identity, object)| {
-            let keep = self.is_kept(identity, &object.uid, object.orphan);
+            let keep = self.is_kept(records.get(identity).copied(), &object.uid, object.orphan);
             Leftover {
                 identity: identity.clone(),
                 api_version: object.api_version.clone(),
@@ -50,7 +49,7 @@ impl Observed {
                 api_version: object.api_version.clone(),
                 uid: object.uid.clone(),
                 version: object.version.clone(),
-                keep: self.is_kept(identity, &object.uid, self.orphan_unstamped),
+                keep: self.is_kept(records.get(identity).copied(), &object.uid, self.orphan_unstamped),
                 deleting: object.deleting,
                 out_of_sight: self.hidden_because(identity, &object.api_version, false),
             })
@@ -59,13 +58,13 @@ impl Observed {
     }
 
     /// Whether an object that is no longer wanted is released instead of deleted.
-    fn is_kept(&self, identity: &Identity, uid: &str, orphan_on_unbind: bool) -> bool {
+    fn is_kept(&self, recorded: Option<&Applied>, uid: &str, orphan_on_unbind: bool) -> bool {
         let orphan = match (self.unwanted_because(), &self.class) {
             (Some(Unwanted::ClassDeleted), ClassSeen::Present(class)) => class.policy.orphan_on_class_delete,
             (Some(Unwanted::ClassDeleted), _) => false,
             (Some(Unwanted::LabelRemoved) | None, _) => orphan_on_unbind,
         };
-        orphan || self.is_adopted(identity, uid)
+        orphan || is_adopted(recorded, uid)
     }
 
     /// Why an object cannot be dealt with: nobody watches its kind, or it was not read although only who has read an object
@@ -96,8 +95,10 @@ impl Observed {
     /// collected with the binding although it is to be kept.
     fn kept_out_of_sight(&self) -> Option<(Identity, String)> {
         let ClassSeen::Present(class) = &self.class else { return None };
-        let kept = class.items.iter().filter(|item| self.is_kept(&item.identity, "", self.orphan_unstamped));
-        let mut hidden = kept.filter_map(|item| match self.kind_of(item) {
+        if !self.is_kept(None, "", self.orphan_unstamped) {
+            return None;
+        }
+        let mut hidden = class.items.iter().filter_map(|item| match self.kind_of(item) {
             KindSeen::Unobservable { why } => Some((item.identity.clone(), why.clone())),
             KindSeen::Forbidden { .. } => Some((item.identity.clone(), self.unread_because(&item.identity))),
             KindSeen::Namespaced | KindSeen::Moved { .. } | KindSeen::ClusterScoped | KindSeen::NotInstalled => None,
@@ -146,4 +147,41 @@ pub(super) fn removals(seen: &Observed) -> Vec<ResourceStep> {
         Some(ResourceStep::release(&leftover.identity, read))
     });
     steps.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, Instant};
+
+    use super::*;
+    use crate::{
+        namespaces::resources::{Class, Owner, Stamped, plan, report},
+        plan::Outcome,
+        time::Timestamp,
+    };
+
+    #[test]
+    fn however_many_objects_look_like_ours_a_look_at_them_is_soon_over() {
+        let identity = |name: String| Identity { kind: "ConfigMap".into(), name, ..Identity::default() };
+        let mut seen = Observed { class: ClassSeen::Present(Class::default()), ..Observed::default() };
+        for number in 0..10_000 {
+            let (name, uid) = (format!("forged-{number}"), number.to_string());
+            let object = Stamped { uid, owner: Owner::Nobody, ..Stamped::default() };
+            seen.stamped.insert(identity(name), object);
+        }
+        let recorded = |number| Applied {
+            api_version: "v1".into(),
+            kind: "ConfigMap".into(),
+            name: format!("recorded-{number}"),
+            uid: Some("u".into()),
+            ..Applied::default()
+        };
+        seen.binding.status.applied_resources = (0..5_000).map(recorded).collect();
+        let begun = Instant::now();
+        assert_eq!(seen.to_read().len(), 5_000);
+        let plan = plan(&seen);
+        let outcomes: Vec<_> = plan.iter().map(|step| (step, Outcome::done())).collect();
+        report(&seen, &outcomes, &Timestamp::default());
+        assert!(begun.elapsed() < Duration::from_secs(5), "it took {:?}", begun.elapsed());
+    }
 }

@@ -112,23 +112,22 @@ impl Observed {
         self.binding.status.applied(identity)
     }
 
+    /// All that is on record, for whoever asks about many objects.
+    fn records(&self) -> Records<'_> {
+        // Of several about one object the first counts, as in [`Observed::recorded`].
+        self.binding.status.applied_resources.iter().rev().map(|applied| (applied.identity(), applied)).collect()
+    }
+
     fn recorded_uid(&self, identity: &Identity) -> Option<&str> {
         self.recorded(identity)?.uid.as_deref()
     }
 
-    /// Whether exactly this object was taken over from somebody: one made anew under its name is not.
     fn is_adopted(&self, identity: &Identity, uid: &str) -> bool {
-        self.recorded(identity).is_some_and(|applied| applied.adopted && applied.uid.as_deref() == Some(uid))
+        is_adopted(self.recorded(identity), uid)
     }
 
-    /// Of what carries the stamp, ours is what this binding controls, and what nobody controls if we recorded it. Without
-    /// the stamp only the owner counts: an object stripped of both has been released.
     fn is_ours(&self, identity: &Identity, uid: &str, owner: &Owner) -> bool {
-        match owner {
-            Owner::ThisBinding | Owner::FormerBinding => true,
-            Owner::Nobody => self.recorded_uid(identity) == Some(uid),
-            Owner::Other => false,
-        }
+        is_ours(self.recorded(identity), uid, owner)
     }
 
     fn kind_of(&self, item: &Rendered) -> &KindSeen {
@@ -191,10 +190,15 @@ impl Observed {
         doubtful.chain(unstamped).chain(released).collect()
     }
 
+    fn wanted_names(&self) -> BTreeSet<&Identity> {
+        self.wanted().iter().map(|item| &item.identity).collect()
+    }
+
     /// What is on record as made and no longer wanted.
     fn unwanted_records(&self) -> impl Iterator<Item = &Applied> {
+        let wanted = self.wanted_names();
         let made = self.binding.status.applied_resources.iter().filter(|applied| applied.uid.is_some());
-        made.filter(|applied| !self.wanted().iter().any(|item| applied.is(&item.identity)))
+        made.filter(move |applied| !wanted.contains(&applied.identity()))
     }
 
     /// Whether the watches alone cannot tell what to do about a wanted object.
@@ -355,6 +359,24 @@ impl Observed {
         };
         lacks(&class.namespace_metadata.labels, &self.namespace.labels)
             || lacks(&class.namespace_metadata.annotations, &self.namespace.annotations)
+    }
+}
+
+/// What is on record, by identity.
+type Records<'a> = BTreeMap<Identity, &'a Applied>;
+
+/// Whether exactly this object was taken over from somebody: one made anew under its name is not.
+fn is_adopted(recorded: Option<&Applied>, uid: &str) -> bool {
+    recorded.is_some_and(|applied| applied.adopted && applied.uid.as_deref() == Some(uid))
+}
+
+/// Of what carries the stamp, ours is what this binding controls, and what nobody controls if we recorded it. Without the stamp
+/// only the owner counts: an object stripped of both has been released.
+fn is_ours(recorded: Option<&Applied>, uid: &str, owner: &Owner) -> bool {
+    match owner {
+        Owner::ThisBinding | Owner::FormerBinding => true,
+        Owner::Nobody => recorded.is_some_and(|applied| applied.uid.as_deref() == Some(uid)),
+        Owner::Other => false,
     }
 }
 

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use super::{
     Class, ClassSeen, NamespaceMetadata, Need, Observed, Obstacle, ResourceStep,
     contest::{despite_contests, namespace_left, until_it_stands},
+    is_adopted,
     step::namespace_identity,
 };
 use crate::{
@@ -199,9 +200,9 @@ fn inventory(seen: &Observed, class: &Class, outcomes: Outcomes<'_>) -> Vec<Appl
         let last = ran.get(&item.identity).copied();
         until_it_stands(seen, entry(seen, class, item, last), last.is_some())
     });
-    let mut unrecorded = 0;
+    let (mut unrecorded, records) = (0, seen.records());
     let leftovers = seen.leftovers().into_iter().filter_map(|leftover| {
-        let recorded = seen.recorded(&leftover.identity);
+        let recorded = records.get(&leftover.identity).copied();
         unrecorded += usize::from(recorded.is_none());
         let outcome = ran.get(&leftover.identity).copied();
         let is_gone = outcome.is_some_and(|(step, outcome)| {
@@ -216,7 +217,7 @@ fn inventory(seen: &Observed, class: &Class, outcomes: Outcomes<'_>) -> Vec<Appl
             kind: leftover.identity.kind.clone(),
             name: leftover.identity.name.clone(),
             uid: Some(leftover.uid.clone()),
-            adopted: seen.is_adopted(&leftover.identity, &leftover.uid),
+            adopted: is_adopted(recorded, &leftover.uid),
             state: State::Pruning,
             message: failure.map(|failure| failure.message.clone()).or(leftover.out_of_sight),
             ..recorded.cloned().unwrap_or_default()

@@ -87,13 +87,6 @@ fn present<'a>(map: &'a BTreeMap<String, String>, what: &str, key: &str) -> Resu
     }
 }
 
-/// Whether there is anything to fill in or to refuse; without it, rendering changes nothing.
-pub fn uses_templates(manifest: &Map<String, Value>) -> bool {
-    let mut found = false;
-    each_text_in(manifest, 0, &mut |text| found |= text.contains(OPEN));
-    found
-}
-
 /// Every variable of a template, also of one that has problems elsewhere.
 pub fn variables(manifest: &Map<String, Value>) -> BTreeSet<Variable> {
     let mut found = BTreeSet::new();
@@ -117,7 +110,7 @@ fn each_text_in(map: &Map<String, Value>, depth: usize, visit: &mut dyn FnMut(&s
 fn each_text(value: &Value, depth: usize, visit: &mut dyn FnMut(&str)) {
     match value {
         // Not looked into: rendering says that it is too deep.
-        _ if depth > MAX_DEPTH => visit(OPEN),
+        _ if depth > MAX_DEPTH => {}
         Value::String(text) => visit(text),
         Value::Array(list) => list.iter().for_each(|item| each_text(item, depth + 1, visit)),
         Value::Object(map) => each_text_in(map, depth, visit),
@@ -148,12 +141,8 @@ pub fn check(manifest: &Map<String, Value>, field: &str, declared: &[Declared]) 
     Walk::new(manifest, field, &mut check_text).run(manifest).err().unwrap_or_default()
 }
 
-/// One manifest with everything filled in, or everything that is in the way; `field` is where it stands.
-pub fn render(manifest: &Map<String, Value>, field: &str, inputs: &Inputs) -> Result<Map<String, Value>, Vec<Problem>> {
-    Filling::new(inputs).render(manifest, field)
-}
-
-/// The manifests of a class, in order. One that cannot be rendered does not stop the others.
+/// The manifests of a class, in order, with everything filled in, or everything that is in the way. One that cannot be rendered
+/// does not stop the others.
 pub fn render_all(resources: &[Map<String, Value>], inputs: &Inputs) -> Vec<Result<Map<String, Value>, Vec<Problem>>> {
     let mut filling = Filling::new(inputs);
     let numbered = resources.iter().enumerate();

@@ -48,7 +48,7 @@ impl TakeDown<'_> {
         };
         let user = ceph_user(&self.reached.class, &self.claim.namespace, &self.claim.name, self.record);
         if let Some(failure) = &found.unlisted {
-            let suspend = (!found.suspended).then(|| Step::SuspendUser { user });
+            let suspend = (!found.suspended).then_some(Step::SuspendUser { user });
             return Left::Unknown(suspend.into_iter().collect(), failure.clone());
         }
         let set_aside = self.record.map(|record| record.set_aside.clone()).unwrap_or_default();

@@ -32,7 +32,8 @@ impl Answered {
 }
 
 /// What a server with these hooks says to a request.
-async fn asked_of(routes: Router, request: Request<Body>) -> Answered {
+async fn asked_of(routes: Router, mut request: Request<Body>) -> Answered {
+    request.extensions_mut().insert(Peer([127, 0, 0, 1].into()));
     let response = routes.oneshot(request).await.unwrap();
     Answered { code: response.status(), body: response.into_body().collect().await.unwrap().to_bytes().into() }
 }
@@ -184,10 +185,13 @@ async fn a_review_that_panics_is_refused_counted_and_the_next_one_is_answered() 
     assert_eq!(response["allowed"], true);
 }
 
+/// Of two hooks one never answers.
+static ENDLESS: LazyLock<[Hook; 2]> = LazyLock::new(|| {
+    [Hook { path: "/endless", review: |_, _| Box::pin(std::future::pending()), ..HOOKS[0] }, *bucket_hook()]
+});
+
 #[tokio::test(start_paused = true)]
 async fn a_review_that_does_not_end_is_refused_for_the_moment_while_the_api_server_still_listens() {
-    static ENDLESS: LazyLock<[Hook; 1]> =
-        LazyLock::new(|| [Hook { path: "/endless", review: |_, _| Box::pin(std::future::pending()), ..HOOKS[0] }]);
     let routes = routes(&*ENDLESS, &Context::default(), &Arc::default());
     let begun = tokio::time::Instant::now();
     let review = review_of(&objects()[2], &Value::Null).to_string();
@@ -196,4 +200,38 @@ async fn a_review_that_does_not_end_is_refused_for_the_moment_while_the_api_serv
     assert_eq!((&response["uid"], &response["allowed"]), (&json!("42"), &json!(false)));
     assert_eq!(response["status"]["code"], 503);
     assert_eq!(response["status"]["details"]["retryAfterSeconds"], 1);
+}
+
+/// Arrives after this long.
+fn late(text: String, after: Duration) -> Body {
+    Body::from_stream(futures::stream::once(async move {
+        tokio::time::sleep(after).await;
+        Ok::<_, std::io::Error>(text)
+    }))
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_review_that_comes_in_slowly_and_does_not_end_is_answered_while_the_api_server_still_listens() {
+    let routes = routes(&*ENDLESS, &Context::default(), &Arc::default());
+    let begun = tokio::time::Instant::now();
+    let review = late(review_of(&objects()[2], &Value::Null).to_string(), Duration::from_millis(2900));
+    let response = asked_of(routes, post_to("/endless", review)).await.response();
+    assert!(begun.elapsed() < Duration::from_secs(TIMEOUT_SECONDS.unsigned_abs().into()), "{:?}", begun.elapsed());
+    assert_eq!(response["status"]["code"], 503);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_large_review_that_waits_for_others_keeps_no_other_large_one_waiting() {
+    let routes = routes(&*ENDLESS, &Context::default(), &Arc::default());
+    let mut bucket = objects()[2].clone();
+    bucket["metadata"]["annotations"] = json!({ "long": "x".repeat(MOST_BYTES - 2000) });
+    let review = review_of(&bucket, &Value::Null).to_string();
+    let waiting = asked_of(routes.clone(), post_to("/endless", review.clone()));
+    let next = async {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+        let begun = tokio::time::Instant::now();
+        let response = asked_of(routes, post_to(bucket_hook().path, review)).await.response();
+        assert_eq!((&response["allowed"], begun.elapsed()), (&json!(true), Duration::ZERO));
+    };
+    futures::future::join(waiting, next).await;
 }

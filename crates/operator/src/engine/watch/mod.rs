@@ -19,7 +19,7 @@ use std::{
 use croft_core::{
     backoff::Backoff,
     queue::Priority,
-    watching::{Answer, Standing, Supervision, Trouble},
+    watching::{Answer, Standing, Supervision, Trouble, goes_on},
 };
 use futures::{FutureExt, StreamExt};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -27,16 +27,14 @@ use kube::Resource;
 use tokio::{sync::watch, time::Instant};
 use tracing::{debug, error, info, warn};
 
+use self::source::Happenings;
 pub(crate) use self::{
-    cached::CacheSink,
+    cached::{CacheSink, Need},
     single::{Known, follow},
     source::{Arrived, Departed, Happening, Source, Wire},
 };
 use super::{cache::Place, kinds::KindChanges};
 use crate::telemetry::metrics::Metrics;
-
-/// A kind that is not served is asked for again after this long, should nothing have announced it.
-const AT_LAST: Duration = Duration::from_secs(600);
 
 /// How long after a panic a watch is opened anew.
 const AFTER_PANIC: Backoff = Backoff { first: Duration::from_secs(5), most: Duration::from_secs(300) };
@@ -66,8 +64,9 @@ pub(crate) trait Sink<K>: Send {
 
     fn gone(&mut self, object: &Departed);
 
-    /// A list is complete: what it did not name is gone.
-    fn listed(&mut self, places: &BTreeSet<Place>);
+    /// A list is complete: what it did not name is gone. It tells everything up to this version, and nothing after it: where the
+    /// API server was put back to an earlier day, so is what is known of it.
+    fn listed(&mut self, places: &BTreeSet<Place>, revision: u64);
 
     /// Everything up to this version has been told. Never called in the middle of a list.
     fn progressed(&mut self, _revision: u64) {}
@@ -133,8 +132,8 @@ impl<S, T> Supervisor<S, T> {
         let mut changes = self.surroundings.kinds.changes();
         while !self.sink.has_ended() {
             match answer {
-                Answer::AwaitKind => {
-                    let _ = tokio::time::timeout(AT_LAST, changes.until_served()).await;
+                Answer::AwaitKind { at_most } => {
+                    let _ = tokio::time::timeout(at_most, changes.until_served()).await;
                     version = None;
                 }
                 Answer::List { after } => {
@@ -144,15 +143,42 @@ impl<S, T> Supervisor<S, T> {
                 Answer::Resume { after } => tokio::time::sleep(after).await,
             }
             answer = match self.turn(&mut watch, &mut version).await {
-                Ok(lasted) => watch.ended(lasted),
-                Err(trouble) => self.failed(&mut watch, &trouble),
+                (lasted, Ok(())) => watch.ended(lasted),
+                (lasted, Err(trouble)) => self.failed(&mut watch, &trouble, lasted),
             };
             self.tell::<K>(&watch);
         }
     }
 
-    /// Lists where nothing is known, then follows until the stream ends. Tells how long it lasted.
-    async fn turn<K>(&mut self, watch: &mut Supervision, version: &mut Option<String>) -> Result<Duration, Trouble>
+    /// Follows one stream to its end. Tells how long it lasted.
+    async fn turn<K>(
+        &mut self,
+        watch: &mut Supervision,
+        version: &mut Option<String>,
+    ) -> (Duration, Result<(), Trouble>)
+    where
+        K: Resource,
+        S: Source<K>,
+        T: Sink<K>,
+    {
+        let mut stream: Happenings<K> = match self.open(watch, version).await {
+            Ok(stream) => stream,
+            Err(trouble) => return (Duration::ZERO, Err(trouble)),
+        };
+        let begun = Instant::now();
+        while !self.sink.has_ended()
+            && let Some(happening) = stream.next().await
+        {
+            match happening {
+                Ok(happening) => *version = Some(self.accept(happening)),
+                Err(trouble) => return (begun.elapsed(), Err(trouble)),
+            }
+        }
+        (begun.elapsed(), Ok(()))
+    }
+
+    /// Opens a stream; lists first where nothing is known.
+    async fn open<K>(&mut self, watch: &mut Supervision, version: &mut Option<String>) -> Result<Happenings<K>, Trouble>
     where
         K: Resource,
         S: Source<K>,
@@ -166,18 +192,10 @@ impl<S, T> Supervisor<S, T> {
             self.tell::<K>(watch);
             version.insert(listed)
         };
-        let begun = Instant::now();
-        let mut stream = self.source.watch(from).await?;
+        let stream = self.source.watch(from).await?;
         watch.accepted();
         self.tell::<K>(watch);
-        while !self.sink.has_ended()
-            && let Some(happening) = stream.next().await
-        {
-            let happening = happening?;
-            watch.heard();
-            *from = self.accept(happening);
-        }
-        Ok(begun.elapsed())
+        Ok(stream)
     }
 
     async fn list<K>(&mut self) -> Result<String, Trouble>
@@ -190,16 +208,17 @@ impl<S, T> Supervisor<S, T> {
         let mut next: Option<String> = None;
         loop {
             let page = self.source.list(next.as_deref()).await?;
+            let before = listed.len();
             for object in page.objects {
                 listed.insert(place_of(object.metadata()));
                 self.sink.put(object, How::Listed);
             }
             next = page.next;
             if next.is_none() {
-                self.sink.listed(&listed);
-                self.sink.progressed(revision(&page.version));
+                self.sink.listed(&listed, revision(&page.version));
                 return Ok(page.version);
             }
+            goes_on(before, listed.len())?;
         }
     }
 
@@ -224,11 +243,11 @@ impl<S, T> Supervisor<S, T> {
         version
     }
 
-    fn failed(&self, watch: &mut Supervision, trouble: &Trouble) -> Answer {
+    fn failed(&self, watch: &mut Supervision, trouble: &Trouble, lasted: Duration) -> Answer {
         self.surroundings.metrics.watch_failed(&self.resource);
         debug!(resource = self.resource, %trouble, "watch interrupted");
         let was = watch.standing().clone();
-        let answer = watch.failed(trouble);
+        let answer = watch.failed(trouble, lasted);
         if let (Trouble::Other(why), true) = (trouble, was != *watch.standing()) {
             warn!(resource = self.resource, why, "cannot be watched; will keep trying");
         }

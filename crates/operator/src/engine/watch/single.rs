@@ -85,7 +85,7 @@ impl<K: Resource + Send + Sync> Sink<K> for One<K> {
         self.sender.send_replace(Known::Absent { deleted_at });
     }
 
-    fn listed(&mut self, places: &BTreeSet<Place>) {
+    fn listed(&mut self, places: &BTreeSet<Place>, _revision: u64) {
         if places.is_empty() {
             self.sender.send_replace(Known::Absent { deleted_at: None });
         }

@@ -308,6 +308,8 @@ fn trouble_of(status: &Status) -> Trouble {
         401 | 403 => Trouble::Forbidden,
         404 => Trouble::NotServed,
         410 => Trouble::Expired,
+        // It knows, and has no time to tell.
+        429 => Trouble::Unreachable(status.message.clone()),
         _ => Trouble::Other(status.message.clone()),
     }
 }
@@ -360,6 +362,13 @@ mod tests {
             let Ok(Happening::Gone(gone)) = happening(event, decoded::<ConfigMap>) else { panic!("{place}") };
             assert_eq!((gone.place, gone.version.as_str()), (Place::new("shop", "x"), "7"), "{place}");
         }
+    }
+
+    #[test]
+    fn a_server_that_is_busy_is_no_server_that_cannot_tell() {
+        let answered = |code| trouble_of(&Status { code, message: "why".into(), ..Status::default() });
+        assert_eq!(answered(429), Trouble::Unreachable("why".into()));
+        assert_eq!(answered(500), Trouble::Other("why".into()));
     }
 
     #[test]
