@@ -31,7 +31,7 @@ pub(crate) fn check_name(name: &str) -> Result<&str, RgwError> {
 
 /// Gateways count below zero now and then, which reads as a number beyond all there can be: that is nothing.
 fn sum(figures: impl Iterator<Item = u64>) -> u64 {
-    figures.filter(|figure| i64::try_from(*figure).is_ok()).fold(0, u64::saturating_add)
+    figures.filter_map(|figure| i64::try_from(figure).ok()).fold(0, i64::saturating_add).unsigned_abs()
 }
 
 impl<'de> Deserialize<'de> for Bucket {
@@ -93,7 +93,7 @@ mod tests {
 
     #[test]
     fn a_count_below_zero_is_nothing_and_hides_no_objects() {
-        let json = r#"{"bucket":"odd","id":"zone.1","owner":"bob","bucket_quota":{"enabled":false},
+        let json = r#"{"bucket":"odd","id":"zone.1","owner":"bob","bucket_quota":{"enabled":false,"max_size":-1,"max_objects":-1},
             "usage":{"rgw.none":{"size_actual":0,"num_objects":18446744073709551615},
                      "rgw.main":{"size_actual":4096,"num_objects":1}}}"#;
         let bucket: Bucket = serde_json::from_str(json).unwrap();

@@ -29,7 +29,7 @@ use k8s_openapi::{
     api::core::v1::Secret,
     apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference},
 };
-use kube::{Api, Resource, ResourceExt};
+use kube::{Api, Resource, ResourceExt, core::PartialObjectMeta};
 use serde_json::json;
 
 use super::{
@@ -178,7 +178,13 @@ impl ClaimReconciler {
         let mut seen: Vec<_> = found.iter().flatten().map(secret_seen).collect();
         let is_named = |name: &str| names.iter().any(|other| other == name);
         let owned = self.caches.secrets.by(super::OWNER_INDEX, &claim.target.uid);
-        seen.extend(owned.iter().filter(|secret| !is_named(&secret.name_any())).map(|secret| SecretSeen {
+        // Anybody may name the claim as an owner, in a namespace of his own.
+        let is_surplus = |secret: &PartialObjectMeta<Secret>| {
+            secret.namespace().as_ref() == Some(namespace)
+                && !is_named(&secret.name_any())
+                && !is_deleting(&secret.metadata)
+        };
+        seen.extend(owned.iter().filter(|secret| is_surplus(secret)).map(|secret| SecretSeen {
             target: target(&secret.metadata),
             owner: controller(&secret.metadata),
             owner_claim: owner_claim(&secret.metadata),

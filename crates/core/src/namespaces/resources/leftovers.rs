@@ -161,6 +161,22 @@ mod tests {
     };
 
     #[test]
+    fn what_finalizers_hold_is_listed_until_it_is_gone() {
+        let identity = Identity { kind: "ConfigMap".into(), name: "held".into(), ..Identity::default() };
+        let object = Stamped { uid: "u".into(), owner: Owner::ThisBinding, ..Stamped::default() };
+        let mut seen = Observed { class: ClassSeen::Present(Class::default()), ..Observed::default() };
+        seen.stamped.insert(identity, object);
+        let listed = |answer: Outcome| {
+            let plan = plan(&seen);
+            let outcomes: Vec<_> = plan.iter().map(|step| (step, answer.clone())).collect();
+            assert!(matches!(outcomes.as_slice(), [(ResourceStep::Prune { .. }, _)]), "{plan}");
+            report(&seen, &outcomes, &Timestamp::default()).applied_resources.len()
+        };
+        assert_eq!(listed(Outcome::done()), 0);
+        assert_eq!(listed(Outcome::Done { uid: Some("u".into()), witness: None }), 1);
+    }
+
+    #[test]
     fn however_many_objects_look_like_ours_a_look_at_them_is_soon_over() {
         let identity = |name: String| Identity { kind: "ConfigMap".into(), name, ..Identity::default() };
         let mut seen = Observed { class: ClassSeen::Present(Class::default()), ..Observed::default() };

@@ -205,8 +205,11 @@ fn inventory(seen: &Observed, class: &Class, outcomes: Outcomes<'_>) -> Vec<Appl
         let recorded = records.get(&leftover.identity).copied();
         unrecorded += usize::from(recorded.is_none());
         let outcome = ran.get(&leftover.identity).copied();
-        let is_gone = outcome.is_some_and(|(step, outcome)| {
-            matches!(step, ResourceStep::Prune { .. } | ResourceStep::Release { .. }) && outcome.is_done()
+        let is_gone = outcome.is_some_and(|(step, outcome)| match step {
+            // One that finalizers hold is answered by what is left of it, and nothing more is heard of it until it goes.
+            ResourceStep::Prune { .. } => matches!(outcome, Outcome::Done { uid: None, .. }),
+            ResourceStep::Release { .. } => outcome.is_done(),
+            _ => false,
         });
         if is_gone || (recorded.is_none() && unrecorded > MOST_UNRECORDED) {
             return None;
