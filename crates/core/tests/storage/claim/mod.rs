@@ -244,10 +244,11 @@ fn a_user_whose_buckets_cannot_be_told_lets_nobody_in_and_holds_up_no_namespace(
         assert!(claim::must_retry(&seen));
         claim::plan(&seen).to_string()
     };
-    assert_eq!(plans(false), "suspend Ceph user lab_team_a$data");
+    let suspended = "suspend Ceph user lab_team_a$data: its claim is gone and it has buckets";
+    assert_eq!(plans(false), suspended);
     assert_eq!(
-        plans(true),
-        "suspend Ceph user lab_team_a$data\nmark S3User team-a.data as Removing: Deleting\n\
+        plans(true).strip_prefix(suspended).unwrap_or_default(),
+        "\nmark S3User team-a.data as Removing: Deleting\n\
          remove the finalizer from S3UserClaim team-a/data"
     );
 }
