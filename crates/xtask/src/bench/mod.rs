@@ -51,17 +51,19 @@ pub(crate) fn bench(subjects: &[Subject]) -> Result<()> {
     let mut figures = Vec::new();
     until_stopped(async {
         for subject in subjects {
-            figures.extend(match subject {
+            let measured = match subject {
                 Subject::Rest => rest::measure(&program).await?,
                 Subject::Namespaces => Box::pin(namespaces::measure(&program)).await?,
                 Subject::Storage => Box::pin(storage::measure(&program)).await?,
-            });
+            };
+            // At once: minutes of measuring are not lost to the next subject's failure.
+            figures::print(&measured);
+            figures::write(&measured, &path)?;
+            figures.extend(measured);
         }
         Ok(())
     })
     .and_then(to_the_end)?;
-    figures::print(&figures);
-    figures::write(&figures, &path)?;
     println!("\nwritten to {}", path.display());
     figures::ensure_reached(&figures)
 }

@@ -8,7 +8,9 @@ use std::{
 };
 
 use anyhow::{Context, Result, ensure};
-use croft_api::storage::{LedgerAmount, LedgerEntry, S3Class, S3QuotaLedgerSpec, S3UserClaim, books};
+use croft_api::storage::{
+    LedgerAmount, LedgerEntry, S3Class, S3QuotaLedgerSpec, S3UserClaim, S3UserClaimStatus, books,
+};
 use croft_core::storage::ledger::{Form, Limits, Reservation, Units};
 use croft_rgw::{Access, BucketLimit, Credentials, Endpoint, Gateway, NewUser, Quota, UserId};
 use croft_testbed::{Installed, Operator, Testbed, fault::FaultProxy, wait};
@@ -33,7 +35,10 @@ use super::{
 
 const CLAIMS: usize = 1000;
 const PAIRS: usize = 10;
-const NAMESPACE: &str = "claims";
+/// Where the claims of the laps are, a block in each; the door's and the outage's have their own.
+const BLOCKS: &str = "claims";
+const DOORS: [&str; 2] = ["with", "without"];
+const LATE: &str = "late";
 const CLASS: &str = "bench";
 /// Of those who need one gateway half of the operator's places are at work at once.
 const AT_ONCE: usize = IN_FLIGHT / 2;
@@ -83,9 +88,12 @@ impl Course {
         let endpoint = Endpoint { url: proxy.endpoint().to_owned(), region: ceph.region.clone(), ca_pem: None };
         let gateway = Gateway::new(endpoint, Credentials::new(&ceph.access_key, ceph.secret_key.as_str()))?;
         let client = client(bed.admin().config())?;
-        let metadata = ObjectMeta { name: Some(NAMESPACE.into()), ..ObjectMeta::default() };
-        let namespace = Namespace { metadata, ..Namespace::default() };
-        Api::all(client.clone()).create(&PostParams::default(), &namespace).await?;
+        let spaces = names(BLOCKS, PAIRS).into_iter().chain(DOORS.map(String::from)).chain([LATE.to_owned()]);
+        for name in spaces {
+            let metadata = ObjectMeta { name: Some(name), ..ObjectMeta::default() };
+            let namespace = Namespace { metadata, ..Namespace::default() };
+            Api::all(client.clone()).create(&PostParams::default(), &namespace).await?;
+        }
         Ok(Self { gateway, proxy, client, installed, bed })
     }
 
@@ -114,23 +122,23 @@ impl Course {
         .await
     }
 
-    fn claims(&self) -> Api<S3UserClaim> {
-        Api::namespaced(self.client.clone(), NAMESPACE)
+    fn claims(&self, namespace: &str) -> Api<S3UserClaim> {
+        Api::namespaced(self.client.clone(), namespace)
     }
 
     /// The operator and bare calls in turns, block by block.
     async fn against_bare_calls(&self) -> Result<Vec<Figure>> {
-        let all = names("claim", CLAIMS);
+        let block = names("claim", CLAIMS / PAIRS);
         let (mut pairs, mut asked) = (Vec::new(), 0);
-        for (index, block) in all.chunks(CLAIMS / PAIRS).enumerate() {
+        for (index, namespace) in names(BLOCKS, PAIRS).iter().enumerate() {
             let (mut generator, mut operator) = (None, None);
             for side in order(index) {
                 quiet().await;
                 self.proxy.clear_log();
                 let (load, clock) = (Load::start(), Instant::now());
                 match side {
-                    Side::Generator => self.bare_calls(block).await?,
-                    Side::Operator => self.make(block).await?,
+                    Side::Generator => self.bare_calls(namespace, &block).await?,
+                    Side::Operator => self.make(namespace, &block).await?,
                 }
                 let lap = Lap { took: clock.elapsed(), conditions: load.since() };
                 match side {
@@ -153,19 +161,19 @@ impl Course {
     }
 
     /// What the operator asks of the gateway for each claim, and nothing else.
-    async fn bare_calls(&self, names: &[String]) -> Result<()> {
+    async fn bare_calls(&self, tenant: &str, names: &[String]) -> Result<()> {
         let work = names.iter().map(|name| async move {
-            let id = UserId::new("bare", name)?;
+            let id = UserId::new(&tenant.replace('-', "_"), name)?;
             let new = NewUser {
                 id: id.clone(),
                 display_name: name.clone(),
                 max_buckets: BucketLimit::AtMost(10),
-                access_key: format!("BARE{}", name.to_uppercase()),
+                access_key: format!("BARE{tenant}{name}"),
             };
             self.gateway.create_user(&new).await?;
             let quota = Quota { enabled: true, max_size: Some(1 << 30), max_objects: Some(1000) };
             self.gateway.set_user_quota(&id, quota).await?;
-            let key = format!("READ{}", name.to_uppercase());
+            let key = format!("READ{tenant}{name}");
             self.gateway.create_subuser(&id, "readonly", Access::Read, &key).await?;
             ensure!(self.gateway.user(&id).await?.is_some(), "{id} was made");
             Ok(())
@@ -174,25 +182,28 @@ impl Course {
     }
 
     /// Makes claims, and waits until the last is ready.
-    async fn make(&self, names: &[String]) -> Result<()> {
-        self.create(names).await?;
-        self.all_ready().await
+    async fn make(&self, namespace: &str, names: &[String]) -> Result<()> {
+        self.create(namespace, names).await?;
+        self.all_ready(&[namespace]).await
     }
 
-    async fn create(&self, names: &[String]) -> Result<()> {
+    async fn create(&self, namespace: &str, names: &[String]) -> Result<()> {
         let made = names.iter().map(|name| async move {
-            self.claims().create(&PostParams::default(), &claim(name)).await?;
+            self.claims(namespace).create(&PostParams::default(), &claim(name)).await?;
             anyhow::Ok(())
         });
         stream::iter(made).buffer_unordered(IN_FLIGHT).try_collect().await
     }
 
-    async fn all_ready(&self) -> Result<()> {
+    async fn all_ready(&self, namespaces: &[&str]) -> Result<()> {
         wait::until("all claims to be ready", LIMIT, || async {
-            let claims = self.claims().list(&ListParams::default()).await?;
+            let lists =
+                namespaces.iter().map(|namespace| async { self.claims(namespace).list(&ListParams::default()).await });
+            let claims: Vec<_> = futures::future::try_join_all(lists).await?.into_iter().flatten().collect();
             let is_ready = |claim: &S3UserClaim| {
-                let conditions = claim.status.iter().flat_map(|status| &status.conditions);
-                conditions.into_iter().any(|it| it.type_ == "Ready" && it.status == "True")
+                let now = |status: &&S3UserClaimStatus| status.observed_generation == claim.metadata.generation;
+                let mut conditions = claim.status.iter().filter(now).flat_map(|status| &status.conditions);
+                conditions.any(|it| it.type_ == "Ready" && it.status == "True")
             };
             Ok(claims.iter().all(is_ready).then_some(()))
         })
@@ -222,13 +233,14 @@ impl Course {
 
     /// What the door adds to a create, with many at once: the slowest hundredth with it and without it.
     async fn admission(&self) -> Result<Figure> {
-        let with = self.slowest_creates("with").await?;
+        let [with_it, without_it] = DOORS;
+        let with = self.slowest_creates(with_it).await?;
         let hooks: Api<ValidatingWebhookConfiguration> = Api::all(self.client.clone());
         let hook = hooks.get("croft").await?;
         hooks.delete("croft", &DeleteParams::default()).await?;
         // The API server notices a moment later.
         tokio::time::sleep(Duration::from_secs(2)).await;
-        let without = self.slowest_creates("without").await?;
+        let without = self.slowest_creates(without_it).await?;
         let metadata = ObjectMeta { name: hook.metadata.name.clone(), ..ObjectMeta::default() };
         hooks.create(&PostParams::default(), &ValidatingWebhookConfiguration { metadata, ..hook }).await?;
         Ok(Figure::new("claim_admission_p99", with - without, "ms more")
@@ -237,40 +249,40 @@ impl Course {
     }
 
     /// Claims of a class nobody has made: nothing but admission and storing is measured.
-    async fn slowest_creates(&self, prefix: &str) -> Result<f64> {
+    async fn slowest_creates(&self, namespace: &str) -> Result<f64> {
         quiet().await;
-        let names = names(prefix, WRITES);
+        let names = names("claim", WRITES);
         let create = names.iter().map(|name| async move {
             let mut claim = claim(name);
             claim.spec.s3_class_name = Some("nobody-made-it".into());
             let clock = Instant::now();
-            self.claims().create(&PostParams::default(), &claim).await?;
+            self.claims(namespace).create(&PostParams::default(), &claim).await?;
             anyhow::Ok(clock.elapsed().as_secs_f64() * 1000.0)
         });
         let mut took: Vec<_> = stream::iter(create).buffer_unordered(WRITERS).try_collect().await?;
         took.sort_by(f64::total_cmp);
         for name in &names {
-            self.claims().delete(name, &DeleteParams::default()).await?;
+            self.claims(namespace).delete(name, &DeleteParams::default()).await?;
         }
         Ok(percentile(&took, 99))
     }
 
     /// Claims made while the gateway is away, once it is back.
     async fn recovery(&self) -> Result<Figure> {
-        let names = names("late", CLAIMS / PAIRS);
+        let (names, changed) = (names("claim", CLAIMS / PAIRS), format!("{BLOCKS}-0000"));
         self.bed.ceph().stop_gateway();
-        self.create(&names).await?;
+        self.create(LATE, &names).await?;
         // Those who are there are changed too.
         let more = Patch::Merge(json!({ "spec": { "quota": { "objects": 2000 } } }));
-        for name in &super::namespaces::names("claim", CLAIMS / PAIRS) {
-            self.claims().patch(name, &PatchParams::default(), &more).await?;
+        for name in &names {
+            self.claims(&changed).patch(name, &PatchParams::default(), &more).await?;
         }
         tokio::time::sleep(OUTAGE).await;
         self.bed.ceph().start_gateway().await?;
         // Ceph itself takes a while before it writes for a gateway again.
         self.gateway.create_user(&probe_user()?).await.ok();
         let clock = Instant::now();
-        self.all_ready().await?;
+        self.all_ready(&[LATE, &changed]).await?;
         Ok(Figure::new("claims_after_outage", clock.elapsed().as_secs_f64(), "s")
             .bar(Bar::AtMost(MAX_RECOVERY_SECONDS))
             .note(format!("{} new and as many changed claims, {OUTAGE:?} without a gateway", names.len())))
@@ -299,8 +311,7 @@ fn claim(name: &str) -> S3UserClaim {
 fn ledger() -> Result<Figure> {
     let amount = LedgerAmount { size: 1 << 30, objects: 1000, buckets: 10 };
     let entry = LedgerEntry { granted: Some(amount), uid: Some("uid".into()), ..LedgerEntry::default() };
-    let entries =
-        names("claim", ENTRIES).into_iter().map(|name| (format!("{NAMESPACE}-{}/{name}", name.len()), entry.clone()));
+    let entries = names("claim", ENTRIES).into_iter().map(|name| (format!("{BLOCKS}/{name}"), entry.clone()));
     let spec = S3QuotaLedgerSpec { entries: entries.collect(), ..S3QuotaLedgerSpec::default() };
     let stored = serde_json::to_vec(&spec)?;
     let clock = Instant::now();
