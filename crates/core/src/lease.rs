@@ -8,7 +8,8 @@
 //! - old news changes nothing: a watch may lag behind our own writes.
 //!
 //! Hence the holder has stopped writing before anybody else may take over, whatever the network and the scheduler do:
-//! `tests/lease.rs` explores every interleaving of a small world.
+//! `tests/lease.rs` explores every interleaving of a small world. Only whoever deletes the lease by hand lets another one in
+//! before the holder has heard of it.
 
 use std::time::Duration;
 
@@ -142,6 +143,11 @@ impl Candidate {
         self.seen.is_some()
     }
 
+    /// How long to wait after a write that failed: while the term lasts there is little time to save it.
+    pub fn pause(&self, now: Instant) -> Duration {
+        if self.term().allows_until(now) { self.timing.renew / 10 } else { self.timing.renew / 2 }
+    }
+
     /// What to do at `now`. `Wait { until: now }` never occurs: there is always something to do or a time to wait for.
     pub fn decide(&self, now: Instant) -> Decision {
         let Some(Seen { record, at }) = &self.seen else {
@@ -163,5 +169,22 @@ impl Candidate {
             version: record.version.clone(),
             transitions: record.transitions.saturating_add(i32::from(!mine)),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_renewal_that_failed_is_tried_again_while_there_is_time_to_save_the_term() {
+        let mut candidate = Candidate::new("a", Timing::default());
+        let record = Record { holder: Some("a".into()), transitions: 0, version: "1".into() };
+        candidate.won(record, Instant(0), Instant(0));
+        let ms = |millis| Instant(0) + Duration::from_millis(millis);
+        // The API server stalled for longer than a renewal may take, and answers again.
+        let again = ms(2_300) + candidate.pause(ms(2_300));
+        assert!(candidate.term().allows_until(again + Duration::from_millis(300)));
+        assert_eq!(candidate.pause(ms(3_000)), Duration::from_millis(500), "without a term nothing is urgent");
     }
 }

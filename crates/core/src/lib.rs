@@ -37,3 +37,4 @@ pub mod secret;
 pub mod storage;
 pub mod time;
 pub mod watching;
+pub mod weight;

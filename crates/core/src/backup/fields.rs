@@ -4,7 +4,7 @@
 use serde_json::Value;
 
 use super::{duration, velero::Fields};
-use crate::problem::Problem;
+use crate::problem::{MOST_PROBLEMS, Problem};
 
 /// A field: its name, how it looks in JSON, and who decides about it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -232,7 +232,8 @@ impl Check<'_> {
             }
         }
         let is_unknown = |name: &str| table.iter().all(|field| field.name != name);
-        for (name, _) in object.iter().filter(|(name, value)| !value.is_null() && is_unknown(name)) {
+        let unknown = object.iter().filter(|(name, value)| !value.is_null() && is_unknown(name));
+        for (name, _) in unknown.take(MOST_PROBLEMS.saturating_sub(problems.len())) {
             let field = format!("{}.{}", self.place, join(path, name));
             let message = format!("{field} is not known to this operator and is restricted");
             problems.push(Problem::new(field, message));

@@ -7,8 +7,8 @@
 //!   another one by a single key per turn.
 //! - **Live changes first.** A backlog never delays a change somebody just made by more than [`PATIENCE`] keys, and
 //!   nobody is starved: whatever waits is taken after it was passed [`PATIENCE`] times.
-//! - **Room for live changes.** Less urgent keys take at most half of what may run at once: however many they are, a change
-//!   somebody just made finds a free place.
+//! - **Room for live changes.** Less urgent keys take at most three quarters of what may run at once: however many they are, a
+//!   change somebody just made finds a free place.
 //! - **Slow ones keep nobody waiting.** An attempt that somebody outside holds up gives its place to others.
 //! - **One outside keeps nobody else waiting.** Of those who need the same only some run at once; who waits for it waits as fairly
 //!   as everybody else, and takes no place meanwhile.
@@ -27,6 +27,11 @@ use std::{
 
 use self::{lanes::Lanes, lines::Lines, turns::Ticket};
 use crate::{backoff::Backoff, plan::Next, time::Instant};
+
+/// How many of `places` whatever is no change somebody has just made may take.
+pub fn room_for_background(places: usize) -> usize {
+    places.saturating_sub(places.div_ceil(4)).max(1)
+}
 
 /// How many urgent keys may pass a less urgent one.
 pub const PATIENCE: u32 = 8;
@@ -213,7 +218,7 @@ impl<K: Key> Queue<K> {
     pub fn pop(&mut self, now: Instant, mut start: impl FnMut(&K) -> Start) -> Option<K> {
         self.wake(now);
         while self.running < self.most_running {
-            let has_room = self.background < self.most_running.div_ceil(2);
+            let has_room = self.background < room_for_background(self.most_running);
             let (key, priority) = self.ready.next(|priority| has_room || priority == Priority::Live)?;
             let start = start(&key);
             let may_start = self.enter_lane(&key, priority, &start, now);

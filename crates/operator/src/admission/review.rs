@@ -1,6 +1,7 @@
 //! One admission request -> one answer.
 
 use croft_api::Problem;
+use croft_core::weight::Limit;
 use futures::future::BoxFuture;
 use k8s_openapi::api::authentication::v1::UserInfo;
 use kube::{
@@ -96,6 +97,24 @@ struct RawRequest<'a> {
     dry_run: bool,
 }
 
+impl RawRequest<'_> {
+    /// The request with as much of it as is read. Nothing, where what is stored is too large already: whoever releases its
+    /// finalizer is let through.
+    fn within_limits(mut self) -> Result<Option<Self>, String> {
+        let is_in_namespace = self.namespace.as_ref().is_some_and(|namespace| !namespace.is_empty());
+        let limit = if is_in_namespace { Limit::OF_NAMESPACE } else { Limit::OF_CLUSTER };
+        let objection = |raw: Option<&RawValue>| raw.and_then(|raw| limit.objection(raw.get()));
+        let was_too_large = objection(self.old_object).is_some();
+        match objection(self.object) {
+            Some(_) if was_too_large => return Ok(None),
+            Some(why) => return Err(why),
+            None => {}
+        }
+        self.old_object = self.old_object.filter(|_| !was_too_large);
+        Ok(Some(self))
+    }
+}
+
 fn allowed(uid: &str) -> AdmissionResponse {
     let mut response = AdmissionResponse::invalid("");
     uid.clone_into(&mut response.uid);
@@ -110,10 +129,11 @@ pub(crate) fn review<R: Rule>(body: Vec<u8>, context: &Context) -> BoxFuture<'_,
         let Asked { request } = serde_json::from_slice(&body)?;
         let mut response = allowed(&request.uid);
         let name = request.name.clone();
-        let read = Request::<R::Kind>::read(request);
+        let read = request.within_limits().and_then(|request| request.map(Request::<R::Kind>::read).transpose());
         drop(body);
         let verdict = match read {
-            Ok(request) => R::judge(request, context).await.map_err(|refusal| refusal.status::<R::Kind>(&name)),
+            Ok(None) => Ok(Vec::new()),
+            Ok(Some(request)) => R::judge(request, context).await.map_err(|refusal| refusal.status::<R::Kind>(&name)),
             Err(why) => Err(unreadable::<R::Kind>(&why)),
         };
         match verdict {
@@ -301,6 +321,27 @@ mod tests {
         ];
         for (case, operation, new, old, allowed) in table {
             assert_eq!(answer::<S3UserClaim>(&request(operation, &new, &old)).allowed, allowed, "{case}");
+        }
+    }
+
+    #[test]
+    fn what_would_fill_the_memory_is_not_read_and_who_makes_it_smaller_is_let_through() {
+        let bulky = |values: usize| {
+            let mut claim = claim("1Gi", false);
+            claim["spec"]["unknown"] = json!(vec![0; values]);
+            claim
+        };
+        let (small, large) = (bulky(10), bulky(Limit::OF_NAMESPACE.values));
+        let refused = answer::<S3UserClaim>(&request("CREATE", &large, &Value::Null));
+        assert_eq!(refused.result.message, "S3UserClaim cannot be read: it holds more than 10000 values");
+        let table = [
+            ("grown", "UPDATE", &large, &small, false),
+            ("relabelled", "UPDATE", &large, &large, true),
+            ("made smaller", "UPDATE", &small, &large, true),
+            ("deleted", "DELETE", &Value::Null, &large, true),
+        ];
+        for (case, operation, new, old, allowed) in table {
+            assert_eq!(answer::<S3UserClaim>(&request(operation, new, old)).allowed, allowed, "{case}");
         }
     }
 

@@ -68,8 +68,10 @@ impl Leadership {
             return Err(not_leading());
         }
         tokio::select! {
-            result = call => result,
+            // First: whoever was stopped and is woken sends nothing more.
+            biased;
             () = self.over() => Err(not_leading()),
+            result = call => result,
         }
     }
 
@@ -136,7 +138,7 @@ impl Election {
                 decision => match self.write(&mut candidate, decision).await {
                     Ok(()) if !stop.is_cancelled() => continue,
                     Ok(()) => break,
-                    Err(_) => self.clock.now() + self.timing.renew / 2,
+                    Err(_) => self.clock.now() + candidate.pause(self.clock.now()),
                 },
             };
             let wait = candidate.term().ends.filter(|end| *end > self.clock.now()).map_or(wait, |end| wait.min(end));
@@ -276,6 +278,26 @@ mod tests {
         assert!(leadership.within_term(call_of(Duration::from_secs(10))).await.is_err());
         assert!(begun.elapsed() < Duration::from_secs(3), "{:?}", begun.elapsed());
         assert!(!leadership.holds(), "in the last moments nothing is begun");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_wakes_after_the_term_sends_nothing_more() {
+        for _ in 0..100 {
+            let leadership = Leadership::new(Clock::start());
+            term(&leadership, Duration::from_secs(3));
+            let (woken, sent) = (tokio::sync::Notify::new(), std::cell::Cell::new(false));
+            let call = async {
+                woken.notified().await;
+                sent.set(true);
+                Ok(())
+            };
+            let stopped = async {
+                tokio::time::advance(Duration::from_secs(10)).await;
+                woken.notify_one();
+            };
+            let (result, ()) = futures::future::join(leadership.within_term(call), stopped).await;
+            assert!(result.is_err() && !sent.get());
+        }
     }
 
     #[tokio::test(start_paused = true)]

@@ -24,7 +24,7 @@ use std::{
     sync::Arc,
 };
 
-use croft_core::watching::Standing;
+use croft_core::{watching::Standing, weight::Limit};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::{
     Api, Client, Resource,
@@ -170,7 +170,7 @@ impl EngineBuilder {
             Scope::Cluster => Api::all(client),
             Scope::Namespace(namespace) => Api::namespaced(client, namespace),
         };
-        self.cache(part, scope, Wire::objects(api), Need::Always)
+        self.cache(part, scope, Wire::objects(api).within(Limit::OF_NAMESPACE), Need::Always)
     }
 
     /// As [`EngineBuilder::objects`], of somebody else's kind that may be away, with whether it is there: its part works on without

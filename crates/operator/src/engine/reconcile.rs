@@ -4,7 +4,7 @@ use std::{fmt::Debug, future::Future, sync::Arc, time::Duration};
 
 use croft_core::{
     plan::{Failure, FailureClass, Next, Outcome, Plan, Step},
-    queue::{Attempt, Verdict},
+    queue::{Attempt, Verdict, room_for_background},
     time::Timestamp,
 };
 use futures::{StreamExt, future::BoxFuture, stream};
@@ -81,7 +81,7 @@ pub struct Context {
     pub slots: Slots,
 }
 
-/// Calls under way. Whatever is no change somebody has just made takes half of them at most, however long its calls take.
+/// Calls under way. Whatever is no change somebody has just made takes three quarters of them at most, however long its calls take.
 #[derive(Clone, Debug)]
 pub struct Slots {
     all: Arc<Semaphore>,
@@ -90,7 +90,7 @@ pub struct Slots {
 
 impl Slots {
     pub fn new(most: usize) -> Self {
-        Self { all: Arc::new(Semaphore::new(most)), background: Arc::new(Semaphore::new(most.div_ceil(2))) }
+        Self { all: Arc::new(Semaphore::new(most)), background: Arc::new(Semaphore::new(room_for_background(most))) }
     }
 
     /// Makes a call in a slot; one that takes long gives it to others.

@@ -192,9 +192,8 @@ impl Writer {
             let (place, uid) = (Place::new(target.namespace, target.name), target.uid.to_owned());
             Written { echo: Some(Echo { stream: stream.to_owned(), place, uid, version: None }), ..Written::default() }
         };
-        // Where finalizers hold it the answer is the object, and the watch shows that it is on its way.
         let answer = call("delete", api.delete(target.name, &params)).await?;
-        Ok(answer.either(|object| written(&object, stream), |_| gone()))
+        Ok(answer.left().filter(is_still_there).map_or_else(gone, |object| written(&object, stream)))
     }
 
     /// Replaces a whole status; stale if the object is gone, or not as it was seen: the caches will tell.
@@ -338,6 +337,13 @@ pub fn gone_is_done(result: Result<Written, Failure>) -> Result<Written, Failure
     }
 }
 
+/// Whether an object that was to be deleted is only on its way. Of some kinds the answer is the object although it is gone.
+fn is_still_there(answered: &DynamicObject) -> bool {
+    let metadata = answered.meta();
+    let is_waited_for = metadata.deletion_grace_period_seconds.is_some_and(|seconds| seconds > 0);
+    is_deleting(metadata) && (is_waited_for || !answered.finalizers().is_empty())
+}
+
 /// What the API server answered about an object of `resource`.
 pub fn written<K: ResourceExt>(object: &K, resource: &str) -> Written {
     let place = Place::new(object.namespace().unwrap_or_default(), object.name_any());
@@ -356,6 +362,22 @@ pub fn resource_name<K: Resource<DynamicType = ()>>() -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_deleted_object_that_is_answered_is_still_there_only_where_something_holds_it() {
+        let table = [
+            (json!({}), false),
+            (json!({ "finalizers": ["x"] }), false),
+            (json!({ "deletionTimestamp": "2026-01-01T00:00:00Z" }), false),
+            (json!({ "deletionTimestamp": "2026-01-01T00:00:00Z", "deletionGracePeriodSeconds": 0 }), false),
+            (json!({ "deletionTimestamp": "2026-01-01T00:00:00Z", "deletionGracePeriodSeconds": 30 }), true),
+            (json!({ "deletionTimestamp": "2026-01-01T00:00:00Z", "finalizers": ["x"] }), true),
+        ];
+        for (metadata, expected) in table {
+            let answered = serde_json::from_value(json!({ "metadata": metadata })).unwrap();
+            assert_eq!(is_still_there(&answered), expected, "{metadata}");
+        }
+    }
 
     #[test]
     fn the_echo_of_a_released_finalizer_is_the_deletion_only_where_nothing_else_holds_what_is_being_deleted() {

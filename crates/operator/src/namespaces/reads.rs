@@ -2,7 +2,7 @@
 
 use std::{
     collections::BTreeMap,
-    sync::{Mutex, PoisonError},
+    sync::{Arc, Mutex, PoisonError},
 };
 
 use croft_core::{
@@ -13,17 +13,38 @@ use croft_core::{
     },
     plan::Failure,
 };
-use futures::{StreamExt, stream};
+use futures::future::join_all;
 use kube::{
     Api, Client,
     api::{ApiResource, DynamicObject},
 };
+use tokio::sync::Semaphore;
 
 use super::{described::described, kinds::ServedKind, stamping::whole};
 use crate::engine::write::read;
 
-/// Reads of one look under way at once.
-const AT_ONCE: usize = 10;
+/// Reads of one kind under way at once, of all looks together: each may be as large as the API server takes objects, and a kind
+/// that hangs takes no place of others.
+const AT_ONCE: usize = 4;
+
+pub(crate) type Reads = Places<KindName>;
+
+/// Places for reads, by group.
+#[derive(Debug)]
+pub(crate) struct Places<G>(Mutex<BTreeMap<G, Arc<Semaphore>>>);
+
+impl<G> Default for Places<G> {
+    fn default() -> Self {
+        Self(Mutex::default())
+    }
+}
+
+impl<G: Ord + Clone> Places<G> {
+    fn of(&self, group: &G) -> Arc<Semaphore> {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        all.entry(group.clone()).or_insert_with(|| Arc::new(Semaphore::new(AT_ONCE))).clone()
+    }
+}
 
 /// One object to be read.
 struct Doubtful<'k> {
@@ -35,6 +56,7 @@ struct Doubtful<'k> {
 /// Reads what the watches cannot tell. What cannot be read blocks itself only.
 pub(crate) async fn read_doubtful(
     client: &Client,
+    reads: &Reads,
     seen: &mut Observed,
     kinds: &BTreeMap<KindName, ServedKind>,
     seal: &Seal,
@@ -45,7 +67,7 @@ pub(crate) async fn read_doubtful(
         Some((name, Doubtful { api_version, identity, resource: &kind.resource }))
     });
     let observed = &*seen;
-    let read = together(doubtful.collect(), |object: Doubtful<'_>| async move {
+    let read = together(reads, doubtful.collect(), |object: Doubtful<'_>| async move {
         let read = read_one(client, observed, &object, seal).await;
         (object, read)
     });
@@ -85,15 +107,21 @@ async fn read_one(
 
 /// Reads things of several groups side by side. Where one does not answer in time those of its group that are not under way yet
 /// are not even asked for: a look must come to its end.
-async fn together<G, T, R, F>(things: Vec<(G, T)>, read: impl Fn(T) -> F) -> Vec<(T, Result<R, Failure>)>
+async fn together<G, T, R, F>(
+    places: &Places<G>,
+    things: Vec<(G, T)>,
+    read: impl Fn(T) -> F,
+) -> Vec<(T, Result<R, Failure>)>
 where
-    G: Ord,
+    G: Ord + Clone,
     F: Future<Output = (T, Result<R, Failure>)>,
 {
     let silent: Mutex<BTreeMap<G, Failure>> = Mutex::default();
     let silent = || silent.lock().unwrap_or_else(PoisonError::into_inner);
     let (silent, read) = (&silent, &read);
     let each = things.into_iter().map(|(group, thing)| async move {
+        // Never closed.
+        let _place = places.of(&group).acquire_owned().await.ok();
         let known = silent().get(&group).cloned();
         let (thing, result) = match known {
             Some(failure) => (thing, Err(failure)),
@@ -106,13 +134,15 @@ where
         }
         (thing, result)
     });
-    let each: Vec<_> = each.collect();
-    stream::iter(each).buffered(AT_ONCE).collect().await
+    join_all(each).await
 }
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
+    use std::{
+        sync::atomic::{AtomicUsize, Ordering},
+        time::Duration,
+    };
 
     use super::*;
     use crate::engine::failure::timed_out;
@@ -122,7 +152,7 @@ mod tests {
         let things =
             ["hangs", "answers"].into_iter().flat_map(|kind| (0..40).map(move |number| (kind, (kind, number))));
         let begun = tokio::time::Instant::now();
-        let read = together(things.collect(), |(kind, number)| async move {
+        let read = together(&Places::default(), things.collect(), |(kind, number)| async move {
             let hangs = kind == "hangs";
             tokio::time::sleep(Duration::from_secs(if hangs { 10 } else { 0 })).await;
             ((kind, number), if hangs { Err(timed_out("it")) } else { Ok(number) })
@@ -132,5 +162,21 @@ mod tests {
         for ((kind, number), answer) in read {
             assert_eq!(answer.ok(), (kind == "answers").then_some(number));
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn however_many_look_only_a_few_objects_of_a_kind_are_read_at_once() {
+        let (places, under_way, most) = (Places::default(), AtomicUsize::new(0), AtomicUsize::new(0));
+        let look = || {
+            together(&places, (0..10).map(|number| ("kind", number)).collect(), |number| async {
+                most.fetch_max(under_way.fetch_add(1, Ordering::Relaxed) + 1, Ordering::Relaxed);
+                tokio::time::sleep(Duration::from_millis(1)).await;
+                under_way.fetch_sub(1, Ordering::Relaxed);
+                (number, Ok(()))
+            })
+        };
+        let read = join_all((0..30).map(|_| look())).await;
+        assert_eq!(read.iter().flatten().count(), 300);
+        assert_eq!(most.load(Ordering::Relaxed), AT_ONCE);
     }
 }

@@ -33,7 +33,7 @@ use super::{
     blueprints::Blueprints,
     described::{described_binding, described_namespace, facts, orphans, present, stamped_entry},
     kinds::{Kinds, ServedKind, UNABLE},
-    reads::read_doubtful,
+    reads::{Reads, read_doubtful},
     seal::SharedSeal,
     stamped::{self, Stamps},
     stamping::Stamper,
@@ -61,6 +61,7 @@ pub(super) struct ResourcesReconciler {
     held: Mutex<BTreeMap<String, Held>>,
     routine: Mutex<Routine>,
     reads: Mutex<Appointments<String>>,
+    places: Reads,
     contests: Mutex<Contests>,
     clock: Clock,
     blueprints: Blueprints,
@@ -96,6 +97,7 @@ impl ResourcesReconciler {
             held: Mutex::default(),
             routine: Mutex::default(),
             reads: Mutex::new(Appointments::new(READS, READ_EVERY, Budget::new(READS_OF_ONE, READ_ONE_EVERY))),
+            places: Reads::default(),
             contests: Mutex::default(),
             clock: Clock::start(),
             blueprints,
@@ -216,7 +218,7 @@ impl ResourcesReconciler {
         if !wait.is_zero() {
             return Err(Failure::new(FailureClass::Early { wait }, "Paced", "many objects were changed at once"));
         }
-        read_doubtful(&self.writer.client(), observed, &seen.kinds, seal).await
+        read_doubtful(&self.writer.client(), &self.places, observed, &seen.kinds, seal).await
     }
 }
 
@@ -264,14 +266,15 @@ pub(crate) fn kinds_there(stamped: &BTreeMap<Identity, Stamped>) -> BTreeSet<Kin
 /// One step of the plan is one call.
 pub(crate) async fn carry_out(
     stamper: &Stamper,
-    namespace: &str,
+    observed: &resources::Namespace,
     kinds: &BTreeMap<KindName, ServedKind>,
     step: &ResourceStep,
 ) -> Result<Written, Failure> {
+    let namespace = observed.name.as_str();
     match step {
         ResourceStep::ApplyNamespaceMetadata { metadata } => {
             let metadata = json!({ "labels": metadata.labels, "annotations": metadata.annotations });
-            stamper.furnish_namespace(namespace, &metadata).await
+            stamper.furnish_namespace(Target { namespace: "", name: namespace, uid: &observed.uid }, &metadata).await
         }
         ResourceStep::Create { identity, api_version, manifest, .. } => {
             stamper.create(resource_of(kinds, api_version, identity)?, namespace, manifest).await
@@ -373,8 +376,7 @@ impl Reconciler for ResourcesReconciler {
     }
 
     async fn execute(&self, seen: &Seen, step: &ResourceStep) -> Result<Written, Failure> {
-        let namespace = seen.observed.namespace.name.as_str();
-        let written = carry_out(&seen.stamper, namespace, &seen.kinds, step).await;
+        let written = carry_out(&seen.stamper, &seen.observed.namespace, &seen.kinds, step).await;
         if let (Err(failure), Some((api_version, _))) = (&written, step.kind_name())
             && failure.reason == "NotFound"
         {

@@ -87,18 +87,28 @@ struct Objects {
     by_class: BTreeMap<String, usize>,
 }
 
+/// What an object that is shown means.
+struct Put {
+    /// Somebody needs to know.
+    is_news: bool,
+    /// The one of this name before it is gone.
+    is_another: bool,
+}
+
 impl Objects {
-    /// Whether anybody needs to know.
-    fn put(&mut self, place: &Place, entry: Entry) -> bool {
+    fn put(&mut self, place: &Place, entry: Entry) -> Put {
         *self.by_class.entry(entry.class.clone()).or_default() += 1;
         let names = self.by_namespace.entry(place.namespace.clone()).or_default();
         let before = names.remove(&place.name);
-        let same = before.as_ref().is_some_and(|before| entry.tells_the_same_as(before));
+        let put = Put {
+            is_news: before.as_ref().is_none_or(|before| !entry.tells_the_same_as(before)),
+            is_another: before.as_ref().is_some_and(|before| before.uid != entry.uid),
+        };
         names.insert(place.name.clone(), entry);
         if let Some(before) = before {
             self.uncount(&before.class);
         }
-        !same
+        put
     }
 
     fn remove(&mut self, place: &Place) {
@@ -374,7 +384,10 @@ impl Sink<Live> for StampSink {
             Arrived::Unreadable { metadata, .. } => Entry::unreadable(self.api_version.clone(), &metadata),
         };
         let binding = binding_of(&place);
-        let is_news = self.write().put(&place, entry);
+        let Put { is_news, is_another } = self.write().put(&place, entry);
+        if is_another {
+            self.journal.removed(&self.stream, &place);
+        }
         match (is_news, how) {
             (false, _) => {}
             (true, How::Listed) => self.pusher.push(binding, Priority::Resync),

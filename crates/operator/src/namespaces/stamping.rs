@@ -120,17 +120,22 @@ impl Stamper {
     }
 
     /// Labels and annotations of a Namespace; what an earlier call set and this one does not is removed.
-    pub(crate) async fn furnish_namespace(&self, name: &str, metadata: &Value) -> Result<Written, Failure> {
-        let made = self.furnished_namespace(name, metadata).await?;
+    pub(crate) async fn furnish_namespace(&self, namespace: Target<'_>, metadata: &Value) -> Result<Written, Failure> {
+        let made = self.furnished_namespace(namespace, metadata).await?;
         Ok(written(&made, &resource_name::<Namespace>()))
     }
 
     /// As [`Stamper::furnish_namespace`]; gives the whole Namespace as it is then.
-    pub(crate) async fn furnished_namespace(&self, name: &str, metadata: &Value) -> Result<DynamicObject, Failure> {
+    pub(crate) async fn furnished_namespace(
+        &self,
+        namespace: Target<'_>,
+        metadata: &Value,
+    ) -> Result<DynamicObject, Failure> {
         let api: Api<DynamicObject> = self.writer.api::<Namespace>("");
-        let manifest = json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": metadata });
+        let mut manifest = json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": metadata });
+        manifest["metadata"]["uid"] = namespace.uid.into();
         let params = self.writer.patching(STAMP_MANAGER).force();
-        call("apply", api.patch(name, &params, &Patch::Apply(&manifest))).await
+        call("apply", api.patch(namespace.name, &params, &Patch::Apply(&manifest))).await
     }
 
     fn api(&self, resource: &ApiResource, namespace: &str) -> Api<DynamicObject> {

@@ -35,7 +35,7 @@ use crate::{
     engine::write::read,
     namespaces::{
         described::{described, described_binding, facts},
-        reads::read_doubtful,
+        reads::{Reads, read_doubtful},
         stamped::Entry,
         stamping::{Stamper, whole},
     },
@@ -130,7 +130,7 @@ pub(super) async fn explain(client: &Client, object: &str, namespace: &str) -> a
         return absent(&seen, &identity, namespace).map(|why| answer(Verdict::NotOurs(why)));
     };
     put_stamp(&cluster, &mut seen.observed, &identity, &kind.resource, &object, class.as_ref());
-    read_doubtful(client, &mut seen.observed, &seen.kinds, &cluster.seal)
+    read_doubtful(client, &Reads::default(), &mut seen.observed, &seen.kinds, &cluster.seal)
         .await
         .map_err(because(format!("reading {identity}")))?;
     let asked = with_read(&seen.observed, &identity, &kind.resource, &metadata);

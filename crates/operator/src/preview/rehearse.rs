@@ -33,7 +33,7 @@ use crate::{
         write::{call, read},
     },
     namespaces::{
-        reads::read_doubtful,
+        reads::{Reads, read_doubtful},
         resources::{carry_out, resource_of},
         stamping::{STAMP_MANAGER, Stamper, whole},
     },
@@ -61,7 +61,8 @@ pub(super) async fn rehearse(
     let mut plan = Plan::settled();
     for _ in 0..LOOKS {
         seen.observed.read.clear();
-        read_doubtful(&stamper.writer.client(), &mut seen.observed, &seen.kinds, &stamper.seal).await?;
+        read_doubtful(&stamper.writer.client(), &Reads::default(), &mut seen.observed, &seen.kinds, &stamper.seal)
+            .await?;
         plan = resources::plan(&seen.observed);
         if only.is_some() {
             plan.groups.iter_mut().for_each(|group| group.retain(|step| step.identity() == only));
@@ -114,13 +115,14 @@ async fn try_step(
             let metadata = json!({ "labels": metadata.labels, "annotations": metadata.annotations });
             let namespaces: Api<Namespace> = Api::all(stamper.writer.client());
             let before = as_json(&read(namespaces.get_opt(namespace)).await?);
-            let after = as_json(&stamper.furnished_namespace(namespace, &metadata).await?);
+            let target = Target { namespace: "", name: namespace, uid: &seen.observed.namespace.uid };
+            let after = as_json(&stamper.furnished_namespace(target, &metadata).await?);
             Ok((Outcome::done(), changed_fields(&before, &after)))
         }
         // Only the operator may touch bindings, and nothing can be in the way of their deletion.
         ResourceStep::DeleteBinding { .. } => Ok((Outcome::done(), Vec::new())),
         _ => {
-            let written = carry_out(stamper, namespace, &seen.kinds, step).await?;
+            let written = carry_out(stamper, &seen.observed.namespace, &seen.kinds, step).await?;
             Ok((Outcome::Done { uid: written.uid, witness: written.witness }, Vec::new()))
         }
     }

@@ -16,6 +16,7 @@ use crate::{
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Namespace {
     pub name: String,
+    pub uid: String,
     /// Being deleted: its objects go with it.
     pub terminating: bool,
     /// It has no class label any more.

@@ -6,7 +6,10 @@ use std::{
     time::Duration,
 };
 
-use croft_core::watching::{FIRST_PAGE, Trouble, most_bytes, next_page, smaller_page};
+use croft_core::{
+    watching::{FIRST_PAGE, Trouble, most_bytes, next_page, smaller_page},
+    weight::Limit,
+};
 use futures::{AsyncReadExt, Stream, StreamExt, stream::BoxStream};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ListMeta, ObjectMeta};
 use kube::{
@@ -79,8 +82,12 @@ pub(crate) struct Wire<K> {
     fields: Option<String>,
     /// How many objects the next page may hold.
     page: AtomicU32,
-    decode: fn(&RawValue) -> Arrived<K>,
+    /// What exceeds it is not read.
+    limit: Limit,
+    decode: Decode<K>,
 }
+
+type Decode<K> = fn(&RawValue, Limit) -> Arrived<K>;
 
 /// How much of an object is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -107,6 +114,12 @@ impl<K: Resource + DeserializeOwned> Wire<K> {
         self
     }
 
+    /// Only so much of each object.
+    pub(crate) fn within(mut self, limit: Limit) -> Self {
+        self.limit = limit;
+        self
+    }
+
     fn of<W: Resource>(api: Api<W>, form: Form) -> Self {
         Self {
             url: api.resource_url().to_owned(),
@@ -115,6 +128,7 @@ impl<K: Resource + DeserializeOwned> Wire<K> {
             labels: None,
             fields: None,
             page: AtomicU32::new(FIRST_PAGE),
+            limit: Limit::OF_CLUSTER,
             decode: decoded,
         }
     }
@@ -145,9 +159,9 @@ impl<K: Send + 'static> Source<K> for Wire<K> {
         };
         let list: RawList = serde_json::from_slice(&text).map_err(|error| unreadable(&error))?;
         self.page.store(next_page(list.items.len(), text.len()), Ordering::Relaxed);
-        let decode = self.decode;
+        let (decode, limit) = (self.decode, self.limit);
         Ok(Page {
-            objects: Box::new(list.items.into_iter().map(move |raw| decode(&raw))),
+            objects: Box::new(list.items.into_iter().map(move |raw| decode(&raw, limit))),
             next: list.metadata.continue_.filter(|token| !token.is_empty()),
             version: list.metadata.resource_version.unwrap_or_default(),
         })
@@ -169,8 +183,8 @@ impl<K: Send + 'static> Source<K> for Wire<K> {
         let request = request.map_err(|error| Trouble::Other(error.to_string()))?;
         let answer = tokio::time::timeout(PAGE_TIMEOUT, self.client.request_events(request)).await;
         let stream = answer.map_err(|_| slow())?.map_err(|error| trouble(&error))?;
-        let decode = self.decode;
-        Ok(alive(stream).map(move |event| happening(event?, decode)).boxed())
+        let (decode, limit) = (self.decode, self.limit);
+        Ok(alive(stream).map(move |event| happening(event?, |raw| decode(raw, limit))).boxed())
     }
 }
 
@@ -215,10 +229,14 @@ fn null_is_empty<'de, D: Deserializer<'de>>(items: D) -> Result<Vec<Box<RawValue
     Option::deserialize(items).map(Option::unwrap_or_default)
 }
 
-fn decoded<K: DeserializeOwned>(raw: &RawValue) -> Arrived<K> {
-    match serde_json::from_str(raw.get()) {
+fn decoded<K: DeserializeOwned>(raw: &RawValue, limit: Limit) -> Arrived<K> {
+    let read = match limit.objection(raw.get()) {
+        None => serde_json::from_str(raw.get()).map_err(|error| error.to_string()),
+        Some(objection) => Err(objection),
+    };
+    match read {
         Ok(object) => Arrived::Readable(object),
-        Err(error) => Arrived::Unreadable { metadata: Box::new(metadata_of(raw)), error: error.to_string() },
+        Err(error) => Arrived::Unreadable { metadata: Box::new(metadata_of(raw)), error },
     }
 }
 
@@ -275,7 +293,7 @@ fn alive<T: Send + 'static>(
 
 fn happening<K>(
     event: WatchEvent<Box<RawValue>>,
-    decode: fn(&RawValue) -> Arrived<K>,
+    decode: impl FnOnce(&RawValue) -> Arrived<K>,
 ) -> Result<Happening<K>, Trouble> {
     match event {
         WatchEvent::Added(object) | WatchEvent::Modified(object) => Ok(Happening::Put(decode(&object))),
@@ -331,13 +349,30 @@ mod tests {
         )
     }
 
+    fn read(raw: &RawValue) -> Arrived<ConfigMap> {
+        decoded(raw, Limit::OF_NAMESPACE)
+    }
+
+    #[test]
+    fn an_object_that_would_fill_the_memory_is_known_to_be_there_and_not_read() {
+        let many = r#""k":"","#.repeat(Limit::OF_NAMESPACE.values);
+        let long = format!(r#""k":"{}","#, "x".repeat(Limit::OF_NAMESPACE.bytes));
+        for data in [many, long] {
+            let text = format!(r#"{{"metadata":{{"name":"x","uid":"u"}},"data":{{{data}"l":"m"}}}}"#);
+            let Arrived::Unreadable { metadata, error } = read(&RawValue::from_string(text).unwrap()) else {
+                panic!("it was read")
+            };
+            assert_eq!(metadata.uid.as_deref(), Some("u"), "{error}");
+        }
+    }
+
     #[test]
     fn one_object_that_cannot_be_read_leaves_the_others_of_a_page_readable() {
         for place in ["metadata", "data"] {
             let good = r#"{"metadata":{"name":"good"},"data":{"a":"b"}}"#;
             let page = format!(r#"{{"metadata":{{"resourceVersion":"9"}},"items":[{},{good}]}}"#, nested(5_000, place));
             let list: RawList = serde_json::from_str(&page).unwrap();
-            let arrived: Vec<Arrived<ConfigMap>> = list.items.iter().map(|raw| decoded(raw)).collect();
+            let arrived: Vec<Arrived<ConfigMap>> = list.items.iter().map(|raw| read(raw)).collect();
             let [Arrived::Unreadable { metadata, .. }, Arrived::Readable(_)] = &arrived[..] else {
                 panic!("{place}: {arrived:?}")
             };
@@ -350,7 +385,7 @@ mod tests {
     fn an_event_about_an_object_that_cannot_be_read_is_still_an_event() {
         let line = format!(r#"{{"type":"ADDED","object":{}}}"#, nested(5_000, "metadata"));
         let event: WatchEvent<Box<RawValue>> = serde_json::from_str(&line).unwrap();
-        let happening = happening(event, decoded::<ConfigMap>).unwrap();
+        let happening = happening(event, read).unwrap();
         assert!(matches!(happening, Happening::Put(Arrived::Unreadable { .. })), "{happening:?}");
     }
 
@@ -359,7 +394,7 @@ mod tests {
         for place in ["metadata", "data"] {
             let line = format!(r#"{{"type":"DELETED","object":{}}}"#, nested(5_000, place));
             let event: WatchEvent<Box<RawValue>> = serde_json::from_str(&line).unwrap();
-            let Ok(Happening::Gone(gone)) = happening(event, decoded::<ConfigMap>) else { panic!("{place}") };
+            let Ok(Happening::Gone(gone)) = happening(event, read) else { panic!("{place}") };
             assert_eq!((gone.place, gone.version.as_str()), (Place::new("shop", "x"), "7"), "{place}");
         }
     }

@@ -1,0 +1,76 @@
+//! How much of the memory a JSON text takes once it is read: a text of `[0,0,...]` becomes sixteen times as large.
+
+/// What is read of one object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limit {
+    /// Bytes of its text.
+    pub bytes: usize,
+    /// Values in it, nested ones included.
+    pub values: usize,
+}
+
+impl Limit {
+    /// An object of the whole cluster, which only administrators write: as large as the API server takes them.
+    pub const OF_CLUSTER: Self = Self { bytes: 3 << 20, values: 100_000 };
+
+    /// An object in a namespace, of which tenants make as many as they like.
+    pub const OF_NAMESPACE: Self = Self { bytes: 256 << 10, values: 10_000 };
+
+    /// Why the object is not read; `None` if it is.
+    pub fn objection(self, text: &str) -> Option<String> {
+        let Self { bytes, values } = self;
+        if text.len() > bytes {
+            return Some(format!("it is {} bytes long; at most {bytes} are read", text.len()));
+        }
+        (values_in(text) > values).then(|| format!("it holds more than {values} values"))
+    }
+}
+
+/// At least as many as there are.
+fn values_in(text: &str) -> usize {
+    let (mut count, mut in_text, mut is_escaped) = (1_usize, false, false);
+    for byte in text.bytes() {
+        match byte {
+            _ if is_escaped => is_escaped = false,
+            b'\\' => is_escaped = in_text,
+            b'"' => in_text = !in_text,
+            b',' | b'[' | b'{' if !in_text => count = count.saturating_add(1),
+            _ => {}
+        }
+    }
+    count
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn really_in(value: &Value) -> usize {
+        1 + match value {
+            Value::Array(list) => list.iter().map(really_in).sum(),
+            Value::Object(map) => map.values().map(really_in).sum(),
+            _ => 0,
+        }
+    }
+
+    #[test]
+    fn no_text_holds_more_values_than_are_counted() {
+        let quotes = json!({ "a\"b,[{\\": ["\\", "\"", ",,,", [], {}, [[1, 2], { "c": null }]] });
+        for value in [json!(1), json!([]), json!({}), json!([1, 2, 3]), json!({ "a": { "b": [0, "x"] } }), quotes] {
+            let (counted, real) = (values_in(&value.to_string()), really_in(&value));
+            assert!(counted >= real && counted <= 2 * real, "{counted} for {real} in {value}");
+        }
+    }
+
+    #[test]
+    fn a_long_text_is_one_value_and_a_short_one_may_be_many() {
+        let limit = Limit { bytes: 100, values: 10 };
+        assert_eq!(limit.objection(&json!({ "text": ",".repeat(80) }).to_string()), None);
+        let objection = limit.objection(&json!([0; 20]).to_string());
+        assert_eq!(objection.as_deref(), Some("it holds more than 10 values"));
+        let objection = limit.objection(&json!("x".repeat(99)).to_string());
+        assert_eq!(objection.as_deref(), Some("it is 101 bytes long; at most 100 are read"));
+    }
+}
