@@ -68,7 +68,7 @@ mod tests {
     fn a_long_text_is_one_value_and_a_short_one_may_be_many() {
         let limit = Limit { bytes: 100, values: 10 };
         assert_eq!(limit.objection(&json!({ "text": ",".repeat(80) }).to_string()), None);
-        let objection = limit.objection(&json!([0; 20]).to_string());
+        let objection = limit.objection(&json!(vec![0; 20]).to_string());
         assert_eq!(objection.as_deref(), Some("it holds more than 10 values"));
         let objection = limit.objection(&json!("x".repeat(99)).to_string());
         assert_eq!(objection.as_deref(), Some("it is 101 bytes long; at most 100 are read"));

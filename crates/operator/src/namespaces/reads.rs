@@ -152,7 +152,8 @@ mod tests {
         let things =
             ["hangs", "answers"].into_iter().flat_map(|kind| (0..40).map(move |number| (kind, (kind, number))));
         let begun = tokio::time::Instant::now();
-        let read = together(&Places::default(), things.collect(), |(kind, number)| async move {
+        let places = Places::default();
+        let read = together(&places, things.collect(), |(kind, number)| async move {
             let hangs = kind == "hangs";
             tokio::time::sleep(Duration::from_secs(if hangs { 10 } else { 0 })).await;
             ((kind, number), if hangs { Err(timed_out("it")) } else { Ok(number) })
@@ -167,8 +168,9 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn however_many_look_only_a_few_objects_of_a_kind_are_read_at_once() {
         let (places, under_way, most) = (Places::default(), AtomicUsize::new(0), AtomicUsize::new(0));
+        let (places, under_way, most) = (&places, &under_way, &most);
         let look = || {
-            together(&places, (0..10).map(|number| ("kind", number)).collect(), |number| async {
+            together(places, (0..10).map(|number| ("kind", number)).collect(), move |number| async move {
                 most.fetch_max(under_way.fetch_add(1, Ordering::Relaxed) + 1, Ordering::Relaxed);
                 tokio::time::sleep(Duration::from_millis(1)).await;
                 under_way.fetch_sub(1, Ordering::Relaxed);

@@ -483,9 +483,11 @@ mod tests {
     fn a_change_of_status_tells_nothing_and_a_change_of_class_is_counted() {
         let mut objects = Objects::default();
         let place = Place::new("team-a", "one");
-        assert!(objects.put(&place, entry("web", 1)));
-        assert!(!objects.put(&place, entry("web", 2)), "the same but for its version");
-        assert!(objects.put(&place, entry("db", 3)));
+        assert!(objects.put(&place, entry("web", 1)).is_news);
+        assert!(!objects.put(&place, entry("web", 2)).is_news, "the same but for its version");
+        assert!(objects.put(&place, entry("db", 3)).is_news);
+        let another = Entry { uid: "v".into(), ..entry("db", 4) };
+        assert!(objects.put(&place, another).is_another, "of the same name");
         assert_eq!(objects.by_class, BTreeMap::from([("db".to_owned(), 1)]));
         objects.remove(&place);
         assert!(objects.by_class.is_empty() && objects.by_namespace.is_empty());

@@ -1,7 +1,7 @@
 //! Define, apply, unlabel, switch, update, delete.
 
 use anyhow::Result;
-use k8s_openapi::api::core::v1::Secret;
+use k8s_openapi::api::core::v1::{ResourceQuota, Secret};
 use kube::{Api, ResourceExt, api::DeleteParams};
 use serde_json::{Value, json};
 
@@ -74,6 +74,27 @@ async fn an_edited_class_reaches_its_namespaces_in_place_and_prunes_what_it_drop
     space.lacks("drop").await;
     let after = space.has("keep").await;
     assert_eq!((after.uid(), after.data.unwrap()["key"].as_str()), (before.uid(), "new"));
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_quota_that_a_class_dropped_is_listed_no_more_once_it_is_gone() -> Result<()> {
+    let world = world().await;
+    let space = Space::new(world.bed, "drop-quota").await?;
+    let quota = json!({ "apiVersion": "v1", "kind": "ResourceQuota", "metadata": { "name": "q" },
+                        "spec": { "hard": { "pods": "1" } } });
+    let spec = json!({ "resources": [quota, config_map("keep", "1")] });
+    let class = Class::with_spec(world.client(), "drop-quota", spec).await?;
+    space.label(Some("drop-quota")).await?;
+    assert_eq!(space.follows(&class).await.status.unwrap_or_default().applied_resources.len(), 2);
+    class.set(&[("keep", "1")]).await?;
+    // The API server answers the deletion of a quota with the quota.
+    gone(&space.api::<ResourceQuota>(), "q").await;
+    eventually("the inventory to be of one object", || async {
+        let status = space.bindings().get(&space.name).await?.status.unwrap_or_default();
+        Ok((status.applied_resources.len() == 1).then_some(()))
+    })
+    .await;
     Ok(())
 }
 
