@@ -223,9 +223,9 @@ async fn a_review_that_comes_in_slowly_and_does_not_end_is_answered_while_the_ap
 #[tokio::test(start_paused = true)]
 async fn a_large_review_that_waits_for_others_keeps_no_other_large_one_waiting() {
     let routes = routes(&*ENDLESS, &Context::default(), &Arc::default());
-    let mut bucket = objects()[2].clone();
-    bucket["metadata"]["annotations"] = json!({ "long": "x".repeat(MOST_BYTES - 2000) });
-    let review = review_of(&bucket, &Value::Null).to_string();
+    let mut review = review_of(&objects()[2], &Value::Null);
+    review["request"]["options"] = json!("x".repeat(MOST_BYTES - 2000));
+    let review = review.to_string();
     let waiting = asked_of(routes.clone(), post_to("/endless", review.clone()));
     let next = async {
         tokio::time::sleep(Duration::from_millis(10)).await;
