@@ -127,6 +127,7 @@ async fn settings_that_cannot_be_are_refused_by_field() -> Result<()> {
     for (spec, field) in [
         (json!({ "quota": { "size": "500m" } }), "spec.quota.size"),
         (json!({ "quota": { "objects": "-1" } }), "spec.quota.objects"),
+        (json!({ "quota": { "size": i64::MAX } }), "spec.quota.size"),
         (json!({ "quota": {} }), "spec.quota"),
         (json!({ "versioning": "perhaps" }), "spec.versioning"),
         (json!({ "lifecycle": [{ "id": "a" }] }), "spec.lifecycle[0]"),
