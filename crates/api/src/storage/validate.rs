@@ -7,7 +7,7 @@ use std::{collections::BTreeSet, fmt::Display, str::FromStr};
 
 use croft_core::{
     quantity::Quantity as Exact,
-    storage::{self, Amount, Class, Quota, QuotaAsked, Usage, bucket, claim},
+    storage::{self, Amount, Class, Quota, QuotaAsked, Usage, bucket, claim, is_object_name},
 };
 use kube::core::Selector;
 
@@ -272,17 +272,6 @@ impl Problems {
         }
         counted
     }
-}
-
-fn is_object_name(name: &str) -> bool {
-    let inside = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
-    let is_label = |label: &str| {
-        let bytes = label.as_bytes();
-        let ends = [bytes.first(), bytes.last()];
-        ends.into_iter().all(|end| end.is_some_and(|byte| inside(*byte)))
-            && bytes.iter().all(|byte| inside(*byte) || *byte == b'-')
-    };
-    name.len() <= LONGEST_NAME && name.split('.').all(is_label)
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! S3UserClaim -> Ceph user, Secrets and S3User: observes for [`croft_core::storage::claim`] and carries out its steps.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     sync::{Arc, Mutex, OnceLock, PoisonError},
     time::Duration,
 };
@@ -51,6 +51,9 @@ pub(super) const MANAGED_BY: (&str, &str) = ("app.kubernetes.io/managed-by", "cr
 
 /// How often it is asked what a user has stored: less often than all claims are looked at.
 const USAGE_EVERY: Duration = Duration::from_secs(300);
+
+/// How much of a wish for new keys counts.
+const LONGEST_WISH: usize = 253;
 
 /// How many Secrets of one claim are read side by side.
 const SECRETS_AT_ONCE: usize = 8;
@@ -257,7 +260,11 @@ impl ClaimReconciler {
             }
             Step::SetSubuserAccess { user, name, access } => seen.ceph()?.set_subuser_access(user, name, *access).await,
             Step::RemoveSubuser { user, name } => seen.ceph()?.remove_subuser(user, name).await,
-            Step::RemoveKey { user, access_key } => seen.ceph()?.remove_key(user, access_key).await,
+            Step::RemoveKey { user, access_key } => {
+                let removed = seen.ceph()?.remove_key(user, access_key).await?;
+                self.caches.lost_keys.forget(access_key);
+                Ok(removed)
+            }
             Step::TakeOverUser { user, display_name, unsuspend } => {
                 seen.ceph()?.take_over(user, display_name, *unsuspend).await
             }
@@ -325,6 +332,10 @@ impl Reconciler for ClaimReconciler {
             _ => Vec::new(),
         };
         let is_held = seen_record.as_ref().is_some_and(|record| self.caches.holder(record).is_some());
+        let lost = match &backend {
+            Backend::Reached(reached) => self.caches.lost_keys.among(reached.user.as_ref()),
+            _ => BTreeSet::new(),
+        };
         let observed = Observed {
             claim: seen_claim,
             namespace_terminating: self.caches.is_terminating(&key.namespace),
@@ -336,6 +347,7 @@ impl Reconciler for ClaimReconciler {
             backend,
             books,
             secrets,
+            lost,
             fresh: user::fresh_keys(),
         };
         Ok(Some(Seen { claim: raw, record, ceph, observed, made: OnceLock::new() }))
@@ -418,9 +430,10 @@ fn unchanged_for(claim: &Claim) -> Duration {
     passed.and_then(|passed| Duration::try_from(passed).ok()).unwrap_or_default()
 }
 
-/// The wish for new keys, if there is one.
+/// The wish for new keys, if there is one. It is repeated in two statuses, so that its beginning must do.
 pub(super) fn rotation_asked(claim: &S3UserClaim) -> Option<&str> {
-    claim.annotations().get(ROTATE_KEYS_ANNOTATION).map(String::as_str).filter(|asked| !asked.is_empty())
+    let asked = claim.annotations().get(ROTATE_KEYS_ANNOTATION).filter(|asked| !asked.is_empty())?;
+    asked.get(..asked.floor_char_boundary(LONGEST_WISH))
 }
 
 fn claim_status(new: &Status) -> S3UserClaimStatus {

@@ -11,12 +11,14 @@ use croft_core::{
     plan::{Failure, FailureClass, Next, Outcome},
     storage::{
         QuotaAsked, READONLY_SUBUSER,
-        claim::{self, Phase},
+        claim::{self, Observed, Phase},
     },
     time::Timestamp,
 };
 use others::CLASSES;
-use world::{ClaimState, ClassState, EARLIER, NEW, RECORD, RecordState, SecretState, THEIRS, UserState, World, quota};
+use world::{
+    ClaimState, ClassState, EARLIER, NEW, RECORD, RecordState, SecretState, THEIRS, UserState, World, access_key, quota,
+};
 
 use crate::explorer::{Limits, at_rest, explore};
 
@@ -76,6 +78,8 @@ fn records() -> Vec<Option<RecordState>> {
         Some(RecordState { subuser: true, rotation: Some(("first".into(), [1, 6].into())), ..settled.clone() }),
         Some(RecordState { claim: Some(EARLIER), ..settled.clone() }),
         Some(RecordState { kept: true, ..settled.clone() }),
+        Some(RecordState { misnamed: true, ..settled.clone() }),
+        Some(RecordState { claim: Some(EARLIER), misnamed: true, ..settled.clone() }),
         Some(RecordState { phase: Phase::Removing, left: true, ..settled.clone() }),
         Some(RecordState { phase: Phase::Removing, purge: Some((2, true)), ..settled }),
         Some(RecordState { claim: Some(EARLIER), phase: Phase::Released, reason: Some("BucketsKept".into()), ..ours }),
@@ -203,6 +207,28 @@ fn a_released_user_is_cleared_of_its_old_keys_before_it_can_be_used_again() {
     );
     assert_eq!(tell(), "mark S3User team-a.data as Bound: Provisioned");
     assert_eq!(tell(), "nothing to do");
+}
+
+#[test]
+fn a_key_the_gateway_lost_retires_before_another_takes_its_place() {
+    let mut world = at_rest(&World { claim: Some(ClaimState::new(NEW)), ..World::new(ClassState::Retain) });
+    let number = *world.user.as_ref().unwrap().keys[""].first().unwrap();
+    let seen = Observed { lost: [access_key(number)].into(), ..world.seen() };
+    let plan = claim::plan(&seen);
+    let told = plan.to_string();
+    assert!(told.starts_with("update S3User team-a.data") && told.contains("add a key to Ceph user"), "{told}");
+    assert!(
+        !told.contains("remove key") && !told.contains("Secret"),
+        "it is handed out until there is another: {told}"
+    );
+    let outcomes: Vec<_> = plan.iter().map(|step| (step, world.carry_out(&seen, step))).collect();
+    let status = claim::report(&seen, &outcomes, &Timestamp("2026-01-01T00:00:00Z".into())).unwrap();
+    assert_eq!(status.conditions.reason("Ready"), Some("KeyLost"));
+    // Nobody remembers but the record.
+    let settled = at_rest(&world);
+    let keys = &settled.user.as_ref().unwrap().keys[""];
+    assert!(keys.len() == 1 && !keys.contains(&number), "{keys:?}");
+    assert_eq!(settled.secrets["admin"].key, keys.first().copied());
 }
 
 #[test]
