@@ -112,7 +112,8 @@ async fn promises_to_claims_that_wait_are_asked_after_by_nobody() -> Result<()> 
     let old = json!({ "reservedAt": "2026-01-01T00:00:00Z" });
     let mut entries: serde_json::Map<_, _> =
         names.iter().map(|name| (format!("{}/{name}", plot.namespace), old.clone())).collect();
-    entries.insert(format!("{}/ghost", plot.namespace), old_promise());
+    // In a namespace that was not in the books before: that is when the keeper looks.
+    entries.insert("waited-for-nobody/ghost".to_owned(), old_promise());
     proxy.clear_log();
     write(&plot, json!({ "entries": entries })).await?;
     entries_are(&plot, &names).await;

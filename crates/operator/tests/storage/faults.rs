@@ -65,7 +65,8 @@ async fn a_key_that_ceph_lost_in_a_crash_is_replaced_and_that_is_said() -> Resul
     let events: Api<Event> = Api::namespaced(plot.client.clone(), &plot.namespace);
     eventually("somebody to be told", || async {
         let told = events.list(&ListParams::default()).await?.items;
-        Ok(told.iter().any(|event| event.reason.as_deref() == Some("KeyLost")).then_some(()))
+        let is_told = |event: &Event| event.note.as_ref().is_some_and(|note| note.contains("the gateway lost the key"));
+        Ok(told.iter().any(is_told).then_some(()))
     })
     .await;
     Ok(())
