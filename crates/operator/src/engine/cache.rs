@@ -6,6 +6,7 @@ use std::{
     sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard},
 };
 
+use croft_core::conditions::cut;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Resource;
 
@@ -247,10 +248,10 @@ impl<K> Cache<K> {
 /// Longer notes are told from each other by their beginnings.
 const LONGEST_NOTE: usize = 1024;
 
-fn beginning(mut note: String) -> String {
-    note.truncate(note.floor_char_boundary(LONGEST_NOTE));
-    note.shrink_to_fit();
-    note
+fn beginning(note: String) -> String {
+    let mut kept = cut(note, LONGEST_NOTE);
+    kept.shrink_to_fit();
+    kept
 }
 
 impl<K> State<K> {
@@ -340,7 +341,8 @@ mod tests {
         cache.reads(&["ours/too"]);
         cache.trim(&mut whole);
         assert_eq!(whole.labels, Some([note("ours", 1)].into()));
-        assert_eq!(whole.annotations, Some([note("ours/too", LONGEST_NOTE / 2)].into()));
+        let beginning = format!("{}...", "ü".repeat((LONGEST_NOTE - 3) / 2));
+        assert_eq!(whole.annotations, Some([("ours/too".to_owned(), beginning)].into()));
         assert_eq!(whole.owner_references, Some(vec![owner(Some(true))]));
         assert_eq!(whole.finalizers, full.finalizers, "whoever takes ours off writes the others back");
         cache.reads_no_finalizers();

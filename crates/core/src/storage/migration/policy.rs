@@ -66,12 +66,12 @@ impl Moved<'_> {
         let all_objects = || ("Resource", json!([objects]));
         let former = self.former.iter().filter(|tenant| **tenant != self.owner.tenant);
         let former: Vec<_> = former.map(|tenant| format!("arn:aws:iam::{tenant}:root")).collect();
-        let named = Value::from(own.to_vec()).to_string();
+        let own_text = Value::from(own.to_vec()).to_string();
         // Whom its owner lets in is not shut out.
-        let is_named = |name: &String| named.contains(&format!("\"{name}\""));
+        let is_let_in = |principal: &String| own_text.contains(&format!("\"{principal}\""));
         let unnamed = |names: &BTreeSet<String>| {
-            let names = names.iter().map(|name| format!("{owner}:{name}"));
-            names.filter(|name| !is_named(name)).collect::<Vec<_>>()
+            let principals = names.iter().map(|name| format!("{owner}:{name}"));
+            principals.filter(|principal| !is_let_in(principal)).collect::<Vec<_>>()
         };
         let both = [READING, CHANGING].concat();
         let mut statements = vec![statement(OWNER, "Allow", ("Principal", vec![owner.clone()]), &both, all_objects())];

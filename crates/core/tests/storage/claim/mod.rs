@@ -10,8 +10,9 @@ use croft_core::{
     conditions::{Conditions, Truth},
     plan::{Failure, FailureClass, Next, Outcome},
     storage::{
-        QuotaAsked, READONLY_SUBUSER,
-        claim::{self, Observed, Phase},
+        QuotaAsked, READONLY_SUBUSER, Target,
+        bucket::{self, Bucket, Found, Lookup, Owner},
+        claim::{self, Backend, Observed, Phase, Record, Rotation},
     },
     time::Timestamp,
 };
@@ -229,6 +230,29 @@ fn a_key_the_gateway_lost_retires_before_another_takes_its_place() {
     let keys = &settled.user.as_ref().unwrap().keys[""];
     assert!(keys.len() == 1 && !keys.contains(&number), "{keys:?}");
     assert_eq!(settled.secrets["admin"].key, keys.first().copied());
+}
+
+#[test]
+fn a_bucket_is_worked_on_with_a_key_that_stays() {
+    let world = at_rest(&World { claim: Some(ClaimState::new(NEW)), ..World::new(ClassState::Retain) });
+    let seen = world.seen();
+    let Backend::Reached(reached) = &seen.backend else { panic!("{:?}", seen.backend) };
+    let user = reached.user.clone().unwrap();
+    let target =
+        Target { namespace: "team-a".into(), name: "photos".into(), uid: "u".into(), resource_version: "1".into() };
+    let (spec, status) = (Err(Vec::new()), bucket::Status::default());
+    let asked = Bucket { target, generation: 1, deleting: None, finalizer: true, spec, status };
+    let with_key = |record: Option<&Record>, lost: &[String]| {
+        let lookup = Lookup::new(seen.claim.as_ref(), record, &asked).unwrap();
+        lookup.owner(Some(&user), Found::Absent, true, &lost.iter().cloned().collect())
+    };
+    let Owner::Ready { key, .. } = with_key(seen.record.as_ref(), &[]) else { panic!("it has a key") };
+    let told = with_key(seen.record.as_ref(), std::slice::from_ref(&key.access_key));
+    assert!(matches!(&told, Owner::NotReady(why) if why.contains("lost the key")), "{told:?}");
+    let mut record = seen.record.clone().unwrap();
+    let retired = [key.access_key].into();
+    record.body.rotation = Some(Rotation { asked: "once".into(), retired });
+    assert_eq!(with_key(Some(&record), &[]), Owner::NotReady("its user has no key yet".into()));
 }
 
 #[test]

@@ -3,9 +3,12 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use croft_api::storage::{CLAIM_FINALIZER, ROTATE_KEYS_ANNOTATION, S3UserClaim, S3UserClaimStatus, validate};
-use croft_core::storage::{
-    self,
-    claim::{Claim, SecretBody, SecretSeen, Status},
+use croft_core::{
+    conditions::cut,
+    storage::{
+        self,
+        claim::{Claim, SecretBody, SecretSeen, Status},
+    },
 };
 use k8s_openapi::{
     ByteString,
@@ -34,7 +37,7 @@ pub(in crate::storage) fn claim_seen(claim: &S3UserClaim) -> Claim {
         generation: claim.metadata.generation.unwrap_or_default(),
         deleting: is_deleting(&claim.metadata),
         finalizer: objects::has_finalizer(&claim.metadata, CLAIM_FINALIZER),
-        rotate: rotation_asked(claim).map(str::to_owned),
+        rotate: rotation_asked(claim),
         spec: validate::claim(claim),
         status: Status {
             observed_generation: status.observed_generation,
@@ -57,9 +60,9 @@ pub(super) fn unchanged_for(claim: &Claim) -> Duration {
 }
 
 /// The wish for new keys, if there is one. It is repeated in two statuses, so that its beginning must do.
-pub(in crate::storage) fn rotation_asked(claim: &S3UserClaim) -> Option<&str> {
+pub(in crate::storage) fn rotation_asked(claim: &S3UserClaim) -> Option<String> {
     let asked = claim.annotations().get(ROTATE_KEYS_ANNOTATION).filter(|asked| !asked.is_empty())?;
-    asked.get(..asked.floor_char_boundary(LONGEST_WISH))
+    Some(cut(asked.clone(), LONGEST_WISH))
 }
 
 pub(super) fn claim_status(new: &Status) -> S3UserClaimStatus {
