@@ -1,5 +1,7 @@
 //! The parts of the product. Each is one folder, and one line here.
 
+use croft_api::backup as names;
+
 use crate::{
     admission::Hook,
     backup,
@@ -11,6 +13,16 @@ use crate::{
     settings::SharedSettings,
     storage,
 };
+
+/// Labels and annotations that any part reads of objects known by their metadata only, which are Secrets: no others are kept.
+pub(crate) const METADATA_MARKS: &[&str] = &[
+    names::MANAGED_BY_LABEL,
+    names::OADP_LABEL,
+    names::NABSL_ORIGIN_NACUUID_LABEL,
+    names::NABSL_ORIGIN_NAMESPACE_ANNOTATION,
+    names::NABSL_ORIGIN_NAME_ANNOTATION,
+    "croft.dev/copy-of",
+];
 
 /// All of them, in the order in which they are named and installed.
 pub const PARTS: &[&Definition] = &[&namespaces::PART, &storage::PART, &backup::PART];

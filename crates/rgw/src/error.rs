@@ -144,7 +144,10 @@ fn class_of_refusal(status: u16, code: &str) -> ErrorClass {
 fn hint(code: &str) -> &'static str {
     match code {
         "InvalidAccessKeyId" | "SignatureDoesNotMatch" => "; check the access key and secret key in use",
-        "AccessDenied" => "; the key in use lacks the right (an admin needs the capabilities users=* and buckets=*)",
+        "AccessDenied" => {
+            "; the key in use lacks the right (an administrator needs the capabilities users=* and buckets=*; to a bucket's owner its policy may deny it)"
+        }
+        "InvalidBucketState" => "; a bucket with object lock keeps its versions",
         "RequestTimeTooSkewed" => "; synchronise the clocks of this machine and of the gateway",
         "MethodNotAllowed" => "; is `admin` among the gateway's rgw_enable_apis?",
         "KeyExists" => "; choose another access key",

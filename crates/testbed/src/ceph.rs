@@ -114,9 +114,18 @@ impl Ceph {
 
     /// `radosgw-admin` on this cluster, for looking behind the gateway.
     pub async fn admin(&self, arguments: &[&str]) -> Result<String> {
-        let mut command = tokio::process::Command::from(self.site.command("radosgw-admin"));
+        self.tool("radosgw-admin", arguments).await
+    }
+
+    /// Removes one of the gateway's own objects, as a crash may.
+    pub async fn lose(&self, pool: &str, namespace: &str, object: &str) -> Result<()> {
+        self.tool("rados", &["--pool", pool, "--namespace", namespace, "rm", object]).await.map(drop)
+    }
+
+    async fn tool(&self, program: &str, arguments: &[&str]) -> Result<String> {
+        let mut command = tokio::process::Command::from(self.site.command(program));
         command.args(arguments).kill_on_drop(true);
-        let line = format!("radosgw-admin {}", arguments.join(" "));
+        let line = format!("{program} {}", arguments.join(" "));
         runtime::run(async move {
             let output = command.output().await?;
             ensure!(output.status.success(), "{line}: {}", String::from_utf8_lossy(&output.stderr).trim());

@@ -29,6 +29,8 @@ use crate::{Condition, Quantity, schema};
         .message("the name of a bucket must have 3 to 63 characters"),
     validation = Rule::new(r"!self.metadata.name.matches('^[0-9]+\\.[0-9]+\\.[0-9]+\\.[0-9]+$')")
         .message("the name of a bucket must not look like an IP address"),
+    validation = Rule::new("!(self.metadata.name in ['admin', 'auth', 'swift'])")
+        .message("the name of a bucket must not be admin, auth or swift: the gateway serves APIs of its own there"),
 )]
 #[serde(rename_all = "camelCase")]
 pub struct S3BucketSpec {

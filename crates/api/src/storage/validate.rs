@@ -7,7 +7,7 @@ use std::{collections::BTreeSet, fmt::Display, str::FromStr};
 
 use croft_core::{
     quantity::Quantity as Exact,
-    storage::{self, Amount, Class, Quota, QuotaAsked, Usage, bucket, claim},
+    storage::{self, Amount, Class, Quota, QuotaAsked, Usage, bucket, claim, is_object_name},
 };
 use kube::core::Selector;
 
@@ -23,6 +23,8 @@ const LONGEST_CLAIM_NAME: usize = 189;
 const LONGEST_NAME: usize = 253;
 const LONGEST_SUBUSER: usize = 63;
 const MOST_SUBUSERS: usize = 100;
+/// First parts of paths under which a gateway serves its administrators and Swift, whatever bucket is called so.
+const RESERVED_BUCKETS: [&str; 3] = ["admin", "auth", "swift"];
 
 /// The claim's spec, or everything that is wrong with it.
 pub fn claim(claim: &S3UserClaim) -> Result<claim::Spec, Vec<Problem>> {
@@ -67,6 +69,9 @@ pub fn bucket(bucket: &S3Bucket) -> Result<bucket::Spec, Vec<Problem>> {
     }
     if std::net::Ipv4Addr::from_str(name).is_ok() {
         problems.add("metadata.name", "must not be an IP address, because the bucket is called like it");
+    }
+    if RESERVED_BUCKETS.contains(&name) {
+        problems.add("metadata.name", "is where the gateway serves an API of its own; choose another name");
     }
     if bucket.spec.s3_user_ref.is_empty() {
         problems.add("spec.s3UserRef", "must name an S3UserClaim of the same namespace");
@@ -269,17 +274,6 @@ impl Problems {
     }
 }
 
-fn is_object_name(name: &str) -> bool {
-    let inside = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
-    let is_label = |label: &str| {
-        let bytes = label.as_bytes();
-        let ends = [bytes.first(), bytes.last()];
-        ends.into_iter().all(|end| end.is_some_and(|byte| inside(*byte)))
-            && bytes.iter().all(|byte| inside(*byte) || *byte == b'-')
-    };
-    name.len() <= LONGEST_NAME && name.split('.').all(is_label)
-}
-
 #[cfg(test)]
 mod tests {
     use serde_json::json;
@@ -426,7 +420,7 @@ mod tests {
             serde_json::from_value(json!({"apiVersion": "s3.snappcloud.io/v1alpha1", "kind": "S3Bucket", "metadata": {"name": name}, "spec": {"s3UserRef": "data"}})).unwrap()
         };
         assert_eq!(bucket(&bucket_of("photos")).unwrap().claim, "data");
-        for name in ["ab", "1.2.3.4"] {
+        for name in ["ab", "1.2.3.4", "admin", "auth", "swift"] {
             assert_eq!(fields(&bucket(&bucket_of(name)).unwrap_err()), ["metadata.name"], "{name}");
         }
     }

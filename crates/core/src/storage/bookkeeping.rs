@@ -16,6 +16,8 @@ pub struct Observed {
     pub known: BTreeMap<String, Known>,
     /// Whether a namespace that would use the ledger is there.
     pub is_needed: bool,
+    /// Whether it says of somebody else that it is his.
+    pub is_mislabelled: bool,
     /// In seconds since 1970.
     pub now: u64,
 }
@@ -31,15 +33,26 @@ pub enum Known {
     Claim { asks: Option<Asks> },
 }
 
-/// Whether the claim of an entry has to be looked up. What a cache knows of: the claim, and the record of its user.
-pub fn needs_a_look(entry: &Entry, now: u64, claim_is_cached: bool, is_recorded: bool) -> bool {
-    let is_orphan = entry.pending.is_none() && !claim_is_cached && !is_recorded;
-    is_orphan || entry.is_due(now)
+/// What the caches know of an entry: the claim, and what it asks for; the record of its user.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Cached {
+    pub is_there: bool,
+    pub asks: Option<Asks>,
+    pub is_recorded: bool,
+}
+
+/// Whether the claim of an entry has to be looked up. To keep a promise an old picture will do: it is only to give one back that
+/// the API server itself is asked.
+pub fn needs_a_look(entry: &Entry, now: u64, cached: &Cached) -> bool {
+    let is_orphan = entry.pending.is_none() && !cached.is_there && !cached.is_recorded;
+    is_orphan || entry.is_in_vain(cached.asks.as_ref(), now)
 }
 
 /// Each is one change of one ledger.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
+    /// Whose it is follows from its name, whatever somebody has it say.
+    SayWhose,
     /// A promise nobody confirmed in time becomes what the claim asks for, if there is one.
     Repair { entry: String, asks: Option<Asks>, now: u64 },
     /// Neither claim nor user is there.
@@ -55,6 +68,7 @@ pub enum Step {
 impl plan::Step for Step {
     fn kind(&self) -> &'static str {
         match self {
+            Step::SayWhose => "SayWhose",
             Step::Repair { .. } => "Repair",
             Step::Drop { .. } => "Drop",
             Step::TakeOver { .. } => "TakeOver",
@@ -67,6 +81,7 @@ impl plan::Step for Step {
 impl fmt::Display for Step {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Step::SayWhose => out.write_str("say whose books they are: it is not who they say"),
             Step::Repair { entry, .. } => write!(out, "give back what was promised to {entry} in vain"),
             Step::Drop { entry } => write!(out, "drop {entry}: neither claim nor user is there"),
             Step::TakeOver { entry, .. } => write!(out, "take {entry} over into the books of its namespace"),
@@ -78,6 +93,7 @@ impl fmt::Display for Step {
 
 pub fn plan(seen: &Observed) -> Plan<Step> {
     let (mut first, mut last) = (Vec::new(), Vec::new());
+    first.extend(seen.is_mislabelled.then_some(Step::SayWhose));
     for (key, entry) in &seen.ledger.entries {
         let is_in_vain = |asks: Option<&Asks>| entry.is_in_vain(asks, seen.now);
         let repair = |asks| Step::Repair { entry: key.clone(), asks, now: seen.now };
@@ -158,8 +174,13 @@ mod tests {
             ledger: Ledger { entries: [(key.clone(), entry)].into() },
             known: known.map(|known| (key, known)).into_iter().collect(),
             is_needed: true,
+            is_mislabelled: false,
             now,
         }
+    }
+
+    fn cached(asks: Option<Asks>, is_recorded: bool) -> Cached {
+        Cached { is_there: asks.is_some(), asks, is_recorded }
     }
 
     fn told(seen: &Observed) -> String {
@@ -170,9 +191,9 @@ mod tests {
     fn what_is_granted_and_used_needs_nothing() {
         let plan = plan(&seen(granted(3), Some(Known::Claim { asks: Some(asks(3)) }), 1000));
         assert!(plan.is_settled() && plan.next == plan::Next::Settled);
-        assert!(!needs_a_look(&granted(3), 1000, true, true));
-        assert!(!needs_a_look(&granted(3), 1000, false, true), "a released user keeps counting");
-        assert!(needs_a_look(&granted(3), 1000, false, false));
+        assert!(!needs_a_look(&granted(3), 1000, &cached(Some(asks(3)), true)));
+        assert!(!needs_a_look(&granted(3), 1000, &cached(None, true)), "a released user keeps counting");
+        assert!(needs_a_look(&granted(3), 1000, &cached(None, false)));
     }
 
     #[test]
@@ -181,8 +202,8 @@ mod tests {
         let early = plan(&seen(entry.clone(), None, 160));
         assert!(early.is_settled());
         assert_eq!(early.next, plan::Next::After(Duration::from_secs(60)));
-        assert!(!needs_a_look(&entry, 219, false, false), "its request may still be under way");
-        assert!(needs_a_look(&entry, 220, true, true));
+        assert!(!needs_a_look(&entry, 219, &cached(None, false)), "its request may still be under way");
+        assert!(needs_a_look(&entry, 220, &cached(None, true)));
         let late = seen(entry.clone(), Some(Known::NoClaim { is_recorded: false }), 220);
         assert_eq!(told(&late), "give back what was promised to a/x in vain");
         let lowered = plan(&seen(entry.clone(), Some(Known::Claim { asks: Some(asks(4)) }), 220));
@@ -192,6 +213,23 @@ mod tests {
             waiting.is_settled() && waiting.next == plan::Next::Settled,
             "what it asks for stays promised, quietly"
         );
+    }
+
+    #[test]
+    fn a_promise_that_stays_is_asked_after_by_nobody() {
+        let entry = promised(Entry::default(), 5);
+        assert!(!needs_a_look(&entry, 1000, &cached(Some(asks(5)), false)), "it waits for its class, for ever");
+        assert!(needs_a_look(&entry, 1000, &cached(Some(asks(4)), false)), "the claim asks for less by now");
+        let edited = Asks { form: Form { generation: 2, ..form() }, units: units(5) };
+        assert!(needs_a_look(&entry, 1000, &cached(Some(edited), false)));
+        let unreadable = Cached { is_there: true, asks: None, is_recorded: false };
+        assert!(needs_a_look(&entry, 1000, &unreadable));
+    }
+
+    #[test]
+    fn books_that_say_they_are_somebody_elses_are_put_right_first() {
+        let seen = Observed { is_mislabelled: true, is_needed: true, ..Observed::default() };
+        assert_eq!(told(&seen), "say whose books they are: it is not who they say");
     }
 
     #[test]

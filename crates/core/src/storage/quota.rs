@@ -4,7 +4,10 @@ use std::fmt;
 
 use crate::quantity::Quantity;
 
-/// A quantity Ceph can enforce: whole, not negative, and within 64 bits.
+/// The most anybody may ask for: 1 Ei. Ceph takes the largest numbers it can count for no limit at all.
+const MOST: i64 = 1 << 60;
+
+/// A quantity Ceph can enforce: whole, not negative, and not so large that Ceph takes it for none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Amount {
     quantity: Quantity,
@@ -23,7 +26,7 @@ impl fmt::Display for AmountError {
         match self {
             AmountError::Negative => out.write_str("must not be negative"),
             AmountError::Fraction => out.write_str("must be a whole number"),
-            AmountError::TooLarge => write!(out, "must be at most {}", i64::MAX),
+            AmountError::TooLarge => out.write_str("must be at most 1Ei"),
         }
     }
 }
@@ -49,8 +52,7 @@ impl TryFrom<Quantity> for Amount {
             return Err(AmountError::Negative);
         }
         let whole = quantity.as_whole().ok_or(AmountError::Fraction)?;
-        // Ceph keeps signed numbers.
-        let whole = i64::try_from(whole).map_err(|_| AmountError::TooLarge)?;
+        let whole = i64::try_from(whole).ok().filter(|whole| *whole <= MOST).ok_or(AmountError::TooLarge)?;
         Ok(Self { quantity, whole: whole.unsigned_abs() })
     }
 }
@@ -118,7 +120,10 @@ mod tests {
     fn only_what_ceph_can_enforce_is_an_amount() {
         assert_eq!(amount("-1"), Err(AmountError::Negative));
         assert_eq!(amount("1e19"), Err(AmountError::TooLarge));
-        assert_eq!(amount("9223372036854775807").unwrap().whole(), i64::MAX.unsigned_abs());
+        for beyond in ["9223372036854775807", "16Ei", "8Ei", "1152921504606846977"] {
+            assert_eq!(amount(beyond), Err(AmountError::TooLarge), "{beyond}");
+        }
+        assert_eq!(amount("1Ei").unwrap().whole(), 1 << 60);
         assert_eq!(amount("1500m"), Err(AmountError::Fraction));
         assert_eq!(amount("2000m").unwrap().whole(), 2);
         assert_eq!(amount("0").unwrap().whole(), 0);

@@ -144,6 +144,7 @@ impl Words {
             }),
             returns_to: self.maybe(dice),
             adopts: dice.flip(),
+            misnamed: self.maybe(dice),
         }
     }
 
@@ -250,6 +251,7 @@ proptest! {
             backend: words.backend(dice),
             books: Books::default(),
             secrets: (0..dice.roll(3)).map(|_| words.secret(dice)).collect(),
+            lost: words.maybe(dice).into_iter().collect(),
             fresh: FreshKeys(words.pick(dice)),
         };
         let plan = claim::plan(&seen);
@@ -291,7 +293,7 @@ proptest! {
         }
         let (claim, record, user) = (words.claim(dice), words.record(dice), words.user(dice));
         if let Ok(lookup) = Lookup::new(dice.some(&claim), Some(&record), &lookup_of) {
-            let _ = lookup.owner(dice.some(&user), Found::Ours, true);
+            let _ = lookup.owner(dice.some(&user), Found::Ours, true, &words.maybe(dice).into_iter().collect());
         }
     }
 }

@@ -173,3 +173,15 @@ fn a_policy_too_long_for_a_status_is_not_repeated_there() {
     assert_eq!(status.policy, None);
     assert!(status.conditions.is_true("Ready"));
 }
+
+#[test]
+fn what_a_policy_hides_is_neither_set_nor_forgotten() {
+    let hidden = State { policy: PolicySeen::Unreadable("denied".into()), ..nothing_set() };
+    let asked = seen(everything(), all(), hidden.clone());
+    let plan = bucket::plan(&asked);
+    assert!(plan.iter().all(|step| matches!(step, Step::SetQuota { .. })), "an administrator sets the quota: {plan}");
+    let given_up = seen(Settings::default(), all(), hidden);
+    let status = bucket::report(&given_up, &[], &Timestamp("2026-01-01T00:00:00Z".into())).unwrap();
+    assert_eq!(status.conditions.reason("Ready"), Some("PolicyUnreadable"));
+    assert_eq!(status.managed_settings, all(), "they are taken back once they can be seen");
+}

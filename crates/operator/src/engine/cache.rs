@@ -6,6 +6,8 @@ use std::{
     sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard},
 };
 
+use croft_core::conditions::cut;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Resource;
 
 use super::Key;
@@ -68,6 +70,10 @@ struct State<K> {
     /// an unreadable object for a deleted one, nor an old form for the stored one.
     unreadable: BTreeSet<Place>,
     indexes: Vec<Index<K>>,
+    /// Names of the labels and annotations somebody reads; all of them where nobody said.
+    read: Option<BTreeSet<&'static str>>,
+    /// Whether nobody reads finalizers.
+    without_finalizers: bool,
 }
 
 /// A cache filled by one watch. Readers see an object only together with its index entries, and keys are woken only after
@@ -86,7 +92,13 @@ impl<K> fmt::Debug for Cache<K> {
 impl<K> Default for Cache<K> {
     fn default() -> Self {
         Self {
-            state: RwLock::new(State { objects: BTreeMap::new(), unreadable: BTreeSet::new(), indexes: Vec::new() }),
+            state: RwLock::new(State {
+                objects: BTreeMap::new(),
+                unreadable: BTreeSet::new(),
+                indexes: Vec::new(),
+                read: None,
+                without_finalizers: false,
+            }),
             wakes: Mutex::new(Vec::new()),
         }
     }
@@ -98,6 +110,34 @@ impl<K> Cache<K> {
         let mut state = self.write();
         if state.indexes.iter().all(|index| index.name != name) {
             state.indexes.push(Index { name, extract, places: BTreeMap::new() });
+        }
+    }
+
+    /// Says which labels and annotations are read. All others are not kept, nor is more than the beginning of these, nor any owner
+    /// but the one that controls the object: whoever may make objects could fill our memory with them. Call before the watch
+    /// starts, for every part that reads the kind.
+    pub fn reads(&self, names: &[&'static str]) {
+        self.write().read.get_or_insert_default().extend(names);
+    }
+
+    /// Says that finalizers are not read, nor taken off: who writes them needs all of them.
+    pub fn reads_no_finalizers(&self) {
+        self.write().without_finalizers = true;
+    }
+
+    /// Takes from the metadata of an object what nobody reads.
+    pub(super) fn trim(&self, metadata: &mut ObjectMeta) {
+        let state = self.read();
+        metadata.finalizers.take_if(|_| state.without_finalizers);
+        let Some(read) = &state.read else { return };
+        for notes in [&mut metadata.labels, &mut metadata.annotations] {
+            let Some(all) = notes.take() else { continue };
+            let kept = all.into_iter().filter(|(name, _)| read.contains(name.as_str()));
+            *notes = Some(kept.map(|(name, note)| (name, beginning(note))).collect());
+        }
+        if let Some(owners) = &mut metadata.owner_references {
+            owners.retain(|owner| owner.controller == Some(true));
+            owners.shrink_to_fit();
         }
     }
 
@@ -205,6 +245,15 @@ impl<K> Cache<K> {
     }
 }
 
+/// Longer notes are told from each other by their beginnings.
+const LONGEST_NOTE: usize = 1024;
+
+fn beginning(note: String) -> String {
+    let mut kept = cut(note, LONGEST_NOTE);
+    kept.shrink_to_fit();
+    kept
+}
+
 impl<K> State<K> {
     fn reindex(&mut self, place: &Place, before: Option<&K>, after: Option<&K>) {
         for index in &mut self.indexes {
@@ -225,6 +274,8 @@ impl<K> State<K> {
 
 #[cfg(test)]
 mod tests {
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+
     use super::*;
     use crate::engine::Part;
 
@@ -269,6 +320,34 @@ mod tests {
         assert!(cache.as_stored("", "x").is_some());
         assert!(cache.remove(&Place::new("", "y")).is_none(), "nobody knows whom it concerned");
         assert!(!cache.exists("", "y"));
+    }
+
+    #[test]
+    fn of_labels_annotations_and_owners_only_what_is_read_is_kept() {
+        let cache = cache();
+        let note = |name: &str, length: usize| (name.to_owned(), "ü".repeat(length));
+        let owner = |controller| OwnerReference { controller, ..OwnerReference::default() };
+        let full = ObjectMeta {
+            labels: Some([note("ours", 1), note("large", 31)].into()),
+            annotations: Some([note("ours/too", 100_000), note("large", 100_000)].into()),
+            owner_references: Some(vec![owner(None), owner(Some(true)), owner(Some(false))]),
+            finalizers: Some(vec!["theirs".into()]),
+            ..ObjectMeta::default()
+        };
+        let mut whole = full.clone();
+        cache.trim(&mut whole);
+        assert_eq!(whole, full, "nobody said what is read");
+        cache.reads(&["ours"]);
+        cache.reads(&["ours/too"]);
+        cache.trim(&mut whole);
+        assert_eq!(whole.labels, Some([note("ours", 1)].into()));
+        let beginning = format!("{}...", "ü".repeat((LONGEST_NOTE - 3) / 2));
+        assert_eq!(whole.annotations, Some([("ours/too".to_owned(), beginning)].into()));
+        assert_eq!(whole.owner_references, Some(vec![owner(Some(true))]));
+        assert_eq!(whole.finalizers, full.finalizers, "whoever takes ours off writes the others back");
+        cache.reads_no_finalizers();
+        cache.trim(&mut whole);
+        assert_eq!(whole.finalizers, None);
     }
 
     #[test]

@@ -51,7 +51,12 @@ use self::{
     readiness::ReadinessBuilder,
     watch::{CacheSink, Need, Source, Supervisor, Surroundings, Wire},
 };
-use crate::{admission::Grounds, panics::essential, parts::PARTS, telemetry::metrics::Metrics};
+use crate::{
+    admission::Grounds,
+    panics::essential,
+    parts::{METADATA_MARKS, PARTS},
+    telemetry::metrics::Metrics,
+};
 
 type Spawn = Box<dyn FnOnce(&TaskTracker) + Send>;
 
@@ -229,7 +234,10 @@ impl EngineBuilder {
         K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + fmt::Debug + Send + Sync + 'static,
     {
         let api: Api<PartialObjectMeta<K>> = Api::all(self.client.clone());
-        self.cache(part, &Scope::Cluster, Wire::metadata(api), Need::Always)
+        let cache = self.cache(part, &Scope::Cluster, Wire::metadata(api), Need::Always);
+        cache.reads(METADATA_MARKS);
+        cache.reads_no_finalizers();
+        cache
     }
 
     /// Registers one kind of work.

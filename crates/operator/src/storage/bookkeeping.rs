@@ -1,17 +1,18 @@
 //! S3QuotaLedger: observes for [`croft_core::storage::bookkeeping`] and carries out its steps.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::sync::Arc;
 
 use croft_api::storage::{S3QuotaLedger, S3UserClaim, books};
 use croft_core::{
     plan::{Failure, Outcome, Plan},
     storage::{
-        bookkeeping::{self, Known, Observed, Step, needs_a_look},
-        ledger::{Asks, Entry, Ledger, claim_of_entry},
+        bookkeeping::{self, Cached, Known, Observed, Step, needs_a_look},
+        ledger::{Asks, BooksOf, Entry, Ledger, claim_of_entry},
         record_name,
     },
     time::Timestamp,
 };
+use futures::{StreamExt, TryStreamExt, stream};
 use kube::{Api, ResourceExt};
 
 use super::{
@@ -19,6 +20,9 @@ use super::{
     ledgers::{Change, Ledgers, form_of, now},
 };
 use crate::engine::{Key, Reconciler, Report, Target, Work, Writer, Written, write::read};
+
+/// How many claims are read side by side.
+const CLAIMS_AT_ONCE: usize = 8;
 
 #[derive(Debug)]
 pub(super) struct BookKeeper {
@@ -40,30 +44,39 @@ impl BookKeeper {
 
     /// What matters of an entry; nothing, if all is well with it.
     async fn known(&self, books: &str, key: &str, entry: &Entry, now: u64) -> Result<Option<Known>, Failure> {
-        let Some((namespace, name)) = claim_of_entry(key) else { return Ok(None) };
+        let Some((namespace, name)) = claim_of_entry(key) else {
+            return Ok(Some(Known::NoClaim { is_recorded: false }));
+        };
         if self.caches.namespaces.exists("", namespace) && self.ledgers.owner(namespace).name != books {
             return Ok(Some(Known::Elsewhere));
         }
         let is_recorded = self.caches.users.exists("", &record_name(namespace, name));
-        if !needs_a_look(entry, now, self.caches.claims.exists(namespace, name), is_recorded) {
+        let asks = |claim: &S3UserClaim| {
+            let units = self.caches.asks(namespace, name, claim);
+            units.map(|units| Asks { form: form_of(&claim.metadata), units })
+        };
+        let promised = entry.pending.as_ref();
+        let cached = Cached {
+            is_there: self.caches.claims.exists(namespace, name),
+            asks: promised.and_then(|_| asks(self.caches.claims.as_stored(namespace, name)?.as_ref())),
+            is_recorded,
+        };
+        if !needs_a_look(entry, now, &cached) {
             return Ok(None);
         }
         let api: Api<S3UserClaim> = Api::namespaced(self.writer.client(), namespace);
         Ok(Some(match read(api.get_opt(name)).await? {
             None => Known::NoClaim { is_recorded },
-            Some(claim) => {
-                let units = self.caches.asks(namespace, name, &claim);
-                Known::Claim { asks: units.map(|units| Asks { form: form_of(&claim.metadata), units }) }
-            }
+            Some(claim) => Known::Claim { asks: asks(&claim) },
         }))
     }
 
     /// Whether a namespace that would use the ledger is there.
     fn is_needed(&self, stored: &S3QuotaLedger) -> bool {
-        match (&stored.spec.team, &stored.spec.namespace) {
-            (Some(team), _) => !self.caches.namespaces.by(super::TEAM_INDEX, team).is_empty(),
-            (None, Some(namespace)) => self.caches.namespaces.exists("", namespace),
-            (None, None) => true,
+        match self.caches.books_of(stored) {
+            Some(BooksOf::Team(team)) => !self.caches.namespaces.by(super::TEAM_INDEX, &team).is_empty(),
+            Some(BooksOf::Namespace(namespace)) => self.caches.namespaces.exists("", &namespace),
+            None => true,
         }
     }
 
@@ -99,14 +112,16 @@ impl Reconciler for BookKeeper {
     async fn observe(&self, key: &Key) -> Result<Option<Seen>, Failure> {
         let Some(stored) = self.caches.books.get("", &key.name) else { return Ok(None) };
         let (ledger, now) = (books::ledger(&stored.spec), now());
-        let mut known = BTreeMap::new();
-        for (place, entry) in &ledger.entries {
-            if let Some(fact) = self.known(&key.name, place, entry, now).await? {
-                known.insert(place.clone(), fact);
-            }
-        }
-        let is_needed = self.is_needed(&stored);
-        Ok(Some(Seen { stored, observed: Observed { ledger, known, is_needed, now } }))
+        let looks: Vec<_> = (ledger.entries.iter())
+            .map(|(place, entry)| async move {
+                let known = self.known(&key.name, place, entry, now).await?;
+                Ok::<_, Failure>(known.map(|known| (place.clone(), known)))
+            })
+            .collect();
+        let known: Vec<_> = stream::iter(looks).buffered(CLAIMS_AT_ONCE).try_collect().await?;
+        let (known, is_needed) = (known.into_iter().flatten().collect(), self.is_needed(&stored));
+        let is_mislabelled = !self.ledgers.owner_of(&stored).is_told_by(&stored);
+        Ok(Some(Seen { stored, observed: Observed { ledger, known, is_needed, is_mislabelled, now } }))
     }
 
     fn plan(&self, seen: &Seen, _: &Timestamp) -> Plan<Step> {
@@ -115,6 +130,8 @@ impl Reconciler for BookKeeper {
 
     async fn execute(&self, seen: &Seen, step: &Step) -> Result<Written, Failure> {
         match step.clone() {
+            // Whatever is written says it.
+            Step::SayWhose => self.change(seen, |_| {}).await,
             Step::Repair { entry, asks, now } => {
                 self.change(seen, move |ledger| ledger.repair(&entry, asks.as_ref(), now)).await
             }

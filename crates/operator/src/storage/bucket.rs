@@ -17,7 +17,7 @@ use croft_core::{
 use serde_json::json;
 
 use super::{
-    BUCKET, Caches,
+    BUCKET, CLAIM, Caches,
     ceph::{Ceph, found},
     claim::{claim_seen, target},
     has_finalizer,
@@ -69,7 +69,8 @@ impl BucketReconciler {
             Ok(ceph) => ceph,
             Err(failure) => return Ok(Sighting::of(Owner::Unreachable(failure))),
         };
-        let asked = ask(&ceph, &lookup, bucket, &Lookup::subusers(claim, record), moved_in).await;
+        let subusers = Lookup::subusers(claim, record);
+        let asked = self.ask(&ceph, &lookup, bucket, &subusers, moved_in).await;
         self.caches.gateways.heed(lookup.class, &asked);
         match asked {
             Ok((owner, looked)) => Ok(Sighting { owner, looked, ceph: Some(ceph) }),
@@ -77,6 +78,56 @@ impl BucketReconciler {
             Err(failure) => Ok(Sighting::of(Owner::Unreachable(failure))),
         }
     }
+
+    async fn ask(
+        &self,
+        ceph: &Ceph,
+        lookup: &Lookup<'_>,
+        bucket: &Bucket,
+        subusers: &BTreeSet<String>,
+        moved_in: &[MovedIn],
+    ) -> Result<(Owner, Looked), Failure> {
+        let user = ceph.user(lookup.user, false).await?;
+        let told = if user.is_some() { ceph.bucket(&bucket.target.name, lookup.user).await? } else { None };
+        let is_empty = told.as_ref().is_none_or(|told| told.objects == 0);
+        let lost = self.caches.lost_keys.among(user.as_ref());
+        let owner = lookup.owner(user.as_ref(), found(told.as_ref(), lookup.user)?, is_empty, &lost);
+        let looked = settings::look(ceph, bucket, (&owner, told.as_ref()), subusers, moved_in).await;
+        if told.is_some() {
+            self.caches.lost_keys.heed(&looked, &owner, ceph, claim_of(bucket)).await;
+        }
+        Ok((owner, looked?))
+    }
+
+    async fn carry_out(&self, seen: &Seen, step: &Step) -> Result<Written, Failure> {
+        let ceph = || seen.ceph.as_ref().ok_or_else(super::no_longer_there);
+        match step {
+            Step::AddFinalizer { .. } => self.writer.add_finalizer(&*seen.raw, BUCKET_FINALIZER).await,
+            Step::RemoveFinalizer { .. } => self.writer.release_finalizer(&*seen.raw, BUCKET_FINALIZER).await,
+            Step::CreateBucket { name, key, .. } => ceph()?.create_bucket(name, key).await,
+            Step::PutPolicy { name, key, policy } => ceph()?.put_policy(name, key, policy).await,
+            Step::NoteSettings { settings, .. } => {
+                let noted = json!({ "managedSettings": settings });
+                let status = objects::status_over(seen.raw.status.as_ref(), &noted).unwrap_or(noted);
+                self.writer.status(&NewStatus::of(&*seen.raw, status)).await
+            }
+            Step::SetQuota { name, user, quota } => ceph()?.set_bucket_quota(name, user, *quota).await,
+            Step::SetVersioning { name, key, versioning } => ceph()?.set_versioning(name, key, *versioning).await,
+            Step::PutLifecycle { name, key, rules } => ceph()?.put_lifecycle(name, key, rules, &seen.looked).await,
+            Step::DeleteBucket { name, user } => ceph()?.delete_bucket(user, name).await,
+            Step::Note { record, seen: version, bucket, note } => {
+                let object = seen.record.as_deref().ok_or_else(super::no_longer_there)?;
+                let target = Target { namespace: "", name: record, uid: &version.uid };
+                let status = NewStatus::at::<S3User>(target, json!(user::noted(object, bucket, *note)));
+                self.writer.status(&status.only_at(&version.resource_version)).await
+            }
+        }
+    }
+}
+
+fn claim_of(bucket: &Bucket) -> Key {
+    let claim = bucket.spec.as_ref().map(|spec| spec.claim.as_str()).unwrap_or_default();
+    Key::new(CLAIM, &bucket.target.namespace, claim)
 }
 
 /// What the gateway says about a bucket and its owner.
@@ -90,21 +141,6 @@ impl Sighting {
     fn of(owner: Owner) -> Self {
         Self { owner, looked: Looked::default(), ceph: None }
     }
-}
-
-async fn ask(
-    ceph: &Ceph,
-    lookup: &Lookup<'_>,
-    bucket: &Bucket,
-    subusers: &BTreeSet<String>,
-    moved_in: &[MovedIn],
-) -> Result<(Owner, Looked), Failure> {
-    let user = ceph.user(lookup.user, false).await?;
-    let told = if user.is_some() { ceph.bucket(&bucket.target.name, lookup.user).await? } else { None };
-    let is_empty = told.as_ref().is_none_or(|told| told.objects == 0);
-    let owner = lookup.owner(user.as_ref(), found(told.as_ref(), lookup.user)?, is_empty);
-    let looked = settings::look(ceph, bucket, (&owner, told.as_ref()), subusers, moved_in).await?;
-    Ok((owner, looked))
 }
 
 impl Reconciler for BucketReconciler {
@@ -163,28 +199,11 @@ impl Reconciler for BucketReconciler {
     }
 
     async fn execute(&self, seen: &Seen, step: &Step) -> Result<Written, Failure> {
-        let ceph = || seen.ceph.as_ref().ok_or_else(super::no_longer_there);
-        match step {
-            Step::AddFinalizer { .. } => self.writer.add_finalizer(&*seen.raw, BUCKET_FINALIZER).await,
-            Step::RemoveFinalizer { .. } => self.writer.release_finalizer(&*seen.raw, BUCKET_FINALIZER).await,
-            Step::CreateBucket { name, key, .. } => ceph()?.create_bucket(name, key).await,
-            Step::PutPolicy { name, key, policy } => ceph()?.put_policy(name, key, policy).await,
-            Step::NoteSettings { settings, .. } => {
-                let noted = json!({ "managedSettings": settings });
-                let status = objects::status_over(seen.raw.status.as_ref(), &noted).unwrap_or(noted);
-                self.writer.status(&NewStatus::of(&*seen.raw, status)).await
-            }
-            Step::SetQuota { name, user, quota } => ceph()?.set_bucket_quota(name, user, *quota).await,
-            Step::SetVersioning { name, key, versioning } => ceph()?.set_versioning(name, key, *versioning).await,
-            Step::PutLifecycle { name, key, rules } => ceph()?.put_lifecycle(name, key, rules, &seen.looked).await,
-            Step::DeleteBucket { name, user } => ceph()?.delete_bucket(user, name).await,
-            Step::Note { record, seen: version, bucket, note } => {
-                let object = seen.record.as_deref().ok_or_else(super::no_longer_there)?;
-                let target = Target { namespace: "", name: record, uid: &version.uid };
-                let status = NewStatus::at::<S3User>(target, json!(user::noted(object, bucket, *note)));
-                self.writer.status(&status.only_at(&version.resource_version)).await
-            }
+        let done = self.carry_out(seen, step).await;
+        if let (Some(bucket), Some(ceph), true) = (&seen.observed.bucket, &seen.ceph, step.uses_a_key()) {
+            self.caches.lost_keys.heed(&done, &seen.observed.owner, ceph, claim_of(bucket)).await;
         }
+        done
     }
 
     fn report(&self, seen: &Seen, outcomes: &[(&Step, Outcome)], now: &Timestamp) -> Report {

@@ -297,7 +297,7 @@ pub(super) fn failure(error: RgwError) -> Failure {
 
 /// Reasons end up in metrics and conditions, so only known ones are passed on.
 fn stable_reason(reason: &str) -> &'static str {
-    const KNOWN: [&str; 20] = [
+    const KNOWN: [&str; 21] = [
         "AccessDenied",
         "BucketAlreadyExists",
         "BucketNotEmpty",
@@ -307,6 +307,7 @@ fn stable_reason(reason: &str) -> &'static str {
         "InvalidAccessKey",
         "InvalidAccessKeyId",
         "InvalidBucketName",
+        "InvalidBucketState",
         "InvalidCaBundle",
         "InvalidEndpoint",
         "InvalidName",
@@ -342,6 +343,7 @@ mod tests {
             (403, "AccessDenied", FailureClass::Forbidden, "AccessDenied"),
             (409, "BucketNotEmpty", FailureClass::Rejected, "BucketNotEmpty"),
             (400, "TooManyBuckets", FailureClass::Rejected, "TooManyBuckets"),
+            (409, "InvalidBucketState", FailureClass::Rejected, "InvalidBucketState"),
             (418, "Teapot", FailureClass::Rejected, "GatewayError"),
         ] {
             let failure = refused(status, code);

@@ -1,37 +1,32 @@
 //! S3UserClaim -> Ceph user, Secrets and S3User: observes for [`croft_core::storage::claim`] and carries out its steps.
 
+mod words;
+
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     sync::{Arc, Mutex, OnceLock, PoisonError},
     time::Duration,
 };
 
-use croft_api::storage::{
-    CLAIM_FINALIZER, ROTATE_KEYS_ANNOTATION, S3User, S3UserClaim, S3UserClaimStatus, books, validate,
-};
+use croft_api::storage::{CLAIM_FINALIZER, S3User, S3UserClaim, books};
 use croft_core::{
     budget::{Budget, Budgets},
     plan::{Failure, Outcome, Plan},
     storage::{
         self,
-        claim::{
-            self, Backend, Books, Claim, Inquiry, Observed, Reached, Record, SecretBody, SecretSeen, Spec, Status,
-            Step, Version,
-        },
+        claim::{self, Backend, Books, Claim, Inquiry, Observed, Reached, Record, SecretSeen, Spec, Step, Version},
         ledger::{Form, Ledger, Limits, Units, entry_key},
         record_name,
     },
     time::Timestamp,
 };
 use futures::{StreamExt, TryStreamExt, stream};
-use k8s_openapi::{
-    ByteString,
-    api::core::v1::Secret,
-    apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference},
-};
-use kube::{Api, Resource, ResourceExt, core::PartialObjectMeta};
+use k8s_openapi::api::core::v1::Secret;
+use kube::{Api, ResourceExt, core::PartialObjectMeta};
 use serde_json::json;
 
+pub(super) use self::words::{MANAGED_BY, claim_seen, controller, exactly, rotation_asked, target};
+use self::words::{claim_status, cluster, is_labelled, owner, owner_claim, secret, secret_seen, unchanged_for};
 use super::{
     CLAIM, Caches,
     ceph::Ceph,
@@ -40,14 +35,8 @@ use super::{
 };
 use crate::{
     conditions,
-    engine::{
-        Clock, Key, NewStatus, Reconciler, Report, Target, Work, Writer, Written, is_deleting, timestamp, write::read,
-    },
-    objects,
+    engine::{Clock, Key, NewStatus, Reconciler, Report, Work, Writer, Written, is_deleting, timestamp, write::read},
 };
-
-/// On every Secret of ours, so that they can be found with `kubectl get secrets -l`.
-pub(super) const MANAGED_BY: (&str, &str) = ("app.kubernetes.io/managed-by", "croft");
 
 /// How often it is asked what a user has stored: less often than all claims are looked at.
 const USAGE_EVERY: Duration = Duration::from_secs(300);
@@ -257,7 +246,11 @@ impl ClaimReconciler {
             }
             Step::SetSubuserAccess { user, name, access } => seen.ceph()?.set_subuser_access(user, name, *access).await,
             Step::RemoveSubuser { user, name } => seen.ceph()?.remove_subuser(user, name).await,
-            Step::RemoveKey { user, access_key } => seen.ceph()?.remove_key(user, access_key).await,
+            Step::RemoveKey { user, access_key } => {
+                let removed = seen.ceph()?.remove_key(user, access_key).await?;
+                self.caches.lost_keys.forget(access_key);
+                Ok(removed)
+            }
             Step::TakeOverUser { user, display_name, unsuspend } => {
                 seen.ceph()?.take_over(user, display_name, *unsuspend).await
             }
@@ -325,6 +318,10 @@ impl Reconciler for ClaimReconciler {
             _ => Vec::new(),
         };
         let is_held = seen_record.as_ref().is_some_and(|record| self.caches.holder(record).is_some());
+        let lost = match &backend {
+            Backend::Reached(reached) => self.caches.lost_keys.among(reached.user.as_ref()),
+            _ => BTreeSet::new(),
+        };
         let observed = Observed {
             claim: seen_claim,
             namespace_terminating: self.caches.is_terminating(&key.namespace),
@@ -336,6 +333,7 @@ impl Reconciler for ClaimReconciler {
             backend,
             books,
             secrets,
+            lost,
             fresh: user::fresh_keys(),
         };
         Ok(Some(Seen { claim: raw, record, ceph, observed, made: OnceLock::new() }))
@@ -386,123 +384,4 @@ impl Seen {
     fn ceph(&self) -> Result<&Ceph, Failure> {
         self.ceph.as_ref().ok_or_else(super::no_longer_there)
     }
-}
-
-/// A claim as stored.
-pub(super) fn claim_seen(claim: &S3UserClaim) -> Claim {
-    let status = claim.status.clone().unwrap_or_default();
-    Claim {
-        target: target(&claim.metadata),
-        generation: claim.metadata.generation.unwrap_or_default(),
-        deleting: is_deleting(&claim.metadata),
-        finalizer: objects::has_finalizer(&claim.metadata, CLAIM_FINALIZER),
-        rotate: rotation_asked(claim).map(str::to_owned),
-        spec: validate::claim(claim),
-        status: Status {
-            observed_generation: status.observed_generation,
-            class: status.s3_class_name,
-            s3_user: status.s3_user_name,
-            quota: status.quota.as_ref().and_then(validate::granted),
-            subusers: status.subusers.into_iter().collect(),
-            observed_key_rotation: status.observed_key_rotation,
-            used: status.used.as_ref().and_then(validate::usage),
-            conditions: conditions::from_api(&status.conditions),
-        },
-    }
-}
-
-/// For how long it has said whether it is ready.
-fn unchanged_for(claim: &Claim) -> Duration {
-    let since = claim.status.conditions.get("Ready").map(|ready| ready.last_transition_time.0.parse());
-    let passed = since.and_then(Result::ok).map(|since| jiff::Timestamp::now().duration_since(since));
-    passed.and_then(|passed| Duration::try_from(passed).ok()).unwrap_or_default()
-}
-
-/// The wish for new keys, if there is one.
-pub(super) fn rotation_asked(claim: &S3UserClaim) -> Option<&str> {
-    claim.annotations().get(ROTATE_KEYS_ANNOTATION).map(String::as_str).filter(|asked| !asked.is_empty())
-}
-
-fn claim_status(new: &Status) -> S3UserClaimStatus {
-    S3UserClaimStatus {
-        observed_generation: new.observed_generation,
-        s3_class_name: new.class.clone(),
-        s3_user_name: new.s3_user.clone(),
-        quota: new.quota.as_ref().map(validate::reported),
-        subusers: new.subusers.iter().cloned().collect(),
-        observed_key_rotation: new.observed_key_rotation.clone(),
-        used: new.used.map(validate::reported_usage),
-        conditions: conditions::to_api(&new.conditions),
-    }
-}
-
-fn secret_seen(secret: &Secret) -> SecretSeen {
-    let text = |value: &ByteString| croft_core::secret::Secret::new(String::from_utf8_lossy(&value.0));
-    SecretSeen {
-        target: target(&secret.metadata),
-        owner: controller(&secret.metadata),
-        owner_claim: owner_claim(&secret.metadata),
-        labelled: is_labelled(&secret.metadata),
-        data: secret.data.iter().flatten().map(|(key, value)| (key.clone(), text(value))).collect(),
-    }
-}
-
-fn secret(namespace: &str, name: &str, body: &SecretBody) -> Secret {
-    Secret {
-        metadata: ObjectMeta {
-            namespace: Some(namespace.to_owned()),
-            name: Some(name.to_owned()),
-            labels: Some(BTreeMap::from([(MANAGED_BY.0.to_owned(), MANAGED_BY.1.to_owned())])),
-            owner_references: Some(vec![owner(&body.owner)]),
-            ..ObjectMeta::default()
-        },
-        data: Some(body.data.iter().map(|(key, value)| (key.clone(), ByteString(value.expose().into()))).collect()),
-        type_: Some("Opaque".to_owned()),
-        ..Secret::default()
-    }
-}
-
-fn owner((claim, uid): &(String, String)) -> OwnerReference {
-    OwnerReference {
-        api_version: S3UserClaim::api_version(&()).into_owned(),
-        kind: S3UserClaim::kind(&()).into_owned(),
-        name: claim.clone(),
-        uid: uid.clone(),
-        controller: Some(true),
-        block_owner_deletion: Some(true),
-    }
-}
-
-fn is_labelled(metadata: &ObjectMeta) -> bool {
-    metadata.labels.as_ref().and_then(|labels| labels.get(MANAGED_BY.0)).is_some_and(|value| value == MANAGED_BY.1)
-}
-
-/// UID of what controls the object.
-pub(super) fn controller(metadata: &ObjectMeta) -> Option<String> {
-    controlling(metadata).map(|owner| owner.uid.clone())
-}
-
-fn owner_claim(metadata: &ObjectMeta) -> Option<String> {
-    controlling(metadata).filter(|owner| owner.kind == S3UserClaim::kind(&())).map(|owner| owner.name.clone())
-}
-
-fn controlling(metadata: &ObjectMeta) -> Option<&OwnerReference> {
-    metadata.owner_references.iter().flatten().find(|owner| owner.controller == Some(true))
-}
-
-pub(super) fn target(metadata: &ObjectMeta) -> storage::Target {
-    storage::Target {
-        namespace: metadata.namespace.clone().unwrap_or_default(),
-        name: metadata.name.clone().unwrap_or_default(),
-        uid: metadata.uid.clone().unwrap_or_default(),
-        resource_version: metadata.resource_version.clone().unwrap_or_default(),
-    }
-}
-
-pub(super) fn exactly(target: &storage::Target) -> Target<'_> {
-    Target { namespace: &target.namespace, name: &target.name, uid: &target.uid }
-}
-
-fn cluster<'a>(name: &'a str, uid: &'a str) -> Target<'a> {
-    Target { namespace: "", name, uid }
 }

@@ -20,7 +20,8 @@ use croft_core::{
     storage::{
         Reason,
         bookkeeping::beside_guests,
-        ledger::{Bounds, Entry, Exceeded, Form, Ledger, Limits, Units, entry_key, is_object_name, ledger_name},
+        is_object_name,
+        ledger::{BooksOf, Bounds, Entry, Exceeded, Form, Ledger, Limits, Units, entry_key, ledger_name},
     },
 };
 use k8s_openapi::{
@@ -85,9 +86,23 @@ impl Owner {
         Self { name, team, namespace: namespace.to_owned() }
     }
 
-    fn of(ledger: &S3QuotaLedger) -> Self {
-        let namespace = ledger.spec.namespace.clone().unwrap_or_default();
-        Self { name: ledger.name_any(), team: ledger.spec.team.clone(), namespace }
+    /// Whether the ledger says so.
+    pub(super) fn is_told_by(&self, ledger: &S3QuotaLedger) -> bool {
+        (&ledger.spec.team, &ledger.spec.namespace) == (&self.team, &self.own_namespace())
+    }
+
+    /// The namespace, where it has no team.
+    fn own_namespace(&self) -> Option<String> {
+        self.team.is_none().then(|| self.namespace.clone())
+    }
+}
+
+impl Caches {
+    /// Whose books they are; nothing if neither their name nor what they say of themselves can be right.
+    pub(super) fn books_of(&self, ledger: &S3QuotaLedger) -> Option<BooksOf> {
+        let teams = || self.namespaces.all().into_iter().filter_map(|namespace| team_of(&namespace));
+        let told = ledger.spec.team.clone();
+        BooksOf::by_name(&ledger.name_any(), hashed, told.into_iter().chain(std::iter::once_with(teams).flatten()))
     }
 }
 
@@ -116,11 +131,21 @@ impl Ledgers {
     /// it is still booked.
     pub(super) fn owner(&self, namespace: &str) -> Owner {
         let caches = &self.0.caches;
-        let booked = || caches.books.by(NAMESPACE_INDEX, namespace).first().map(|ledger| Owner::of(ledger));
+        let booked = || caches.books.by(NAMESPACE_INDEX, namespace).first().map(|ledger| self.owner_of(ledger));
         match caches.namespaces.get("", namespace) {
             Some(object) => Owner::new(team_of(&object), namespace),
             None => booked().unwrap_or_else(|| Owner::new(None, namespace)),
         }
+    }
+
+    /// Whose ledger it is; one that nobody can own is who it says it is.
+    pub(super) fn owner_of(&self, ledger: &S3QuotaLedger) -> Owner {
+        let (team, namespace) = match self.0.caches.books_of(ledger) {
+            Some(BooksOf::Team(team)) => (Some(team), None),
+            Some(BooksOf::Namespace(namespace)) => (None, Some(namespace)),
+            None => (ledger.spec.team.clone(), ledger.spec.namespace.clone()),
+        };
+        Owner { name: ledger.name_any(), team, namespace: namespace.unwrap_or_default() }
     }
 
     /// Changes the ledger of the namespace. Ends when the change is stored, or is known not to fit.
@@ -142,7 +167,7 @@ impl Ledgers {
 
     /// Changes this very ledger, whatever its namespaces belong to now.
     pub(super) async fn change_of(&self, stored: &S3QuotaLedger, change: Change) -> Result<Written, Unbooked> {
-        self.ask(Owner::of(stored), None, change).await
+        self.ask(self.owner_of(stored), None, change).await
     }
 
     /// The ledger as it is stored now.
@@ -265,11 +290,12 @@ impl Shared {
                 continue;
             }
             let is_there = stored.metadata.resource_version.is_some();
-            let written = if after == before && (is_there || before.entries.is_empty()) {
+            let is_right = if is_there { owner.is_told_by(&stored) } else { before.entries.is_empty() };
+            let written = if after == before && is_right {
                 *known = is_there.then_some(stored);
                 Ok(Written::elsewhere())
             } else {
-                self.write(stored, &after).await.map(|stored| {
+                self.write(owner, stored, &after).await.map(|stored| {
                     let written = written(&stored, &resource_name::<S3QuotaLedger>());
                     *known = Some(stored);
                     written
@@ -307,7 +333,7 @@ impl Shared {
         }
         let spec = S3QuotaLedgerSpec {
             team: owner.team.clone(),
-            namespace: owner.team.is_none().then(|| owner.namespace.clone()),
+            namespace: owner.own_namespace(),
             entries: books::stored(&ledger).collect(),
         };
         S3QuotaLedger::new(&owner.name, spec)
@@ -332,9 +358,10 @@ impl Shared {
         guests
     }
 
-    async fn write(&self, mut stored: S3QuotaLedger, ledger: &Ledger) -> Result<S3QuotaLedger, Failure> {
+    async fn write(&self, owner: &Owner, mut stored: S3QuotaLedger, ledger: &Ledger) -> Result<S3QuotaLedger, Failure> {
         let api: Api<S3QuotaLedger> = Api::all(self.client.clone());
         let params = kube::api::PostParams { field_manager: Some(FIELD_MANAGER.into()), ..Default::default() };
+        (stored.spec.team, stored.spec.namespace) = (owner.team.clone(), owner.own_namespace());
         stored.spec.entries = books::stored(ledger).collect();
         if stored.metadata.resource_version.is_none() {
             return call("create", api.create(&params, &stored)).await;

@@ -63,7 +63,8 @@ impl Caches {
     fn woken_by_ledger(&self, change: Change<'_, S3QuotaLedger>) -> Vec<Key> {
         let mut keys = Vec::new();
         let has_promises = |ledger: &S3QuotaLedger| ledger.spec.entries.values().any(|entry| entry.pending.is_some());
-        if differs(change, |ledger| (has_promises(ledger), books::namespaces(&ledger.spec))) {
+        let whose = |ledger: &S3QuotaLedger| (ledger.spec.team.clone(), ledger.spec.namespace.clone());
+        if differs(change, |ledger| (has_promises(ledger), whose(ledger), books::namespaces(&ledger.spec))) {
             keys.push(Key::cluster(LEDGER, change.object().name_any()));
         }
         let nothing = S3QuotaLedgerSpec::default();

@@ -13,6 +13,7 @@ mod guards;
 mod hooks;
 mod ledgers;
 mod limits;
+mod lost_keys;
 mod manifests;
 mod migration;
 mod policy;
@@ -27,8 +28,8 @@ use std::{
 };
 
 use croft_api::storage::{
-    BUCKET_FINALIZER, ClusterResourceQuota, S3Bucket, S3Class, S3QuotaLedger, S3TeamQuota, S3User, S3UserClaim,
-    UserMigration, books,
+    ADOPT_ANNOTATION, BUCKET_FINALIZER, ClusterResourceQuota, ROTATE_KEYS_ANNOTATION, S3Bucket, S3Class, S3QuotaLedger,
+    S3TeamQuota, S3User, S3UserClaim, UserMigration, books,
 };
 use croft_core::{
     plan::{Failure, FailureClass},
@@ -53,6 +54,7 @@ use self::{
     door::Door,
     gateways::Gateways,
     ledgers::Ledgers,
+    lost_keys::LostKeys,
     migration::MigrationReconciler,
     usage::{NamespaceUsage, TeamUsage},
 };
@@ -152,6 +154,7 @@ struct Caches {
     bindings: Bindings,
     migrations: Arc<Cache<UserMigration>>,
     gateways: Arc<Gateways>,
+    lost_keys: Arc<LostKeys>,
     books: Arc<Cache<S3QuotaLedger>>,
     team_quotas: Arc<Cache<S3TeamQuota>>,
     resource_quotas: Arc<Cache<ResourceQuota>>,
@@ -173,6 +176,7 @@ fn install(engine: &mut EngineBuilder, ground: &Ground) {
         bindings: Bindings(engine.objects(STORAGE, &Scope::Cluster)),
         migrations: engine.cluster_objects(STORAGE),
         gateways: Arc::new(gateways),
+        lost_keys: Arc::new(LostKeys::new(engine.pusher())),
         books: engine.cluster_objects(STORAGE),
         team_quotas: engine.cluster_objects(STORAGE),
         resource_quotas: engine.objects(STORAGE, &Scope::Cluster),
@@ -181,6 +185,7 @@ fn install(engine: &mut EngineBuilder, ground: &Ground) {
     let ledgers = Ledgers::new(engine.client(), caches.clone());
     let door = Door::new(caches.clone(), ledgers.clone(), engine.client(), ground.settings.clone());
     engine.at_the_door(Arc::new(door));
+    caches.reads();
     caches.index();
     caches.wake();
     engine.reconciler(ClassReconciler::new(caches.clone(), writer.clone()));
@@ -193,6 +198,18 @@ fn install(engine: &mut EngineBuilder, ground: &Ground) {
 }
 
 impl Caches {
+    /// What is read of the notes on objects that others make.
+    fn reads(&self) {
+        self.claims.reads(&[ROTATE_KEYS_ANNOTATION]);
+        self.users.reads(&[ADOPT_ANNOTATION]);
+        self.buckets.reads(&[]);
+        self.books.reads(&[]);
+        self.team_quotas.reads(&[]);
+        self.resource_quotas.reads(&[]);
+        self.cluster_quotas.reads(&[]);
+        self.migrations.reads(&[]);
+    }
+
     fn index(&self) {
         self.claims.index(CLASS_INDEX, |claim| vec![claim.spec.class().unwrap_or_default().to_owned()]);
         self.claims

@@ -74,7 +74,7 @@ pub(super) fn wanted(
         let unbound =
             grants.everybody.iter().filter(|name| !grants.read.contains(*name) && !grants.write.contains(*name));
         let unbound = unbound.cloned().collect();
-        Moved { bucket, owner: &owner, former, unbound: &unbound }.statements(&own)
+        Moved { bucket, owner: &owner, former, subusers: &grants.everybody, unbound: &unbound }.statements(&own)
     });
     policy.replace_those(is_ours, statements.into_iter().filter(|statement| !statement.principals.is_empty()));
     policy.append(moved.into_iter().flatten());

@@ -79,8 +79,13 @@ struct Opened<'a> {
 impl Opened<'_> {
     async fn look(&self, bucket: &Bucket, told: &InCeph, grants: &Grants) -> Result<Looked, Failure> {
         let policy = self.policy(grants).await?;
-        let versions = if bucket.minds(Setting::Versioning) { self.versioning().await? } else { Versioning::default() };
-        let lifecycle = if bucket.minds(Setting::Lifecycle) { self.lifecycle().await? } else { Lifecycle::default() };
+        let may_look = |setting| bucket.minds(setting) && matches!(policy, PolicySeen::Read { .. });
+        let versions = if may_look(Setting::Versioning) { self.versioning().await? } else { Ok(Versioning::default()) };
+        let lifecycle = if may_look(Setting::Lifecycle) { self.lifecycle().await? } else { Ok(Lifecycle::default()) };
+        let (policy, versions, lifecycle) = match (versions, lifecycle) {
+            (Ok(versions), Ok(lifecycle)) => (policy, versions, lifecycle),
+            (Err(why), _) | (_, Err(why)) => (PolicySeen::Unreadable(why), Versioning::default(), Lifecycle::default()),
+        };
         let Quota { enabled, max_size: size, max_objects: objects } = told.quota;
         let state = State {
             policy,
@@ -103,23 +108,36 @@ impl Opened<'_> {
         Ok(PolicySeen::Read { current: current.as_ref().map(Policy::to_string), wanted })
     }
 
-    async fn versioning(&self) -> Result<Versioning, Failure> {
-        let told = self.ceph.s3(self.key).bucket_versioning(self.name).await.map_err(of_key)?;
-        Ok(if told == Some(Versions::Enabled) { Versioning::Enabled } else { Versioning::Suspended })
+    async fn versioning(&self) -> Result<Permitted<Versioning>, Failure> {
+        let told = permitted(self.ceph.s3(self.key).bucket_versioning(self.name).await)?;
+        let is_enabled =
+            |told| if told == Some(Versions::Enabled) { Versioning::Enabled } else { Versioning::Suspended };
+        Ok(told.map(is_enabled))
     }
 
-    async fn lifecycle(&self) -> Result<Lifecycle, Failure> {
-        Ok(self.ceph.s3(self.key).bucket_lifecycle(self.name).await.map_err(of_key)?.unwrap_or_default())
+    async fn lifecycle(&self) -> Result<Permitted<Lifecycle>, Failure> {
+        let told = permitted(self.ceph.s3(self.key).bucket_lifecycle(self.name).await)?;
+        Ok(told.map(Option::unwrap_or_default))
+    }
+}
+
+/// What an owner reads of his own bucket, or why he cannot: only its policy can keep him from that.
+type Permitted<T> = Result<T, String>;
+
+fn permitted<T>(read: Result<T, RgwError>) -> Result<Permitted<T>, Failure> {
+    match read {
+        Ok(told) => Ok(Ok(told)),
+        Err(error) if error.reason() == "AccessDenied" => Ok(Err(error.to_string())),
+        Err(error) => Err(of_key(error)),
     }
 }
 
 impl Ceph {
     /// The policy of a bucket; within, why it cannot be read: it shuts out the owner, or is none we know.
-    pub(super) async fn policy(&self, bucket: &str, key: &KeyPair) -> Result<Result<Option<Policy>, String>, Failure> {
+    pub(super) async fn policy(&self, bucket: &str, key: &KeyPair) -> Result<Permitted<Option<Policy>>, Failure> {
         match self.s3(key).bucket_policy(bucket).await {
-            Ok(policy) => Ok(Ok(policy)),
-            Err(error) if matches!(error.reason(), "AccessDenied" | "UnreadableAnswer") => Ok(Err(error.to_string())),
-            Err(error) => Err(of_key(error)),
+            Err(error) if error.reason() == "UnreadableAnswer" => Ok(Err(error.to_string())),
+            read => permitted(read),
         }
     }
 

@@ -45,6 +45,7 @@ pub(super) fn record(object: &S3User) -> Record {
     let place = reference
         .and_then(|claim| Some(Place { namespace: claim.namespace.clone()?, name: claim.name.clone()? }))
         .filter(|place| object.name_any() == record_name(&place.namespace, &place.name));
+    let misnamed = uid.clone().filter(|_| place.is_none());
     let (claim, offered_to) = match (place, uid) {
         (Some(Place { namespace, name }), Some(uid)) => (Some(ClaimIdentity { namespace, name, uid }), None),
         (offered_to, _) => (None, offered_to),
@@ -78,6 +79,7 @@ pub(super) fn record(object: &S3User) -> Record {
         purge: status.and_then(|status| status.purge.as_ref()).map(purge_seen),
         returns_to: status.and_then(|status| status.returns_to.clone()),
         adopts: object.annotations().get(ADOPT_ANNOTATION).is_some_and(|whose| whose == ADOPT_CEPH_S3_OPERATOR),
+        misnamed,
     }
 }
 

@@ -60,26 +60,26 @@ impl Caches {
     }
 
     fn woken_by_user(&self, change: Change<'_, S3User>) -> Vec<Key> {
-        let user = change.object();
         let phase = |user: &S3User| user.status.as_ref().and_then(|status| status.phase);
         let adopts = |user: &S3User| user::record(user).adopts;
         if !differs(change, |user| (user.metadata.generation, phase(user), adopts(user))) {
             return Vec::new();
         }
-        let claim = claim_of(user);
+        // Also whom it names no more.
+        let places: BTreeSet<_> = change.both().filter_map(claim_of).collect();
         // That it is bound we say ourselves, at the end of a look at the claim.
         let is_news = differs(change, |user| (user.metadata.generation, adopts(user)))
             || change.after.is_none_or(|user| phase(user) != Some(S3UserPhase::Bound));
-        let claims = claim.map_or_else(Vec::new, |(namespace, name)| {
-            let own = is_news.then(|| Key::new(CLAIM, &namespace, &name));
-            let migrations = self.migration_keys(&namespace, &name);
-            self.bucket_keys(&namespace, &name).into_iter().chain(own).chain(migrations).collect()
+        let claims = places.iter().flat_map(|(namespace, name)| {
+            let own = is_news.then(|| Key::new(CLAIM, namespace, name));
+            let migrations = self.migration_keys(namespace, name);
+            self.bucket_keys(namespace, name).into_iter().chain(own).chain(migrations)
         });
         // A class that goes waits for its last user, and what its user had is free.
         let gone = change.before.filter(|_| change.after.is_none());
         let class = gone.and_then(|user| user.spec.s3_class_name.as_ref()).map(|class| Key::cluster(CLASS, class));
         let books = gone.and_then(claim_of).map(|(namespace, _)| self.ledger_keys(&namespace)).unwrap_or_default();
-        claims.into_iter().chain(class).chain(books).collect()
+        claims.chain(class).chain(books).collect()
     }
 
     fn woken_by_secret(&self, change: Change<'_, PartialObjectMeta<Secret>>) -> Vec<Key> {

@@ -2,7 +2,11 @@
 
 use anyhow::Result;
 use croft_testbed::{Testbed, wait};
-use kube::api::{DeleteParams, Patch, PatchParams};
+use k8s_openapi::api::events::v1::Event;
+use kube::{
+    Api,
+    api::{DeleteParams, ListParams, Patch, PatchParams},
+};
 use serde_json::json;
 
 use crate::{
@@ -26,6 +30,45 @@ async fn an_outage_of_the_gateway_is_told_and_survived() -> Result<()> {
     .await?;
     let user = plot.user("data").await?.expect("a Ceph user");
     assert_eq!(user.keys.len(), 2, "calls that ended without an answer left no second key");
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_key_that_ceph_lost_in_a_crash_is_replaced_and_that_is_said() -> Result<()> {
+    let world = Box::pin(World::own(Testbed::kubernetes().with_ceph())).await?;
+    let plot = Plot::on(&world.bed, "lostkey").await?;
+    plot.claim(json!({})).await?;
+    plot.bucket("photos", json!({})).await?;
+    plot.bucket_says("photos", "True", "Provisioned").await;
+    plot.s3("admin").await?.put_object("photos", "cat.jpg", "x").await?;
+    let lost = plot.secret("admin").await?["accessKey"].clone();
+    world.bed.ceph().stop_gateway();
+    world.bed.ceph().lose("default.rgw.meta", "users.keys", &lost).await?;
+    world.bed.ceph().start_gateway().await?;
+    let old = plot.s3("admin").await?;
+    wait::until_true("the key to be unknown", 3 * PATIENCE, || async {
+        Ok(old.bucket_policy("photos").await.is_err_and(|error| error.reason() == "InvalidAccessKeyId"))
+    })
+    .await?;
+    assert!(plot.user("data").await?.expect("a user").keys.iter().any(|key| key.credentials.access_key == lost));
+    // Nothing is asked with the key until the bucket is looked at.
+    plot.bucket("photos", json!({ "versioning": "enabled" })).await?;
+    wait::until_true("the Secret to have another key", 3 * PATIENCE, || async {
+        Ok(plot.secret("admin").await?["accessKey"] != lost)
+    })
+    .await?;
+    plot.bucket_says("photos", "True", "Provisioned").await;
+    plot.ready("data").await;
+    assert_eq!(plot.s3("admin").await?.get_object("photos", "cat.jpg").await?.as_deref(), Some(b"x".as_slice()));
+    let keys = plot.user("data").await?.expect("a user").keys;
+    assert!(keys.len() == 2 && keys.iter().all(|key| key.credentials.access_key != lost), "the lost one is gone");
+    let events: Api<Event> = Api::namespaced(plot.client.clone(), &plot.namespace);
+    eventually("somebody to be told", || async {
+        let told = events.list(&ListParams::default()).await?.items;
+        let is_told = |event: &Event| event.note.as_ref().is_some_and(|note| note.contains("the gateway lost the key"));
+        Ok(told.iter().any(is_told).then_some(()))
+    })
+    .await;
     Ok(())
 }
 

@@ -73,7 +73,9 @@ async fn a_claim_that_cannot_be_carried_out_is_refused_with_its_field() -> Resul
         (json!({ "size": "-1Gi" }), "spec.quota.size: Invalid value: \"-1Gi\": must not be negative"),
         (json!({ "size": "500m" }), "spec.quota.size: Forbidden: 500m must be a whole number"),
         (json!({ "objects": "1500m" }), "spec.quota.objects: Forbidden: 1500m must be a whole number"),
-        (json!({ "maxObjects": "10E" }), "spec.quota.objects: Forbidden: 10E must be at most"),
+        (json!({ "maxObjects": "10E" }), "spec.quota.objects: Forbidden: 10E must be at most 1Ei"),
+        (json!({ "size": "16Ei" }), "spec.quota.size: Forbidden: 16Ei must be at most 1Ei"),
+        (json!({ "objects": i64::MAX }), "spec.quota.objects: Forbidden: 9223372036854775807 must be at most 1Ei"),
         (json!({ "buckets": i64::from(u32::MAX) }), "spec.quota.buckets: Forbidden: 4294967295 must be between 0 and"),
         (json!({ "buckets": -1 }), "spec.quota.buckets"),
     ];
@@ -140,7 +142,7 @@ async fn a_bucket_needs_a_name_of_s3_a_claim_and_its_subusers() -> Result<()> {
     let nobody = "spec.s3UserRef: Forbidden: there is no s3UserClaim regarding the defined s3UserRef";
     assert_refused(plot.buckets().create(&post, &bucket("photos", json!({}))).await, &[nobody]);
     plot.claim(json!({ "subusers": ["app"] })).await?;
-    for name in ["ab", "192.168.1.1", "999.999.1.1"] {
+    for name in ["ab", "192.168.1.1", "999.999.1.1", "admin", "auth", "swift"] {
         assert_refused(plot.buckets().create(&post, &bucket(name, json!({}))).await, &["the name of a bucket must"]);
     }
     let stranger = bucket("photos", json!({ "s3SubuserBinding": [{ "name": "app" }, { "name": "nobody" }] }));
@@ -239,7 +241,7 @@ async fn what_gets_past_the_door_is_held_up_by_the_reconcilers() -> Result<()> {
 
     let other = unguarded_plot("bypassed").await?;
     // What is negative does not even get past the schema.
-    for quota in [json!({ "size": "500m" }), json!({ "objects": "10E" })] {
+    for quota in [json!({ "size": "500m" }), json!({ "objects": "10E" }), json!({ "size": i64::MAX })] {
         other.claim(json!({ "quota": quota })).await?;
         other.claim_says("data", "False", "InvalidSpec").await;
     }

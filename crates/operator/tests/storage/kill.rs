@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::{Context, Result};
 use croft_api::storage::{MigrationPhase, S3UserPhase, UserMigration};
-use croft_rgw::{BucketLimit, Policy, S3, User};
+use croft_rgw::{BucketLimit, Policy, S3, User, Versioning};
 use croft_testbed::{
     Operator, Testbed,
     fault::{Action, FaultProxy, Match, Rule},
@@ -188,6 +188,26 @@ impl Tale<'_> {
         Ok(user.keys.len() == 3)
     }
 
+    async fn has_bucket(&self, plot: &Plot<'_>) -> Result<bool> {
+        let bucket = plot.buckets().get("photos").await?;
+        let ready = bucket.status.unwrap_or_default().conditions.into_iter().find(|it| it.type_ == "Ready");
+        Ok(ready.is_some_and(|it| it.status == "True" && it.observed_generation == bucket.metadata.generation))
+    }
+
+    /// What is set on the bucket: a grant, a limit, whether versions are kept, and which rules there are.
+    async fn settings(&self, plot: &Plot<'_>) -> Result<(bool, Option<u64>, Option<Versioning>, Vec<String>)> {
+        let (s3, tenant) = (self.s3(plot).await?, plot.user_id_with(PREFIX, "data").tenant().to_owned());
+        let policy = s3.bucket_policy("photos").await?.map(|policy| policy.to_string()).unwrap_or_default();
+        let quota = plot.gateway().bucket(&tenant, "photos").await?.context("a bucket")?.quota;
+        let rules = s3.bucket_lifecycle("photos").await?.unwrap_or_default().rules;
+        Ok((
+            policy.contains("BucketAllow"),
+            quota.max_objects.filter(|_| quota.enabled),
+            s3.bucket_versioning("photos").await?,
+            rules.into_iter().map(|rule| rule.id).collect(),
+        ))
+    }
+
     async fn claim(&self, objects: u32) -> Result<()> {
         self.from
             .claim(json!({ "s3ClassName": CLASS, "subusers": ["one"], "quota": { "objects": objects, "buckets": 3 } }))
@@ -217,13 +237,30 @@ impl Tale<'_> {
         assert_eq!((user.user_quota.max_objects, user.max_buckets), (Some(10), BucketLimit::AtMost(3)));
 
         rough.strike(fault);
-        rough.ask(|| from.bucket("photos", json!({ "s3DeletionPolicy": "retain" }))).await?;
-        let made = rough.until("the bucket to be made", || async {
-            let conditions = from.buckets().get("photos").await?.status.unwrap_or_default().conditions;
-            Ok(conditions.iter().any(|it| it.type_ == "Ready" && it.status == "True"))
+        let everything = json!({
+            "s3DeletionPolicy": "retain", "s3SubuserBinding": [{ "name": "one" }], "quota": { "objects": 15 },
+            "versioning": "enabled", "lifecycle": [{ "id": "tmp", "prefix": "tmp/", "expirationDays": 7 }],
         });
-        faults.push(("bucket", made.await?));
-        let s3 = self.s3(from).await?;
+        rough.ask(|| from.bucket("photos", everything.clone())).await?;
+        let made = rough.until("the bucket to be made", || self.has_bucket(from)).await?;
+        faults.push(("bucket", made));
+        // Every second answer is lost: whoever looks again finds that it is done.
+        let least = match fault {
+            Fault::DeathBefore | Fault::DeathAfter => 5,
+            Fault::LostReply => 3,
+            Fault::Outage => 0,
+        };
+        assert!(made >= least, "bucket, policy, quota, versioning and lifecycle: {made}");
+        let (s3, set) = (self.s3(from).await?, self.settings(from).await?);
+        assert_eq!(set, (true, Some(15), Some(Versioning::Enabled), vec!["croft-tmp".to_owned()]));
+
+        rough.strike(fault);
+        rough.ask(|| from.bucket("photos", json!({ "s3DeletionPolicy": "retain" }))).await?;
+        let taken_back = rough.until("what was set to be taken back", || async {
+            let set = self.settings(from).await?;
+            Ok(set == (false, None, Some(Versioning::Suspended), vec![]) && self.has_bucket(from).await?)
+        });
+        faults.push(("settings", taken_back.await?));
         s3.put_object("photos", "cat.jpg", "meow").await?;
         // With its tenant's name in it nobody would get in after the move.
         let tenant = from.user_id_with(PREFIX, "data").tenant().to_owned();

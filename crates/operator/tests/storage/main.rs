@@ -5,6 +5,7 @@ mod support;
 
 mod access;
 mod binding;
+mod books;
 mod buckets;
 mod calls;
 mod claims;
@@ -17,6 +18,7 @@ mod fences;
 mod identities;
 mod input;
 mod kill;
+mod memory;
 mod migration;
 mod plot;
 mod quota;

@@ -206,6 +206,58 @@ async fn nobody_the_old_owner_let_in_gets_in_after_a_migration_and_nobody_is_shu
     Ok(())
 }
 
+#[tokio::test]
+async fn in_a_bucket_that_was_moved_nobody_but_its_new_owner_changes_what_is_said_of_old_objects() -> Result<()> {
+    let (from, _) = furnished("acl").await?;
+    let (friend, to) = (Plot::new("aclfriend").await?, Plot::new("aclheir").await?);
+    friend.claim(json!({})).await?;
+    friend.ready("data").await;
+    let everything = format!("id=\"{}\"", friend.user_id("data"));
+    for object in ["cat.jpg", "public/cat.jpg"] {
+        put_with(&from, object, ("x-amz-grant-full-control", &everything)).await?;
+    }
+    let there = friend.s3("admin").await?.in_tenant(from.user_id("data").tenant())?;
+    assert!(there.get_object("photos", "cat.jpg").await?.is_some(), "let in before");
+    let name = migrate(&from, &to, &["photos"], json!({})).await?;
+    ends(&from, &name, MigrationPhase::Succeeded).await;
+    to.bucket_says("photos", "True", "Provisioned").await;
+    let tenant = to.user_id("data").tenant().to_owned();
+    let tags = "<Tagging><TagSet><Tag><Key>a</Key><Value>b</Value></Tag></TagSet></Tagging>";
+    let attempt = async |plot: &Plot<'_>, secret: &str, object: &str, (method, query, body): (Method, &str, &str)| {
+        let (keys, path) = (plot.secret(secret).await?, format!("/{tenant}%3Aphotos/{object}"));
+        let header = (query == "acl=").then_some(("x-amz-acl", "private"));
+        let call = S3Call { method, path: &path, query, header, body: body.as_bytes() };
+        let (status, _) = plot.ceph.call((&keys["accessKey"], &keys["secretKey"]), &call).await?;
+        anyhow::Ok(status.is_success())
+    };
+    let changes =
+        || [(Method::PUT, "tagging=", tags), (Method::DELETE, "tagging=", ""), (Method::PUT, "acl=", "")].into_iter();
+    let only_the_owner_changes = async |object: &str| -> Result<()> {
+        for change in changes() {
+            let told = format!("{} {} of {object}", change.0, change.1);
+            assert!(!attempt(&friend, "admin", object, change.clone()).await?, "somebody else: {told}");
+            assert!(!attempt(&to, "read", object, change.clone()).await?, "the read key: {told}");
+            assert!(!attempt(&to, "data-one", object, change.clone()).await?, "a subuser that may read: {told}");
+            // Ceph lets nobody give an object an access list of another owner's, whatever the policy allows.
+            let is_list = change.1 == "acl=";
+            assert_eq!(attempt(&to, "admin", object, change).await?, !is_list, "its owner: {told}");
+        }
+        Ok(())
+    };
+    let reads = async |object: &str| attempt(&friend, "admin", object, (Method::GET, "", "")).await;
+    assert!(!reads("cat.jpg").await? && !reads("public/cat.jpg").await?);
+    // What is opened to everybody is open, and opens nothing else.
+    let mut folder = statement("Allow", &json!("*"), &["s3:GetObject"]);
+    folder["Resource"] = json!(["arn:aws:s3:::photos/public/*"]);
+    to.s3("admin").await?.put_bucket_policy("photos", &policy(&[folder])?).await?;
+    to.bucket("photos", json!({ "s3SubuserBinding": [{ "name": "one" }], "s3DeletionPolicy": "retain" })).await?;
+    to.bucket_says("photos", "True", "Provisioned").await;
+    assert!(reads("public/cat.jpg").await?, "everybody reads there");
+    assert!(!reads("cat.jpg").await?, "and nowhere else");
+    only_the_owner_changes("public/cat.jpg").await?;
+    only_the_owner_changes("cat.jpg").await
+}
+
 /// Stores an object as the bucket's owner, with an access list.
 async fn put_with(plot: &Plot<'_>, object: &str, list: (&str, &str)) -> Result<()> {
     let (keys, path) = (plot.secret("admin").await?, format!("/photos/{object}"));

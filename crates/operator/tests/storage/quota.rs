@@ -2,6 +2,7 @@
 
 use anyhow::Result;
 use croft_api::storage::{S3QuotaLedger, S3TeamQuota, S3UserClaim};
+use croft_rgw::{BucketLimit, Quota};
 use croft_testbed::Testbed;
 use futures::future::join_all;
 use k8s_openapi::api::core::v1::ResourceQuota;
@@ -103,6 +104,21 @@ async fn a_dry_run_leaves_nothing_behind() -> Result<()> {
     let dry = PostParams { dry_run: true, ..PostParams::default() };
     plot.claims().create(&dry, &claim_of("data", 1)).await?;
     assert_eq!(ledger(&plot, &format!("namespace.{}", plot.namespace)).await?, None);
+    Ok(())
+}
+
+#[tokio::test]
+async fn ceph_holds_the_most_that_may_be_asked_for_and_does_not_take_it_for_no_limit() -> Result<()> {
+    let plot = Plot::new("most").await?;
+    plot.claim(json!({ "quota": { "size": "1Ei", "objects": "1Ei", "buckets": i32::MAX } })).await?;
+    plot.ready("data").await;
+    plot.bucket("photos", json!({ "quota": { "size": "1Ei", "objects": "1Ei" } })).await?;
+    plot.bucket_says("photos", "True", "Provisioned").await;
+    let most = Quota { enabled: true, max_size: Some(1 << 60), max_objects: Some(1 << 60) };
+    let user = plot.user("data").await?.expect("a Ceph user");
+    assert_eq!((user.user_quota, user.max_buckets), (most, BucketLimit::AtMost(i32::MAX.unsigned_abs())));
+    let bucket = plot.gateway().bucket(plot.user_id("data").tenant(), "photos").await?.expect("a bucket");
+    assert_eq!(bucket.quota, most);
     Ok(())
 }
 

@@ -3,6 +3,8 @@
 use anyhow::Result;
 use croft_api::Quantity;
 use croft_rgw::{Bucket, LifecycleRule, Quota, Versioning};
+use croft_testbed::S3Call;
+use http::Method;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::api::{DeleteParams, Patch, PatchParams};
 use serde_json::{Value, json};
@@ -120,6 +122,47 @@ async fn lifecycle_rules_stand_beside_those_the_tenant_set() -> Result<()> {
 }
 
 #[tokio::test]
+async fn a_policy_that_shuts_out_the_owner_is_told_as_such_whatever_else_is_asked_for() -> Result<()> {
+    let asked = json!({ "versioning": "enabled", "lifecycle": [{ "id": "tmp", "expirationDays": 7 }] });
+    let plot = bucket("shutout", asked.clone()).await?;
+    let s3 = plot.s3("admin").await?;
+    let shut = |action: &str| {
+        let statement =
+            json!({ "Effect": "Deny", "Principal": "*", "Action": action, "Resource": "arn:aws:s3:::photos" });
+        serde_json::from_value(json!({ "Version": "2012-10-17", "Statement": [statement] }))
+    };
+    s3.put_bucket_policy("photos", &shut("s3:GetBucketVersioning")?).await?;
+    let mut more = asked.clone();
+    more["s3DeletionPolicy"] = json!("retain");
+    plot.bucket("photos", more.clone()).await?;
+    plot.bucket_says("photos", "False", "PolicyUnreadable").await;
+    s3.delete_bucket_policy("photos").await?;
+    plot.bucket("photos", asked).await?;
+    plot.bucket_says("photos", "True", "Provisioned").await;
+    s3.put_bucket_policy("photos", &shut("s3:*")?).await?;
+    plot.bucket("photos", more).await?;
+    let told = plot.bucket_says("photos", "False", "PolicyUnreadable").await.status.unwrap_or_default().reason;
+    assert!(told.as_ref().is_some_and(|told| told.contains("shuts out the bucket's owner")), "{told:?}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_bucket_with_object_lock_says_that_it_keeps_its_versions() -> Result<()> {
+    let plot = Plot::new("locked").await?;
+    plot.claim(json!({})).await?;
+    plot.ready("data").await;
+    let keys = plot.secret("admin").await?;
+    let lock = Some(("x-amz-bucket-object-lock-enabled", "true"));
+    let call = S3Call { method: Method::PUT, path: "/photos", query: "", header: lock, body: b"" };
+    let (status, body) = plot.ceph.call((&keys["accessKey"], &keys["secretKey"]), &call).await?;
+    anyhow::ensure!(status.is_success(), "{status} {body}");
+    plot.bucket("photos", json!({ "versioning": "suspended" })).await?;
+    let told = plot.bucket_says("photos", "False", "InvalidBucketState").await.status.unwrap_or_default().reason;
+    assert!(told.as_ref().is_some_and(|told| told.contains("object lock")), "{told:?}");
+    change(&plot, json!({ "versioning": "enabled" })).await
+}
+
+#[tokio::test]
 async fn settings_that_cannot_be_are_refused_by_field() -> Result<()> {
     let plot = Plot::new("badset").await?;
     plot.claim(json!({})).await?;
@@ -127,10 +170,12 @@ async fn settings_that_cannot_be_are_refused_by_field() -> Result<()> {
     for (spec, field) in [
         (json!({ "quota": { "size": "500m" } }), "spec.quota.size"),
         (json!({ "quota": { "objects": "-1" } }), "spec.quota.objects"),
+        (json!({ "quota": { "size": i64::MAX } }), "spec.quota.size"),
         (json!({ "quota": {} }), "spec.quota"),
         (json!({ "versioning": "perhaps" }), "spec.versioning"),
         (json!({ "lifecycle": [{ "id": "a" }] }), "spec.lifecycle[0]"),
         (json!({ "lifecycle": [{ "id": "a", "expirationDays": 0 }] }), "spec.lifecycle[0].expirationDays"),
+        (json!({ "lifecycle": [{ "id": "a", "prefix": "\u{1}", "expirationDays": 1 }] }), "spec.lifecycle[0].prefix"),
         (json!({ "s3SubuserBinding": [{ "name": "a", "access": "all" }] }), "spec.s3SubuserBinding[0].access"),
         (json!({ "s3SubuserBinding": [{ "name": "readonly", "access": "write" }] }), "spec.s3SubuserBinding[0].access"),
     ] {

@@ -52,6 +52,11 @@ impl Problems {
         if rule.id.is_empty() || rule.id.len() > LONGEST_RULE_ID {
             self.add(format!("{field}.id"), format!("must have 1 to {LONGEST_RULE_ID} characters"));
         }
+        for (name, text) in [("id", &rule.id), ("prefix", &rule.prefix)] {
+            if text.contains(char::is_control) {
+                self.add(format!("{field}.{name}"), "must not hold control characters");
+            }
+        }
         let mut days = |name: &str, days: Option<i64>| {
             let days = days?;
             let counted = u32::try_from(days).ok().filter(|days| (1..=MOST_DAYS).contains(days));
@@ -129,5 +134,10 @@ mod tests {
             ]
         );
         assert_eq!(fields(&checked(&bucket_of(&json!({"quota": {}}))).unwrap_err()), ["spec.quota"]);
+        let hidden = json!({"lifecycle": [{"id": "a\u{7f}", "prefix": "tmp\u{1}", "expirationDays": 1}]});
+        assert_eq!(
+            fields(&checked(&bucket_of(&hidden)).unwrap_err()),
+            ["spec.lifecycle[0].id", "spec.lifecycle[0].prefix"]
+        );
     }
 }

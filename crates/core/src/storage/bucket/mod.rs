@@ -135,7 +135,9 @@ fn tell(status: &mut Status, bucket: &Bucket, state: &State, outcomes: Outcomes<
     if let Some(noted) = noted {
         status.managed_settings.clone_from(noted);
     }
-    if let (Ok(spec), true) = (&bucket.spec, outcomes.iter().all(|(_, outcome)| outcome.is_done())) {
+    // What could not be looked at is not taken back.
+    let is_all_seen = matches!(state.policy, PolicySeen::Read { .. });
+    if let (Ok(spec), true) = (&bucket.spec, is_all_seen && outcomes.iter().all(|(_, outcome)| outcome.is_done())) {
         status.managed_settings = settings::managed(spec);
     }
 }

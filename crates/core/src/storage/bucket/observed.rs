@@ -134,6 +134,8 @@ pub struct Lookup<'a> {
     pub claim_uid: &'a str,
     claim_is_gone: bool,
     removing: bool,
+    /// Keys that are not to be used any more.
+    retired: Option<&'a BTreeSet<String>>,
 }
 
 impl<'a> Lookup<'a> {
@@ -153,7 +155,8 @@ impl<'a> Lookup<'a> {
             (claim, Some(record)) => match (&record.body.class, &record.body.user, record.claim_uid()) {
                 (Some(class), Some(user), Some(claim_uid)) => {
                     let claim_is_gone = claim.is_none_or(|claim| !record.is_of(claim));
-                    Ok(Self { class, user, claim_uid, claim_is_gone, removing })
+                    let retired = record.body.rotation.as_ref().map(|rotation| &rotation.retired);
+                    Ok(Self { class, user, claim_uid, claim_is_gone, removing, retired })
                 }
                 _ => not_ready("its user is not made yet"),
             },
@@ -166,8 +169,9 @@ impl<'a> Lookup<'a> {
         named.or_else(|| record.map(|record| &record.body.subusers)).cloned().unwrap_or_default()
     }
 
-    /// What the gateway's answer makes of the owner; `empty`: there is nothing in the bucket.
-    pub fn owner(&self, seen: Option<&User>, found: Found, empty: bool) -> Owner {
+    /// What the gateway's answer makes of the owner; `empty`: there is nothing in the bucket, `lost`: keys nobody gets in with.
+    pub fn owner(&self, seen: Option<&User>, found: Found, empty: bool, lost: &BTreeSet<String>) -> Owner {
+        let is_retired = |key: &str| lost.contains(key) || self.retired.is_some_and(|retired| retired.contains(key));
         match seen {
             None if self.claim_is_gone => Owner::Nobody,
             None => Owner::NotReady("its user is not made yet".to_owned()),
@@ -175,7 +179,10 @@ impl<'a> Lookup<'a> {
                 Owner::NotReady("the user of its name is not its own".to_owned())
             }
             Some(_) if self.removing => Owner::Removable { user: self.user.clone(), found, empty },
-            Some(user) => match user.key(None, None) {
+            Some(user) => match user.lasting_key(is_retired) {
+                None if !lost.is_empty() => {
+                    Owner::NotReady("the gateway lost the key of its user, and a new one is made".to_owned())
+                }
                 None => Owner::NotReady("its user has no key yet".to_owned()),
                 Some(key) => Owner::Ready { user: self.user.clone(), key: key.clone(), found },
             },

@@ -61,8 +61,8 @@ pub(super) fn note(record: &RecordSeen, bucket: &str, note: Note) -> Step {
 fn verdict(seen: &Observed, spec: &Spec, state: &State) -> Readiness {
     if let PolicySeen::Unreadable(why) = &state.policy {
         return Reason::PolicyUnreadable.stalled(format!(
-            "the bucket's policy cannot be read and is left as it is ({why}); put one that lets the bucket's owner read it, or remove \
-             it: spec.s3SubuserBinding waits for that"
+            "the bucket's policy cannot be read, or shuts out the bucket's owner, and is left as it is ({why}); put one that lets the \
+             owner in, or remove it: spec.s3SubuserBinding, spec.versioning and spec.lifecycle wait for that"
         ));
     }
     let unknown: Vec<_> = spec.unknown(&seen.subusers).collect();

@@ -126,6 +126,10 @@ impl Place<'_> {
         if bucket.minds(Setting::Quota) && state.quota != quota && (state.quota.enabled || quota.enabled) {
             steps.push(Step::SetQuota { name: name(), user: self.user.clone(), quota });
         }
+        // Without a look nothing is known of them.
+        if matches!(state.policy, PolicySeen::Unreadable(_)) {
+            return steps;
+        }
         let versioning = asked.versioning.unwrap_or_default();
         if bucket.minds(Setting::Versioning) && state.versioning != versioning {
             steps.push(Step::SetVersioning { name: name(), key: self.key.clone(), versioning });

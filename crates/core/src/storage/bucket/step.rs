@@ -71,6 +71,24 @@ pub enum Step {
     },
 }
 
+impl Step {
+    /// Whether the gateway is asked with the key of the bucket's owner.
+    pub fn uses_a_key(&self) -> bool {
+        match self {
+            Step::CreateBucket { .. }
+            | Step::PutPolicy { .. }
+            | Step::SetVersioning { .. }
+            | Step::PutLifecycle { .. } => true,
+            Step::AddFinalizer { .. }
+            | Step::NoteSettings { .. }
+            | Step::SetQuota { .. }
+            | Step::DeleteBucket { .. }
+            | Step::Note { .. }
+            | Step::RemoveFinalizer { .. } => false,
+        }
+    }
+}
+
 /// What becomes of a bucket without its S3Bucket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Note {

@@ -116,7 +116,9 @@ pub fn report(seen: &Observed, outcomes: Outcomes<'_, Step>, now: &Timestamp) ->
         Some(failure) if failure.class == FailureClass::Stale => return Some(claim.status.clone()),
         Some(failure) => readiness_of(failure),
         // The look that reads the keys follows at once and has more to say.
-        None if outcomes.iter().any(|(step, _)| step.calls_for_a_look()) => return Some(claim.status.clone()),
+        None if seen.lost.is_empty() && outcomes.iter().any(|(step, _)| step.calls_for_a_look()) => {
+            return Some(claim.status.clone());
+        }
         None if waits_unharmed(seen, claim) => return Some(claim.status.clone()),
         None => decide(seen).verdict,
     };

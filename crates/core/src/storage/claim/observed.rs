@@ -38,6 +38,8 @@ pub struct Observed {
     pub books: Books,
     /// The Secrets the claim names, and those it owns.
     pub secrets: Vec<SecretSeen>,
+    /// Keys the gateway lists and nobody gets in with: it lost the way from the key to the user.
+    pub lost: BTreeSet<String>,
     /// Used only where keys have to be made.
     pub fresh: FreshKeys,
 }
@@ -95,7 +97,7 @@ impl Observed {
     /// Whether the claim may have the user of a record that is not its own: an administrator says so, or its class took the
     /// claim before away and brings this one.
     pub(super) fn may_bind(&self, claim: &Claim, record: &Record) -> bool {
-        record.is_meant_for(claim) || self.comes_back(record)
+        record.is_meant_for(claim) || record.is_misnamed_of(claim) || self.comes_back(record)
     }
 
     pub(super) fn comes_back(&self, record: &Record) -> bool {
@@ -157,6 +159,8 @@ pub struct Record {
     pub returns_to: Option<String>,
     /// Whether an administrator says that a user of ceph-s3-operator is to be taken over.
     pub adopts: bool,
+    /// UID in a reference that names another claim than the one the S3User is called after: somebody edited it.
+    pub misnamed: Option<String>,
 }
 
 /// Buckets that outlive their S3Buckets.
@@ -219,6 +223,11 @@ impl Record {
     /// Whether it is this claim's, or an administrator lets the claim of this name have it.
     pub fn is_meant_for(&self, claim: &Claim) -> bool {
         self.is_of(claim) || self.body.offered_to.as_ref() == Some(&claim.target.place())
+    }
+
+    /// Whether it is this very claim's, although its reference says the wrong name.
+    pub(super) fn is_misnamed_of(&self, claim: &Claim) -> bool {
+        self.misnamed.as_ref() == Some(&claim.target.uid)
     }
 
     /// Whether its user, seen under this display name, is on its way to the claim it names: recorded before it is begun.
@@ -337,6 +346,12 @@ impl User {
     /// The key of the user itself or of a subuser. Of several, the one already published, else the first by name.
     pub fn key(&self, subuser: Option<&str>, published: Option<&str>) -> Option<&KeyPair> {
         one_of(self.keys_of(subuser), published)
+    }
+
+    /// A key of the user itself that is to stay.
+    pub fn lasting_key(&self, is_retired: impl Fn(&str) -> bool) -> Option<&KeyPair> {
+        let lasting = self.keys_of(None).filter(|pair| !is_retired(&pair.access_key));
+        lasting.min_by_key(|pair| &pair.access_key)
     }
 
     pub(super) fn keys_of(&self, subuser: Option<&str>) -> impl Iterator<Item = &KeyPair> + Clone {

@@ -336,6 +336,9 @@ impl<'a> Wanted<'a> {
         if let Some(exceeded) = exceeded(self.seen) {
             return exceeded;
         }
+        if self.lacks_keys(user) && !self.seen.lost.is_empty() {
+            return Reason::KeyLost.progressing("the gateway no longer knows a key it made; a new one takes its place");
+        }
         if self.lacks_keys(user) {
             return Reason::Working.progressing("the keys are being made");
         }
@@ -370,20 +373,27 @@ impl<'a> Wanted<'a> {
 }
 
 /// The change of keys to record: the one under way or done, or a new one if the claim asks for it in other words. All keys
-/// there are then retire; the next ones are told from them by this record alone, whatever happens in between.
+/// there are then retire, and those that are lost do in any case; the next ones are told from them by this record alone, whatever happens in between.
 fn rotation(seen: &Observed, claim: &Claim, identities: &[Identity], user: Option<&User>) -> Option<Rotation> {
     let recorded = seen.record.as_ref().and_then(|record| record.body.rotation.as_ref());
-    let asked = match &claim.rotate {
-        Some(asked) if recorded.is_none_or(|recorded| recorded.asked != *asked) => asked.clone(),
-        _ => return recorded.cloned(),
-    };
-    // Somebody may have removed the record; what is done is told by the status, too.
-    let is_done = claim.status.observed_key_rotation.as_ref() == Some(&asked);
     let keys = identities
         .iter()
-        .flat_map(|identity| user.into_iter().flat_map(|user| user.keys_of(identity.subuser.as_deref())));
-    let retired = keys.filter(|_| !is_done).map(|pair| pair.access_key.clone()).collect();
-    Some(Rotation { asked, retired })
+        .flat_map(|identity| user.into_iter().flat_map(|user| user.keys_of(identity.subuser.as_deref())))
+        .map(|pair| pair.access_key.clone());
+    let rotation = match &claim.rotate {
+        Some(asked) if recorded.is_none_or(|recorded| recorded.asked != *asked) => {
+            // Somebody may have removed the record; what is done is told by the status, too.
+            let is_done = claim.status.observed_key_rotation.as_ref() == Some(asked);
+            Some(Rotation { asked: asked.clone(), retired: keys.clone().filter(|_| !is_done).collect() })
+        }
+        _ => recorded.cloned(),
+    };
+    let lost: Vec<_> = keys.filter(|key| seen.lost.contains(key)).collect();
+    if lost.is_empty() {
+        return rotation;
+    }
+    let Rotation { asked, retired } = rotation.unwrap_or_default();
+    Some(Rotation { asked, retired: retired.into_iter().chain(lost).collect() })
 }
 
 /// What is asked for, if the books grant it; else what was granted before.
@@ -421,7 +431,7 @@ pub(super) fn fill_status(status: &mut Status, seen: &Observed, claim: &Claim) {
             status.used = Some(Usage::told(status.used, usage));
         }
         let rotation = seen.record.as_ref().and_then(|record| record.body.rotation.as_ref());
-        if let Some(rotation) = rotation {
+        if let Some(rotation) = rotation.filter(|rotation| !rotation.asked.is_empty()) {
             status.observed_key_rotation = Some(rotation.asked.clone());
         }
     }

@@ -271,12 +271,13 @@ impl<'a> Moving<'a> {
             .flatten()
             .flat_map(|object| object.bound.iter().cloned())
             .collect();
-        let subusers = self.seen.target.record.iter().flat_map(|record| &record.body.subusers);
-        let unbound = subusers.filter(|name| !bound.contains(*name)).cloned().collect();
+        let subusers = self.seen.target.record.iter().flat_map(|record| &record.body.subusers).cloned().collect();
+        let unbound = &subusers - &bound;
         let id = self.next.id.as_deref().unwrap_or_default();
         let mut former = MovedIn::former_of(&self.seen.target.moved_in, id).cloned().unwrap_or_default();
         former.insert(self.from.tenant.clone());
-        policy::Moved { bucket: &self.next.name, owner: self.to, former: &former, unbound: &unbound }.policy()
+        let (bucket, owner) = (&self.next.name, self.to);
+        policy::Moved { bucket, owner, former: &former, subusers: &subusers, unbound: &unbound }.policy()
     }
 
     /// Its S3Bucket in the first namespace.

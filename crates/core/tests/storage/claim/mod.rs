@@ -10,13 +10,16 @@ use croft_core::{
     conditions::{Conditions, Truth},
     plan::{Failure, FailureClass, Next, Outcome},
     storage::{
-        QuotaAsked, READONLY_SUBUSER,
-        claim::{self, Phase},
+        QuotaAsked, READONLY_SUBUSER, Target,
+        bucket::{self, Bucket, Found, Lookup, Owner},
+        claim::{self, Backend, Observed, Phase, Record, Rotation},
     },
     time::Timestamp,
 };
 use others::CLASSES;
-use world::{ClaimState, ClassState, EARLIER, NEW, RECORD, RecordState, SecretState, THEIRS, UserState, World, quota};
+use world::{
+    ClaimState, ClassState, EARLIER, NEW, RECORD, RecordState, SecretState, THEIRS, UserState, World, access_key, quota,
+};
 
 use crate::explorer::{Limits, at_rest, explore};
 
@@ -76,6 +79,8 @@ fn records() -> Vec<Option<RecordState>> {
         Some(RecordState { subuser: true, rotation: Some(("first".into(), [1, 6].into())), ..settled.clone() }),
         Some(RecordState { claim: Some(EARLIER), ..settled.clone() }),
         Some(RecordState { kept: true, ..settled.clone() }),
+        Some(RecordState { misnamed: true, ..settled.clone() }),
+        Some(RecordState { claim: Some(EARLIER), misnamed: true, ..settled.clone() }),
         Some(RecordState { phase: Phase::Removing, left: true, ..settled.clone() }),
         Some(RecordState { phase: Phase::Removing, purge: Some((2, true)), ..settled }),
         Some(RecordState { claim: Some(EARLIER), phase: Phase::Released, reason: Some("BucketsKept".into()), ..ours }),
@@ -203,6 +208,51 @@ fn a_released_user_is_cleared_of_its_old_keys_before_it_can_be_used_again() {
     );
     assert_eq!(tell(), "mark S3User team-a.data as Bound: Provisioned");
     assert_eq!(tell(), "nothing to do");
+}
+
+#[test]
+fn a_key_the_gateway_lost_retires_before_another_takes_its_place() {
+    let mut world = at_rest(&World { claim: Some(ClaimState::new(NEW)), ..World::new(ClassState::Retain) });
+    let number = *world.user.as_ref().unwrap().keys[""].first().unwrap();
+    let seen = Observed { lost: [access_key(number)].into(), ..world.seen() };
+    let plan = claim::plan(&seen);
+    let told = plan.to_string();
+    assert!(told.starts_with("update S3User team-a.data") && told.contains("add a key to Ceph user"), "{told}");
+    assert!(
+        !told.contains("remove key") && !told.contains("Secret"),
+        "it is handed out until there is another: {told}"
+    );
+    let outcomes: Vec<_> = plan.iter().map(|step| (step, world.carry_out(&seen, step))).collect();
+    let status = claim::report(&seen, &outcomes, &Timestamp("2026-01-01T00:00:00Z".into())).unwrap();
+    assert_eq!(status.conditions.reason("Ready"), Some("KeyLost"));
+    // Nobody remembers but the record.
+    let settled = at_rest(&world);
+    let keys = &settled.user.as_ref().unwrap().keys[""];
+    assert!(keys.len() == 1 && !keys.contains(&number), "{keys:?}");
+    assert_eq!(settled.secrets["admin"].key, keys.first().copied());
+}
+
+#[test]
+fn a_bucket_is_worked_on_with_a_key_that_stays() {
+    let world = at_rest(&World { claim: Some(ClaimState::new(NEW)), ..World::new(ClassState::Retain) });
+    let seen = world.seen();
+    let Backend::Reached(reached) = &seen.backend else { panic!("{:?}", seen.backend) };
+    let user = reached.user.clone().unwrap();
+    let target =
+        Target { namespace: "team-a".into(), name: "photos".into(), uid: "u".into(), resource_version: "1".into() };
+    let (spec, status) = (Err(Vec::new()), bucket::Status::default());
+    let asked = Bucket { target, generation: 1, deleting: None, finalizer: true, spec, status };
+    let with_key = |record: Option<&Record>, lost: &[String]| {
+        let lookup = Lookup::new(seen.claim.as_ref(), record, &asked).unwrap();
+        lookup.owner(Some(&user), Found::Absent, true, &lost.iter().cloned().collect())
+    };
+    let Owner::Ready { key, .. } = with_key(seen.record.as_ref(), &[]) else { panic!("it has a key") };
+    let told = with_key(seen.record.as_ref(), std::slice::from_ref(&key.access_key));
+    assert!(matches!(&told, Owner::NotReady(why) if why.contains("lost the key")), "{told:?}");
+    let mut record = seen.record.clone().unwrap();
+    let retired = [key.access_key].into();
+    record.body.rotation = Some(Rotation { asked: "once".into(), retired });
+    assert_eq!(with_key(Some(&record), &[]), Owner::NotReady("its user has no key yet".into()));
 }
 
 #[test]

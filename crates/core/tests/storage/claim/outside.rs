@@ -125,10 +125,11 @@ impl World {
                 assert!(record.claim.is_some() || record.offered, "changed an S3User that is not ours");
                 let RecordState { claim, taken_over_from, complete, size, subuser, rotation, .. } =
                     RecordState::of(body);
-                let offered = false;
+                let (offered, misnamed) = (false, false);
                 *record = RecordState {
                     claim,
                     offered,
+                    misnamed,
                     taken_over_from,
                     complete,
                     size,

@@ -79,6 +79,8 @@ pub(crate) struct RecordState {
     /// Whether it comes back with the class that took its claim away.
     pub(crate) returns: bool,
     pub(crate) adopts: bool,
+    /// Whether somebody edited the name of its claim.
+    pub(crate) misnamed: bool,
     pub(crate) complete: bool,
     pub(crate) size: u64,
     pub(crate) subuser: bool,
@@ -160,7 +162,7 @@ pub(crate) fn quota(size: u64) -> Quota {
     Quota { size: amount(size), objects: amount(10), buckets: 0 }
 }
 
-fn access_key(number: u32) -> String {
+pub(crate) fn access_key(number: u32) -> String {
     format!("AK{number}")
 }
 
@@ -288,6 +290,7 @@ impl World {
             backend,
             books: self.books(),
             secrets: self.secrets.iter().map(|(name, secret)| secret.observe(name, self.class)).collect(),
+            lost: BTreeSet::new(),
             fresh: FreshKeys(access_key(self.keys_used + 1)),
         }
     }
@@ -315,6 +318,7 @@ impl RecordState {
             taken_over_from: None,
             returns: false,
             adopts: false,
+            misnamed: false,
             complete: true,
             size: 5000,
             subuser: false,
@@ -352,7 +356,7 @@ impl RecordState {
             uid: self.uid.to_string(),
             resource_version: "1".into(),
             body: RecordBody {
-                claim: self.claim.map(identity),
+                claim: self.claim.filter(|_| !self.misnamed).map(identity),
                 offered_to: self.offered.then(|| Place { namespace: "team-a".into(), name: "data".into() }),
                 taken_over_from: self.taken_over_from.as_deref().map(shown),
                 held_by: None,
@@ -376,6 +380,7 @@ impl RecordState {
             }),
             returns_to: self.returns.then(|| NAMESPACE.to_owned()),
             adopts: self.adopts,
+            misnamed: self.claim.filter(|_| self.misnamed).map(str::to_owned),
         }
     }
 }

@@ -46,6 +46,7 @@ impl<K: Resource + Send + Sync> Sink<K> for CacheSink<K> {
                     self.metrics.watch_lag(&self.resource, lag);
                 }
                 strip(object.meta_mut());
+                self.cache.trim(object.meta_mut());
                 let (before, after) = (self.cache.uid(&place), object.meta().uid.clone());
                 self.wake(self.cache.put(&place, object, how == How::Live), how.priority());
                 if before.is_some() && before != after {

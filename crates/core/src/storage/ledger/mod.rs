@@ -10,9 +10,15 @@
 //! - a promise is kept until somebody who has seen the claim as the promise is for it confirms or settles it, or it is old and
 //!   not what the claim asks for.
 
-use std::{collections::BTreeMap, fmt, time::Duration};
+mod entry;
+mod names;
+mod units;
 
-use super::Quota;
+use std::{collections::BTreeMap, time::Duration};
+
+pub use entry::{Asks, Entry, Form, Reservation};
+pub use names::{BooksOf, claim_of_entry, entry_key, ledger_name};
+pub use units::{Bounds, Exceeded, Limits, Member, Scope, Units};
 
 /// Reservations are left alone for this long: longer than any request to the API server takes.
 pub const GRACE: Duration = Duration::from_secs(120);
@@ -20,262 +26,10 @@ pub const GRACE: Duration = Duration::from_secs(120);
 /// The most claims of one namespace: so that one namespace cannot fill the books of all its team, which are one object.
 pub const MOST_CLAIMS: usize = 1000;
 
-/// Storage in whole units.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Units {
-    pub size: u64,
-    pub objects: u64,
-    pub buckets: u64,
-}
-
-impl Units {
-    pub(super) fn members(self) -> [(Member, u64); 3] {
-        [(Member::Size, self.size), (Member::Objects, self.objects), (Member::Buckets, self.buckets)]
-    }
-
-    fn by_member(self, other: Self, choose: fn(u64, u64) -> u64) -> Self {
-        Self {
-            size: choose(self.size, other.size),
-            objects: choose(self.objects, other.objects),
-            buckets: choose(self.buckets, other.buckets),
-        }
-    }
-
-    /// The larger of the two, member by member.
-    #[must_use]
-    pub fn or_more(self, other: Self) -> Self {
-        self.by_member(other, u64::max)
-    }
-
-    /// The smaller of the two, member by member.
-    #[must_use]
-    pub fn or_less(self, other: Self) -> Self {
-        self.by_member(other, u64::min)
-    }
-
-    /// No member is larger than that of the other.
-    pub fn is_within(self, other: Self) -> bool {
-        self.or_less(other) == self
-    }
-
-    /// A sum beyond 64 bits is beyond every limit all the same.
-    #[must_use]
-    pub fn plus(self, other: Self) -> Self {
-        self.by_member(other, u64::saturating_add)
-    }
-
-    fn get(self, member: Member) -> u64 {
-        match member {
-            Member::Size => self.size,
-            Member::Objects => self.objects,
-            Member::Buckets => self.buckets,
-        }
-    }
-}
-
-impl From<&Quota> for Units {
-    fn from(quota: &Quota) -> Self {
-        Self { size: quota.size.whole(), objects: quota.objects.whole(), buckets: quota.buckets.into() }
-    }
-}
-
-impl fmt::Display for Units {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "{} bytes, {} objects, {} buckets", self.size, self.objects, self.buckets)
-    }
-}
-
-/// What is counted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Member {
-    Size,
-    Objects,
-    Buckets,
-}
-
-impl Member {
-    pub fn units(self) -> &'static str {
-        match self {
-            Member::Size => "bytes",
-            Member::Objects => "objects",
-            Member::Buckets => "buckets",
-        }
-    }
-}
-
-/// Limits of a namespace or of a team; a member that is missing is not limited.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Bounds {
-    pub size: Option<u64>,
-    pub objects: Option<u64>,
-    pub buckets: Option<u64>,
-}
-
-impl Bounds {
-    pub(super) fn get(self, member: Member) -> Option<u64> {
-        match member {
-            Member::Size => self.size,
-            Member::Objects => self.objects,
-            Member::Buckets => self.buckets,
-        }
-    }
-
-    /// Both hold: the tighter of the two, member by member.
-    #[must_use]
-    pub fn and(self, other: Self) -> Self {
-        let tighter = |one: Option<u64>, two: Option<u64>| one.into_iter().chain(two).min();
-        Self {
-            size: tighter(self.size, other.size),
-            objects: tighter(self.objects, other.objects),
-            buckets: tighter(self.buckets, other.buckets),
-        }
-    }
-
-    /// The first member of which there is more than the limit.
-    pub fn passed_by(self, sum: Units) -> Option<Member> {
-        let passed = |(member, sum): (Member, u64)| self.get(member).is_some_and(|most| sum > most).then_some(member);
-        sum.members().into_iter().find_map(passed)
-    }
-}
-
-/// Everything that limits a claim.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Limits {
-    pub namespace: Bounds,
-    pub team: Bounds,
-}
-
-/// Whose limit is in the way.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Scope {
-    Namespace,
-    Team,
-}
-
-/// Why there is not enough left.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Exceeded {
-    pub scope: Scope,
-    /// Of what there is not enough.
-    pub units: &'static str,
-    pub asked: u64,
-    pub left: u64,
-    pub limit: u64,
-}
-
-impl fmt::Display for Exceeded {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { scope, units, asked, left, limit } = self;
-        let (whose, owner) = match scope {
-            Scope::Namespace => ("namespace", "namespace"),
-            Scope::Team => ("cluster", "team"),
-        };
-        write!(
-            out,
-            "exceeded {whose} quota: {asked} {units} asked for, {left} of the {owner}'s {limit} left; ask for less, or for a \
-             higher limit"
-        )
-    }
-}
-
-/// What one claim was promised.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Entry {
-    /// UID of the claim, once it is known.
-    pub uid: Option<String>,
-    /// What Ceph has, or may be given at any moment.
-    pub granted: Option<Units>,
-    pub pending: Option<Reservation>,
-}
-
-/// What was promised at admission and is not confirmed yet.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Reservation {
-    pub units: Units,
-    /// In seconds since 1970.
-    pub at: u64,
-    /// UID of the request.
-    pub request: String,
-    /// The claim as the request leaves it.
-    pub form: Form,
-}
-
-/// A claim as it stood, or will stand, at some time.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Form {
-    pub uid: String,
-    pub generation: i64,
-}
-
-impl Form {
-    /// Whether whoever knows this form knows of the other one, too. One that is not told is known to everybody.
-    pub fn succeeds(&self, other: &Form) -> bool {
-        other.uid.is_empty() || (self.uid == other.uid && self.generation >= other.generation)
-    }
-}
-
-impl Entry {
-    pub fn charge(&self) -> Units {
-        let pending = self.pending.as_ref().map(|pending| pending.units);
-        self.granted.unwrap_or_default().or_more(pending.unwrap_or_default())
-    }
-
-    /// Exactly this is granted and nothing more is promised.
-    pub fn is_settled_at(&self, units: Units) -> bool {
-        self.granted == Some(units) && self.pending.is_none()
-    }
-
-    /// Whether a promise for this form of the claim, or an earlier one, is still to be confirmed.
-    pub fn promises(&self, form: &Form) -> bool {
-        self.pending.as_ref().is_some_and(|pending| form.succeeds(&pending.form))
-    }
-
-    /// A promise is due for a look: nobody has confirmed it in time.
-    pub fn is_due(&self, now: u64) -> bool {
-        self.pending.as_ref().is_some_and(|pending| now >= pending.at.saturating_add(GRACE.as_secs()))
-    }
-
-    /// Whether a promise that is due is not what the claim, read just now, asks for. One that is stays, for as long as it takes: the
-    /// claim may be waiting for its class.
-    pub fn is_in_vain(&self, asks: Option<&Asks>, now: u64) -> bool {
-        let is_same = |one: &Reservation, other: &Reservation| (one.units, &one.form) == (other.units, &other.form);
-        let stays = self.pending.as_ref().zip(self.repaired(asks, now)).is_some_and(|(old, new)| is_same(old, &new));
-        self.is_due(now) && !stays
-    }
-
-    fn repaired(&self, asks: Option<&Asks>, now: u64) -> Option<Reservation> {
-        let (pending, asks) = (self.pending.as_ref()?, asks?);
-        let units = pending.units.or_less(asks.units);
-        let is_wanted = units == asks.units || !units.is_within(self.granted.unwrap_or_default());
-        is_wanted.then(|| Reservation { units, at: now, form: asks.form.clone(), request: pending.request.clone() })
-    }
-
-    fn is_empty(&self) -> bool {
-        self.granted.is_none() && self.pending.is_none()
-    }
-}
-
-/// What a claim asks for, as it is stored.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Asks {
-    pub form: Form,
-    pub units: Units,
-}
-
 /// The entries of a ledger by `<namespace>/<claim>`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Ledger {
     pub entries: BTreeMap<String, Entry>,
-}
-
-/// The key of a claim's entry.
-pub fn entry_key(namespace: &str, claim: &str) -> String {
-    format!("{namespace}/{claim}")
-}
-
-/// Namespace and claim of an entry.
-pub fn claim_of_entry(key: &str) -> Option<(&str, &str)> {
-    key.split_once('/')
 }
 
 impl Ledger {
@@ -406,38 +160,6 @@ impl Ledger {
             self.entries.remove(key);
         }
     }
-}
-
-impl Entry {
-    /// What was promised for the claim as it was seen, or before, is done with: no request for that can be stored any more. One for
-    /// a later form is under way, or stored and not seen yet.
-    fn note(&mut self, form: &Form) {
-        self.uid = Some(form.uid.clone());
-        if self.promises(form) {
-            self.pending = None;
-        }
-    }
-}
-
-/// The name of the ledger of a team, or of a namespace without a team. A namespace's name has no dot, and so no two share a
-/// ledger. `hash` is for label values that are no object names.
-pub fn ledger_name(team: Option<&str>, namespace: &str, hash: impl Fn(&str) -> String) -> String {
-    match team {
-        None => format!("namespace.{namespace}"),
-        Some(team) if is_object_name(team) => format!("team.{team}"),
-        Some(team) => format!("team-by-hash.{}", hash(team)),
-    }
-}
-
-/// A label value may hold capitals and underscores, which an object's name may not.
-pub fn is_object_name(value: &str) -> bool {
-    let inside = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
-    value.split('.').all(|label| {
-        let bytes = label.as_bytes();
-        let ends = [bytes.first(), bytes.last()];
-        ends.into_iter().all(|end| end.is_some_and(|byte| inside(*byte)))
-            && bytes.iter().all(|byte| inside(*byte) || *byte == b'-')
-    })
 }
 
 #[cfg(test)]
@@ -586,13 +308,5 @@ mod tests {
         ledger.reserve("a/x", promise(size(u64::MAX)), &Limits::default()).unwrap();
         ledger.reserve("a/y", promise(size(u64::MAX)), &Limits::default()).unwrap();
         assert!(ledger.reserve("a/z", promise(size(1)), &at_most(u64::MAX - 1)).is_err());
-    }
-
-    #[test]
-    fn every_team_and_every_namespace_has_a_ledger_of_its_own() {
-        let hash = |text: &str| text.len().to_string();
-        assert_eq!(ledger_name(None, "a", hash), "namespace.a");
-        assert_eq!(ledger_name(Some("red"), "a", hash), "team.red");
-        assert_eq!(ledger_name(Some("Red_Team"), "a", hash), "team-by-hash.8");
     }
 }

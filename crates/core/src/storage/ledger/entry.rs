@@ -1,0 +1,96 @@
+//! What one claim was promised, and for which form of it.
+
+use super::{GRACE, units::Units};
+
+/// What one claim was promised.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Entry {
+    /// UID of the claim, once it is known.
+    pub uid: Option<String>,
+    /// What Ceph has, or may be given at any moment.
+    pub granted: Option<Units>,
+    pub pending: Option<Reservation>,
+}
+
+/// What was promised at admission and is not confirmed yet.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Reservation {
+    pub units: Units,
+    /// In seconds since 1970.
+    pub at: u64,
+    /// UID of the request.
+    pub request: String,
+    /// The claim as the request leaves it.
+    pub form: Form,
+}
+
+/// A claim as it stood, or will stand, at some time.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Form {
+    pub uid: String,
+    pub generation: i64,
+}
+
+impl Form {
+    /// Whether whoever knows this form knows of the other one, too. One that is not told is known to everybody.
+    pub fn succeeds(&self, other: &Form) -> bool {
+        other.uid.is_empty() || (self.uid == other.uid && self.generation >= other.generation)
+    }
+}
+
+impl Entry {
+    pub fn charge(&self) -> Units {
+        let pending = self.pending.as_ref().map(|pending| pending.units);
+        self.granted.unwrap_or_default().or_more(pending.unwrap_or_default())
+    }
+
+    /// Exactly this is granted and nothing more is promised.
+    pub fn is_settled_at(&self, units: Units) -> bool {
+        self.granted == Some(units) && self.pending.is_none()
+    }
+
+    /// Whether a promise for this form of the claim, or an earlier one, is still to be confirmed.
+    pub fn promises(&self, form: &Form) -> bool {
+        self.pending.as_ref().is_some_and(|pending| form.succeeds(&pending.form))
+    }
+
+    /// A promise is due for a look: nobody has confirmed it in time.
+    pub fn is_due(&self, now: u64) -> bool {
+        self.pending.as_ref().is_some_and(|pending| now >= pending.at.saturating_add(GRACE.as_secs()))
+    }
+
+    /// Whether a promise that is due is not what the claim, read just now, asks for. One that is stays, for as long as it takes: the
+    /// claim may be waiting for its class.
+    pub fn is_in_vain(&self, asks: Option<&Asks>, now: u64) -> bool {
+        let is_same = |one: &Reservation, other: &Reservation| (one.units, &one.form) == (other.units, &other.form);
+        let stays = self.pending.as_ref().zip(self.repaired(asks, now)).is_some_and(|(old, new)| is_same(old, &new));
+        self.is_due(now) && !stays
+    }
+
+    pub(super) fn repaired(&self, asks: Option<&Asks>, now: u64) -> Option<Reservation> {
+        let (pending, asks) = (self.pending.as_ref()?, asks?);
+        let units = pending.units.or_less(asks.units);
+        let is_wanted = units == asks.units || !units.is_within(self.granted.unwrap_or_default());
+        is_wanted.then(|| Reservation { units, at: now, form: asks.form.clone(), request: pending.request.clone() })
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.granted.is_none() && self.pending.is_none()
+    }
+
+    /// What was promised for the claim as it was seen, or before, is done with: no request for that can be stored any more. One for
+    /// a later form is under way, or stored and not seen yet.
+    pub(super) fn note(&mut self, form: &Form) {
+        self.uid = Some(form.uid.clone());
+        if self.promises(form) {
+            self.pending = None;
+        }
+    }
+}
+
+/// What a claim asks for, as it is stored.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Asks {
+    pub form: Form,
+    pub units: Units,
+}

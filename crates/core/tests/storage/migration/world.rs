@@ -1,0 +1,464 @@
+//! A small world with one bucket that is to be moved, and everybody who may come between.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    hash::{Hash, Hasher},
+};
+
+use croft_core::{
+    conditions::{Conditions, Readiness},
+    plan::{Failure, FailureClass, Outcome, Plan},
+    secret::Secret,
+    storage::{
+        CephUser, KeyPair, Place, Target, Usage,
+        claim::{
+            Claim, ClaimIdentity, Holder, Key, Record, RecordBody, SetAside, Spec, Status, User, UserQuota, Version,
+        },
+        display_name,
+        migration::{
+            self, BucketSeen, Gateway, InCeph, Migration, MoveState, MovedIn, Object, Observed, Phase, PolicySeen,
+            Reached, Side, Step, policy::Moved,
+        },
+    },
+    time::Timestamp,
+};
+
+use crate::explorer::{self, Act, stale};
+
+pub(super) const BUCKET: &str = "photos";
+pub(super) const ID: &str = "zone.1";
+const STORED: Usage = Usage { size: 8192, objects: 2, buckets: None };
+pub(super) const BEFORE: &str =
+    r#"{"Statement":[{"Sid":"mine","Principal":{"AWS":"arn:aws:iam::lab_a:user/data:one"}}]}"#;
+
+/// One of the two users, by its namespace.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
+pub(super) struct SideState {
+    pub(super) claim: bool,
+    /// Somebody deletes the claim, which waits for whoever holds the user.
+    pub(super) claim_deleting: bool,
+    pub(super) held: bool,
+    pub(super) kept: bool,
+    /// Whether its user has a key.
+    pub(super) key: bool,
+    /// Whether its S3User says from whom the bucket came.
+    pub(super) remembers: bool,
+    /// Whether its namespace has the S3Bucket, and that our finalizer.
+    pub(super) object: Option<bool>,
+}
+
+/// The policy of the bucket.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Policy {
+    None,
+    Text(String),
+    /// Its owner is refused whatever has to do with the policy.
+    Shut,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Whereabouts {
+    Home,
+    Arrived,
+    Gone,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
+pub(super) struct World {
+    pub(super) current: SideState,
+    pub(super) target: SideState,
+    pub(super) finalizer: bool,
+    pub(super) deleting: bool,
+    pub(super) status: migration::Status,
+    pub(super) bucket: Whereabouts,
+    pub(super) policy: Policy,
+    /// Whether the namespace it goes to is there to stay.
+    pub(super) namespace: bool,
+    /// Somebody has a bucket of the name where it is to go.
+    pub(super) clash: bool,
+    /// Another bucket of the first user.
+    pub(super) more: bool,
+    pub(super) reachable: bool,
+}
+
+impl Hash for World {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        let moves: Vec<_> = self.status.buckets.iter().map(|it| (it.state, it.policy.clone())).collect();
+        (&self.current, &self.target, self.finalizer, self.deleting, self.bucket, &self.policy).hash(state);
+        (self.namespace, self.clash, self.more, self.reachable, self.status.phase, moves).hash(state);
+    }
+}
+
+fn user(namespace: &str) -> CephUser {
+    CephUser { tenant: format!("lab_{namespace}"), id: "data".into() }
+}
+
+fn place(namespace: &str) -> Place {
+    Place { namespace: namespace.into(), name: "data".into() }
+}
+
+fn target(namespace: &str, name: &str) -> Target {
+    Target {
+        namespace: namespace.into(),
+        name: name.into(),
+        uid: format!("uid-{namespace}-{name}"),
+        resource_version: "1".into(),
+    }
+}
+
+pub(super) fn now() -> Timestamp {
+    Timestamp("2026-01-01T00:00:00Z".into())
+}
+
+/// The policy once all is done: nothing of what the old owner said is left of it.
+fn moved(unbound: &[&str]) -> Policy {
+    let former = BTreeSet::from(["lab_a".to_owned()]);
+    let unbound = unbound.iter().map(|name| (*name).to_owned()).collect();
+    let subusers = ["one", "two"].map(str::to_owned).into();
+    let owner = user("b");
+    let moved = Moved { bucket: BUCKET, owner: &owner, former: &former, subusers: &subusers, unbound: &unbound };
+    let statements = moved.statements(&[]);
+    let policy = serde_json::json!({ "Version": "2012-10-17", "Id": "S3Policy", "Statement": statements });
+    Policy::Text(policy.to_string())
+}
+
+fn denied() -> Outcome {
+    Outcome::Failed(Failure::new(FailureClass::Forbidden, "AccessDenied", "its policy says so"))
+}
+
+impl SideState {
+    fn seen(&self, namespace: &str) -> Side {
+        let mut conditions = Conditions::default();
+        Readiness::Ready { reason: "Provisioned", message: String::new() }.write(&mut conditions, 1, &now());
+        let quota = croft_core::storage::QuotaAsked::default();
+        let claim = Claim {
+            target: target(namespace, "data"),
+            generation: 1,
+            deleting: self.claim_deleting,
+            finalizer: true,
+            rotate: None,
+            spec: Ok(Spec {
+                class: None,
+                read_secret: "read".into(),
+                admin_secret: "admin".into(),
+                subusers: BTreeSet::new(),
+                quota,
+            }),
+            status: Status { observed_generation: Some(1), conditions, ..Status::default() },
+        };
+        let Target { uid, .. } = &claim.target;
+        let body = RecordBody {
+            claim: Some(ClaimIdentity { namespace: namespace.into(), name: "data".into(), uid: uid.clone() }),
+            held_by: self.held.then(|| Holder { name: "m".into(), uid: target("", "m").uid }),
+            class: Some("gold".into()),
+            user: Some(user(namespace)),
+            subusers: ["one".to_owned(), "two".to_owned()].into(),
+            ..RecordBody::default()
+        };
+        let record = Record {
+            uid: "r".into(),
+            resource_version: self.version(),
+            body,
+            phase: None,
+            reason: None,
+            set_aside: SetAside {
+                kept: self.kept.then(|| BUCKET.to_owned()).into_iter().collect(),
+                left: BTreeSet::new(),
+            },
+            purge: None,
+            returns_to: None,
+            adopts: false,
+            misnamed: None,
+        };
+        let buckets = self.object.filter(|finalizer| *finalizer).map(|_| BUCKET.to_owned()).into_iter().collect();
+        let former = BTreeSet::from(["lab_a".to_owned()]);
+        let moved_in = MovedIn { name: BUCKET.into(), id: ID.into(), former };
+        let moved_in = self.remembers.then_some(moved_in).into_iter().collect();
+        Side { namespace: true, claim: self.claim.then_some(claim), record: Some(record), buckets, moved_in }
+    }
+
+    fn version(&self) -> String {
+        format!("{}{}{}", self.held, self.kept, self.remembers)
+    }
+
+    fn object(&self, namespace: &str) -> Option<Object> {
+        let object = |finalizer| Object {
+            target: target(namespace, BUCKET),
+            claim: "data".into(),
+            deleting: false,
+            finalizer,
+            bound: ["one".to_owned()].into(),
+        };
+        self.object.map(object)
+    }
+}
+
+fn ceph_user(namespace: &str, side: &SideState, buckets: BTreeMap<String, u64>) -> User {
+    let pair = KeyPair { access_key: format!("AK-{namespace}"), secret_key: Secret::new("hush") };
+    User {
+        display_name: display_name(namespace, "data", &target(namespace, "data").uid),
+        suspended: false,
+        max_buckets: None,
+        quota: UserQuota::default(),
+        subusers: BTreeMap::new(),
+        keys: side.key.then_some(Key { subuser: None, pair }).into_iter().collect(),
+        buckets,
+        unlisted: None,
+        usage: None,
+    }
+}
+
+impl World {
+    pub(super) fn new() -> Self {
+        let side = |object| SideState {
+            claim: true,
+            claim_deleting: false,
+            held: false,
+            kept: false,
+            key: true,
+            remembers: false,
+            object,
+        };
+        Self {
+            current: side(Some(true)),
+            target: side(None),
+            finalizer: false,
+            deleting: false,
+            status: migration::Status::default(),
+            bucket: Whereabouts::Home,
+            policy: Policy::Text(BEFORE.to_owned()),
+            namespace: true,
+            clash: false,
+            more: false,
+            reachable: true,
+        }
+    }
+
+    pub(super) fn seen(&self) -> Observed {
+        let migration = Migration {
+            target: target("", "m"),
+            generation: 1,
+            deleting: self.deleting,
+            finalizer: self.finalizer,
+            spec: migration::Spec {
+                current: place("a"),
+                target: place("b"),
+                buckets: vec![BUCKET.to_owned()],
+                delete_current: true,
+            },
+            status: self.status.clone(),
+        };
+        let current = self.current.seen("a");
+        let target = Side { namespace: self.namespace, ..self.target.seen("b") };
+        let it = |namespace: &str| InCeph { id: ID.into(), owner: user(namespace), stored: STORED };
+        let other = InCeph { id: "zone.2".into(), owner: user("b"), stored: Usage::default() };
+        let (is_home, has_arrived) = (self.bucket == Whereabouts::Home, self.bucket == Whereabouts::Arrived);
+        let look = migration::look(&migration, &current, &target);
+        let all = [is_home.then_some(BUCKET), self.more.then_some("more")];
+        let all = all.into_iter().flatten().filter(|_| look.all_of_current);
+        let policy = match &self.policy {
+            Policy::Text(policy) if is_home => PolicySeen::Text(policy.clone()),
+            Policy::Shut if is_home => PolicySeen::Unreadable("refused".into()),
+            _ => PolicySeen::None,
+        };
+        let reached = Reached {
+            current: Some(ceph_user("a", &self.current, all.map(|name| (name.to_owned(), 1)).collect())),
+            target: Some(ceph_user("b", &self.target, BTreeMap::new())),
+            buckets: look
+                .buckets
+                .into_iter()
+                .map(|name| BucketSeen {
+                    name: name.to_owned(),
+                    in_current: is_home.then(|| it("a")),
+                    in_target: if has_arrived { Some(it("b")) } else { self.clash.then(|| other.clone()) },
+                    policy: policy.clone(),
+                    current_object: self.current.object("a"),
+                    target_object: self.target.object("b"),
+                })
+                .collect(),
+        };
+        let away = || Failure::new(FailureClass::Transient, "GatewayUnreachable", "no route");
+        let gateway = if self.reachable { Gateway::Reached(Box::new(reached)) } else { Gateway::Unreachable(away()) };
+        Observed { migration, current, target, gateway }
+    }
+
+    fn side(&mut self, record: &str) -> &mut SideState {
+        if record == "a.data" { &mut self.current } else { &mut self.target }
+    }
+
+    fn is_unchanged(&self, record: &str, seen: &Version) -> bool {
+        let side = if record == "a.data" { &self.current } else { &self.target };
+        seen.resource_version == side.version()
+    }
+
+    pub(super) fn has_arrived(&self) -> bool {
+        self.bucket == Whereabouts::Arrived
+    }
+}
+
+impl explorer::World for World {
+    type Seen = Observed;
+    type Step = Step;
+
+    fn observe(&self) -> Vec<(&'static str, Observed)> {
+        let is_gone = self.deleting && !self.finalizer;
+        (!is_gone).then(|| ("migration", self.seen())).into_iter().collect()
+    }
+
+    fn plan(&self, seen: &Observed) -> Plan<Step> {
+        migration::plan(seen)
+    }
+
+    fn execute(&mut self, _: &Observed, step: &Step) -> Outcome {
+        let held = self.current.held && self.target.held && self.finalizer;
+        match step {
+            Step::AddFinalizer { .. } => self.finalizer = true,
+            Step::RemoveFinalizer { .. } => {
+                assert!(!self.current.held && !self.target.held, "left somebody held");
+                self.finalizer = false;
+            }
+            Step::Hold { record, seen } | Step::LetGo { record, seen } if !self.is_unchanged(record, seen) => {
+                return stale();
+            }
+            Step::Hold { record, .. } => {
+                assert!(self.finalizer, "held before the finalizer");
+                self.side(record).held = true;
+            }
+            Step::LetGo { record, .. } => self.side(record).held = false,
+            Step::CreateClaim { .. } if self.target.claim => return stale(),
+            Step::CreateClaim { .. } => (self.target.claim, self.target.claim_deleting) = (true, false),
+            _ if !held => panic!("{step}: without holding both"),
+            Step::Remember { record, seen, .. } if !self.is_unchanged(record, seen) => return stale(),
+            Step::Remember { record, moved_in, .. } => {
+                assert_eq!(
+                    (record.as_str(), moved_in),
+                    ("b.data", &SideState { remembers: true, ..self.target.clone() }.seen("b").moved_in)
+                );
+                self.target.remembers = true;
+            }
+            Step::SavePolicy { policy, .. } => self.status.buckets[0].policy = Some(policy.clone()),
+            Step::DeletePolicy { .. } | Step::PutPolicy { .. } if self.policy == Policy::Shut => return denied(),
+            Step::DeletePolicy { .. } => {
+                assert_eq!(self.status.buckets[0].policy.as_deref(), Some(BEFORE), "removed before it was saved");
+                assert!(!self.has_arrived(), "removed the new owner's policy");
+                self.policy = Policy::None;
+            }
+            Step::LinkBucket { .. } | Step::PutPolicy { .. } if self.bucket == Whereabouts::Gone => return stale(),
+            Step::LinkBucket { id, to, .. } => {
+                assert_eq!((id.as_str(), self.status.buckets[0].id.as_deref()), (ID, Some(ID)));
+                assert!(self.target.remembers, "nobody will know who had it");
+                if *to == user("a") {
+                    assert_eq!(self.policy, Policy::Shut, "taken from its new owner");
+                    self.bucket = Whereabouts::Home;
+                } else if self.clash {
+                    return stale();
+                } else {
+                    self.bucket = Whereabouts::Arrived;
+                }
+            }
+            Step::PutPolicy { user: by, policy, .. } => {
+                assert_eq!(*by, user(if self.has_arrived() { "b" } else { "a" }));
+                self.policy = Policy::Text(policy.clone());
+            }
+            Step::Note { record, seen, .. } if !self.is_unchanged(record, seen) => return stale(),
+            Step::Note { record, .. } if record == "a.data" => {
+                assert!(self.target.kept, "forgot a bucket that is kept");
+                self.current.kept = false;
+            }
+            Step::Note { .. } => self.target.kept = true,
+            Step::CreateObject { .. } if self.target.object.is_some() || !self.namespace => return stale(),
+            Step::CreateObject { .. } => self.target.object = Some(false),
+            Step::ReleaseObject { .. } => {
+                assert!(self.has_arrived() && (self.target.object.is_some() || self.target.kept), "forgotten");
+                self.current.object = self.current.object.map(|_| false);
+            }
+            Step::DeleteObject { .. } => self.current.object = None,
+            Step::DeleteClaim { .. } => {
+                assert!(!self.more && self.current.object.is_none(), "deleted a claim with buckets");
+                self.current.claim = false;
+            }
+        }
+        Outcome::done()
+    }
+
+    fn report(&mut self, seen: &Observed, outcomes: &[(&Step, Outcome)]) {
+        self.status = migration::report(seen, outcomes, &now());
+    }
+
+    fn others(&self) -> Vec<Act<World>> {
+        vec![
+            Act::new("the gateway goes, or comes back", self, |world| world.reachable = !world.reachable)
+                .between_reconciles(),
+            Act::new("somebody makes a bucket of that name there, or removes it", self, |world| {
+                world.clash = !world.clash && !world.has_arrived();
+            })
+            .between_reconciles(),
+            Act::new("somebody deletes the migration", self, |world| world.deleting = true).between_reconciles(),
+            Act::new("the tenant makes another bucket", self, |world| world.more = true).between_reconciles(),
+            // Only whose it is can do so, as long as it has no policy that refuses that.
+            Act::new("the old owner shuts everybody out", self, |world| {
+                if world.bucket == Whereabouts::Home {
+                    world.policy = Policy::Shut;
+                }
+            }),
+            Act::new("the old owner deletes the bucket", self, |world| {
+                if world.bucket == Whereabouts::Home && world.policy != Policy::Shut {
+                    (world.bucket, world.policy) = (Whereabouts::Gone, Policy::None);
+                }
+            }),
+            Act::new("the key of the new owner goes, or comes back", self, |world| {
+                world.target.key = !world.target.key;
+            })
+            .between_reconciles(),
+            Act::new("the namespace it goes to is deleted", self, |world| {
+                (world.namespace, world.target.claim_deleting) = (false, true);
+            }),
+            Act::new("the tenant deletes the first claim", self, |world| world.current.claim_deleting = true)
+                .between_reconciles(),
+        ]
+    }
+
+    fn passes(&self) -> Option<Self> {
+        // A claim that is deleted goes as soon as nobody holds its user; that of a namespace that goes does not wait.
+        let mut after = self.clone();
+        for (side, waits) in [(&mut after.current, true), (&mut after.target, self.namespace)] {
+            if side.claim && side.claim_deleting && !(side.held && waits) {
+                side.claim = false;
+            }
+        }
+        (after != *self).then_some(after)
+    }
+
+    fn check_rest(&self) {
+        let is_gone = self.deleting && !self.finalizer;
+        let (current, target) = (&self.current, &self.target);
+        match self.status.phase {
+            Some(Phase::Succeeded) => {
+                // What no S3Bucket binds any more may be shut out, too.
+                let is_shut = target.object.is_none() && self.policy == moved(&["one", "two"]);
+                assert!(self.has_arrived() && (is_shut || self.policy == moved(&["two"])), "{:?}", self.policy);
+                assert_eq!(current.object, None);
+                assert!(target.remembers, "who had it is not known");
+                assert_eq!(self.status.moved.as_deref(), Some("1/1"));
+                assert!(!self.finalizer && self.status.buckets[0].state == MoveState::Moved);
+            }
+            Some(Phase::Failed) => {
+                assert!(!self.has_arrived(), "taken from its old owner in a migration that failed");
+                assert!(current.claim || current.claim_deleting, "deleted a claim whose bucket did not move");
+                assert_ne!((self.bucket, &self.policy), (Whereabouts::Home, &Policy::None), "its policy is lost");
+            }
+            Some(Phase::Running) => assert!(!self.reachable || !target.key, "hangs"),
+            _ => {
+                let waits = !current.claim || !target.claim || target.claim_deleting || !target.key;
+                assert!(is_gone || !self.reachable || waits, "hangs");
+            }
+        }
+        if self.status.phase != Some(Phase::Running) && self.reachable && target.key {
+            assert!(!current.held && !target.held, "left somebody held");
+        }
+        let claim_waits = current.claim && current.claim_deleting && current.held;
+        assert!(!claim_waits || self.status.phase == Some(Phase::Running), "the claim waits for ever");
+    }
+}
