@@ -7,6 +7,8 @@ use super::{Phase, validate::Refusal};
 pub enum Location {
     /// None: Velero's default.
     Default,
+    /// None, and Velero's default is not for tenants.
+    NotNamed,
     Missing {
         name: String,
     },
@@ -30,6 +32,11 @@ impl Location {
         let refuse = |message: String| Err(Refusal(message));
         match self {
             Location::Default => Ok(None),
+            Location::NotNamed => refuse(
+                "NonAdminBackup spec.backupSpec.storageLocation is not set and the namespace has no BackupVault; make one or \
+                 name a NonAdminBackupStorageLocation"
+                    .into(),
+            ),
             Location::Missing { name } => refuse(format!(
                 "NonAdminBackupStorageLocation not found in the namespace: \
                  nonadminbackupstoragelocations.oadp.openshift.io \"{name}\" not found"

@@ -1,6 +1,8 @@
 //! Lengths of time as Velero reads them. One it cannot read ends its view of all objects of the kind, everybody's included, so none
 //! gets there.
 
+use std::time::Duration;
+
 use serde_json::Value;
 
 use super::velero::Fields;
@@ -45,11 +47,20 @@ fn search(name: &str, value: &Value, depth: usize) -> Option<String> {
     }
 }
 
+/// A length of time as Go reads it: `1h30m`, `1.5s`, `0`. Less than nothing is nothing.
+pub fn parse(text: &str) -> Option<Duration> {
+    let nanoseconds = nanoseconds(text.strip_prefix(['-', '+']).unwrap_or(text))?;
+    if text.starts_with('-') { Some(Duration::ZERO) } else { Duration::try_from_secs_f64(nanoseconds / 1e9).ok() }
+}
+
 /// Whether Go reads the text as a length of time: `1h30m`, `1.5s`, `-2us`, `0`.
 fn is_duration(text: &str) -> bool {
-    let unsigned = text.strip_prefix(['-', '+']).unwrap_or(text);
+    nanoseconds(text.strip_prefix(['-', '+']).unwrap_or(text)).is_some()
+}
+
+fn nanoseconds(unsigned: &str) -> Option<f64> {
     if unsigned == "0" {
-        return true;
+        return Some(0.0);
     }
     let (mut rest, mut nanoseconds) = (unsigned, 0_f64);
     while !rest.is_empty() {
@@ -57,12 +68,11 @@ fn is_duration(text: &str) -> bool {
         let (amount, after) = rest.split_at(number);
         let unit = after.find(|c: char| c.is_ascii_digit() || c == '.').unwrap_or(after.len());
         let (unit, after) = after.split_at(unit);
-        let (Some(amount), Some(unit)) = (amount_of(amount), nanoseconds_in(unit)) else { return false };
-        nanoseconds += amount * unit;
+        nanoseconds += amount_of(amount)? * nanoseconds_in(unit)?;
         rest = after;
     }
     // Go counts nanoseconds in 64 bits, signed; a little less is near enough to forever.
-    !unsigned.is_empty() && nanoseconds < 9.2e18
+    (!unsigned.is_empty() && nanoseconds < 9.2e18).then_some(nanoseconds)
 }
 
 fn amount_of(text: &str) -> Option<f64> {
@@ -97,6 +107,13 @@ mod tests {
         for text in ["", "banana", "1", "1d", "h", "-", ".s", "1..5s", "1h ", "s1", "999999999999h", "1e3s", "NaNs"] {
             assert!(!is_duration(text), "{text}");
         }
+    }
+
+    #[test]
+    fn a_length_of_time_is_read_as_go_reads_it() {
+        assert_eq!(parse("1h30m"), Some(Duration::from_secs(5400)));
+        assert_eq!((parse("1.5s"), parse("-3h")), (Some(Duration::from_millis(1500)), Some(Duration::ZERO)));
+        assert_eq!((parse("0"), parse("1d"), parse("")), (Some(Duration::ZERO), None, None));
     }
 
     #[test]

@@ -5,6 +5,7 @@
 //! ```text
 //! not allowed, or its Secret is missing  -> BackingOff, Accepted=False; looked at again when either changes
 //! allowed                                -> New, Accepted=True, the name of the Velero objects on record
+//! approval needed, or taken back         -> nothing of it is with Velero; see [`super::approval`]
 //! on record                              -> finalizer
 //! held by the finalizer                  -> Secret copied, Velero location made, Created
 //! Secret or spec changed                 -> copied and changed at once
@@ -20,6 +21,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     Object, Phase, Reference, Settings, Store, Victim,
+    approval::Standing,
     ownership::{Marks, Origin},
     validate::{self, LocationSpec, Refusal, SecretKey},
     velero::Fields,
@@ -49,6 +51,8 @@ pub struct Observed {
     pub twin: Option<String>,
     /// `NonAdminBackups` in this location that are not yet being deleted.
     pub backups: Vec<Victim>,
+    /// Whether it may be used; the spec is the one in force, if there is one.
+    pub standing: Standing,
 }
 
 /// `status` of a `NonAdminBackupStorageLocation`, as far as this file writes it.
@@ -230,6 +234,9 @@ pub fn plan(seen: &Observed) -> Plan<Step> {
     if seen.object.is_deleting {
         return delete(seen);
     }
+    if seen.standing.is_withheld() {
+        return Plan::steps(withdrawal(seen));
+    }
     let is_recorded = Reference::is_recorded(seen.status.velero_backup_storage_location.as_ref());
     match seen.wanted() {
         Err(_) => Plan::settled(),
@@ -268,20 +275,27 @@ fn sync_location(seen: &Observed, spec: &LocationSpec) -> Option<Step> {
     }
 }
 
+/// What Velero has of it, to be taken away.
+fn withdrawal(seen: &Observed) -> Vec<Step> {
+    let name = seen.origin().nacuuid;
+    let victim = |uid: &String| Victim { name: name.clone(), uid: uid.clone() };
+    let copy = match seen.copy() {
+        Target::Ours(copy) => Some(Step::DeleteSecret(victim(&copy.uid))),
+        Target::Absent | Target::Taken => None,
+    };
+    let velero = match seen.velero() {
+        Target::Ours(velero) => Some(Step::DeleteLocation(victim(&velero.uid))),
+        Target::Absent | Target::Taken => None,
+    };
+    copy.into_iter().chain(velero).collect()
+}
+
 /// Nothing here waits for the backups: deleting them takes the time their owner gives it.
 fn delete(seen: &Observed) -> Plan<Step> {
     if seen.status.phase != Some(Phase::Deleting) || !seen.object.has_finalizer {
         return Plan::settled();
     }
-    let name = seen.origin().nacuuid;
-    let victim = |uid: &String| Victim { name: name.clone(), uid: uid.clone() };
-    let mut groups = Vec::new();
-    if let Target::Ours(copy) = seen.copy() {
-        groups.push(vec![Step::DeleteSecret(victim(&copy.uid))]);
-    }
-    if let Target::Ours(velero) = seen.velero() {
-        groups.push(vec![Step::DeleteLocation(victim(&velero.uid))]);
-    }
+    let mut groups: Vec<_> = withdrawal(seen).into_iter().map(|step| vec![step]).collect();
     groups.push(seen.backups.iter().cloned().map(Step::DeleteBackup).collect());
     groups.push(vec![Step::ReleaseFinalizer { uid: seen.object.uid.clone() }]);
     Plan { groups, next: plan::Next::Settled }
@@ -307,8 +321,16 @@ pub fn report(seen: &Observed, settings: &Settings, outcomes: &[(&Step, Outcome)
         let message = "NonAdminBackupStorageLocation spec validation successful";
         status.conditions.set_observed("Accepted", Truth::True, "BslSpecValidation", message, generation, now);
         status.velero_backup_storage_location.get_or_insert_default().record(&seen.origin(), settings);
-        secret_synced(&mut status, seen, outcomes, now);
-        location_synced(&mut status, seen, outcomes, now);
+        seen.standing.tell(&mut status.conditions, now);
+        if seen.standing.is_withheld() {
+            status.conditions.remove(SECRET_SYNCED).remove(LOCATION_SYNCED);
+        } else {
+            secret_synced(&mut status, seen, outcomes, now);
+            location_synced(&mut status, seen, outcomes, now);
+        }
+        if seen.standing.is_refused() {
+            status.phase = Some(Phase::forward(status.phase, Phase::BackingOff));
+        }
     }
     if let Some(reference) = &mut status.velero_backup_storage_location {
         reference.status = match (seen.velero(), reference.status.take()) {

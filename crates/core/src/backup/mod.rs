@@ -9,17 +9,21 @@
 //!   for exactly this request ([`ownership`]).
 //! - **A phase only moves forward**, and a request that Velero has had is never handed to it a second time.
 
+pub mod approval;
 mod availability;
 #[expect(clippy::module_inception, reason = "the part and one of its kinds have the same name")]
 pub mod backup;
-mod duration;
+pub mod download;
+pub mod duration;
 pub mod location;
 pub mod names;
 pub mod ownership;
 pub mod queue_position;
 mod request;
 pub mod restore;
+pub mod schedule;
 pub mod validate;
+pub mod vault;
 mod velero;
 
 pub use request::{Object, OnDelete, Phase, QueueInfo, Reference, Settings, Victim};

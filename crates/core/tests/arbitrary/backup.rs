@@ -5,6 +5,7 @@ use std::time::Duration;
 use croft_core::{
     backup::{
         Fields, Object, OnDelete, Phase, Settings, Victim,
+        approval::Standing,
         backup::{self, Deletion, Location, LocationPhase, VeleroBackup},
         location::{self, Copy, VeleroLocation, Version},
         ownership::{Marks, Origin},
@@ -222,6 +223,11 @@ proptest! {
             velero: dice.some(there),
             twin: (dice.roll(8) == 0).then(|| "other".to_owned()),
             backups: victims(&mut dice),
+            standing: match dice.roll(4) {
+                0 => Standing::Pending,
+                1 => Standing::Rejected,
+                _ => Standing::Vault,
+            },
         };
         let plan = location::plan(&seen);
         for step in plan.iter() {

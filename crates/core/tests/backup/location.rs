@@ -1,6 +1,7 @@
 use croft_core::{
     backup::{
         Phase, Store, Victim,
+        approval::Standing,
         location::{Claim, Copy, Observed, Status, Step, VeleroLocation, Version, copy_mark, plan, report, twin},
         ownership::Marks,
         validate::SecretKey,
@@ -149,6 +150,7 @@ impl World {
                 .then(|| Victim { name: "nightly".into(), uid: "nightly".into() })
                 .into_iter()
                 .collect(),
+            standing: Standing::Vault,
         })
     }
 }

@@ -22,7 +22,7 @@ use super::{BACKUP, Caches, DELETIONS_OF_BACKUP, marks, request};
 use crate::{
     engine::{Key, Reconciler, Report, Work, Writer, Written, is_deleting},
     objects,
-    settings::SharedSettings,
+    settings::{DefaultLocation, SharedSettings},
 };
 
 #[derive(Debug)]
@@ -44,14 +44,19 @@ impl BackupReconciler {
     }
 
     fn location(&self, backup: &NonAdminBackup) -> Location {
-        let Some(name) = backup.spec.backup_spec.storage_location() else { return Location::Default };
+        let Some(name) = self.caches.location_of(backup) else {
+            return match self.settings.load().backup.default_location {
+                DefaultLocation::Allow => Location::Default,
+                DefaultLocation::Deny => Location::NotNamed,
+            };
+        };
         let namespace = backup.namespace().unwrap_or_default();
-        let Some(location) = self.caches.locations.get(&namespace, name) else {
-            return Location::Missing { name: name.to_owned() };
+        let Some(location) = self.caches.locations.get(&namespace, &name) else {
+            return Location::Missing { name };
         };
         let status: location::Status = objects::status(location.status.as_ref());
         let nacuuid = status.velero_backup_storage_location.and_then(|reference| reference.nacuuid);
-        let origin = |nacuuid: &String| Origin { namespace, name: name.to_owned(), nacuuid: nacuuid.clone() };
+        let origin = |nacuuid: &String| Origin { namespace, name, nacuuid: nacuuid.clone() };
         let velero = nacuuid.as_ref().map(origin).and_then(|origin| self.location_phase(&origin));
         Location::Found { phase: status.phase, nacuuid, velero }
     }

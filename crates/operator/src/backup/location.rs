@@ -7,11 +7,12 @@ use croft_api::{
         NABSL_FINALIZER, NonAdminBackup, NonAdminBackupStorageLocation, REGISTRY_LABEL, REGISTRY_LABEL_FALSE,
         REGISTRY_LABEL_TRUE, validate,
     },
-    velero::BackupStorageLocation,
+    velero::{BackupStorageLocation, BackupStorageLocationSpec},
 };
 use croft_core::{
     backup::{
         Store, Victim,
+        approval::Standing,
         location::{self, Claim, Copy, Observed, Status, Step, VeleroLocation, Version, copy_mark},
         ownership::Origin,
         validate::SecretKey,
@@ -45,6 +46,8 @@ pub(super) struct Seen {
     request: Arc<NonAdminBackupStorageLocation>,
     observed: Observed,
     velero_namespace: String,
+    /// Where the Secret is that the spec names.
+    secret_namespace: String,
 }
 
 impl LocationReconciler {
@@ -52,10 +55,31 @@ impl LocationReconciler {
         Self { caches, writer, settings }
     }
 
+    /// The spec to work with, and the namespace of the Secret it names. What others write into the location of a vault counts
+    /// for nothing: it is what the vault says, and its Secret is Velero's.
+    fn spec(
+        &self,
+        location: &NonAdminBackupStorageLocation,
+        standing: &Standing,
+    ) -> (BackupStorageLocationSpec, String) {
+        let Some(vault) = self.caches.vault_of(location) else {
+            let mut spec = match standing {
+                Standing::InForce { spec, .. } => spec.clone().into(),
+                _ => location.spec.backup_storage_location_spec.clone(),
+            };
+            // What others put into a bucket appears in the cluster only where that was asked for in so many words.
+            if spec.get("backupSyncPeriod").is_none() {
+                spec.set("backupSyncPeriod", "0s");
+            }
+            return (spec, location.namespace().unwrap_or_default());
+        };
+        let spec = self.caches.warehouse.as_ref().and_then(|warehouse| warehouse.location_spec(&vault));
+        (spec.unwrap_or_default().into(), self.caches.velero_namespace.clone())
+    }
+
     /// State of the Secret the spec names.
-    fn secret(&self, location: &NonAdminBackupStorageLocation) -> Option<Version> {
-        let credential = location.spec.backup_storage_location_spec.credential()?;
-        let secret = self.caches.secrets.get(&location.namespace()?, credential.name)?;
+    fn secret(&self, spec: &BackupStorageLocationSpec, namespace: &str) -> Option<Version> {
+        let secret = self.caches.secrets.get(namespace, spec.credential()?.name)?;
         Some(version(&secret.metadata)).filter(|_| !is_deleting(&secret.metadata))
     }
 
@@ -99,13 +123,17 @@ impl LocationReconciler {
     }
 
     /// The backups stored in a location that are not yet being deleted.
-    fn backups(&self, location: &NonAdminBackupStorageLocation) -> Vec<Victim> {
+    fn backups(&self, location: &NonAdminBackupStorageLocation, origin: &Origin) -> Vec<Victim> {
         let name = location.name_any();
+        let is_here = |backup: &NonAdminBackup| {
+            let named = backup.spec.backup_spec.storage_location();
+            let stored = backup.status.as_ref().and_then(|status| status.velero_backup.as_ref()?.spec.as_ref());
+            let stored = stored.and_then(|spec| spec.storage_location());
+            named == Some(&name) || (named.is_none() && stored == Some(&origin.nacuuid))
+        };
         let backups = self.caches.backups.in_namespace(&location.namespace().unwrap_or_default()).into_iter();
         backups
-            .filter(|backup| {
-                backup.spec.backup_spec.storage_location() == Some(&name) && !is_deleting(&backup.metadata)
-            })
+            .filter(|backup| is_here(backup) && !is_deleting(&backup.metadata))
             .map(|backup| Victim { name: backup.name_any(), uid: backup.uid().unwrap_or_default() })
             .collect()
     }
@@ -128,7 +156,7 @@ impl LocationReconciler {
     }
 
     async fn create_secret(&self, seen: &Seen, origin: &Origin, source: &SecretKey) -> Result<Written, Failure> {
-        let (content, mark) = self.read_secret(&origin.namespace, source).await?;
+        let (content, mark) = self.read_secret(&seen.secret_namespace, source).await?;
         let mut metadata = marks::LOCATION.metadata(origin, &seen.velero_namespace);
         metadata.annotations.get_or_insert_default().insert(COPY_OF_ANNOTATION.into(), mark);
         let data = Some(BTreeMap::from([(source.key.clone(), content)]));
@@ -142,7 +170,7 @@ impl LocationReconciler {
         uid: &str,
         source: &SecretKey,
     ) -> Result<Written, Failure> {
-        let (content, mark) = self.read_secret(&origin.namespace, source).await?;
+        let (content, mark) = self.read_secret(&seen.secret_namespace, source).await?;
         let mut annotations = marks::LOCATION.metadata(origin, &seen.velero_namespace).annotations.unwrap_or_default();
         annotations.insert(COPY_OF_ANNOTATION.into(), mark);
         let target = Target { namespace: &seen.velero_namespace, name: &origin.nacuuid, uid };
@@ -173,21 +201,25 @@ impl Reconciler for LocationReconciler {
 
     async fn observe(&self, key: &Key) -> Result<Option<Seen>, Failure> {
         let Some(location) = self.caches.locations.get(&key.namespace, &key.name) else { return Ok(None) };
+        let standing = self.caches.standing(&location, &self.settings);
+        let (spec, secret_namespace) = self.spec(&location, &standing);
         let mut observed = Observed {
             object: request::object(&self.caches, &*location, NABSL_FINALIZER),
-            spec: location.spec.backup_storage_location_spec.0.0.clone(),
+            secret: self.secret(&spec, &secret_namespace),
+            spec: spec.0.0,
             status: objects::status(location.status.as_ref()),
-            secret: self.secret(&location),
             copy: None,
             velero: None,
             twin: self.twin(&location),
-            backups: self.backups(&location),
+            backups: Vec::new(),
+            standing,
         };
         let origin = observed.origin();
+        observed.backups = self.backups(&location, &origin);
         observed.copy = self.copy(&origin);
         observed.velero = self.velero(&origin);
         let velero_namespace = self.caches.velero_namespace.clone();
-        Ok(Some(Seen { request: location, observed, velero_namespace }))
+        Ok(Some(Seen { request: location, observed, velero_namespace, secret_namespace }))
     }
 
     fn plan(&self, seen: &Seen, _now: &Timestamp) -> Plan<Step> {

@@ -20,7 +20,8 @@ use croft_core::{
     storage::{
         Reason,
         bookkeeping::beside_guests,
-        ledger::{Bounds, Entry, Exceeded, Ledger, Limits, Units, entry_key, is_object_name, ledger_name},
+        claim::Books,
+        ledger::{Bounds, Entry, Exceeded, Ledger, Limits, Units, is_object_name, ledger_name},
     },
 };
 use k8s_openapi::api::core::v1::{Namespace, ResourceQuota};
@@ -116,6 +117,18 @@ impl Ledgers {
         let (team, own) = (stored.spec.team.clone(), stored.spec.namespace.clone());
         let owner = Owner { name: stored.name_any(), team, namespace: own.unwrap_or_default() };
         self.ask(owner, None, change).await
+    }
+
+    /// What the books say about the entry `place`, which is to have `wanted`. Limits are asked for only where something is to be
+    /// granted.
+    pub(super) async fn books(&self, namespace: &str, place: &str, wanted: Option<Units>) -> Result<Books, Failure> {
+        let stored = self.0.caches.books.get("", &self.owner(namespace).name);
+        let entry = stored.as_ref().and_then(|stored| stored.spec.entries.get(place)).map(books::entry);
+        let granted = |units: &Units| entry.as_ref().is_some_and(|entry| units.is_within(entry.charge()));
+        let Some(units) = wanted.filter(|units| !granted(units)) else { return Ok(Books { entry, exceeded: None }) };
+        let limits = self.limits(namespace).await?;
+        let ledger = stored.map(|stored| books::ledger(&stored.spec)).unwrap_or_default();
+        Ok(Books { entry, exceeded: ledger.fits(place, units, &limits).err() })
     }
 
     async fn ask(&self, owner: Owner, namespace: Option<&str>, change: Change) -> Result<Written, Unbooked> {
@@ -257,13 +270,13 @@ impl Shared {
     fn new_ledger(&self, owner: &Owner) -> S3QuotaLedger {
         let mut ledger = Ledger::default();
         for user in self.caches.users.all() {
-            let Some((namespace, claim)) = super::claim_of(&user) else { continue };
+            let Some((namespace, place)) = super::entry_of(&user) else { continue };
             let team = self.caches.team_of(&namespace);
             if ledger_name(team.as_deref(), &namespace, hashed) == owner.name {
                 let granted = user.spec.quota.as_ref().and_then(validate::granted);
                 let uid = user.spec.claim_ref.as_ref().and_then(|claim| claim.uid.clone());
                 let entry = Entry { uid, granted: granted.as_ref().map(Units::from), pending: None };
-                ledger.adopt(&entry_key(&namespace, &claim), &entry);
+                ledger.adopt(&place, &entry);
             }
         }
         let spec = S3QuotaLedgerSpec {

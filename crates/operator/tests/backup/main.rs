@@ -3,7 +3,12 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod approvals;
 mod backups;
+mod downloads;
 mod locations;
 mod plot;
 mod restores;
+mod schedules;
+mod tenants;
+mod vaults;

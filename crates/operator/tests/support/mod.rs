@@ -38,6 +38,18 @@ pub struct Shared {
 }
 
 impl Shared {
+    /// Croft installed and one replica running with these settings.
+    pub async fn on(bed: &'static Testbed, settings: &str) -> Result<Self> {
+        let installed = Installed::new(bed, croft()).await?;
+        let config = bed.dir().join("settings.yaml");
+        std::fs::write(&config, settings)?;
+        let config = config.display().to_string();
+        let arguments = ["--log", "info,croft=debug", "--config", &config];
+        let operator = installed.start(bed, "shared", &installed.identity.kubeconfig, &arguments)?;
+        operator.ready(PATIENCE).await?;
+        Ok(Self { bed, installed, operator })
+    }
+
     pub fn client(&self) -> Client {
         self.bed.admin().client.clone()
     }
@@ -45,14 +57,12 @@ impl Shared {
 
 /// One world per test program; the first caller's `want` decides what is in it.
 pub async fn shared(want: Want) -> &'static Shared {
-    let start = Box::pin(async {
-        let bed = croft_testbed::shared(want).await?;
-        let installed = Installed::new(bed, croft()).await?;
-        let kubeconfig = installed.identity.kubeconfig.clone();
-        let operator = installed.start(bed, "shared", &kubeconfig, &["--log", "info,croft=debug"])?;
-        operator.ready(PATIENCE).await?;
-        anyhow::Ok(Shared { bed, installed, operator })
-    });
+    shared_with(want, "").await
+}
+
+/// As [`shared`], with these settings in the operator's file.
+pub async fn shared_with(want: Want, settings: &str) -> &'static Shared {
+    let start = Box::pin(async { Shared::on(croft_testbed::shared(want).await?, settings).await });
     SHARED.get_or_try_init(|| start).await.expect("the shared world starts")
 }
 
