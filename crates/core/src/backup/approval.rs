@@ -297,11 +297,12 @@ pub fn plan(seen: &Observed) -> Plan<Step> {
         Decision::Pending | Decision::Reject if is_free => return decide(Decision::Approve, false),
         Decision::Approve if is_free => Some(spec.clone()),
         Decision::Approve if is_for_nothing => return decide(Decision::Pending, false),
-        Decision::Approve if is_changed && request.requested().is_some() => {
+        Decision::Approve if is_changed && request.requested().is_some() && request.approved() != Some(spec) => {
             return decide(Decision::Pending, request.approved().is_some());
         }
         Decision::Approve => Some(spec.clone()),
-        Decision::Pending if request.awaits_change && request.approved() == Some(spec) => {
+        // Changed back. It is written down first what is approved: the decision must never meet another spec.
+        Decision::Pending if request.awaits_change && !is_changed && request.approved() == Some(spec) => {
             return decide(Decision::Approve, false);
         }
         Decision::Pending if request.awaits_change => request.approved().cloned(),

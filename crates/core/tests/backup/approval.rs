@@ -172,7 +172,11 @@ impl explorer::World for World {
                     }
                 })
             };
-            acts.extend([decide("approve", Some(true)), decide("reject", Some(false)), decide("pending", None)]);
+            acts.extend([decide("approve", Some(true)), decide("reject", Some(false))]);
+            // A rejection nobody has looked at yet is taken back as if it had never been.
+            if self.request.as_ref().is_some_and(|request| request.decision == Some(true)) {
+                acts.push(decide("pending", None));
+            }
         }
         acts
     }

@@ -6,7 +6,7 @@ use croft_testbed::wait;
 use kube::{ResourceExt, api::ListParams};
 use serde_json::{Value, json};
 
-use crate::plot::{Plot, VELERO_PATIENCE, message};
+use crate::plot::{Plot, VELERO_PATIENCE, message, velero_name};
 
 impl Plot {
     async fn add_schedule(&self, more: Value) -> Result<BackupSchedule> {
@@ -46,14 +46,14 @@ async fn a_schedule_makes_backups_by_the_clock_and_keeps_the_last_one() -> Resul
     let status = plot.status::<BackupSchedule>("often", "to tell of it", told).await;
     let time = |field: &str| status[field].as_str().and_then(|text| text.parse::<jiff::Timestamp>().ok());
     assert!(time("nextScheduleTime") > time("lastScheduleTime") && time("lastScheduleTime").is_some(), "{status}");
-    plot.backup_completes(&first).await?;
+    let before = velero_name(&plot.backup_completes(&first).await?);
 
     let second = plot.first_of(&schedule, Some(&first)).await?;
     plot.patch::<BackupSchedule>("often", json!({ "spec": { "suspend": true } })).await?;
-    plot.backup_completes(&second).await?;
+    let after = velero_name(&plot.backup_completes(&second).await?);
     plot.vanishes(&plot.api::<NonAdminBackup>(), &first).await?;
     let stored = plot.in_vault().await?;
-    assert!(!stored.iter().any(|name| name.contains(&first)) && stored.iter().any(|name| name.contains(&second)));
+    assert!(!stored.iter().any(|name| name.contains(&before)) && stored.iter().any(|name| name.contains(&after)));
     let suspended =
         |status: &Value| message(status, "Ready").contains("suspend") && status["nextScheduleTime"].is_null();
     plot.status::<BackupSchedule>("often", "to be suspended", suspended).await;

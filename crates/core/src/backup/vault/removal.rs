@@ -136,13 +136,11 @@ impl TakeDown<'_> {
             return Left::Nothing(steps.chain(nothing_left(self.seen, self.vault, Some(self.record))).collect());
         }
         let mut steps = self.close(found, &user);
-        match found.buckets.iter().next().filter(|_| self.purges) {
-            Some((bucket, objects)) => self.purge(steps, user, bucket, *objects),
-            None => {
-                steps.extend(self.released(&user));
-                Left::Kept(steps)
-            }
+        if let Some((bucket, objects)) = found.buckets.iter().next().filter(|_| self.purges) {
+            return self.purge(steps, user, bucket, *objects);
         }
+        steps.extend(self.released(&user));
+        Left::Kept(steps)
     }
 
     /// Nobody gets in any more.
@@ -192,7 +190,7 @@ fn own_user<'a>(reached: &'a Reached, vault: &ClaimIdentity, record: Option<&Rec
 /// The record goes last: what is in Ceph always counts, and can always be found.
 fn nothing_left(seen: &Observed, vault: &ClaimIdentity, record: Option<&Record>) -> Vec<Step> {
     let (namespace, name) = (vault.namespace.clone(), vault.name.clone());
-    let release = seen.books.hold_something().then(|| Step::ReleaseQuota { namespace, vault: name });
+    let release = seen.books.hold_something().then_some(Step::ReleaseQuota { namespace, vault: name });
     let record = record.map(|record| Step::DeleteRecord {
         name: names::record_name(&vault.namespace, &vault.name),
         seen: record.version(),
