@@ -151,14 +151,12 @@ impl Reconciler for ApprovalReconciler {
 
     async fn observe(&self, key: &Key) -> Result<Option<Observed>, Failure> {
         let location = self.caches.locations.get(&key.namespace, &key.name);
-        let origin = match &location {
-            Some(location) => self.caches.origin_of(location),
-            None => {
-                let left = self.left_behind().into_iter().find(|(place, _)| place == key);
-                let Some((_, request)) = left else { return Ok(None) };
-                Origin { namespace: key.namespace.clone(), name: key.name.clone(), nacuuid: request.name_any() }
-            }
+        let left = || {
+            let (_, request) = self.left_behind().into_iter().find(|(place, _)| place == key)?;
+            Some(Origin { namespace: key.namespace.clone(), name: key.name.clone(), nacuuid: request.name_any() })
         };
+        let origin = location.as_ref().map(|location| self.caches.origin_of(location));
+        let Some(origin) = origin.or_else(left) else { return Ok(None) };
         let request = self.caches.requests.get(&self.caches.velero_namespace, &origin.nacuuid);
         Ok(Some(Observed {
             origin,

@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use croft_api::{
     backup::{NonAdminBackup, NonAdminDownloadRequest, NonAdminRestore},
-    velero::{DownloadRequest, DownloadRequestSpec},
+    velero::{DownloadRequest, DownloadRequestSpec, DownloadRequestStatus},
 };
 use croft_core::{
     backup::{
@@ -178,7 +178,7 @@ impl Reconciler for DownloadReconciler {
             is_deleting: is_deleting(&asked.metadata),
             kind: json!(asked.spec.target.kind).as_str().unwrap_or_default().to_owned(),
             subject: self.subject(&asked),
-            expires_in: copied.and_then(|copied| copied.expiration()).map(left_until),
+            expires_in: copied.and_then(DownloadRequestStatus::expiration).map(left_until),
             velero: self.velero(&uid),
             status,
             uid,

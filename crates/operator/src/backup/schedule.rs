@@ -50,26 +50,26 @@ impl ScheduleReconciler {
         let made = made.iter().filter(|backup| backup.namespace() == schedule.namespace());
         made.filter_map(|backup| backup_seen(backup)).collect()
     }
+}
 
-    fn backup(
-        &self,
-        seen: &Seen,
-        name: &str,
-        due: jiff::Timestamp,
-        spec: &serde_json::Map<String, serde_json::Value>,
-    ) -> NonAdminBackup {
-        let uid = seen.raw.uid().unwrap_or_default();
-        NonAdminBackup {
-            metadata: ObjectMeta {
-                namespace: seen.raw.namespace(),
-                name: Some(name.to_owned()),
-                labels: Some([(SCHEDULE_UID_LABEL.to_owned(), uid)].into()),
-                annotations: Some([(SCHEDULED_AT_ANNOTATION.to_owned(), due.to_string())].into()),
-                ..ObjectMeta::default()
-            },
-            spec: NonAdminBackupSpec { backup_spec: spec.clone().into(), ..NonAdminBackupSpec::default() },
-            status: None,
-        }
+/// The backup that is made for a time.
+fn made_for(
+    seen: &Seen,
+    name: &str,
+    due: jiff::Timestamp,
+    spec: &serde_json::Map<String, serde_json::Value>,
+) -> NonAdminBackup {
+    let uid = seen.raw.uid().unwrap_or_default();
+    NonAdminBackup {
+        metadata: ObjectMeta {
+            namespace: seen.raw.namespace(),
+            name: Some(name.to_owned()),
+            labels: Some([(SCHEDULE_UID_LABEL.to_owned(), uid)].into()),
+            annotations: Some([(SCHEDULED_AT_ANNOTATION.to_owned(), due.to_string())].into()),
+            ..ObjectMeta::default()
+        },
+        spec: NonAdminBackupSpec { backup_spec: spec.clone().into(), ..NonAdminBackupSpec::default() },
+        status: None,
     }
 }
 
@@ -154,7 +154,7 @@ impl Reconciler for ScheduleReconciler {
 
     async fn execute(&self, seen: &Seen, step: &Step) -> Result<Written, Failure> {
         match step {
-            Step::CreateBackup { name, due, spec } => self.writer.create(&self.backup(seen, name, *due, spec)).await,
+            Step::CreateBackup { name, due, spec } => self.writer.create(&made_for(seen, name, *due, spec)).await,
             Step::DeleteBackup(victim) => {
                 let namespace = seen.raw.namespace().unwrap_or_default();
                 let target = Target { namespace: &namespace, name: &victim.name, uid: &victim.uid };
