@@ -273,6 +273,18 @@ pub fn entry_key(namespace: &str, claim: &str) -> String {
     format!("{namespace}/{claim}")
 }
 
+/// The key of a vault's entry: no claim's name has a colon.
+pub fn vault_entry_key(namespace: &str, vault: &str) -> String {
+    entry_key(namespace, &format!("{VAULT}{vault}"))
+}
+
+/// The vault of an entry that is not a claim's, from the second part of its key.
+pub fn vault_of_entry(name: &str) -> Option<&str> {
+    name.strip_prefix(VAULT)
+}
+
+const VAULT: &str = "vault:";
+
 /// Namespace and claim of an entry.
 pub fn claim_of_entry(key: &str) -> Option<(&str, &str)> {
     key.split_once('/')
@@ -475,6 +487,18 @@ mod tests {
         );
         ledger.reserve("b/y", promise(size(4)), &at_most(10)).unwrap();
         assert_eq!(ledger.sum(), size(10));
+    }
+
+    #[test]
+    fn a_vault_counts_beside_the_claims_of_its_namespace_and_is_none_of_them() {
+        let mut ledger = Ledger::default();
+        ledger.reserve(&entry_key("a", "x"), promise(size(6)), &at_most(10)).unwrap();
+        let vault = vault_entry_key("a", "x");
+        assert_eq!(ledger.confirm(&vault, &form(1), size(5), &at_most(10)).unwrap_err().left, 4);
+        ledger.confirm(&vault, &form(1), size(4), &at_most(10)).unwrap();
+        assert_eq!((ledger.sum_of("a"), ledger.entries.len()), (size(10), 2));
+        assert_eq!(claim_of_entry(&vault).and_then(|(_, name)| vault_of_entry(name)), Some("x"));
+        assert_eq!(vault_of_entry("x"), None);
     }
 
     #[test]

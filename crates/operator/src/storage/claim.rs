@@ -6,9 +6,7 @@ use std::{
     time::Duration,
 };
 
-use croft_api::storage::{
-    CLAIM_FINALIZER, ROTATE_KEYS_ANNOTATION, S3User, S3UserClaim, S3UserClaimStatus, books, validate,
-};
+use croft_api::storage::{CLAIM_FINALIZER, ROTATE_KEYS_ANNOTATION, S3User, S3UserClaim, S3UserClaimStatus, validate};
 use croft_core::{
     budget::{Budget, Budgets},
     plan::{Failure, Outcome, Plan},
@@ -46,6 +44,9 @@ use crate::{
     objects,
 };
 
+use crate::objects::controlling;
+pub(super) use crate::objects::{controller, seen as target};
+
 /// On every Secret of ours, so that they can be found with `kubectl get secrets -l`.
 pub(super) const MANAGED_BY: (&str, &str) = ("app.kubernetes.io/managed-by", "croft");
 
@@ -80,7 +81,7 @@ impl ClaimReconciler {
         Self { caches, writer, ledgers, clock: Clock::start(), usages }
     }
 
-    /// What the books say. Limits are asked for only where something is to be granted.
+    /// What the books say.
     async fn books(
         &self,
         key: &Key,
@@ -88,26 +89,13 @@ impl ClaimReconciler {
         record: Option<&Record>,
         backend: &Backend,
     ) -> Result<Books, Failure> {
-        let owner = self.ledgers.owner(&key.namespace);
-        let place = entry_key(&key.namespace, &key.name);
-        let stored = self.caches.books.get("", &owner.name);
-        let entry = stored.as_ref().and_then(|stored| stored.spec.entries.get(&place)).map(books::entry);
-        let (Some(Claim { spec: Ok(spec), deleting: false, .. }), Backend::Reached(reached)) = (claim, backend) else {
-            return Ok(Books { entry, exceeded: None });
+        let wanted = match (claim, backend) {
+            (Some(Claim { spec: Ok(spec), deleting: false, .. }), Backend::Reached(reached)) => {
+                Some(Units::from(&claim::wanted(&spec.quota, record, &reached.class.default_quota)))
+            }
+            _ => None,
         };
-        let units = Units::from(&claim::wanted(&spec.quota, record, &reached.class.default_quota));
-        if entry.as_ref().is_some_and(|entry| units.is_within(entry.charge())) {
-            return Ok(Books { entry, exceeded: None });
-        }
-        let limits = self.ledgers.limits(&key.namespace).await?;
-        let ledger = stored.map(|stored| books::ledger(&stored.spec)).unwrap_or_default();
-        if ledger.fits(&place, units, &limits).is_ok() {
-            return Ok(Books { entry, exceeded: None });
-        }
-        // Nobody is refused by an old picture.
-        let ledger = self.ledgers.read(&owner).await?;
-        let exceeded = ledger.fits(&place, units, &limits).err();
-        Ok(Books { entry: ledger.entries.get(&place).cloned(), exceeded })
+        self.ledgers.books(&key.namespace, &entry_key(&key.namespace, &key.name), wanted).await
     }
 
     async fn book(&self, namespace: &str, change: Change) -> Result<Written, Failure> {
@@ -247,32 +235,12 @@ impl ClaimReconciler {
                 self.writer.merge::<Secret>(exactly(secret), Some(&secret.resource_version), patch).await
             }
             Step::DeleteSecret { secret } => self.writer.delete::<Secret>(exactly(secret), None).await,
-            Step::CreateUser { user, display_name, max_buckets, access_key } => {
-                seen.ceph()?.create_user(user, display_name, *max_buckets, access_key).await
-            }
-            Step::SetBucketLimit { user, max_buckets } => seen.ceph()?.set_bucket_limit(user, *max_buckets).await,
-            Step::SetQuota { user, quota } => seen.ceph()?.set_quota(user, *quota).await,
-            Step::CreateSubuser { user, name, access, access_key } => {
-                seen.ceph()?.create_subuser(user, name, *access, access_key).await
-            }
-            Step::SetSubuserAccess { user, name, access } => seen.ceph()?.set_subuser_access(user, name, *access).await,
-            Step::RemoveSubuser { user, name } => seen.ceph()?.remove_subuser(user, name).await,
-            Step::RemoveKey { user, access_key } => seen.ceph()?.remove_key(user, access_key).await,
-            Step::TakeOverUser { user, display_name, unsuspend } => {
-                seen.ceph()?.take_over(user, display_name, *unsuspend).await
-            }
-            Step::AddKey { user, subuser, access_key } => {
-                seen.ceph()?.add_key(user, subuser.as_deref(), access_key).await
-            }
-            Step::SuspendUser { user } => seen.ceph()?.suspend(user).await,
-            Step::RemoveEmptyBucket { user, bucket } => seen.ceph()?.remove_empty_bucket(user, bucket).await,
-            Step::PurgeBucket { user, bucket } => seen.ceph()?.purge_bucket(user, bucket).await,
-            Step::RemoveUser { user } => seen.ceph()?.remove_user(user).await,
+            on_ceph => seen.ceph()?.carry_out(on_ceph).await,
         }
     }
 }
 
-fn form(claim: &storage::Target, generation: i64) -> Form {
+pub(super) fn form(claim: &storage::Target, generation: i64) -> Form {
     Form { uid: claim.uid.clone(), generation }
 }
 
@@ -477,26 +445,8 @@ fn is_labelled(metadata: &ObjectMeta) -> bool {
     metadata.labels.as_ref().and_then(|labels| labels.get(MANAGED_BY.0)).is_some_and(|value| value == MANAGED_BY.1)
 }
 
-/// UID of what controls the object.
-pub(super) fn controller(metadata: &ObjectMeta) -> Option<String> {
-    controlling(metadata).map(|owner| owner.uid.clone())
-}
-
 fn owner_claim(metadata: &ObjectMeta) -> Option<String> {
     controlling(metadata).filter(|owner| owner.kind == S3UserClaim::kind(&())).map(|owner| owner.name.clone())
-}
-
-fn controlling(metadata: &ObjectMeta) -> Option<&OwnerReference> {
-    metadata.owner_references.iter().flatten().find(|owner| owner.controller == Some(true))
-}
-
-pub(super) fn target(metadata: &ObjectMeta) -> storage::Target {
-    storage::Target {
-        namespace: metadata.namespace.clone().unwrap_or_default(),
-        name: metadata.name.clone().unwrap_or_default(),
-        uid: metadata.uid.clone().unwrap_or_default(),
-        resource_version: metadata.resource_version.clone().unwrap_or_default(),
-    }
 }
 
 pub(super) fn exactly(target: &storage::Target) -> Target<'_> {
