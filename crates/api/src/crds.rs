@@ -24,6 +24,8 @@ pub fn crds() -> Vec<CustomResourceDefinition> {
         backup::NonAdminBackupStorageLocation::crd(),
         backup::NonAdminBackupStorageLocationRequest::crd(),
         backup::NonAdminDownloadRequest::crd(),
+        backup::BackupVault::crd(),
+        backup::BackupSchedule::crd(),
     ]
     .into_iter()
     .map(tidied)

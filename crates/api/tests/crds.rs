@@ -17,6 +17,7 @@ struct Promise {
 const NAMESPACES: &str = "akuity.io";
 const STORAGE: &str = "s3.snappcloud.io";
 const BACKUP: &str = "oadp.openshift.io";
+const OURS: &str = "croft.dev";
 
 const PROMISES: &[Promise] = &[
     Promise {
@@ -156,6 +157,24 @@ const PROMISES: &[Promise] = &[
         has_status: true,
         columns: &["Request-Phase", "Age"],
     },
+    Promise {
+        kind: "BackupVault",
+        group: OURS,
+        plural: "backupvaults",
+        scope: "Namespaced",
+        short_names: &["vault"],
+        has_status: true,
+        columns: &["Ready", "Reason", "Used", "Size", "Last-Backup", "Age"],
+    },
+    Promise {
+        kind: "BackupSchedule",
+        group: OURS,
+        plural: "backupschedules",
+        scope: "Namespaced",
+        short_names: &[],
+        has_status: true,
+        columns: &["Schedule", "Suspend", "Reason", "Last", "Next", "Age"],
+    },
 ];
 
 /// Kinds that tenants write. A reference in them must not reach another namespace.
@@ -167,6 +186,8 @@ const TENANT_KINDS: &[&str] = &[
     "NonAdminBackupStorageLocation",
     "NonAdminBackupStorageLocationRequest",
     "NonAdminDownloadRequest",
+    "BackupVault",
+    "BackupSchedule",
 ];
 
 fn as_json(crd: &CustomResourceDefinition) -> Value {

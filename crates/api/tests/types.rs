@@ -107,6 +107,8 @@ fn is_read_without_loss(manifest: &Value, file: &str) -> bool {
             assert_survives::<backup::NonAdminBackupStorageLocationRequest>(manifest, file);
         }
         "NonAdminDownloadRequest" => assert_survives::<backup::NonAdminDownloadRequest>(manifest, file),
+        "BackupVault" => assert_survives::<backup::BackupVault>(manifest, file),
+        "BackupSchedule" => assert_survives::<backup::BackupSchedule>(manifest, file),
         _ => return false,
     }
     true

@@ -93,6 +93,11 @@ pub(crate) fn reference(kind: &str, name: &str) -> RoleRef {
     RoleRef { api_group: "rbac.authorization.k8s.io".into(), kind: kind.into(), name: name.into() }
 }
 
+/// The operator as the API server sees it.
+pub(crate) fn operator(own: &str) -> String {
+    format!("system:serviceaccount:{own}:{ACCOUNT}")
+}
+
 /// The account the operator runs as.
 pub(crate) fn account(own: &str) -> Vec<Subject> {
     vec![Subject { api_group: None, kind: "ServiceAccount".into(), name: ACCOUNT.into(), namespace: Some(own.into()) }]

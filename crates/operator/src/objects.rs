@@ -1,6 +1,6 @@
 //! What every reconciler needs of a typed object: which one it is, and its status in the core's words.
 
-use k8s_openapi::{ByteString, api::core::v1::Secret};
+use k8s_openapi::{ByteString, api::core::v1::Secret, apimachinery::pkg::apis::meta::v1::OwnerReference};
 use kube::api::ObjectMeta;
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
@@ -29,6 +29,26 @@ pub fn own_secret(namespace: &str, name: &str, data: impl IntoIterator<Item = (&
         data: Some(data.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()),
         ..Secret::default()
     }
+}
+
+/// An object as it was seen, in the core's words.
+pub fn seen(metadata: &ObjectMeta) -> croft_core::storage::Target {
+    croft_core::storage::Target {
+        namespace: metadata.namespace.clone().unwrap_or_default(),
+        name: metadata.name.clone().unwrap_or_default(),
+        uid: metadata.uid.clone().unwrap_or_default(),
+        resource_version: metadata.resource_version.clone().unwrap_or_default(),
+    }
+}
+
+/// What controls the object.
+pub fn controlling(metadata: &ObjectMeta) -> Option<&OwnerReference> {
+    metadata.owner_references.iter().flatten().find(|owner| owner.controller == Some(true))
+}
+
+/// UID of what controls the object.
+pub fn controller(metadata: &ObjectMeta) -> Option<String> {
+    controlling(metadata).map(|owner| owner.uid.clone())
 }
 
 pub fn has_finalizer(metadata: &ObjectMeta, finalizer: &str) -> bool {

@@ -36,8 +36,8 @@ pub struct Definition {
     pub groups: &'static [&'static str],
     /// The rights its code uses.
     pub uses: &'static [Use],
-    /// Its kinds in the hands of tenants.
-    pub tenants: TenantKinds,
+    /// Its kinds in the hands of tenants, by group.
+    pub tenants: &'static [TenantKinds],
     /// What it checks at the door.
     pub(crate) hooks: &'static [Hook],
     /// What is installed for it besides CRDs and roles, each as a YAML document.

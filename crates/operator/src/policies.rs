@@ -70,6 +70,16 @@ pub(crate) fn label_of(object: &str, label: &str) -> String {
     format!("{object}.metadata.?labels[?{}].orValue('')", quoted(label))
 }
 
+/// The operator, Kubernetes' own components, and the administrators of last resort.
+pub(crate) fn trusted(operator: &str) -> String {
+    let user = "request.userInfo.?username.orValue('')";
+    let users = [operator, "system:kube-controller-manager", "system:kube-scheduler"].map(quoted).join(", ");
+    format!(
+        "{user} in [{users}] || {user}.startsWith('system:serviceaccount:kube-system:') || \
+         request.userInfo.?groups.orValue([]).exists(group, group in ['system:masters', 'system:nodes'])"
+    )
+}
+
 /// A CEL string; names of namespaces, users and labels need no escapes.
 pub(crate) fn quoted(text: &str) -> String {
     format!("'{text}'")

@@ -15,7 +15,7 @@ pub const AGGREGATE_LABEL: &str = "croft.dev/aggregate-to-namespace-classes";
 const READ: &[&str] = &["get", "list", "watch"];
 const WRITE: &[&str] = &["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"];
 
-/// Kinds of one part in the hands of tenants: who views a namespace may read them, who edits it may write them.
+/// Kinds of one group in the hands of tenants: who views a namespace may read them, who edits it may write them.
 #[derive(Debug)]
 pub struct TenantKinds {
     pub group: &'static str,
@@ -25,7 +25,7 @@ pub struct TenantKinds {
 
 /// `croft-view` and `croft-edit`, which Kubernetes adds to its own `view`, `edit` and `admin`.
 pub fn tenants(parts: &[Part]) -> [ClusterRole; 2] {
-    let enabled = || parts::of(parts).map(|part| &part.tenants);
+    let enabled = || parts::of(parts).flat_map(|part| part.tenants);
     let viewed = enabled().map(|kinds| rule(kinds.group, kinds.viewed, READ)).collect();
     let edited = enabled()
         .filter(|kinds| !kinds.edited.is_empty())

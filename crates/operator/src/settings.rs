@@ -83,6 +83,11 @@ pub struct BackupSettings {
     pub velero_namespace: String,
     /// What a plain `kubectl delete` of a NonAdminBackup does.
     pub on_delete: OnDelete,
+    /// Whether backups that name no location go to Velero's own default one, where the namespace has no BackupVault.
+    pub default_location: DefaultLocation,
+    /// What becomes of locations in buckets of tenants' own. Velero acts on what is in a bucket with the cluster's rights, so
+    /// whoever can write one is trusted with those. BackupVaults need no such trust.
+    pub own_buckets: OwnBuckets,
     /// Providers of storage tenants' locations may name besides `aws`. Their settings and credentials are passed on as they are.
     pub providers: Vec<String>,
     /// Servers inside the cluster or its networks that tenants' locations may name, as `host`, `host:port` or `*.domain`. Those
@@ -107,6 +112,8 @@ impl Default for BackupSettings {
         Self {
             velero_namespace: "velero".into(),
             on_delete: OnDelete::Hold,
+            default_location: DefaultLocation::Deny,
+            own_buckets: OwnBuckets::Approve,
             providers: Vec::new(),
             hosts: Vec::new(),
             restorable_kinds: Vec::new(),
@@ -141,6 +148,26 @@ pub enum OnDelete {
     Hold,
     /// The Velero Backup object is removed, the stored data is kept.
     Release,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum OwnBuckets {
+    /// Each waits until an administrator approves its NonAdminBackupStorageLocationRequest.
+    #[default]
+    Approve,
+    /// They are used without asking.
+    Allow,
+    /// None is used.
+    Deny,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum DefaultLocation {
+    /// They are refused.
+    #[default]
+    Deny,
+    /// They go there, beside those of everybody else.
+    Allow,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

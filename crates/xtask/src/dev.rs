@@ -17,7 +17,7 @@ pub(crate) fn dev() -> Result<()> {
     until_stopped(async {
         println!("{}", dim("starting Kubernetes, Ceph, Velero and Croft on this machine ..."));
         let world = World::start(&program, &["--log=info,croft=debug"]).await?;
-        world.apply_class(&world.write_class()?).await?;
+        world.apply_class(&World::write_class()?).await?;
         let chosen = std::env::var_os("KUBECONFIG_OUT").filter(|value| !value.is_empty()).map(PathBuf::from);
         let path = chosen.map_or_else(|| Ok(target()?.join("dev.kubeconfig")), anyhow::Ok)?;
         let kubeconfig = Kubeconfig::write(&world, &path)?;
@@ -39,7 +39,7 @@ fn print_screen(world: &World, kubeconfig: &Kubeconfig) -> Result<()> {
    {}
    kubectl create namespace blue
    kubectl label namespace blue namespaceclass.akuity.io/name=team
-   kubectl get namespaceclassbinding,s3userclaim,s3bucket,nonadminbackupstoragelocation -n blue
+   kubectl get namespaceclassbinding,s3userclaim,backupvault,nonadminbackupstoragelocation -n blue
    kubectl get secret storage-admin -n blue -o jsonpath='{{.data.cloud}}' | base64 -d
    kubectl label namespace blue namespaceclass.akuity.io/name-
 \n{}",

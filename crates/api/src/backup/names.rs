@@ -35,4 +35,18 @@ pub const REGISTRY_LABEL_FALSE: &str = "False";
 
 pub const NAB_FINALIZER: &str = "nonadminbackup.oadp.openshift.io/finalizer";
 pub const NAR_FINALIZER: &str = "nonadminrestore.oadp.openshift.io/finalizer";
+/// On the Secret of a vault in Velero's namespace: its name, and whose it is.
+pub const VAULT_NACUUID_LABEL: &str = "croft.dev/vault-nacuuid";
+pub const VAULT_NAMESPACE_ANNOTATION: &str = "croft.dev/vault-namespace";
+pub const VAULT_NAME_ANNOTATION: &str = "croft.dev/vault-name";
+
+/// On a NonAdminBackup that a BackupSchedule made: UID of the schedule, and the time it was made for.
+pub const SCHEDULE_UID_LABEL: &str = "croft.dev/schedule-uid";
+pub const SCHEDULED_AT_ANNOTATION: &str = "croft.dev/scheduled-at";
+
+/// On a NonAdminBackupStorageLocationRequest that is pending because the spec has changed since it was approved.
+pub const AWAITS_CHANGE_ANNOTATION: &str = "croft.dev/awaits-change";
+
+/// On a BackupVault, until what it has in Ceph is looked after.
+pub const VAULT_FINALIZER: &str = "croft.dev/backupvault";
 pub const NABSL_FINALIZER: &str = "nonadminbackupstoragelocation.oadp.openshift.io/finalizer";

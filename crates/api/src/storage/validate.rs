@@ -126,6 +126,13 @@ pub fn class(class: &S3Class) -> Result<Class, Vec<Problem>> {
     })
 }
 
+/// What is asked for in `field`, or everything that is wrong with it.
+pub fn quota(field: &str, size: Option<&Quantity>, objects: Option<&Quantity>) -> Result<QuotaAsked, Vec<Problem>> {
+    let mut problems = Problems::default();
+    let asked = problems.asked(field, size, objects, None);
+    problems.or(asked)
+}
+
 /// A quota as statuses and S3Users show it.
 pub fn reported(quota: &Quota) -> ReportedQuota {
     ReportedQuota::new(Quantity(quota.size.to_string()), Quantity(quota.objects.to_string()), quota.buckets.into())

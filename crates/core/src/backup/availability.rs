@@ -1,11 +1,11 @@
 //! Whether the storage location a backup names can be used yet.
 
-use super::{Phase, validate::Refusal};
+use super::{Phase, Policy, validate::Refusal};
 
 /// The storage location the backup names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Location {
-    /// None: Velero's default.
+    /// None, and the namespace has no vault: Velero's default, where that is for tenants.
     Default,
     Missing {
         name: String,
@@ -26,10 +26,15 @@ pub enum LocationPhase {
 
 impl Location {
     /// Name of the Velero location to store in; none for Velero's default.
-    pub(super) fn usable(&self) -> Result<Option<&str>, Refusal> {
+    pub(super) fn usable(&self, policy: &Policy) -> Result<Option<&str>, Refusal> {
         let not_yet = |message: String| Err(Refusal::not_yet("LocationNotReady", message));
         match self {
-            Location::Default => Ok(None),
+            Location::Default if !policy.no_default_location => Ok(None),
+            Location::Default => Err(Refusal::not_yet(
+                "NoVault",
+                "NonAdminBackup spec.backupSpec.storageLocation is not set and the namespace has no BackupVault; make one or \
+                 name a NonAdminBackupStorageLocation",
+            )),
             Location::Missing { name } => Err(Refusal::invalid(format!(
                 "NonAdminBackupStorageLocation not found in the namespace: \
                  nonadminbackupstoragelocations.oadp.openshift.io \"{name}\" not found"

@@ -222,7 +222,8 @@ impl Observed {
     fn is_in_place(&self) -> bool {
         let origin = self.origin();
         let recorded = self.status.velero_backup.as_ref().and_then(|reference| reference.uid.as_deref());
-        let claimant = Claimant { origin: &origin, recorded, names_location: self.location != Location::Default };
+        let names_location = text(&self.spec, "storageLocation").is_some();
+        let claimant = Claimant { origin: &origin, recorded, names_location };
         self.velero.as_ref().is_some_and(|found| claimant.owns(&found.uid, &found.marks, &self.lies))
     }
 
@@ -245,7 +246,7 @@ impl Observed {
     /// The spec for Velero, if the request is allowed and the world is ready for it.
     fn wanted(&self, policy: &Policy) -> Result<Fields, Refusal> {
         let spec = validate::backup(&self.spec, &self.object.namespace, policy)?;
-        let location = self.location.usable()?;
+        let location = self.location.usable(policy)?;
         Ok(spec.for_velero(&self.object.namespace, location))
     }
 }

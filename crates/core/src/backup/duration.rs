@@ -1,6 +1,8 @@
 //! Lengths of time as Velero reads them. One it cannot read ends its view of all objects of the kind, everybody's included, so none
 //! gets there.
 
+use std::time::Duration;
+
 /// The fields of Velero's specs that are lengths of time, wherever they stand.
 const DURATIONS: [&str; 9] = [
     "ttl",
@@ -17,6 +19,11 @@ const DURATIONS: [&str; 9] = [
 /// Whether a field of this name is a length of time.
 pub(super) fn is_duration_field(name: &str) -> bool {
     DURATIONS.contains(&name)
+}
+
+/// A length of time as Go reads it. Less than nothing is nothing.
+pub fn parse(text: &str) -> Option<Duration> {
+    Duration::try_from_secs_f64(nanoseconds(text)?.max(0.0) / 1e9).ok()
 }
 
 /// The length of what Go reads as a length of time: `1h30m`, `1.5s`, `-2us`, `0`.
@@ -83,6 +90,13 @@ mod tests {
         for text in ["", "banana", "1", "1d", "h", "-", ".s", "1..5s", "1h ", "s1", "999999999999h", "1e3s", "NaNs"] {
             assert_eq!(nanoseconds(text), None, "{text}");
         }
+    }
+
+    #[test]
+    fn a_length_of_time_is_read_as_go_reads_it() {
+        assert_eq!(parse("1h30m"), Some(Duration::from_secs(5400)));
+        assert_eq!((parse("1.5s"), parse("-3h")), (Some(Duration::from_millis(1500)), Some(Duration::ZERO)));
+        assert_eq!((parse("0"), parse("1d"), parse("")), (Some(Duration::ZERO), None, None));
     }
 
     #[test]

@@ -5,6 +5,7 @@
 //! ```text
 //! not allowed, or its Secret is missing  -> BackingOff, Accepted=False; looked at again when either changes
 //! allowed                                -> New, Accepted=True, the name of the Velero objects on record
+//! approval needed, or taken back         -> nothing of it is with Velero; see [`super::approval`]
 //! on record                              -> finalizer
 //! held by the finalizer                  -> Secret copied, Velero location made, Created
 //! Secret or spec changed                 -> copied and changed at once
@@ -17,9 +18,12 @@
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use super::{
     Object, Phase, Policy, Reference, Store, Victim,
+    approval::Standing,
+    duration,
     meaning::meaning,
     ownership::{Marks, Origin},
     validate::{self, Invalid, LocationSpec, SecretKey},
@@ -34,6 +38,8 @@ use crate::{
 /// Annotation on a location by which its owner says that it may store elsewhere although it has backups.
 pub const CONFIRM_MOVE: &str = "croft.dev/confirm-move";
 
+const SYNC_PERIOD: &str = "backupSyncPeriod";
+
 const SECRET_SYNCED: &str = "SecretSynced";
 const LOCATION_SYNCED: &str = "BackupStorageLocationSynced";
 
@@ -41,6 +47,7 @@ const LOCATION_SYNCED: &str = "BackupStorageLocationSynced";
 #[derive(Clone, Debug, PartialEq)]
 pub struct Observed {
     pub object: Object,
+    /// As it stands in the location; of a vault's, as the vault says, and nothing while that is not known.
     pub spec: Fields,
     pub status: Status,
     /// Version of the Secret the spec names, if there is one; see [`copy_mark`].
@@ -56,6 +63,7 @@ pub struct Observed {
     pub backups: Vec<Victim>,
     /// Its owner has confirmed that it may store elsewhere; see [`CONFIRM_MOVE`].
     pub may_move: bool,
+    pub standing: Standing,
 }
 
 /// `status` of a `NonAdminBackupStorageLocation`, as far as this file writes it.
@@ -226,14 +234,23 @@ impl Observed {
 
     /// The spec and the version of its Secret, if the request is allowed and the world is ready for it.
     fn wanted(&self, policy: &Policy) -> Result<(LocationSpec, &Version), Invalid> {
-        let spec = validate::location(&self.spec, &self.object.namespace, policy)?;
+        let namespace = &self.object.namespace;
+        let spec = match &self.standing {
+            Standing::Vault => validate::vault_location(&self.spec, namespace)?,
+            // What is wrong with a change is said at once; what was approved stays in force meanwhile.
+            Standing::InForce { spec: approved, .. } => {
+                validate::location(&self.spec, namespace, policy)?;
+                validate::location(&synchronised_if_asked(approved), namespace, policy)?
+            }
+            _ => validate::location(&synchronised_if_asked(&self.spec), namespace, policy)?,
+        };
         if let Some(twin) = &self.twin {
             return Err(Invalid(format!(
                 "NonAdminBackupStorageLocation stores in the same place as {twin}, give it another prefix or bucket"
             )));
         }
         let moves = matches!(self.velero(), Target::Ours(velero) if Store::of(&velero.spec) != spec.store());
-        if moves && !self.backups.is_empty() && !self.may_move {
+        if moves && !self.backups.is_empty() && !self.may_move && self.standing != Standing::Vault {
             return Err(Invalid(format!(
                 "NonAdminBackupStorageLocation has {} backups where it stores now, which would vanish: set the annotation \
                  {CONFIRM_MOVE} to \"true\" if that is meant",
@@ -259,6 +276,15 @@ impl Observed {
     }
 }
 
+/// What others put into a bucket appears in the cluster only where that was asked for in so many words.
+fn synchronised_if_asked(spec: &Fields) -> Fields {
+    let mut spec = spec.clone();
+    if spec.get(SYNC_PERIOD).is_none_or(Value::is_null) {
+        spec.insert(SYNC_PERIOD.to_owned(), "0s".into());
+    }
+    spec
+}
+
 /// A key of a tenant's Secret that has to be looked at.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unread {
@@ -272,10 +298,13 @@ pub fn plan(seen: &Observed, policy: &Policy) -> Plan<Step> {
     if seen.object.is_deleting {
         return delete(seen);
     }
+    if seen.standing.is_withheld() && !seen.object.velero_is_away() {
+        return Plan::steps(withdrawal(seen));
+    }
     let is_recorded = Reference::is_recorded(seen.status.velero_backup_storage_location.as_ref());
     match seen.wanted(policy) {
         Err(_) => Plan::settled(),
-        Ok(_) if !is_recorded || seen.object.velero_is_away() => Plan::settled(),
+        Ok(_) if !is_recorded || seen.object.velero_is_away() || seen.standing.is_withheld() => Plan::settled(),
         Ok(_) if !seen.object.has_finalizer => Plan::step(Step::AddFinalizer { uid: seen.object.uid.clone() }),
         Ok((spec, version)) => {
             Plan::steps(sync_secret(seen, &spec, version).into_iter().chain(sync_location(seen, &spec)))
@@ -303,11 +332,33 @@ fn sync_location(seen: &Observed, spec: &LocationSpec) -> Option<Step> {
         (_, Target::Absent) => {
             Some(Step::CreateLocation { origin, spec: wanted, serves_registry: spec.serves_registry() })
         }
-        (_, Target::Ours(velero)) if meaning(&velero.spec) != meaning(&wanted) => {
+        (_, Target::Ours(velero)) if !asks_for_the_same(&velero.spec, &wanted) => {
             Some(Step::UpdateLocation { name: origin.nacuuid, uid: velero.uid.clone(), spec: wanted })
         }
         (_, Target::Ours(_)) => None,
     }
+}
+
+/// One length of time says something even at nought: that Velero does not synchronise.
+fn asks_for_the_same(one: &Fields, other: &Fields) -> bool {
+    let is_off =
+        |spec: &Fields| spec.get(SYNC_PERIOD).and_then(Value::as_str).and_then(duration::nanoseconds) == Some(0.0);
+    meaning(one) == meaning(other) && is_off(one) == is_off(other)
+}
+
+/// What Velero has of it, to be taken away.
+fn withdrawal(seen: &Observed) -> Vec<Step> {
+    let name = seen.origin().nacuuid;
+    let victim = |uid: &String| Victim { name: name.clone(), uid: uid.clone() };
+    let copy = match seen.copy() {
+        Target::Ours(copy) => Some(Step::DeleteSecret(victim(&copy.uid))),
+        Target::Absent | Target::Taken => None,
+    };
+    let velero = match seen.velero() {
+        Target::Ours(velero) => Some(Step::DeleteLocation(victim(&velero.uid))),
+        Target::Absent | Target::Taken => None,
+    };
+    copy.into_iter().chain(velero).collect()
 }
 
 /// Nothing here waits for the backups: deleting them takes the time their owner gives it.
@@ -319,15 +370,7 @@ fn delete(seen: &Observed) -> Plan<Step> {
         let release = Step::ReleaseFinalizer { uid: seen.object.uid.clone() };
         return if seen.object.needs_no_velero() { Plan::step(release) } else { Plan::settled() };
     }
-    let name = seen.origin().nacuuid;
-    let victim = |uid: &String| Victim { name: name.clone(), uid: uid.clone() };
-    let mut groups = Vec::new();
-    if let Target::Ours(copy) = seen.copy() {
-        groups.push(vec![Step::DeleteSecret(victim(&copy.uid))]);
-    }
-    if let Target::Ours(velero) = seen.velero() {
-        groups.push(vec![Step::DeleteLocation(victim(&velero.uid))]);
-    }
+    let mut groups: Vec<_> = withdrawal(seen).into_iter().map(|step| vec![step]).collect();
     groups.push(seen.backups.iter().cloned().map(Step::DeleteBackup).collect());
     groups.push(vec![Step::ReleaseFinalizer { uid: seen.object.uid.clone() }]);
     Plan { groups, next: plan::Next::Settled }
@@ -358,8 +401,14 @@ pub fn report(seen: &Observed, policy: &Policy, outcomes: &[(&Step, Outcome)], n
             status.conditions.set(LOCATION_SYNCED, Truth::False, "BackupStorageLocationSyncError", message, now);
             return Some(status);
         }
-        secret_synced(&mut status, seen, outcomes, now);
-        location_synced(&mut status, seen, outcomes, now);
+        seen.standing.tell(&mut status.conditions, now);
+        if seen.standing.is_withheld() {
+            status.conditions.remove(SECRET_SYNCED).remove(LOCATION_SYNCED);
+            status.phase = Some(if seen.standing.is_refused() { Phase::BackingOff } else { Phase::New });
+        } else {
+            secret_synced(&mut status, seen, outcomes, now);
+            location_synced(&mut status, seen, outcomes, now);
+        }
     }
     if let Some(reference) = &mut status.velero_backup_storage_location {
         reference.status = match (seen.velero(), reference.status.take()) {

@@ -10,12 +10,14 @@
 //! - **A phase only moves forward**, but for an edit of what was refused, which begins anew; and a request that Velero has had is
 //!   never handed to it a second time ([`handover`]).
 
+pub mod approval;
 mod availability;
 #[expect(clippy::module_inception, reason = "the part and one of its kinds have the same name")]
 pub mod backup;
 mod counters;
 mod credentials;
-mod duration;
+pub mod download;
+pub mod duration;
 mod enforcement;
 pub mod fields;
 mod handover;
@@ -29,7 +31,9 @@ pub mod queue_position;
 mod request;
 pub mod restorable;
 pub mod restore;
+pub mod schedule;
 pub mod validate;
+pub mod vault;
 mod velero;
 
 pub use counters::{Counts, Transfers};

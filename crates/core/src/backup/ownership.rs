@@ -62,14 +62,14 @@ pub struct Claimant<'a> {
     pub origin: &'a Origin,
     /// UID of the Velero Backup that was made for it, where that was recorded.
     pub recorded: Option<&'a str>,
-    /// It asked for a location of its own.
+    /// It asked for a location of its own. Otherwise it lies in a vault of its namespace or with the administrator.
     pub names_location: bool,
 }
 
 impl Claimant<'_> {
     pub fn owns(&self, uid: &str, marks: &Marks, lies: &Lies) -> bool {
         let lies_right = match lies {
-            Lies::WithTenant(namespace) => self.names_location && *namespace == self.origin.namespace,
+            Lies::WithTenant(namespace) => *namespace == self.origin.namespace,
             Lies::WithAdministrator => !self.names_location,
             Lies::Nowhere => self.recorded.is_some(),
         };
@@ -96,8 +96,9 @@ mod tests {
             !unrecorded.owns("u2", &marks, &Lies::Nowhere)
                 && !unrecorded.owns("u2", &marks, &Lies::WithTenant("bank".into()))
         );
-        let with_default = Claimant { names_location: false, ..claimant };
-        assert!(with_default.owns("u1", &marks, &Lies::WithAdministrator) && !with_default.owns("u1", &marks, &hers));
+        let unnamed = Claimant { names_location: false, ..claimant };
+        assert!(unnamed.owns("u1", &marks, &Lies::WithAdministrator) && unnamed.owns("u1", &marks, &hers));
+        assert!(!unnamed.owns("u1", &marks, &Lies::WithTenant("bank".into())));
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Hosts, velero::Fields};
+use super::{Hosts, approval::OwnBuckets, velero::Fields};
 
 /// What a plain API deletion of a `NonAdminBackup` does while Velero still has the backup.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -28,6 +28,9 @@ pub struct Policy {
     pub restorable: Vec<String>,
     /// Whether backups may run commands in the tenant's own pods.
     pub no_hooks: bool,
+    /// Whether Velero's default location is not for tenants.
+    pub no_default_location: bool,
+    pub own_buckets: OwnBuckets,
 }
 
 /// Values the administrator has fixed: whoever says nothing gets them, whoever says otherwise is refused.

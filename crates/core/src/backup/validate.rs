@@ -152,6 +152,8 @@ pub fn restore(spec: &Fields, namespace: &str, policy: &Policy) -> Result<Restor
     Ok(RestoreSpec { fields, backup_name: backup_name.to_owned() })
 }
 
+const LOCATION: &str = "NonAdminBackupStorageLocation";
+
 /// One key of a Secret.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SecretKey {
@@ -184,19 +186,13 @@ impl LocationSpec {
 }
 
 pub fn location(spec: &Fields, namespace: &str, policy: &Policy) -> Result<LocationSpec, Invalid> {
-    const KIND: &str = "NonAdminBackupStorageLocation";
     if field(spec, "default").is_some_and(|wanted| *wanted != Value::Bool(false)) {
-        return refuse(format!("{KIND} cannot be used as a default BSL"));
+        return refuse(format!("{LOCATION} cannot be used as a default BSL"));
     }
-    let Some(credential) = field(spec, "credential").and_then(Value::as_object) else {
-        return refuse(format!("{KIND} spec.bslSpec.credential is not set"));
-    };
-    let (Some(name), Some(key)) = (text(credential, "name"), text(credential, "key")) else {
-        return refuse(format!("{KIND} spec.bslSpec.credential.name or spec.bslSpec.credential.key is not set"));
-    };
+    let credential = credential(spec)?;
     let enforced = &policy.enforced.location;
     let check = Check {
-        kind: KIND,
+        kind: LOCATION,
         place: "spec.backupStorageLocationSpec",
         restricted: "NonAdminBackupStorageLocation spec.backupStorageLocationSpec",
         namespace,
@@ -206,17 +202,39 @@ pub fn location(spec: &Fields, namespace: &str, policy: &Policy) -> Result<Locat
     let spec = enforcement::apply(fields::LOCATION, enforced, spec.clone(), |field, value| {
         format!("the administrator has restricted spec.backupStorageLocationSpec.{field} field to: {value}")
     })?;
-    // Without it there is no place for the prefix that keeps tenants apart.
-    let Some(storage) = field(&spec, "objectStorage").and_then(Value::as_object) else {
-        return refuse(format!("{KIND} spec.backupStorageLocationSpec.objectStorage is not set"));
+    let prefix = prefix(&spec, namespace)?;
+    checked_provider(&spec, policy)?;
+    Ok(LocationSpec { fields: spec, credential, prefix })
+}
+
+/// The spec of a vault's location, which nobody but the operator writes: what is decided about tenants' own does not apply.
+pub fn vault_location(spec: &Fields, namespace: &str) -> Result<LocationSpec, Invalid> {
+    if spec.is_empty() {
+        return refuse("the BackupVault of this location is not ready");
+    }
+    let (credential, prefix) = (credential(spec)?, prefix(spec, namespace)?);
+    Ok(LocationSpec { fields: spec.clone(), credential, prefix })
+}
+
+fn credential(spec: &Fields) -> Result<SecretKey, Invalid> {
+    let Some(credential) = field(spec, "credential").and_then(Value::as_object) else {
+        return refuse(format!("{LOCATION} spec.bslSpec.credential is not set"));
     };
-    let prefix = match text(storage, "prefix") {
+    let (Some(name), Some(key)) = (text(credential, "name"), text(credential, "key")) else {
+        return refuse(format!("{LOCATION} spec.bslSpec.credential.name or spec.bslSpec.credential.key is not set"));
+    };
+    Ok(SecretKey { name: name.to_owned(), key: key.to_owned() })
+}
+
+/// Without storage there is no place for the prefix that keeps tenants apart.
+fn prefix(spec: &Fields, namespace: &str) -> Result<String, Invalid> {
+    let Some(storage) = field(spec, "objectStorage").and_then(Value::as_object) else {
+        return refuse(format!("{LOCATION} spec.backupStorageLocationSpec.objectStorage is not set"));
+    };
+    Ok(match text(storage, "prefix") {
         None => namespace.to_owned(),
         Some(own) => format!("{namespace}/{}", checked_prefix(own)?),
-    };
-    checked_provider(&spec, policy)?;
-    let credential = SecretKey { name: name.to_owned(), key: key.to_owned() };
-    Ok(LocationSpec { fields: spec, credential, prefix })
+    })
 }
 
 /// Settings of the S3 plugin that concern nobody but who uses the location.

@@ -17,10 +17,15 @@ pub const SECRET_KEYS: [&str; 5] = ["accessKey", "secretKey", "endpoint", "regio
 
 /// The contents of the Secret that hands out `pair`.
 pub fn secret_contents(class: &Class, pair: &KeyPair) -> BTreeMap<String, Secret> {
-    let secret_key = pair.secret_key.expose();
-    let cloud = format!("[default]\naws_access_key_id = {}\naws_secret_access_key = {secret_key}\n", pair.access_key);
-    let values = [&pair.access_key, secret_key, &class.endpoint, &class.region, &cloud];
+    let cloud = credentials_file(pair);
+    let values = [pair.access_key.as_str(), pair.secret_key.expose(), &class.endpoint, &class.region, cloud.expose()];
     SECRET_KEYS.into_iter().map(str::to_owned).zip(values.into_iter().map(Secret::new)).collect()
+}
+
+/// An AWS credentials file with nothing but `pair` in it.
+pub fn credentials_file(pair: &KeyPair) -> Secret {
+    let (id, secret) = (&pair.access_key, pair.secret_key.expose());
+    Secret::new(format!("[default]\naws_access_key_id = {id}\naws_secret_access_key = {secret}\n"))
 }
 
 #[cfg(test)]

@@ -22,12 +22,13 @@ mod stamp;
 mod usage;
 pub mod used;
 
-pub use credentials::{KeyPair, SECRET_KEYS, secret_contents};
+pub use credentials::{KeyPair, SECRET_KEYS, credentials_file, secret_contents};
 pub use names::{
     CephUser, Place, Target, display_name, is_object_name, is_of_ceph_s3_operator, names_claim, owner_in, record_name,
     tenant,
 };
 pub use quota::{Amount, AmountError, Quota, QuotaAsked};
+pub(crate) use reason::readiness_of;
 pub use reason::{Problem, Reason};
 pub use stamp::{BindingSeen, Stamp};
 pub use usage::Usage;
@@ -40,7 +41,7 @@ use crate::conditions::Readiness;
 pub const READONLY_SUBUSER: &str = "readonly";
 
 /// What a person must put right in Ceph is looked at again after this long: Ceph tells nobody.
-const RECHECK: Duration = Duration::from_secs(60);
+pub(crate) const RECHECK: Duration = Duration::from_secs(60);
 
 /// What becomes of a user that still has buckets when its claim is deleted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -68,6 +69,8 @@ pub struct Class {
 /// Why there is no class to work with.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NoClass {
+    /// The operator runs without storage.
+    Disabled,
     NotFound(String),
     NoDefault,
     Invalid {
@@ -86,6 +89,7 @@ pub enum NoClass {
 impl NoClass {
     pub fn reason(&self) -> Reason {
         match self {
+            NoClass::Disabled => Reason::StorageDisabled,
             NoClass::NotFound(_) => Reason::ClassNotFound,
             NoClass::NoDefault => Reason::NoDefaultClass,
             NoClass::Invalid { .. } => Reason::InvalidClass,
@@ -96,6 +100,9 @@ impl NoClass {
 
     pub fn message(&self) -> String {
         match self {
+            NoClass::Disabled => {
+                "the operator runs without its storage part; ask the administrator to enable it".to_owned()
+            }
             NoClass::NotFound(name) => format!("S3Class {name} does not exist; ask the administrator to make it"),
             NoClass::NoDefault => {
                 "no s3ClassName is given and no S3Class is marked as default; name a class in the claim".to_owned()

@@ -4,7 +4,7 @@ use crate::conditions::Readiness;
 use crate::plan::{Failure, FailureClass};
 pub use crate::problem::Problem;
 
-/// Reasons in conditions and events of the storage part. A failed call brings its own.
+/// Reasons in conditions and events of whatever has storage. A failed call brings its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reason {
     Provisioned,
@@ -38,6 +38,9 @@ pub enum Reason {
     Refused,
     UnknownSubuser,
     PolicyUnreadable,
+    LocationTaken,
+    LocationNotReady,
+    StorageDisabled,
     Deleting,
 }
 
@@ -75,6 +78,9 @@ impl Reason {
             Reason::Refused => "Refused",
             Reason::UnknownSubuser => "UnknownSubuser",
             Reason::PolicyUnreadable => "PolicyUnreadable",
+            Reason::LocationTaken => "LocationTaken",
+            Reason::LocationNotReady => "LocationNotReady",
+            Reason::StorageDisabled => "StorageDisabled",
             Reason::Deleting => "Deleting",
         }
     }
@@ -93,7 +99,7 @@ impl Reason {
 }
 
 /// What a failed call means for the object it was made for.
-pub(super) fn readiness_of(failure: &Failure) -> Readiness {
+pub(crate) fn readiness_of(failure: &Failure) -> Readiness {
     let (reason, message) = (failure.reason, failure.message.clone());
     match failure.class {
         FailureClass::Early { .. } | FailureClass::Stale | FailureClass::Transient => {

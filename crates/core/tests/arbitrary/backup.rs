@@ -5,6 +5,7 @@ use std::time::Duration;
 use croft_core::{
     backup::{
         Fields, Handed, Hosts, Object, OnDelete, Phase, Policy, Presence, Transfers, Victim,
+        approval::Standing,
         backup::{self, Deletion, Location, LocationPhase},
         location::{self, Copy, Keys, VeleroLocation, Version},
         ownership::{Lies, Marks, Origin},
@@ -263,6 +264,12 @@ proptest! {
             twin: (dice.roll(8) == 0).then(|| "other".to_owned()),
             backups: victims(&mut dice),
             may_move: dice.flip(),
+            standing: match dice.roll(5) {
+                0 => Standing::Pending,
+                1 => Standing::Rejected,
+                2 => Standing::Vault,
+                _ => Standing::Grandfathered,
+            },
         };
         let policy = policy(&mut dice);
         let plan = location::plan(&seen, &policy);

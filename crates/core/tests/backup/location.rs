@@ -1,6 +1,7 @@
 use croft_core::{
     backup::{
         Phase, Store, Victim,
+        approval::Standing,
         location::{Claim, Copy, Keys, Observed, Status, Step, VeleroLocation, Version, copy_mark, plan, report, twin},
         ownership::Marks,
         validate::SecretKey,
@@ -131,6 +132,7 @@ impl World {
                     "provider": "aws",
                     "objectStorage": { "bucket": format!("bucket-{number}"), "prefix": "shop" },
                     "credential": { "name": name, "key": "cloud" },
+                    "backupSyncPeriod": "0s",
                 })),
                 Slot::Empty | Slot::Theirs => Map::new(),
             },
@@ -151,6 +153,7 @@ impl World {
                 .into_iter()
                 .collect(),
             may_move: true,
+            standing: Standing::Grandfathered,
         })
     }
 }

@@ -3,10 +3,13 @@
 #[path = "../explorer/mod.rs"]
 mod explorer;
 
+mod approval;
 mod location;
 mod non_admin_backup;
 mod request;
 mod restore;
+mod schedule;
+mod vault;
 
 use croft_core::{
     backup::{Handed, Object, Phase, Policy, Presence, Transfers, ownership::Marks},

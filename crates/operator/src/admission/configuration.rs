@@ -95,8 +95,13 @@ mod tests {
             "gs3userclaim.croft.dev",
             "gs3class.croft.dev",
         ];
-        let of_backups =
-            ["vnonadminbackup.croft.dev", "vnonadminrestore.croft.dev", "vnonadminbackupstoragelocation.croft.dev"];
+        let of_backups = [
+            "vnonadminbackup.croft.dev",
+            "vnonadminrestore.croft.dev",
+            "vnonadminbackupstoragelocation.croft.dev",
+            "vbackupvault.croft.dev",
+            "vbackupschedule.croft.dev",
+        ];
         assert_eq!(names, [of_classes.as_slice(), of_storage.as_slice(), of_backups.as_slice()].concat());
         for (webhook, hook) in webhooks.iter().zip(HOOKS.iter()) {
             let service = webhook.client_config.service.as_ref().unwrap();

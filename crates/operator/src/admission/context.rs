@@ -12,6 +12,11 @@ impl Grounds {
     pub(crate) fn put<T: Send + Sync + 'static>(&mut self, ground: Arc<T>) {
         self.0.insert(ground);
     }
+
+    /// What a part has put here; nothing if the part is switched off.
+    pub(crate) fn get<T: Send + Sync + 'static>(&self) -> Option<&Arc<T>> {
+        self.0.get::<Arc<T>>()
+    }
 }
 
 impl fmt::Debug for Grounds {
@@ -34,6 +39,6 @@ impl Context {
 
     /// What a part has put here; nothing if the part is switched off.
     pub(crate) fn ground<T: Send + Sync + 'static>(&self) -> Option<&T> {
-        self.grounds.0.get::<Arc<T>>().map(AsRef::as_ref)
+        self.grounds.get().map(AsRef::as_ref)
     }
 }

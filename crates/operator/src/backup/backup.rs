@@ -18,7 +18,7 @@ use croft_core::{
 };
 use kube::ResourceExt;
 
-use super::{BACKUP, Caches, DELETIONS_OF_BACKUP, marks, request};
+use super::{BACKUP, Caches, DELETIONS_OF_BACKUP, marks, request, vaults::Place};
 use crate::{
     engine::{Key, Reconciler, Report, Work, Writer, Written, is_deleting},
     objects,
@@ -44,14 +44,23 @@ impl BackupReconciler {
     }
 
     async fn location(&self, backup: &NonAdminBackup) -> Result<Location, Failure> {
-        let Some(name) = backup.spec.backup_spec.storage_location() else { return Ok(Location::Default) };
         let namespace = backup.namespace().unwrap_or_default();
-        let Some(location) = request::named(&self.writer, &self.caches.locations, &namespace, name).await? else {
-            return Ok(Location::Missing { name: name.to_owned() });
+        let place = self.caches.place_of(backup);
+        let is_to_come = matches!(place, Place::Vault(_));
+        let name = match place {
+            Place::Location(name) | Place::Vault(name) => name,
+            Place::Gone(name) => return Ok(Location::Missing { name }),
+            Place::Default => return Ok(Location::Default),
+        };
+        let Some(location) = request::named(&self.writer, &self.caches.locations, &namespace, &name).await? else {
+            return Ok(match is_to_come {
+                true => Location::Found { phase: None, nacuuid: None, velero: None },
+                false => Location::Missing { name },
+            });
         };
         let status: location::Status = objects::status(location.status.as_ref());
         let nacuuid = status.velero_backup_storage_location.and_then(|reference| reference.nacuuid);
-        let origin = |nacuuid: &String| Origin { namespace, name: name.to_owned(), nacuuid: nacuuid.clone() };
+        let origin = |nacuuid: &String| Origin { namespace, name, nacuuid: nacuuid.clone() };
         let velero = nacuuid.as_ref().map(origin).and_then(|origin| self.location_phase(&origin));
         Ok(Location::Found { phase: status.phase, nacuuid, velero })
     }

@@ -7,6 +7,8 @@
 //! 2. What Velero makes without a name on it (Namespaces, volumes of the cluster, accounts it merges into) it does not make while
 //!    a tenant's Restore is in progress.
 //! 3. Notes by which an object tells Velero to pass its own filters by stay off the objects of tenants.
+//! 4. The location of a vault is written by the operator alone. What counts is the object as it is stored, controlled by a vault: a
+//!    copy of one (a restored backup, say) locks nobody out.
 //!
 //! Guarantees: every expression is total; an administrator's own restores and backups never come near fences 1 and 2; where
 //! Velero's kinds are gone, so are its restores, and nobody is held up.
@@ -23,11 +25,12 @@ use k8s_openapi::{
     apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelectorRequirement},
 };
 
-use crate::policies::{self, condition, denied_unless, label_of, matched, policy, quoted, variable};
+use crate::policies::{self, condition, denied_unless, label_of, matched, policy, quoted, trusted, variable};
 
 pub(super) const RESTORED: &str = "croft-restored-objects";
 pub(super) const UNMARKED: &str = "croft-restores-in-progress";
 pub(super) const BYPASSES: &str = "croft-velero-bypasses";
+pub(super) const VAULT_LOCATIONS: &str = "croft-vault-locations";
 
 /// On a tenant's Velero Restore until Velero is done with it: by it the API server finds those that count.
 pub(super) const UNFINISHED_LABEL: &str = "croft.dev/unfinished";
@@ -60,10 +63,12 @@ pub(super) fn around_restores(velero_namespace: &str) -> [Fence; 2] {
 }
 
 /// Everything of this part.
-pub(super) fn all(velero_namespace: &str) -> Vec<Fence> {
-    let bypasses = bypasses(velero_namespace);
-    let binding = policies::in_force(&bypasses);
-    around_restores(velero_namespace).into_iter().chain([(bypasses, binding)]).collect()
+pub(super) fn all(velero_namespace: &str, operator: &str) -> Vec<Fence> {
+    let others = [bypasses(velero_namespace), vault_locations(operator)].map(|policy| {
+        let binding = policies::in_force(&policy);
+        (policy, binding)
+    });
+    around_restores(velero_namespace).into_iter().chain(others).collect()
 }
 
 fn unfinished_restores(velero_namespace: &str) -> ParamRef {
@@ -241,6 +246,31 @@ fn bypasses(velero_namespace: &str) -> ValidatingAdmissionPolicy {
             validations: Some(vec![denied_unless(
                 "false".into(),
                 format!("'annotations {} are the administrator\\'s to set'", BYPASS_ANNOTATIONS.join(", ")),
+            )]),
+            ..ValidatingAdmissionPolicySpec::default()
+        },
+    )
+}
+
+/// Fence 4.
+fn vault_locations(operator: &str) -> ValidatingAdmissionPolicy {
+    let of_a_vault = "oldObject != null && oldObject.metadata.?ownerReferences.orValue([]).exists(owner, owner.kind == 'BackupVault' \
+                      && owner.apiVersion.startsWith('croft.dev/') && owner.?controller.orValue(false))";
+    policy(
+        VAULT_LOCATIONS,
+        ValidatingAdmissionPolicySpec {
+            match_constraints: Some(matched(
+                "oadp.openshift.io",
+                &["nonadminbackupstoragelocations"],
+                &["UPDATE", "DELETE"],
+                None,
+            )),
+            match_conditions: Some(vec![condition("of-a-vault", of_a_vault.to_owned())]),
+            validations: Some(vec![denied_unless(
+                trusted(operator),
+                "'this location belongs to BackupVault ' + oldObject.metadata.name + ' and is written by the operator only: \
+                 change or delete the vault'"
+                    .to_owned(),
             )]),
             ..ValidatingAdmissionPolicySpec::default()
         },

@@ -2,21 +2,34 @@
 
 use croft_api::{
     Problem,
-    backup::{NonAdminBackup, NonAdminBackupStorageLocation, NonAdminPhase, NonAdminRestore, validate},
+    backup::{
+        BackupSchedule, BackupVault, NonAdminBackup, NonAdminBackupStorageLocation, NonAdminPhase, NonAdminRestore,
+        validate,
+    },
 };
 use croft_core::backup::{Fields, Policy, backup, fingerprint, restore, validate::Invalid};
 
-use super::{Caches, request};
+use super::{Caches, GROUP, request};
 use crate::{
     admission::{Context, Hook, Operation, Refusal, Request, Review, Rule, Verdict, WhenDown, review},
     settings::SharedSettings,
 };
 
-const fn hook(name: &'static str, path: &'static str, resource: &'static str, review: Review) -> Hook {
+const fn published(name: &'static str, path: &'static str, resource: &'static str, review: Review) -> Hook {
+    hook("oadp.openshift.io", name, path, resource, review)
+}
+
+const fn hook(
+    group: &'static str,
+    name: &'static str,
+    path: &'static str,
+    resource: &'static str,
+    review: Review,
+) -> Hook {
     Hook {
         name,
         path,
-        group: "oadp.openshift.io",
+        group,
         version: "v1alpha1",
         resource,
         scope: "Namespaced",
@@ -29,23 +42,37 @@ const fn hook(name: &'static str, path: &'static str, resource: &'static str, re
 }
 
 pub(super) const HOOKS: &[Hook] = &[
-    hook(
+    published(
         "vnonadminbackup.croft.dev",
         "/validate-oadp-openshift-io-v1alpha1-nonadminbackup",
         "nonadminbackups",
         review::<BackupRule>,
     ),
-    hook(
+    published(
         "vnonadminrestore.croft.dev",
         "/validate-oadp-openshift-io-v1alpha1-nonadminrestore",
         "nonadminrestores",
         review::<RestoreRule>,
     ),
-    hook(
+    published(
         "vnonadminbackupstoragelocation.croft.dev",
         "/validate-oadp-openshift-io-v1alpha1-nonadminbackupstoragelocation",
         "nonadminbackupstoragelocations",
         review::<LocationRule>,
+    ),
+    hook(
+        GROUP,
+        "vbackupvault.croft.dev",
+        "/validate-croft-dev-v1alpha1-backupvault",
+        "backupvaults",
+        review::<VaultRule>,
+    ),
+    hook(
+        GROUP,
+        "vbackupschedule.croft.dev",
+        "/validate-croft-dev-v1alpha1-backupschedule",
+        "backupschedules",
+        review::<ScheduleRule>,
     ),
 ];
 
@@ -129,7 +156,44 @@ impl Rule for LocationRule {
     async fn judge(request: Request<NonAdminBackupStorageLocation>, context: &Context) -> Verdict {
         let policy = policy(context);
         let field = "spec.backupStorageLocationSpec";
-        unless_invalid(&request, field, |object| validate::location(object, &policy).map(drop))?;
+        let is_vaults = |object: &NonAdminBackupStorageLocation| {
+            context.ground::<Door>().is_some_and(|door| door.caches.vault_of(object).is_some())
+        };
+        unless_invalid(&request, field, |object| match is_vaults(object) {
+            true => Ok(()),
+            false => validate::location(object, &policy).map(drop),
+        })?;
         Ok(Vec::new())
+    }
+}
+
+/// Refuses everything that is wrong with the new object, unless exactly that was wrong with the old one.
+fn unless_problems<K>(request: &Request<K>, check: impl Fn(&K) -> Vec<Problem>) -> Verdict {
+    let found = |object: &Option<K>| object.as_ref().map(&check).unwrap_or_default();
+    let problems = found(&request.object);
+    if problems.is_empty() || problems == found(&request.old) {
+        return Ok(Vec::new());
+    }
+    Err(Refusal::Invalid(problems))
+}
+
+pub(super) struct VaultRule;
+
+impl Rule for VaultRule {
+    type Kind = BackupVault;
+
+    async fn judge(request: Request<BackupVault>, _: &Context) -> Verdict {
+        unless_problems(&request, |vault| validate::vault(vault).err().unwrap_or_default())
+    }
+}
+
+pub(super) struct ScheduleRule;
+
+impl Rule for ScheduleRule {
+    type Kind = BackupSchedule;
+
+    async fn judge(request: Request<BackupSchedule>, context: &Context) -> Verdict {
+        let policy = policy(context);
+        unless_problems(&request, |schedule| validate::schedule(schedule, &policy).err().unwrap_or_default())
     }
 }

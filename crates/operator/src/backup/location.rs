@@ -7,11 +7,12 @@ use croft_api::{
         NABSL_FINALIZER, NonAdminBackup, NonAdminBackupStorageLocation, REGISTRY_LABEL, REGISTRY_LABEL_FALSE,
         REGISTRY_LABEL_TRUE, validate,
     },
-    velero::BackupStorageLocation,
+    velero::{BackupStorageLocation, BackupStorageLocationSpec},
 };
 use croft_core::{
     backup::{
-        AccessKeys, Policy, Store, Victim,
+        AccessKeys, Fields, Policy, Store, Victim,
+        approval::Standing,
         location::{
             self, CONFIRM_MOVE, Claim, Copy, Keys, Observed, Status, Step, Unread, VeleroLocation, Version, copy_mark,
         },
@@ -80,10 +81,34 @@ impl LocationReconciler {
         request::policy(&self.caches, &self.settings)
     }
 
+    /// The spec, and the version of the Secret that what is in force of it names. What others write into the location of a vault
+    /// counts for nothing: it is what the vault says, and its Secret is Velero's.
+    fn spec(&self, location: &NonAdminBackupStorageLocation, standing: &Standing) -> (Fields, Option<Version>) {
+        let asked = || location.spec.backup_storage_location_spec.clone();
+        let (spec, in_force) = match (standing, self.caches.vault_of(location)) {
+            (Standing::Vault, vault) => {
+                let spec = vault.and_then(|vault| self.caches.warehouse.as_ref()?.location_spec(&vault));
+                let spec = BackupStorageLocationSpec::from(spec.unwrap_or_default());
+                (spec.clone(), spec)
+            }
+            (Standing::InForce { spec, .. }, _) => (asked(), spec.clone().into()),
+            _ => (asked(), asked()),
+        };
+        let secret = self.secret(&in_force, &self.secret_namespace(location, standing));
+        (spec.0.0, secret)
+    }
+
+    /// Where the Secret is that the location names.
+    fn secret_namespace(&self, location: &NonAdminBackupStorageLocation, standing: &Standing) -> String {
+        match standing {
+            Standing::Vault => self.caches.velero_namespace.clone(),
+            _ => location.namespace().unwrap_or_default(),
+        }
+    }
+
     /// State of the Secret the spec names.
-    fn secret(&self, location: &NonAdminBackupStorageLocation) -> Option<Version> {
-        let credential = location.spec.backup_storage_location_spec.credential()?;
-        let secret = self.caches.secrets.get(&location.namespace()?, credential.name)?;
+    fn secret(&self, spec: &BackupStorageLocationSpec, namespace: &str) -> Option<Version> {
+        let secret = self.caches.secrets.get(namespace, spec.credential()?.name)?;
         Some(version(&secret.metadata)).filter(|_| !is_deleting(&secret.metadata))
     }
 
@@ -106,9 +131,14 @@ impl LocationReconciler {
         })
     }
 
-    fn twin(&self, location: &NonAdminBackupStorageLocation) -> Option<String> {
+    /// A vault's bucket is its own: whoever writes its name elsewhere means another one.
+    fn twin(&self, location: &NonAdminBackupStorageLocation, standing: &Standing) -> Option<String> {
+        if *standing == Standing::Vault {
+            return None;
+        }
         let all = self.caches.locations.in_namespace(&location.namespace()?);
-        let all: Vec<Claim> = all.iter().map(|other| self.claim(other)).collect();
+        let others = all.iter().filter(|other| self.caches.vault_of(other).is_none());
+        let all: Vec<Claim> = others.map(|other| self.claim(other)).collect();
         location::twin(&self.claim(location), &all).map(str::to_owned)
     }
 
@@ -127,13 +157,17 @@ impl LocationReconciler {
     }
 
     /// The backups stored in a location that are not yet being deleted.
-    fn backups(&self, location: &NonAdminBackupStorageLocation) -> Vec<Victim> {
+    fn backups(&self, location: &NonAdminBackupStorageLocation, origin: &Origin) -> Vec<Victim> {
         let name = location.name_any();
+        let is_here = |backup: &NonAdminBackup| {
+            let named = backup.spec.backup_spec.storage_location();
+            let stored = backup.status.as_ref().and_then(|status| status.velero_backup.as_ref()?.spec.as_ref());
+            let stored = stored.and_then(|spec| spec.storage_location());
+            named == Some(&name) || (named.is_none() && stored == Some(&origin.nacuuid))
+        };
         let backups = self.caches.backups.in_namespace(&location.namespace().unwrap_or_default()).into_iter();
         backups
-            .filter(|backup| {
-                backup.spec.backup_spec.storage_location() == Some(&name) && !is_deleting(&backup.metadata)
-            })
+            .filter(|backup| is_here(backup) && !is_deleting(&backup.metadata))
             .map(|backup| Victim { name: backup.name_any(), uid: backup.uid().unwrap_or_default() })
             .collect()
     }
@@ -203,24 +237,29 @@ impl Reconciler for LocationReconciler {
 
     async fn observe(&self, key: &Key) -> Result<Option<Seen>, Failure> {
         let Some(location) = self.caches.locations.get(&key.namespace, &key.name) else { return Ok(None) };
+        let standing = self.caches.standing(&location, &self.settings);
+        let (spec, secret) = self.spec(&location, &standing);
+        let secret_namespace = self.secret_namespace(&location, &standing);
         let mut observed = Observed {
             object: request::object(&self.caches, &*location, NABSL_FINALIZER),
-            spec: location.spec.backup_storage_location_spec.0.0.clone(),
+            secret,
+            spec,
             status: objects::status(location.status.as_ref()),
-            secret: self.secret(&location),
             keys: Keys::Unread,
             copy: None,
             velero: None,
-            twin: self.twin(&location),
-            backups: self.backups(&location),
+            twin: self.twin(&location, &standing),
+            backups: Vec::new(),
             may_move: location.annotations().get(CONFIRM_MOVE).is_some_and(|confirmed| confirmed == "true"),
+            standing,
         };
         let origin = observed.origin();
+        observed.backups = self.backups(&location, &origin);
         observed.copy = self.copy(&origin);
         observed.velero = self.velero(&origin);
         let mut content = None;
         if let Some(unread) = observed.unread(&self.policy()) {
-            match self.read_keys(&key.namespace, &unread).await? {
+            match self.read_keys(&secret_namespace, &unread).await? {
                 Ok(found) => (content, observed.keys) = (Some(found), Keys::Fine),
                 Err(why) => observed.keys = Keys::Refused(why),
             }

@@ -32,6 +32,18 @@ pub(super) const LOCATION: Tags = Tags {
     name: names::NABSL_ORIGIN_NAME_ANNOTATION,
 };
 
+pub(super) const DOWNLOAD: Tags = Tags {
+    nacuuid: names::NADR_ORIGIN_NACUUID_LABEL,
+    namespace: names::NADR_ORIGIN_NAMESPACE_ANNOTATION,
+    name: names::NADR_ORIGIN_NAME_ANNOTATION,
+};
+
+pub(super) const VAULT: Tags = Tags {
+    nacuuid: names::VAULT_NACUUID_LABEL,
+    namespace: names::VAULT_NAMESPACE_ANNOTATION,
+    name: names::VAULT_NAME_ANNOTATION,
+};
+
 /// Everything of ours in Velero's namespace carries these.
 const FIXED: [(&str, &str); 2] =
     [(names::OADP_LABEL, names::OADP_LABEL_VALUE), (names::MANAGED_BY_LABEL, names::MANAGED_BY_VALUE)];
@@ -82,7 +94,7 @@ mod tests {
     #[test]
     fn what_we_make_is_ours_and_nobody_elses() {
         let origin = Origin { namespace: "shop".into(), name: "nightly".into(), nacuuid: "shop-nightly-1".into() };
-        for tags in [BACKUP, RESTORE, LOCATION] {
+        for tags in [BACKUP, RESTORE, LOCATION, DOWNLOAD, VAULT] {
             let metadata = tags.metadata(&origin, "velero");
             assert!(origin.owns(&tags.marks(&metadata)));
             assert_eq!(

@@ -3,8 +3,10 @@
 //! Velero's own kinds are watched and written in Velero's namespace only. Secrets are watched as metadata; the one key a
 //! location names is read when it is copied, and kept nowhere.
 
+mod approval;
 #[expect(clippy::module_inception, reason = "the part and one of its kinds have the same name")]
 mod backup;
+mod download;
 mod fences;
 mod hooks;
 mod location;
@@ -12,14 +14,20 @@ mod marks;
 mod queue;
 mod request;
 mod restore;
+mod schedule;
 mod transfers;
+mod vault;
+mod vaults;
 
 use std::sync::Arc;
 
 use croft_api::{
-    backup::{NonAdminBackup, NonAdminBackupStorageLocation, NonAdminRestore},
+    backup::{
+        BackupSchedule, BackupVault, NonAdminBackup, NonAdminBackupStorageLocation,
+        NonAdminBackupStorageLocationRequest, NonAdminDownloadRequest, NonAdminRestore,
+    },
     storage::S3Class,
-    velero::{BACKUP_NAME_LABEL, Backup, BackupStorageLocation, DeleteBackupRequest, Restore},
+    velero::{BACKUP_NAME_LABEL, Backup, BackupStorageLocation, DeleteBackupRequest, DownloadRequest, Restore},
     yaml_document,
 };
 use croft_core::{
@@ -39,27 +47,43 @@ use serde_json::Value;
 use tokio::sync::watch::Receiver;
 
 use self::{
-    backup::BackupReconciler, hooks::Door, location::LocationReconciler, queue::Queue, restore::RestoreReconciler,
-    transfers::Transfers,
+    approval::ApprovalReconciler, backup::BackupReconciler, download::DownloadReconciler, hooks::Door,
+    location::LocationReconciler, queue::Queue, restore::RestoreReconciler, schedule::ScheduleReconciler,
+    transfers::Transfers, vault::VaultReconciler,
 };
 use crate::{
     engine::{Cache, Change, EngineBuilder, Key, Part, Scope, Work, is_deleting},
+    manifests::operator,
     parts::{Definition, Ground},
     rbac::{Use, Within},
     roles::TenantKinds,
+    storage::Warehouse,
 };
+
+/// Of the kinds that are our own.
+const GROUP: &str = "croft.dev";
 
 const BACKUPS: Part = Part("backup");
 
 const LOCATION: Work = BACKUPS.work("nonadminbackupstoragelocation");
 const BACKUP: Work = BACKUPS.work("nonadminbackup");
 const RESTORE: Work = BACKUPS.work("nonadminrestore");
+const DOWNLOAD: Work = BACKUPS.work("nonadmindownloadrequest");
+const APPROVAL: Work = BACKUPS.work("nonadminbackupstoragelocationrequest");
+const SCHEDULE: Work = BACKUPS.work("backupschedule");
+const VAULT: Work = BACKUPS.work("backupvault");
 
+/// Index: name of a Velero location -> Velero Backups in it.
+const BACKUPS_IN_LOCATION: &str = "location";
 /// Index: name of a Velero Backup -> requests to delete it.
 const DELETIONS_OF_BACKUP: &str = "backup";
 
 const fn ours(resource: &'static str, verbs: &'static [&'static str]) -> Use {
     Use { group: "oadp.openshift.io", resource, verbs, within: Within::Cluster }
+}
+
+const fn crofts(resource: &'static str, verbs: &'static [&'static str]) -> Use {
+    Use { group: GROUP, resource, verbs, within: Within::Cluster }
 }
 
 const fn veleros(resource: &'static str, verbs: &'static [&'static str]) -> Use {
@@ -75,12 +99,30 @@ pub const USES: &[Use] = &[
     Use { group: "", resource: "namespaces", verbs: &["list", "watch"], within: Within::Cluster },
     Use { group: "", resource: "secrets", verbs: &["get", "list", "watch"], within: Within::Cluster },
     Use { group: "", resource: "secrets", verbs: &["create", "delete", "patch"], within: Within::VeleroNamespace },
-    ours("nonadminbackups", &["delete", "get", "list", "patch", "watch"]),
+    ours("nonadminbackups", &["create", "delete", "get", "list", "patch", "watch"]),
     ours("nonadminbackups/status", &["patch"]),
     ours("nonadminrestores", &["delete", "get", "list", "patch", "watch"]),
     ours("nonadminrestores/status", &["patch"]),
-    ours("nonadminbackupstoragelocations", &["get", "list", "patch", "watch"]),
+    ours("nonadminbackupstoragelocations", &["create", "delete", "get", "list", "patch", "watch"]),
     ours("nonadminbackupstoragelocations/status", &["patch"]),
+    ours("nonadmindownloadrequests", &["delete", "list", "watch"]),
+    ours("nonadmindownloadrequests/status", &["patch"]),
+    crofts("backupschedules", &["create", "delete", "get", "list", "patch", "watch"]),
+    crofts("backupschedules/status", &["patch"]),
+    crofts("backupvaults", &["create", "delete", "get", "list", "patch", "watch"]),
+    crofts("backupvaults/status", &["patch"]),
+    Use {
+        group: "oadp.openshift.io",
+        resource: "nonadminbackupstoragelocationrequests",
+        verbs: &["create", "delete", "list", "patch", "watch"],
+        within: Within::VeleroNamespace,
+    },
+    Use {
+        group: "oadp.openshift.io",
+        resource: "nonadminbackupstoragelocationrequests/status",
+        verbs: &["update"],
+        within: Within::VeleroNamespace,
+    },
     Use { group: "", resource: "configmaps", verbs: &["create", "get", "patch"], within: Within::VeleroNamespace },
     policies("validatingadmissionpolicies"),
     policies("validatingadmissionpolicybindings"),
@@ -92,23 +134,36 @@ pub const USES: &[Use] = &[
     veleros("datadownloads", &["list", "watch"]),
     veleros("restores", &["create", "delete", "list", "patch", "watch"]),
     veleros("deletebackuprequests", &["create", "delete", "list", "watch"]),
+    veleros("downloadrequests", &["create", "delete", "list", "watch"]),
     veleros("backupstoragelocations", &["create", "delete", "list", "patch", "watch"]),
 ];
 
 /// The part as a whole.
 pub(crate) const PART: Definition = Definition {
     part: BACKUPS,
-    groups: &["oadp.openshift.io"],
+    groups: &["oadp.openshift.io", GROUP],
     uses: USES,
     // Only those who edit see a `NonAdminDownloadRequest`: its status holds a signed URL to everything in a backup.
-    tenants: TenantKinds {
-        group: "oadp.openshift.io",
-        viewed: &["nonadminbackups", "nonadminbackupstoragelocations", "nonadminrestores"],
-        edited: &["nonadminbackups", "nonadminbackupstoragelocations", "nonadmindownloadrequests", "nonadminrestores"],
-    },
+    tenants: &[
+        TenantKinds {
+            group: "oadp.openshift.io",
+            viewed: &["nonadminbackups", "nonadminbackupstoragelocations", "nonadminrestores"],
+            edited: &[
+                "nonadminbackups",
+                "nonadminbackupstoragelocations",
+                "nonadmindownloadrequests",
+                "nonadminrestores",
+            ],
+        },
+        TenantKinds {
+            group: GROUP,
+            viewed: &["backupschedules", "backupvaults"],
+            edited: &["backupschedules", "backupvaults"],
+        },
+    ],
     hooks: hooks::HOOKS,
     manifests: |options| {
-        let fences = fences::all(&options.velero_namespace);
+        let fences = fences::all(&options.velero_namespace, &operator(&options.namespace));
         fences.iter().flat_map(|(policy, binding)| [yaml_document(policy), yaml_document(binding)]).collect()
     },
     install,
@@ -123,13 +178,20 @@ struct Caches {
     locations: Arc<Cache<NonAdminBackupStorageLocation>>,
     backups: Arc<Cache<NonAdminBackup>>,
     restores: Arc<Cache<NonAdminRestore>>,
+    downloads: Arc<Cache<NonAdminDownloadRequest>>,
+    requests: Arc<Cache<NonAdminBackupStorageLocationRequest>>,
+    schedules: Arc<Cache<BackupSchedule>>,
+    vaults: Arc<Cache<BackupVault>>,
+    /// Nothing if storage is switched off.
+    warehouse: Option<Arc<Warehouse>>,
     velero_locations: Arc<Cache<BackupStorageLocation>>,
     velero_backups: Arc<Cache<Backup>>,
     velero_restores: Arc<Cache<Restore>>,
     velero_deletions: Arc<Cache<DeleteBackupRequest>>,
+    velero_downloads: Arc<Cache<DownloadRequest>>,
     transfers: Transfers,
-    /// How the watches of Velero's kinds stand.
-    velero_stands: [Receiver<Standing>; 4],
+    /// How the watches in Velero's namespace stand.
+    velero_stands: [Receiver<Standing>; 6],
     policies: Arc<Cache<ValidatingAdmissionPolicy>>,
     bindings: Arc<Cache<ValidatingAdmissionPolicyBinding>>,
     /// Their endpoints are servers the administrator chose.
@@ -145,6 +207,8 @@ impl Caches {
         let (velero_backups, backups_stand) = engine.dispensable_objects(BACKUPS, &velero);
         let (velero_restores, restores_stand) = engine.dispensable_objects(BACKUPS, &velero);
         let (velero_deletions, deletions_stand) = engine.dispensable_objects(BACKUPS, &velero);
+        let (velero_downloads, downloads_stand) = engine.dispensable_objects(BACKUPS, &velero);
+        let (requests, requests_stand) = engine.dispensable_objects(BACKUPS, &velero);
         Self {
             velero_namespace,
             namespaces: engine.cluster_objects(BACKUPS),
@@ -152,12 +216,25 @@ impl Caches {
             locations: engine.objects(BACKUPS, &Scope::Cluster),
             backups: engine.objects(BACKUPS, &Scope::Cluster),
             restores: engine.objects(BACKUPS, &Scope::Cluster),
+            downloads: engine.objects(BACKUPS, &Scope::Cluster),
+            requests,
+            schedules: engine.objects(BACKUPS, &Scope::Cluster),
+            vaults: engine.objects(BACKUPS, &Scope::Cluster),
+            warehouse: engine.grounds().get().cloned(),
             velero_locations,
             velero_backups,
             velero_restores,
             velero_deletions,
+            velero_downloads,
             transfers: Transfers::open(engine, &velero),
-            velero_stands: [locations_stand, backups_stand, restores_stand, deletions_stand],
+            velero_stands: [
+                locations_stand,
+                backups_stand,
+                restores_stand,
+                deletions_stand,
+                downloads_stand,
+                requests_stand,
+            ],
             policies: engine.cluster_objects(BACKUPS),
             bindings: engine.cluster_objects(BACKUPS),
             classes: engine.cluster_objects(BACKUPS),
@@ -170,7 +247,7 @@ impl Caches {
     fn waiting_backups(&self, namespace: &str, location: &str) -> Vec<Key> {
         let backups = self.backups.in_namespace(namespace).into_iter();
         backups
-            .filter(|backup| backup.spec.backup_spec.storage_location() == Some(location))
+            .filter(|backup| self.place_of(backup).is_at(location))
             .filter(|backup| !was_queued(backup.status.as_ref().map(|status| &status.conditions)))
             .map(|backup| key(BACKUP, &*backup))
             .collect()
@@ -214,7 +291,10 @@ impl Caches {
         let locations = self.locations.all().into_iter().map(|location| key(LOCATION, &*location));
         let backups = self.backups.all().into_iter().map(|backup| key(BACKUP, &*backup));
         let restores = self.restores.all().into_iter().map(|restore| key(RESTORE, &*restore));
-        locations.chain(backups).chain(restores).collect()
+        let requests = self.locations.all().into_iter().map(|location| key(APPROVAL, &*location));
+        let downloads = self.downloads.all().into_iter().map(|download| key(DOWNLOAD, &*download));
+        let vaults = self.vaults.all().into_iter().map(|vault| key(VAULT, &*vault));
+        locations.chain(backups).chain(restores).chain(requests).chain(downloads).chain(vaults).collect()
     }
 
     /// All restores that Velero has not had.
@@ -284,8 +364,19 @@ fn install(engine: &mut EngineBuilder, ground: &Ground) {
     wake_on_requests(&caches);
     wake_on_velero(&caches);
     wake_on_surroundings(&caches);
+    caches.velero_backups.index(BACKUPS_IN_LOCATION, |backup: &Backup| {
+        backup.spec.storage_location().map(str::to_owned).into_iter().collect()
+    });
+    caches.wake_vaults();
+    caches.wake_downloads();
+    caches.wake_schedules();
+    caches.wake_approvals();
     engine.reconciler(LocationReconciler::new(caches.clone(), writer.clone(), settings.clone()));
     engine.reconciler(BackupReconciler::new(caches.clone(), writer.clone(), settings.clone()));
+    engine.reconciler(DownloadReconciler::new(caches.clone(), writer.clone()));
+    engine.reconciler(ScheduleReconciler::new(caches.clone(), writer.clone(), settings.clone()));
+    engine.reconciler(ApprovalReconciler::new(caches.clone(), writer.clone(), settings.clone()));
+    engine.reconciler(VaultReconciler::new(caches.clone(), writer.clone()));
     engine.reconciler(RestoreReconciler::new(caches, writer.clone(), settings.clone()));
 }
 
@@ -402,6 +493,8 @@ fn wake_on_surroundings(caches: &Caches) {
         let mut keys = seen.locations_of_secret(&namespace, &secret.name_any());
         if namespace == seen.velero_namespace {
             keys.extend(marks::LOCATION.request(LOCATION, &secret.metadata));
+            keys.extend(marks::VAULT.request(LOCATION, &secret.metadata));
+            keys.extend(marks::VAULT.request(VAULT, &secret.metadata));
         }
         keys
     });
@@ -417,7 +510,8 @@ fn wake_on_surroundings(caches: &Caches) {
         let namespace = change.object().name_any();
         let backups = seen.backups.in_namespace(&namespace).into_iter().map(|backup| key(BACKUP, &*backup));
         let restores = seen.restores.in_namespace(&namespace).into_iter().map(|restore| key(RESTORE, &*restore));
-        backups.chain(restores).collect()
+        let vaults = seen.vaults.in_namespace(&namespace).into_iter().map(|vault| key(VAULT, &*vault));
+        backups.chain(restores).chain(vaults).collect()
     });
 }
 

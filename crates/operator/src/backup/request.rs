@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use croft_api::velero::RESTORE_NAME_LABEL;
 use croft_core::{
-    backup::{Enforced, Fields, Handed, Hosts, Object, OnDelete, Policy, Transfers, Victim},
+    backup::{Enforced, Fields, Handed, Hosts, Object, OnDelete, Policy, Transfers, Victim, approval::OwnBuckets},
     conditions::Conditions,
     plan::{Failure, FailureClass},
     time::Timestamp,
@@ -56,6 +56,12 @@ pub(super) fn policy(caches: &Caches, shared: &SharedSettings) -> Policy {
         },
         restorable: settings.restorable_kinds.clone(),
         no_hooks: !settings.hooks,
+        no_default_location: settings.default_location == settings::DefaultLocation::Deny,
+        own_buckets: match settings.own_buckets {
+            settings::OwnBuckets::Approve => OwnBuckets::Approve,
+            settings::OwnBuckets::Allow => OwnBuckets::Allow,
+            settings::OwnBuckets::Deny => OwnBuckets::Deny,
+        },
     }
 }
 

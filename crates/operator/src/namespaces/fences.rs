@@ -13,7 +13,7 @@ use k8s_openapi::{
     apimachinery::pkg::apis::meta::v1::LabelSelector,
 };
 
-use crate::policies::{Choice, condition, denied_unless, label_of, matched, policy, quoted, variable};
+use crate::policies::{Choice, condition, denied_unless, label_of, matched, policy, quoted, trusted, variable};
 
 pub const CHOICE: &str = "croft-class-choice";
 pub const BINDINGS: &str = "croft-bindings";
@@ -57,7 +57,7 @@ fn bindings(grounds: &Grounds<'_>) -> ValidatingAdmissionPolicy {
         ValidatingAdmissionPolicySpec {
             match_constraints: Some(matched("akuity.io", &resources, &["CREATE", "UPDATE", "DELETE"], None)),
             validations: Some(vec![denied_unless(
-                trusted(grounds),
+                trusted(grounds.operator),
                 format!(
                     "'bindings are written by the operator only: to bind this namespace, set its label {CLASS_LABEL}; \
                      to unbind it, remove the label'"
@@ -99,7 +99,7 @@ fn protection(grounds: &Grounds<'_>) -> ValidatingAdmissionPolicy {
             match_constraints: Some(matched("*", &["*/*"], &["UPDATE", "DELETE"], Some(labelled))),
             match_conditions: Some(vec![
                 condition("stamped-and-protected", stamped),
-                condition("by-an-outsider", format!("!({})", trusted(grounds))),
+                condition("by-an-outsider", format!("!({})", trusted(grounds.operator))),
             ]),
             validations: Some(vec![denied_unless(
                 status_only.join(" && "),
@@ -111,15 +111,5 @@ fn protection(grounds: &Grounds<'_>) -> ValidatingAdmissionPolicy {
             )]),
             ..ValidatingAdmissionPolicySpec::default()
         },
-    )
-}
-
-/// The operator, Kubernetes' own components, and the administrators of last resort.
-fn trusted(grounds: &Grounds<'_>) -> String {
-    let user = "request.userInfo.?username.orValue('')";
-    let users = [grounds.operator, "system:kube-controller-manager", "system:kube-scheduler"].map(quoted).join(", ");
-    format!(
-        "{user} in [{users}] || {user}.startsWith('system:serviceaccount:kube-system:') || \
-         request.userInfo.?groups.orValue([]).exists(group, group in ['system:masters', 'system:nodes'])"
     )
 }

@@ -6,7 +6,7 @@ use k8s_openapi::api::rbac::v1::ClusterRoleBinding;
 use super::fences::{self, Grounds};
 use crate::{
     cli::ManifestOptions,
-    manifests::{ACCOUNT, account, reference},
+    manifests::{account, operator, reference},
     policies, roles,
     settings::NamespacesSettings,
 };
@@ -32,7 +32,7 @@ fn fence_policies(options: &ManifestOptions) -> Vec<String> {
     system_namespaces.extend([options.namespace.clone(), options.velero_namespace.clone()]);
     system_namespaces.sort();
     system_namespaces.dedup();
-    let operator = format!("system:serviceaccount:{}:{ACCOUNT}", options.namespace);
+    let operator = operator(&options.namespace);
     let grounds = Grounds { operator: &operator, system_namespaces: &system_namespaces };
     fences::policies(&grounds).iter().flat_map(policies::documents).collect()
 }

@@ -107,7 +107,7 @@ pub(crate) const PART: Definition = Definition {
     part: NAMESPACES,
     groups: &["akuity.io"],
     uses: USES,
-    tenants: TenantKinds { group: "akuity.io", viewed: &["namespaceclassbindings"], edited: &[] },
+    tenants: &[TenantKinds { group: "akuity.io", viewed: &["namespaceclassbindings"], edited: &[] }],
     hooks: hooks::HOOKS,
     manifests: manifests::manifests,
     install,

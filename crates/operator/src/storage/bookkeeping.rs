@@ -2,12 +2,16 @@
 
 use std::sync::Arc;
 
-use croft_api::storage::{S3QuotaLedger, S3UserClaim, books};
+use croft_api::{
+    backup::BackupVault,
+    storage::{S3QuotaLedger, S3UserClaim, books},
+};
 use croft_core::{
+    backup::vault,
     plan::{Failure, Outcome, Plan},
     storage::{
         bookkeeping::{self, Cached, Known, Observed, Step, needs_a_look},
-        ledger::{Asks, BooksOf, Entry, Ledger, claim_of_entry},
+        ledger::{Asks, BooksOf, Entry, Ledger, claim_of_entry, vault_of_entry},
         record_name,
     },
     time::Timestamp,
@@ -50,6 +54,9 @@ impl BookKeeper {
         if self.caches.namespaces.exists("", namespace) && self.ledgers.owner(namespace).name != books {
             return Ok(Some(Known::Elsewhere));
         }
+        if let Some(vault) = vault_of_entry(name) {
+            return self.known_vault(namespace, vault).await;
+        }
         let is_recorded = self.caches.users.exists("", &record_name(namespace, name));
         let asks = |claim: &S3UserClaim| {
             let units = self.caches.asks(namespace, name, claim);
@@ -69,6 +76,16 @@ impl BookKeeper {
             None => Known::NoClaim { is_recorded },
             Some(claim) => Known::Claim { asks: asks(&claim) },
         }))
+    }
+
+    /// Nothing is promised to a vault at the door: what is booked for one that is not there and not on record is nobody's.
+    async fn known_vault(&self, namespace: &str, vault: &str) -> Result<Option<Known>, Failure> {
+        if self.caches.users.exists("", &vault::names::record_name(namespace, vault)) {
+            return Ok(None);
+        }
+        let api: Api<BackupVault> = Api::namespaced(self.writer.client(), namespace);
+        let is_there = read(api.get_opt(vault)).await?.is_some();
+        Ok((!is_there).then_some(Known::NoClaim { is_recorded: false }))
     }
 
     /// Whether a namespace that would use the ledger is there.

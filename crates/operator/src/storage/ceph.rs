@@ -8,7 +8,7 @@ use croft_core::{
     storage::{
         CephUser, KeyPair, Usage,
         bucket::{BUCKET_NOT_EMPTY, Found},
-        claim::{self, COUNTED_AT_ONCE, Inquiry, Key, UserQuota, to_count},
+        claim::{self, COUNTED_AT_ONCE, Inquiry, Key, Step, UserQuota, to_count},
         migration::InCeph,
     },
 };
@@ -19,13 +19,39 @@ use croft_rgw::{
 
 use crate::engine::Written;
 
-pub(super) type Done = Result<Written, Failure>;
+pub(crate) type Done = Result<Written, Failure>;
 
 /// A gateway, with an administrator's keys.
 #[derive(Clone, Debug)]
-pub(super) struct Ceph(pub(super) Gateway);
+pub(crate) struct Ceph(pub(super) Gateway);
 
 impl Ceph {
+    /// One step of a plan on a user or its buckets.
+    pub(crate) async fn carry_out(&self, step: &Step) -> Done {
+        match step {
+            Step::CreateUser { user, display_name, max_buckets, access_key } => {
+                self.create_user(user, display_name, *max_buckets, access_key).await
+            }
+            Step::SetBucketLimit { user, max_buckets } => self.set_bucket_limit(user, *max_buckets).await,
+            Step::SetQuota { user, quota } => self.set_quota(user, *quota).await,
+            Step::CreateSubuser { user, name, access, access_key } => {
+                self.create_subuser(user, name, *access, access_key).await
+            }
+            Step::SetSubuserAccess { user, name, access } => self.set_subuser_access(user, name, *access).await,
+            Step::RemoveSubuser { user, name } => self.remove_subuser(user, name).await,
+            Step::RemoveKey { user, access_key } => self.remove_key(user, access_key).await,
+            Step::TakeOverUser { user, display_name, unsuspend } => {
+                self.take_over(user, display_name, *unsuspend).await
+            }
+            Step::AddKey { user, subuser, access_key } => self.add_key(user, subuser.as_deref(), access_key).await,
+            Step::SuspendUser { user } => self.suspend(user).await,
+            Step::RemoveEmptyBucket { user, bucket } => self.remove_empty_bucket(user, bucket).await,
+            Step::PurgeBucket { user, bucket } => self.purge_bucket(user, bucket).await,
+            Step::RemoveUser { user } => self.remove_user(user).await,
+            _ => Err(super::no_longer_there()),
+        }
+    }
+
     /// The user of that name, whosever it is.
     pub(super) async fn user(&self, name: &CephUser, with_buckets: bool) -> Result<Option<claim::User>, Failure> {
         let id = user_id(name)?;
@@ -72,13 +98,7 @@ impl Ceph {
         Ok(counted)
     }
 
-    pub(super) async fn create_user(
-        &self,
-        user: &CephUser,
-        display_name: &str,
-        buckets: u32,
-        access_key: &str,
-    ) -> Done {
+    async fn create_user(&self, user: &CephUser, display_name: &str, buckets: u32, access_key: &str) -> Done {
         let new = NewUser {
             id: user_id(user)?,
             display_name: display_name.to_owned(),
@@ -88,16 +108,16 @@ impl Ceph {
         done(self.0.create_user(&new).await)
     }
 
-    pub(super) async fn set_bucket_limit(&self, user: &CephUser, buckets: u32) -> Done {
+    async fn set_bucket_limit(&self, user: &CephUser, buckets: u32) -> Done {
         self.change(user, UserChange { max_buckets: Some(BucketLimit::AtMost(buckets)), ..UserChange::default() }).await
     }
 
-    pub(super) async fn suspend(&self, user: &CephUser) -> Done {
+    async fn suspend(&self, user: &CephUser) -> Done {
         self.change(user, UserChange { suspended: Some(true), ..UserChange::default() }).await
     }
 
     /// One call, so that nobody can use the user before it is said whose it is.
-    pub(super) async fn take_over(&self, user: &CephUser, display_name: &str, unsuspend: bool) -> Done {
+    async fn take_over(&self, user: &CephUser, display_name: &str, unsuspend: bool) -> Done {
         let suspended = unsuspend.then_some(false);
         self.change(
             user,
@@ -110,51 +130,45 @@ impl Ceph {
         done(self.0.modify_user(&user_id(user)?, &change).await)
     }
 
-    pub(super) async fn set_quota(&self, user: &CephUser, quota: UserQuota) -> Done {
+    async fn set_quota(&self, user: &CephUser, quota: UserQuota) -> Done {
         let quota = Quota { enabled: quota.enabled, max_size: quota.size, max_objects: quota.objects };
         done(self.0.set_user_quota(&user_id(user)?, quota).await)
     }
 
-    pub(super) async fn create_subuser(
-        &self,
-        user: &CephUser,
-        name: &str,
-        access: claim::Access,
-        access_key: &str,
-    ) -> Done {
+    async fn create_subuser(&self, user: &CephUser, name: &str, access: claim::Access, access_key: &str) -> Done {
         done(self.0.create_subuser(&user_id(user)?, name, granted(access), access_key).await)
     }
 
-    pub(super) async fn set_subuser_access(&self, user: &CephUser, name: &str, access: claim::Access) -> Done {
+    async fn set_subuser_access(&self, user: &CephUser, name: &str, access: claim::Access) -> Done {
         done(self.0.set_subuser_access(&user_id(user)?, name, granted(access)).await)
     }
 
-    pub(super) async fn remove_subuser(&self, user: &CephUser, name: &str) -> Done {
+    async fn remove_subuser(&self, user: &CephUser, name: &str) -> Done {
         done(self.0.remove_subuser(&user_id(user)?, name).await)
     }
 
-    pub(super) async fn remove_key(&self, user: &CephUser, access_key: &str) -> Done {
+    async fn remove_key(&self, user: &CephUser, access_key: &str) -> Done {
         done(self.0.remove_key(&user_id(user)?, access_key).await)
     }
 
-    pub(super) async fn add_key(&self, user: &CephUser, subuser: Option<&str>, access_key: &str) -> Done {
+    async fn add_key(&self, user: &CephUser, subuser: Option<&str>, access_key: &str) -> Done {
         done(self.0.put_key(&user_id(user)?, subuser, access_key).await)
     }
 
     /// Refused if the user has buckets.
-    pub(super) async fn remove_user(&self, user: &CephUser) -> Done {
+    async fn remove_user(&self, user: &CephUser) -> Done {
         done(self.0.remove_user(&user_id(user)?, false).await)
     }
 
     /// One that is not empty after all is looked at again.
-    pub(super) async fn remove_empty_bucket(&self, user: &CephUser, name: &str) -> Done {
+    async fn remove_empty_bucket(&self, user: &CephUser, name: &str) -> Done {
         self.delete_bucket(user, name).await.map_err(|failure| match failure.reason {
             BUCKET_NOT_EMPTY => Failure { class: FailureClass::Stale, ..failure },
             _ => failure,
         })
     }
 
-    pub(super) async fn purge_bucket(&self, user: &CephUser, name: &str) -> Done {
+    async fn purge_bucket(&self, user: &CephUser, name: &str) -> Done {
         done(self.0.remove_bucket(&user.tenant, name, true).await)
     }
 
@@ -163,7 +177,7 @@ impl Ceph {
         self.0.bucket(&user.tenant, name).await.map_err(failure)
     }
 
-    pub(super) async fn create_bucket(&self, name: &str, key: &KeyPair) -> Done {
+    pub(crate) async fn create_bucket(&self, name: &str, key: &KeyPair) -> Done {
         done(self.s3(key).create_bucket(name).await)
     }
 

@@ -25,7 +25,7 @@ use k8s_openapi::api::core::v1::Secret;
 use kube::{Api, ResourceExt, core::PartialObjectMeta};
 use serde_json::json;
 
-pub(super) use self::words::{MANAGED_BY, claim_seen, controller, exactly, rotation_asked, target};
+pub(super) use self::words::{MANAGED_BY, claim_seen, exactly, rotation_asked};
 use self::words::{claim_status, cluster, is_labelled, owner, owner_claim, secret, secret_seen, unchanged_for};
 use super::{
     CLAIM, Caches,
@@ -33,6 +33,7 @@ use super::{
     ledgers::{Change, Ledgers},
     user,
 };
+pub(super) use crate::objects::{controller, seen as target};
 use crate::{
     conditions,
     engine::{Clock, Key, NewStatus, Reconciler, Report, Work, Writer, Written, is_deleting, timestamp, write::read},
@@ -69,7 +70,7 @@ impl ClaimReconciler {
         Self { caches, writer, ledgers, clock: Clock::start(), usages }
     }
 
-    /// What the books say. Limits are asked for only where something is to be granted.
+    /// What the books say.
     async fn books(
         &self,
         key: &Key,
@@ -77,26 +78,13 @@ impl ClaimReconciler {
         record: Option<&Record>,
         backend: &Backend,
     ) -> Result<Books, Failure> {
-        let owner = self.ledgers.owner(&key.namespace);
-        let place = entry_key(&key.namespace, &key.name);
-        let stored = self.caches.books.get("", &owner.name);
-        let entry = stored.as_ref().and_then(|stored| stored.spec.entries.get(&place)).map(books::entry);
-        let (Some(Claim { spec: Ok(spec), deleting: false, .. }), Backend::Reached(reached)) = (claim, backend) else {
-            return Ok(Books { entry, exceeded: None });
+        let wanted = match (claim, backend) {
+            (Some(Claim { spec: Ok(spec), deleting: false, .. }), Backend::Reached(reached)) => {
+                Some(Units::from(&claim::wanted(&spec.quota, record, &reached.class.default_quota)))
+            }
+            _ => None,
         };
-        let units = Units::from(&claim::wanted(&spec.quota, record, &reached.class.default_quota));
-        if entry.as_ref().is_some_and(|entry| units.is_within(entry.charge())) {
-            return Ok(Books { entry, exceeded: None });
-        }
-        let limits = self.ledgers.limits(&key.namespace).await?;
-        let ledger = stored.map(|stored| books::ledger(&stored.spec)).unwrap_or_default();
-        if ledger.fits(&place, units, &limits).is_ok() {
-            return Ok(Books { entry, exceeded: None });
-        }
-        // Nobody is refused by an old picture.
-        let ledger = self.ledgers.read(&owner).await?;
-        let exceeded = ledger.fits(&place, units, &limits).err();
-        Ok(Books { entry: ledger.entries.get(&place).cloned(), exceeded })
+        self.ledgers.books(&key.namespace, &entry_key(&key.namespace, &key.name), wanted).await
     }
 
     async fn book(&self, namespace: &str, change: Change) -> Result<Written, Failure> {
@@ -236,36 +224,17 @@ impl ClaimReconciler {
                 self.writer.merge::<Secret>(exactly(secret), Some(&secret.resource_version), patch).await
             }
             Step::DeleteSecret { secret } => self.writer.delete::<Secret>(exactly(secret), None).await,
-            Step::CreateUser { user, display_name, max_buckets, access_key } => {
-                seen.ceph()?.create_user(user, display_name, *max_buckets, access_key).await
-            }
-            Step::SetBucketLimit { user, max_buckets } => seen.ceph()?.set_bucket_limit(user, *max_buckets).await,
-            Step::SetQuota { user, quota } => seen.ceph()?.set_quota(user, *quota).await,
-            Step::CreateSubuser { user, name, access, access_key } => {
-                seen.ceph()?.create_subuser(user, name, *access, access_key).await
-            }
-            Step::SetSubuserAccess { user, name, access } => seen.ceph()?.set_subuser_access(user, name, *access).await,
-            Step::RemoveSubuser { user, name } => seen.ceph()?.remove_subuser(user, name).await,
-            Step::RemoveKey { user, access_key } => {
-                let removed = seen.ceph()?.remove_key(user, access_key).await?;
+            Step::RemoveKey { access_key, .. } => {
+                let removed = seen.ceph()?.carry_out(step).await?;
                 self.caches.lost_keys.forget(access_key);
                 Ok(removed)
             }
-            Step::TakeOverUser { user, display_name, unsuspend } => {
-                seen.ceph()?.take_over(user, display_name, *unsuspend).await
-            }
-            Step::AddKey { user, subuser, access_key } => {
-                seen.ceph()?.add_key(user, subuser.as_deref(), access_key).await
-            }
-            Step::SuspendUser { user } => seen.ceph()?.suspend(user).await,
-            Step::RemoveEmptyBucket { user, bucket } => seen.ceph()?.remove_empty_bucket(user, bucket).await,
-            Step::PurgeBucket { user, bucket } => seen.ceph()?.purge_bucket(user, bucket).await,
-            Step::RemoveUser { user } => seen.ceph()?.remove_user(user).await,
+            on_ceph => seen.ceph()?.carry_out(on_ceph).await,
         }
     }
 }
 
-fn form(claim: &storage::Target, generation: i64) -> Form {
+pub(super) fn form(claim: &storage::Target, generation: i64) -> Form {
     Form { uid: claim.uid.clone(), generation }
 }
 

@@ -66,6 +66,11 @@ pub(super) struct Chosen {
 }
 
 impl Chosen {
+    /// Certificates its gateway is trusted by, if they are not the usual ones.
+    pub(super) fn ca_bundle(&self) -> Option<String> {
+        self.raw.spec.ca_bundle.clone()
+    }
+
     /// Whether a namespace with these labels may use the class.
     pub(super) fn allows(&self, labels: &BTreeMap<String, String>) -> bool {
         match self.raw.spec.allowed_namespaces.clone().map(Selector::try_from) {

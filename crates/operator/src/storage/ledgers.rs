@@ -20,8 +20,9 @@ use croft_core::{
     storage::{
         Reason,
         bookkeeping::beside_guests,
+        claim::Books,
         is_object_name,
-        ledger::{BooksOf, Bounds, Entry, Exceeded, Form, Ledger, Limits, Units, entry_key, ledger_name},
+        ledger::{BooksOf, Bounds, Entry, Exceeded, Form, Ledger, Limits, Units, ledger_name},
     },
 };
 use k8s_openapi::{
@@ -175,6 +176,25 @@ impl Ledgers {
         Ok(books::ledger(&self.0.read(owner).await?.spec))
     }
 
+    /// What the books say about the entry `place`, which is to have `wanted`. Limits are asked for only where something is to be
+    /// granted.
+    pub(super) async fn books(&self, namespace: &str, place: &str, wanted: Option<Units>) -> Result<Books, Failure> {
+        let owner = self.owner(namespace);
+        let stored = self.0.caches.books.get("", &owner.name);
+        let entry = stored.as_ref().and_then(|stored| stored.spec.entries.get(place)).map(books::entry);
+        let granted = |units: &Units| entry.as_ref().is_some_and(|entry| units.is_within(entry.charge()));
+        let Some(units) = wanted.filter(|units| !granted(units)) else { return Ok(Books { entry, exceeded: None }) };
+        let limits = self.limits(namespace).await?;
+        let ledger = stored.map(|stored| books::ledger(&stored.spec)).unwrap_or_default();
+        if ledger.fits(place, units, &limits).is_ok() {
+            return Ok(Books { entry, exceeded: None });
+        }
+        // Nobody is refused by an old picture.
+        let ledger = self.read(&owner).await?;
+        let exceeded = ledger.fits(place, units, &limits).err();
+        Ok(Books { entry: ledger.entries.get(place).cloned(), exceeded })
+    }
+
     async fn ask(&self, owner: Owner, namespace: Option<&str>, change: Change) -> Result<Written, Unbooked> {
         let (answer, answered) = oneshot::channel();
         let wish = Wish { namespace: namespace.map(str::to_owned), change, answer };
@@ -324,11 +344,11 @@ impl Shared {
         let mut ledger = Ledger::default();
         for namespace in self.namespaces_of(owner) {
             for user in self.caches.users.by(NAMESPACE_INDEX, &namespace) {
-                let Some((_, claim)) = super::claim_of(&user) else { continue };
+                let Some((_, place)) = super::entry_of(&user) else { continue };
                 let granted = user.spec.quota.as_ref().and_then(validate::granted);
                 let uid = user.spec.claim_ref.as_ref().and_then(|claim| claim.uid.clone());
                 let entry = Entry { uid, granted: granted.as_ref().map(Units::from), pending: None };
-                ledger.adopt(&entry_key(&namespace, &claim), &entry);
+                ledger.adopt(&place, &entry);
             }
         }
         let spec = S3QuotaLedgerSpec {

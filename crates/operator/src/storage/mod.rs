@@ -21,6 +21,7 @@ mod settings;
 mod usage;
 mod user;
 mod wakes;
+mod warehouse;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -35,7 +36,7 @@ use croft_core::{
     plan::{Failure, FailureClass},
     storage::{
         claim::{Record, class_of, subuser_secret, wanted},
-        ledger::Units,
+        ledger::{Units, entry_key, vault_entry_key},
         record_name,
     },
 };
@@ -65,6 +66,8 @@ use crate::{
     rbac::{Use, Within},
     roles::TenantKinds,
 };
+
+pub(crate) use self::{ceph::Ceph, warehouse::Warehouse};
 
 const STORAGE: Part = Part("storage");
 
@@ -115,6 +118,7 @@ pub const USES: &[Use] = &[
     cluster(GROUP, "usermigrations", &["list", "patch", "watch"]),
     cluster(GROUP, "usermigrations/status", &["patch"]),
     cluster("akuity.io", "namespaceclassbindings", &["get", "list", "watch"]),
+    cluster("croft.dev", "backupvaults", &["get"]),
     cluster(GROUP, "s3quotaledgers", &["create", "delete", "get", "list", "update", "watch"]),
     cluster(GROUP, "s3teamquotas", &["get", "list", "watch"]),
     cluster(GROUP, "s3teamquotas/status", &["patch"]),
@@ -132,11 +136,11 @@ pub(crate) const PART: Definition = Definition {
     part: STORAGE,
     groups: &["s3.snappcloud.io"],
     uses: USES,
-    tenants: TenantKinds {
+    tenants: &[TenantKinds {
         group: "s3.snappcloud.io",
         viewed: &["s3buckets", "s3userclaims"],
         edited: &["s3buckets", "s3userclaims"],
-    },
+    }],
     hooks: hooks::HOOKS,
     manifests: manifests::manifests,
     install,
@@ -185,6 +189,7 @@ fn install(engine: &mut EngineBuilder, ground: &Ground) {
     let ledgers = Ledgers::new(engine.client(), caches.clone());
     let door = Door::new(caches.clone(), ledgers.clone(), engine.client(), ground.settings.clone());
     engine.at_the_door(Arc::new(door));
+    engine.at_the_door(Arc::new(Warehouse::new(caches.clone(), ledgers.clone(), writer.clone())));
     caches.reads();
     caches.index();
     caches.wake();
@@ -214,7 +219,7 @@ impl Caches {
         self.claims.index(CLASS_INDEX, |claim| vec![claim.spec.class().unwrap_or_default().to_owned()]);
         self.claims
             .index(SECRET_INDEX, |claim| secrets_of(claim).iter().map(|name| place(&claim.metadata, name)).collect());
-        self.users.index(NAMESPACE_INDEX, |user| claim_of(user).map(|(namespace, _)| namespace).into_iter().collect());
+        self.users.index(NAMESPACE_INDEX, |user| entry_of(user).map(|(namespace, _)| namespace).into_iter().collect());
         self.users.index(CLASS_INDEX, |user| user.spec.s3_class_name.clone().into_iter().collect());
         self.buckets.index(CLAIM_INDEX, |bucket| vec![place(&bucket.metadata, &bucket.spec.s3_user_ref)]);
         self.namespaces.index(TEAM_INDEX, |namespace| ledgers::team_of(namespace).into_iter().collect());
@@ -343,6 +348,19 @@ fn claim_of(user: &S3User) -> Option<(String, String)> {
     let claim = user.spec.claim_ref.as_ref()?;
     let (namespace, name) = (claim.namespace.clone()?, claim.name.clone()?);
     (user.name_any() == record_name(&namespace, &name)).then_some((namespace, name))
+}
+
+/// The vault an S3User stands for.
+fn vault_of(user: &S3User) -> Option<(String, String)> {
+    let claim = user::vault_record(user).body.claim?;
+    Some((claim.namespace, claim.name))
+}
+
+/// The namespace of an S3User, and where it is booked.
+fn entry_of(user: &S3User) -> Option<(String, String)> {
+    let claim = claim_of(user).map(|(namespace, claim)| (entry_key(&namespace, &claim), namespace));
+    let vault = || vault_of(user).map(|(namespace, vault)| (vault_entry_key(&namespace, &vault), namespace));
+    claim.or_else(vault).map(|(place, namespace)| (namespace, place))
 }
 
 /// A step that needs what was not observed: the next look will tell.

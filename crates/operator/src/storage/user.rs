@@ -2,11 +2,13 @@
 
 use std::time::Duration;
 
+use croft_api::backup::BackupVault;
 use croft_api::storage::{
     ADOPT_ANNOTATION, ADOPT_CEPH_S3_OPERATOR, ClaimReference, KeyRotation, MigrationReference, MovedBucket, S3User,
     S3UserClaim, S3UserPhase, S3UserPurge, S3UserSpec, S3UserStatus, validate,
 };
 use croft_core::{
+    backup::vault,
     conditions::Truth,
     storage::{
         CephUser, Place, Reason,
@@ -38,13 +40,23 @@ fn pick(source: &mut impl Rng, alphabet: &[u8]) -> u8 {
 
 /// An S3User as stored.
 pub(super) fn record(object: &S3User) -> Record {
+    record_called(object, record_name)
+}
+
+/// The S3User of a vault as stored.
+pub(super) fn vault_record(object: &S3User) -> Record {
+    record_called(object, vault::names::record_name)
+}
+
+/// One whose name does not follow from that of its claim or vault is not ours.
+fn record_called(object: &S3User, called: fn(&str, &str) -> String) -> Record {
     let spec = &object.spec;
     let status = object.status.as_ref();
     let reference = spec.claim_ref.as_ref();
     let uid = reference.and_then(|claim| claim.uid.clone()).filter(|uid| !uid.is_empty());
     let place = reference
         .and_then(|claim| Some(Place { namespace: claim.namespace.clone()?, name: claim.name.clone()? }))
-        .filter(|place| object.name_any() == record_name(&place.namespace, &place.name));
+        .filter(|place| object.name_any() == called(&place.namespace, &place.name));
     let misnamed = uid.clone().filter(|_| place.is_none());
     let (claim, offered_to) = match (place, uid) {
         (Some(Place { namespace, name }), Some(uid)) => (Some(ClaimIdentity { namespace, name, uid }), None),
@@ -150,9 +162,33 @@ pub(super) fn moved_in_patch(moved_in: &[MovedIn]) -> Value {
     json!({ "spec": { "movedBuckets": moved.collect::<Vec<_>>() } })
 }
 
+/// The spec of a vault's S3User.
+fn vault_record_spec(body: &RecordBody) -> S3UserSpec {
+    let mut spec = record_spec(body);
+    if let Some(claim) = &mut spec.claim_ref {
+        claim.api_version = Some(BackupVault::api_version(&()).into_owned());
+        claim.kind = Some(BackupVault::kind(&()).into_owned());
+    }
+    spec
+}
+
+/// The S3User of a vault.
+pub(super) fn vault_user(name: &str, body: &RecordBody) -> S3User {
+    S3User::new(name, vault_record_spec(body))
+}
+
+/// A merge patch to the spec of a vault's S3User.
+pub(super) fn vault_record_patch(body: &RecordBody) -> Value {
+    patch_to(&vault_record_spec(body))
+}
+
 /// A merge patch to this spec. What is gone is named: a merge patch leaves what it does not name.
 pub(super) fn record_patch(body: &RecordBody) -> Value {
-    let mut spec = json!(record_spec(body));
+    patch_to(&record_spec(body))
+}
+
+fn patch_to(spec: &S3UserSpec) -> Value {
+    let mut spec = json!(spec);
     if let Value::Object(spec) = &mut spec {
         for field in ["keyRotation", "takenOverFrom", "heldBy"] {
             spec.entry(field).or_insert(Value::Null);

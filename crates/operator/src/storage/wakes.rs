@@ -17,7 +17,7 @@ use super::{
     claim::{self, claim_seen},
     claim_key, claim_of,
     class::{self, class_seen},
-    has_finalizer, place, user,
+    entry_of, has_finalizer, place, user,
 };
 use crate::engine::{Change, Key, is_deleting};
 
@@ -78,7 +78,7 @@ impl Caches {
         // A class that goes waits for its last user, and what its user had is free.
         let gone = change.before.filter(|_| change.after.is_none());
         let class = gone.and_then(|user| user.spec.s3_class_name.as_ref()).map(|class| Key::cluster(CLASS, class));
-        let books = gone.and_then(claim_of).map(|(namespace, _)| self.ledger_keys(&namespace)).unwrap_or_default();
+        let books = gone.and_then(entry_of).map(|(namespace, _)| self.ledger_keys(&namespace)).unwrap_or_default();
         claims.chain(class).chain(books).collect()
     }
 

@@ -6,7 +6,10 @@ use k8s_openapi::api::core::v1::Namespace;
 use kube::Api;
 use serde_json::{Value, json};
 
-use crate::support::{World, apply, eventually};
+use crate::{
+    plot::SETTINGS,
+    support::{World, apply, eventually},
+};
 
 /// A namespace with a location and a backup that Velero has.
 async fn furnish(world: &World, namespace: &str) -> Result<()> {
@@ -61,7 +64,7 @@ async fn namespace_goes(world: &World, namespace: &str) -> Result<()> {
 
 #[tokio::test]
 async fn a_namespace_goes_although_velero_is_closed_to_us_and_the_rest_goes_on_when_it_is_open_again() -> Result<()> {
-    let world = World::own(Testbed::kubernetes().with_velero()).await?;
+    let world = World::own_with(Testbed::kubernetes().with_velero(), SETTINGS).await?;
     let admin = world.bed.admin();
     furnish(&world, "closing").await?;
     is_handed_over(&world, "closing").await;
@@ -85,12 +88,12 @@ async fn a_namespace_goes_although_velero_is_closed_to_us_and_the_rest_goes_on_w
 
 #[tokio::test]
 async fn a_namespace_goes_although_velero_and_its_kinds_are_gone() -> Result<()> {
-    let world = World::own(Testbed::kubernetes().with_velero()).await?;
+    let world = World::own_with(Testbed::kubernetes().with_velero(), SETTINGS).await?;
     let admin = world.bed.admin();
     furnish(&world, "orphaned").await?;
     is_handed_over(&world, "orphaned").await;
     admin.kubectl(&["delete", "namespace", "velero", "--wait=false"]).await?;
-    let kinds = ["backups", "restores", "backupstoragelocations", "deletebackuprequests"];
+    let kinds = ["backups", "restores", "backupstoragelocations", "deletebackuprequests", "downloadrequests"];
     let kinds = kinds.map(|kind| format!("{kind}.velero.io"));
     let arguments = ["delete", "crd", "--wait=false"].into_iter().chain(kinds.iter().map(String::as_str));
     admin.kubectl(&arguments.collect::<Vec<_>>()).await?;

@@ -24,7 +24,10 @@ async fn a_backup_that_comes_out_of_another_tenants_bucket_is_nobodys() -> Resul
     let lost = |status: &serde_json::Value| message(status, "Accepted").contains("has been removed");
     victim.status::<NonAdminBackup>("nightly", "to be lost", lost).await;
 
-    let attacker = Plot::furnished("attacker").await?;
+    let attacker = Plot::bare("attacker").await?;
+    attacker.add_secret("cloud").await?;
+    attacker.add_location(json!({ "backupSyncPeriod": "10s" })).await?;
+    attacker.location_is_available().await;
     let file = format!("backups/{name}/velero-backup.json");
     let ceph = attacker.world.bed.ceph();
     let keys = (ceph.access_key.as_str(), ceph.secret_key.as_str());

@@ -24,6 +24,7 @@ async fn a_location_becomes_available_from_the_tenants_own_secret() -> Result<()
         told(&status),
         [
             "Accepted=True BslSpecValidation",
+            "ClusterAdminApproved=True BslSpecApproved",
             "SecretSynced=True SecretCreated",
             "BackupStorageLocationSynced=True BackupStorageLocationCreated",
         ]

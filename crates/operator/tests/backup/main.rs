@@ -3,8 +3,10 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod approvals;
 mod away;
 mod backups;
+mod downloads;
 mod fences;
 mod fields;
 mod hostile;
@@ -12,3 +14,5 @@ mod injection;
 mod locations;
 mod plot;
 mod restores;
+mod schedules;
+mod vaults;

@@ -19,7 +19,10 @@ use kube::{
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Value, json};
 
-use crate::support::{Shared, eventually, shared};
+use crate::support::{Shared, eventually, shared_with};
+
+/// What most tests need of tenants' own buckets; how they are approved has a world of its own.
+pub(crate) const SETTINGS: &str = "backup: { ownBuckets: Allow }";
 
 /// For what Velero does: it looks only once a minute at a queued backup whose turn it missed.
 pub(crate) const VELERO_PATIENCE: Duration = Duration::from_secs(150);
@@ -37,17 +40,28 @@ impl<K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + Des
 pub(crate) struct Plot {
     pub(crate) world: &'static Shared,
     pub(crate) namespace: String,
-    owner: Identity,
+    pub(crate) owner: Identity,
 }
 
 impl Plot {
-    /// Nothing but the bucket.
-    pub(crate) async fn bare(prefix: &str) -> Result<Self> {
-        let world = Box::pin(shared(Testbed::kubernetes().with_velero())).await;
+    /// Nothing at all.
+    pub(crate) async fn empty(prefix: &str) -> Result<Self> {
+        let world = Box::pin(shared_with(Testbed::kubernetes().with_velero(), SETTINGS)).await;
+        Self::within(world, prefix).await
+    }
+
+    /// The same in another world.
+    pub(crate) async fn within(world: &'static Shared, prefix: &str) -> Result<Self> {
         let namespace = world.bed.namespace(prefix).await?;
-        world.bed.ceph().create_bucket(&namespace).await?;
         let owner = owner_of(world, &namespace).await?;
         Ok(Self { world, namespace, owner })
+    }
+
+    /// Nothing but the bucket.
+    pub(crate) async fn bare(prefix: &str) -> Result<Self> {
+        let plot = Self::empty(prefix).await?;
+        plot.world.bed.ceph().create_bucket(&plot.namespace).await?;
+        Ok(plot)
     }
 
     /// With a location called `here` that Velero can use.

@@ -38,6 +38,13 @@ pub struct Shared {
 }
 
 impl Shared {
+    /// Croft installed and one replica running with these settings.
+    pub async fn on(bed: &'static Testbed, settings: &str) -> Result<Self> {
+        let installed = Installed::new(bed, croft()).await?;
+        let operator = replica(bed, &installed, "shared", settings).await?;
+        Ok(Self { bed, installed, operator })
+    }
+
     pub fn client(&self) -> Client {
         self.bed.admin().client.clone()
     }
@@ -45,23 +52,25 @@ impl Shared {
 
 /// One world per test program; the first caller's `want` decides what is in it.
 pub async fn shared(want: Want) -> &'static Shared {
-    let start = Box::pin(async {
-        let bed = croft_testbed::shared(want).await?;
-        let installed = Installed::new(bed, croft()).await?;
-        let kubeconfig = installed.identity.kubeconfig.clone();
-        let operator = installed.start(bed, "shared", &kubeconfig, &["--log", "info,croft=debug"])?;
-        operator.ready(PATIENCE).await?;
-        anyhow::Ok(Shared { bed, installed, operator })
-    });
+    shared_with(want, "").await
+}
+
+/// As [`shared`], with these settings in the operator's file.
+pub async fn shared_with(want: Want, settings: &str) -> &'static Shared {
+    let start = Box::pin(async { Shared::on(croft_testbed::shared(want).await?, settings).await });
     SHARED.get_or_try_init(|| start).await.expect("the shared world starts")
 }
 
 impl World {
     /// A world of one's own, for tests that kill or restart parts.
     pub async fn own(want: Want) -> Result<Self> {
+        Self::own_with(want, "").await
+    }
+
+    /// The same, with these settings in the operator's file.
+    pub async fn own_with(want: Want, settings: &str) -> Result<Self> {
         let (bed, installed) = Self::installed(want).await?;
-        let operator = installed.start(&bed, "own", &installed.identity.kubeconfig, &["--log", "info,croft=debug"])?;
-        operator.ready(PATIENCE).await?;
+        let operator = replica(&bed, &installed, "own", settings).await?;
         Ok(Self { bed, installed, operator })
     }
 
@@ -75,6 +84,16 @@ impl World {
     pub fn client(&self) -> Client {
         self.bed.admin().client.clone()
     }
+}
+
+async fn replica(bed: &Testbed, installed: &Installed, name: &str, settings: &str) -> Result<Operator> {
+    let config = bed.dir().join("settings.yaml");
+    std::fs::write(&config, settings)?;
+    let config = config.display().to_string();
+    let arguments = ["--log", "info,croft=debug", "--config", &config];
+    let operator = installed.start(bed, name, &installed.identity.kubeconfig, &arguments)?;
+    operator.ready(PATIENCE).await?;
+    Ok(operator)
 }
 
 /// Waits until `probe` gives a value; fails with `what` and the last error.

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use croft_api::{
-    backup::{NonAdminBackup, NonAdminBackupStorageLocation, NonAdminRestore},
+    backup::{BackupVault, NonAdminBackup, NonAdminRestore},
     namespaces::CLASS_LABEL,
-    storage::{S3Bucket, S3User, S3UserClaim},
+    storage::{S3User, S3UserClaim},
     velero,
 };
 use croft_testbed::{Testbed, wait};
@@ -58,31 +58,26 @@ async fn until<F: Future<Output = Result<bool>>>(what: &str, probe: impl Fn() ->
 }
 
 async fn furnish(bed: &Testbed, client: &Client) -> Result<()> {
-    let class = class(&bed.ceph().endpoint).to_string();
+    let class = class().to_string();
     until("the class to be accepted", || async { apply(bed.admin(), &class).await.map(|_| true) }).await?;
     let namespaces: Api<Namespace> = Api::all(client.clone());
     let namespace = json!({"metadata": {"name": NAMESPACE, "labels": {CLASS_LABEL: "walk"}}});
     namespaces.create(&PostParams::default(), &serde_json::from_value(namespace)?).await?;
 
     let claims: Api<S3UserClaim> = Api::namespaced(client.clone(), NAMESPACE);
-    let buckets: Api<S3Bucket> = Api::namespaced(client.clone(), NAMESPACE);
-    let locations: Api<NonAdminBackupStorageLocation> = Api::namespaced(client.clone(), NAMESPACE);
+    let vaults: Api<BackupVault> = Api::namespaced(client.clone(), NAMESPACE);
     until("the claim to be ready", || async {
         let status = claims.get("storage").await?.status.unwrap_or_default();
         Ok(status.conditions.iter().any(|condition| condition.type_ == "Ready" && condition.status == "True"))
     })
     .await?;
-    until("the bucket to be made", || async {
-        Ok(buckets.get("backups").await?.status.is_some_and(|status| status.created))
-    })
-    .await?;
-    until("the location to be available", || async {
-        let status = serde_json::to_value(locations.get("backups").await?.status)?;
-        Ok(status.pointer("/veleroBackupStorageLocation/status/phase") == Some(&json!("Available")))
+    until("the vault to be ready", || async {
+        let status = vaults.get("backups").await?.status.unwrap_or_default();
+        Ok(status.conditions.iter().any(|condition| condition.type_ == "Ready" && condition.status == "True"))
     })
     .await?;
     let users = ceph_users(bed).await?;
-    ensure!(users.len() == 1, "exactly one Ceph user for one claim: {users:?}");
+    ensure!(users.len() == 2, "exactly one Ceph user for the claim and one for the vault: {users:?}");
     Ok(())
 }
 
@@ -91,7 +86,7 @@ async fn back_up(client: &Client) -> Result<()> {
     let mine = json!({"metadata": {"name": "mine"}, "data": {"k": "precious"}});
     maps.create(&PostParams::default(), &serde_json::from_value(mine)?).await?;
     let backups: Api<NonAdminBackup> = Api::namespaced(client.clone(), NAMESPACE);
-    let backup = json!({"metadata": {"name": "keep"}, "spec": {"backupSpec": {"storageLocation": "backups", "includedResources": ["configmaps"]}}});
+    let backup = json!({"metadata": {"name": "keep"}, "spec": {"backupSpec": {"includedResources": ["configmaps"]}}});
     backups.create(&PostParams::default(), &serde_json::from_value(backup)?).await?;
     until("the backup to be completed", || async {
         let status = serde_json::to_value(backups.get("keep").await?.status)?;
@@ -148,9 +143,10 @@ async fn unlabel(bed: &Testbed, client: &Client) -> Result<()> {
     let namespaces: Api<Namespace> = Api::all(client.clone());
     let patch = json!({"metadata": {"labels": {CLASS_LABEL: null}}});
     namespaces.patch(NAMESPACE, &PatchParams::default(), &Patch::Merge(&patch)).await?;
-    until("the Ceph user to be gone", || async { Ok(ceph_users(bed).await?.is_empty()) }).await?;
+    until("the Ceph users to be gone", || async { Ok(ceph_users(bed).await?.is_empty()) }).await?;
     let users: Api<S3User> = Api::all(client.clone());
-    until("its record to be gone", || async { Ok(users.list(&ListParams::default()).await?.items.is_empty()) }).await?;
+    until("their records to be gone", || async { Ok(users.list(&ListParams::default()).await?.items.is_empty()) })
+        .await?;
     let locations: Api<velero::BackupStorageLocation> = Api::namespaced(client.clone(), "velero");
     until("Velero's location to be gone", || async {
         Ok(locations.list(&ListParams::default()).await?.items.is_empty())
@@ -172,7 +168,7 @@ async fn ceph_users(bed: &Testbed) -> Result<Vec<String>> {
     Ok(users.into_iter().filter(|user| user.contains('$')).collect())
 }
 
-fn class(endpoint: &str) -> Value {
+fn class() -> Value {
     json!({
         "apiVersion": "akuity.io/v1alpha1", "kind": "NamespaceClass", "metadata": {"name": "walk"},
         "spec": {"resources": [
@@ -180,11 +176,7 @@ fn class(endpoint: &str) -> Value {
             {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "own"}, "spec": {"hard": {"pods": "10"}}},
             {"apiVersion": "s3.snappcloud.io/v1alpha1", "kind": "S3UserClaim", "metadata": {"name": "storage"},
              "spec": {"readSecretName": "storage-read", "adminSecretName": "storage-admin", "quota": {"size": "1Gi", "objects": 1000, "buckets": 2}}},
-            {"apiVersion": "s3.snappcloud.io/v1alpha1", "kind": "S3Bucket", "metadata": {"name": "backups"}, "spec": {"s3UserRef": "storage"}},
-            {"apiVersion": "oadp.openshift.io/v1alpha1", "kind": "NonAdminBackupStorageLocation", "metadata": {"name": "backups"},
-             "spec": {"backupStorageLocationSpec": {
-                "provider": "aws", "credential": {"name": "storage-admin", "key": "cloud"}, "objectStorage": {"bucket": "backups"},
-                "config": {"region": "default", "s3Url": endpoint, "s3ForcePathStyle": "true", "checksumAlgorithm": ""}}}},
+            {"apiVersion": "croft.dev/v1alpha1", "kind": "BackupVault", "metadata": {"name": "backups"}, "spec": {"quota": {"size": "1Gi"}}},
         ]},
     })
 }

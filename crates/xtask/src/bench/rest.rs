@@ -25,7 +25,7 @@ pub(super) async fn measure(program: &Path) -> Result<Vec<Figure>> {
     let binary = std::fs::metadata(program).with_context(|| format!("reading {}", program.display()))?.len();
     println!("starting Kubernetes, Ceph, Velero and Croft on this machine ...");
     let world = World::start(program, &[]).await?;
-    world.apply_class(&world.write_class()?).await?;
+    world.apply_class(&World::write_class()?).await?;
     let start_to_ready = measure_start(&world).await?;
     let rss = rss_at_rest(&world.operator).await?;
     Ok(vec![

@@ -4,9 +4,12 @@ use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use croft_api::{
-    backup::{NonAdminBackup, NonAdminBackupStorageLocation, NonAdminRestore},
+    backup::{
+        BackupSchedule, BackupVault, NonAdminBackup, NonAdminBackupStorageLocation, NonAdminDownloadRequest,
+        NonAdminRestore,
+    },
     namespaces::NamespaceClassBinding,
-    storage::{S3Bucket, S3TeamQuota, S3UserClaim, TEAM_LABEL},
+    storage::{S3TeamQuota, S3UserClaim, TEAM_LABEL},
 };
 use croft_testbed::{Identity, wait};
 use k8s_openapi::api::{apps::v1::ReplicaSet, core::v1::ResourceQuota, networking::v1::NetworkPolicy};
@@ -23,12 +26,13 @@ use crate::world::{World, write_file};
 const NAMESPACE: &str = "blue";
 const TENANT: &str = "maria";
 const SHOP: &str = "app=shop";
-const CEPH_TENANT: &str = "croft_blue";
+/// Of the vault: no namespace can have it.
+const VAULT_TENANT: &str = "croft_blue_VAULT";
 const CEPH_USER: &str = "croft_blue$storage";
 const LABEL: &str = "namespaceclass.akuity.io/name";
 const SOON: Duration = Duration::from_secs(30);
 /// Everything the class gives, as kubectl names it.
-const FURNITURE: &str = "networkpolicy,resourcequota,s3userclaim,s3bucket,nonadminbackupstoragelocation";
+const FURNITURE: &str = "networkpolicy,resourcequota,s3userclaim,backupvault,nonadminbackupstoragelocation";
 
 pub(super) struct Demo<'a> {
     world: &'a World,
@@ -44,12 +48,14 @@ impl<'a> Demo<'a> {
         self.define_the_class(story).await?;
         self.label_a_namespace(story).await?;
         self.look_at_the_storage(story).await?;
-        self.look_at_the_location(story).await?;
+        self.look_at_the_vault(story).await?;
         let tenant = self.world.bed.tenant(TENANT, NAMESPACE, tenant::rules()).await?;
         let maria = Actor { name: TENANT, identity: &tenant };
         self.ask_for_too_much(story, &maria).await?;
         let before = self.deploy(story, &maria).await?;
         self.back_up(story, &maria).await?;
+        self.ask_for_the_log(story, &maria).await?;
+        self.schedule(story, &maria).await?;
         self.lose_everything(story, &maria).await?;
         self.restore(story, &maria).await?;
         self.compare(story, &tenant, &before).await?;
@@ -58,10 +64,8 @@ impl<'a> Demo<'a> {
     }
 
     async fn define_the_class(&self, story: &mut Story) -> Result<()> {
-        story.begin(
-            "An administrator defines the class `team`: a fence, limits, storage, and a place for backups in it.",
-        );
-        let file = self.world.write_class()?;
+        story.begin("An administrator defines the class `team`: a fence, limits, storage, and a vault for backups.");
+        let file = World::write_class()?;
         show_command(self.admin.name, &format!("kubectl apply -f {}", file.display()));
         show_output(&self.world.apply_class(&file).await?);
         self.admin
@@ -79,9 +83,8 @@ impl<'a> Demo<'a> {
     }
 
     async fn look_at_the_storage(&self, story: &mut Story) -> Result<()> {
-        story.begin("The claim became a user in Ceph with that quota, its keys two Secrets, and the bucket is there.");
+        story.begin("The claim became a user in Ceph with that quota, and its keys two Secrets.");
         self.watched("storage").is_ready::<S3UserClaim>().await?;
-        self.watched("backups").is_ready::<S3Bucket>().await?;
         self.admin.kubectl(&format!("get s3userclaim storage -n {NAMESPACE}")).await?;
         self.admin.kubectl(&format!("get secret storage-admin storage-read -n {NAMESPACE}")).await?;
         self.show_ceph_user().await
@@ -98,17 +101,16 @@ impl<'a> Demo<'a> {
         Ok(())
     }
 
-    async fn look_at_the_location(&self, story: &mut Story) -> Result<()> {
-        story.begin("Velero was told of the bucket, with the claim's own Secret, and can reach it.");
-        self.watched("backups")
-            .has::<NonAdminBackupStorageLocation>("/status/veleroBackupStorageLocation/status/phase", "Available")
-            .await?;
+    async fn look_at_the_vault(&self, story: &mut Story) -> Result<()> {
+        story.begin("The vault became a bucket whose keys only Velero has, and a location backups can name.");
+        self.watched("backups").is_ready::<BackupVault>().await?;
+        self.admin.kubectl(&format!("get backupvault -n {NAMESPACE}")).await?;
         self.admin.kubectl(&format!("get nonadminbackupstoragelocation -n {NAMESPACE}")).await
     }
 
     async fn ask_for_too_much(&self, story: &mut Story, maria: &Actor<'_>) -> Result<()> {
         story.begin(
-            "Her team may have 15Gi, and 10Gi are taken: Maria, a tenant of this namespace only, asks for 6Gi more.",
+            "Her team may have 15Gi, and 12Gi are taken: Maria, a tenant of this namespace only, asks for 6Gi more.",
         );
         let file = write_file("quota.yaml", include_str!("quota.yaml"))?;
         self.admin.kubectl(&format!("apply -f {}", file.display())).await?;
@@ -138,7 +140,7 @@ impl<'a> Demo<'a> {
     }
 
     async fn back_up(&self, story: &mut Story, maria: &Actor<'_>) -> Result<()> {
-        story.begin("She backs up her namespace; Velero does the work, her bucket keeps the result.");
+        story.begin("She backs up her namespace; Velero does the work, the vault keeps the result.");
         let file = write_file("backup.yaml", include_str!("backup.yaml"))?;
         maria.kubectl(&format!("apply -n {NAMESPACE} -f {}", file.display())).await?;
         self.watched("before-upgrade").has::<NonAdminBackup>("/status/veleroBackup/status/phase", "Completed").await?;
@@ -146,6 +148,22 @@ impl<'a> Demo<'a> {
         let stored = self.show_bucket().await?;
         ensure!(stored > 0, "the backup is complete and the bucket is empty");
         Ok(())
+    }
+
+    async fn ask_for_the_log(&self, story: &mut Story, maria: &Actor<'_>) -> Result<()> {
+        story.begin("She asks for its log: a signed URL for ten minutes, for files of her own backups only.");
+        let file = write_file("download.yaml", include_str!("download.yaml"))?;
+        maria.kubectl(&format!("apply -n {NAMESPACE} -f {}", file.display())).await?;
+        self.watched("log").has::<NonAdminDownloadRequest>("/status/phase", "Created").await?;
+        maria.kubectl(&format!("get nonadmindownloadrequest -n {NAMESPACE}")).await
+    }
+
+    async fn schedule(&self, story: &mut Story, maria: &Actor<'_>) -> Result<()> {
+        story.begin("From now on that happens every night, and the last seven are kept.");
+        let file = write_file("schedule.yaml", include_str!("schedule.yaml"))?;
+        maria.kubectl(&format!("apply -n {NAMESPACE} -f {}", file.display())).await?;
+        self.watched("nightly").is_ready::<BackupSchedule>().await?;
+        maria.kubectl(&format!("get backupschedule -n {NAMESPACE}")).await
     }
 
     async fn lose_everything(&self, story: &mut Story, maria: &Actor<'_>) -> Result<()> {
@@ -174,7 +192,7 @@ impl<'a> Demo<'a> {
     }
 
     async fn delete_the_backup(&self, story: &mut Story, maria: &Actor<'_>) -> Result<()> {
-        story.begin("She deletes the backup: what Velero stored in the bucket goes with it.");
+        story.begin("She deletes the backup: what Velero stored in the vault goes with it.");
         maria
             .kubectl(&format!(
                 r#"patch nonadminbackup before-upgrade -n {NAMESPACE} --type=merge -p '{{"spec":{{"deleteBackup":true}}}}'"#
@@ -192,7 +210,7 @@ impl<'a> Demo<'a> {
         self.watched(NAMESPACE).is_gone::<NamespaceClassBinding>().await?;
         self.watched("same-namespace-only").is_gone::<NetworkPolicy>().await?;
         self.watched("backups").is_gone::<NonAdminBackupStorageLocation>().await?;
-        self.watched("backups").is_gone::<S3Bucket>().await?;
+        self.watched("backups").is_gone::<BackupVault>().await?;
         self.watched("storage").is_gone::<S3UserClaim>().await?;
         self.watched("team").is_gone::<ResourceQuota>().await?;
         self.admin.kubectl(&format!("get {FURNITURE},deployment,configmap -n {NAMESPACE} -o name")).await?;
@@ -200,12 +218,13 @@ impl<'a> Demo<'a> {
         let users = self.world.bed.ceph().admin(&["user", "list"]).await?;
         show_output(&serde_json::from_str::<Value>(&users)?.to_string());
         ensure!(!users.contains(CEPH_USER), "the claim is gone and its user in Ceph is not");
+        ensure!(!users.contains(VAULT_TENANT), "the vault is gone, was empty, and its user in Ceph is not");
         Ok(())
     }
 
-    /// Shows how many objects the tenant's bucket holds, as Ceph sees it.
+    /// Shows how many objects the vault holds, as Ceph sees it.
     async fn show_bucket(&self) -> Result<usize> {
-        let bucket = format!("--bucket={CEPH_TENANT}/backups");
+        let bucket = format!("--bucket={VAULT_TENANT}/vault-backups");
         show_command("ceph", &format!("radosgw-admin bucket list {bucket} | jq length"));
         let listing = self.world.bed.ceph().admin(&["bucket", "list", &bucket]).await?;
         let objects: Vec<Value> = serde_json::from_str(&listing)?;

@@ -6,10 +6,11 @@ pub(super) fn rules() -> Vec<PolicyRule> {
     vec![
         rule("apps", &["deployments", "replicasets"], &["*"]),
         rule("", &["configmaps", "secrets", "pods"], &["*"]),
-        rule("oadp.openshift.io", &["nonadminbackups", "nonadminrestores"], &["*"]),
+        rule("oadp.openshift.io", &["nonadminbackups", "nonadminrestores", "nonadmindownloadrequests"], &["*"]),
+        rule("croft.dev", &["backupschedules"], &["*"]),
         rule("oadp.openshift.io", &["nonadminbackupstoragelocations"], &["get", "list", "watch"]),
         rule("s3.snappcloud.io", &["s3userclaims"], &["create", "get", "list", "watch"]),
-        rule("s3.snappcloud.io", &["s3buckets"], &["get", "list", "watch"]),
+        rule("croft.dev", &["backupvaults"], &["get", "list", "watch"]),
     ]
 }
 

@@ -12,10 +12,11 @@ use super::{
 };
 
 const EXAMPLES: &str = "examples";
-const PARTS: [(&str, &str); 3] = [
+const PARTS: [(&str, &str); 4] = [
     ("akuity.io", "Namespaces, furnished from a class"),
     ("s3.snappcloud.io", "Object storage on Ceph"),
     ("oadp.openshift.io", "Backups and restores on Velero"),
+    ("croft.dev", "Vaults and schedules for backups"),
 ];
 
 pub(super) fn pages() -> Result<Files> {

@@ -61,7 +61,7 @@ pub struct FreshKeys(pub String);
 
 impl FreshKeys {
     /// A name for the key of the n-th identity.
-    pub(super) fn numbered(&self, number: usize) -> String {
+    pub(crate) fn numbered(&self, number: usize) -> String {
         format!("{}{number:03}", self.0)
     }
 }

@@ -87,11 +87,18 @@ fn held(seen: &Observed) -> Decision {
 
 /// Waits for a class, which is watched, or for a gateway, which has to be asked again.
 fn unavailable(backend: &Backend) -> Decision {
-    Decision::wait(match backend {
-        Backend::NoClass(why) => why.readiness(),
-        Backend::Unreachable(failure) => readiness_of(failure),
-        Backend::Reached(_) => Reason::Working.progressing("the gateway answers"),
-    })
+    Decision::wait(backend.readiness())
+}
+
+impl Backend {
+    /// What it means for whoever needs the gateway.
+    pub(crate) fn readiness(&self) -> Readiness {
+        match self {
+            Backend::NoClass(why) => why.readiness(),
+            Backend::Unreachable(failure) => readiness_of(failure),
+            Backend::Reached(_) => Reason::Working.progressing("the gateway answers"),
+        }
+    }
 }
 
 /// Whether to try again although no step failed: a gateway cannot be watched.

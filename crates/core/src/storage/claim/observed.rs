@@ -54,19 +54,19 @@ pub struct Books {
 
 impl Books {
     /// Whether Ceph may be given this much already, and no promise for the claim as it was seen is left.
-    pub(super) fn grant(&self, form: &Form, units: Units) -> bool {
+    pub(crate) fn grant(&self, form: &Form, units: Units) -> bool {
         self.entry
             .as_ref()
             .is_some_and(|entry| !entry.promises(form) && entry.granted.is_some_and(|granted| units.is_within(granted)))
     }
 
     /// What is granted beyond this.
-    pub(super) fn hold_more_than(&self, units: Units) -> bool {
+    pub(crate) fn hold_more_than(&self, units: Units) -> bool {
         let granted = self.entry.as_ref().and_then(|entry| entry.granted);
         granted.is_some_and(|granted| !granted.is_within(units))
     }
 
-    pub(super) fn hold_something(&self) -> bool {
+    pub(crate) fn hold_something(&self) -> bool {
         self.entry.as_ref().is_some_and(|entry| entry.granted.is_some())
     }
 }
@@ -231,7 +231,7 @@ impl Record {
     }
 
     /// Whether its user, seen under this display name, is on its way to the claim it names: recorded before it is begun.
-    pub(super) fn takes_over(&self, display_name: &str) -> bool {
+    pub(crate) fn takes_over(&self, display_name: &str) -> bool {
         self.body.claim.is_some() && self.body.taken_over_from.as_deref() == Some(display_name)
     }
 
@@ -247,7 +247,7 @@ impl Record {
     }
 
     /// Whether its status says the same; the wording does not count.
-    pub(super) fn bears(&self, mark: &Mark) -> bool {
+    pub(crate) fn bears(&self, mark: &Mark) -> bool {
         self.phase == Some(mark.phase)
             && self.reason.as_deref() == Some(mark.reason.as_str())
             && self.set_aside == mark.set_aside

@@ -17,7 +17,7 @@ mod units;
 use std::{collections::BTreeMap, time::Duration};
 
 pub use entry::{Asks, Entry, Form, Reservation};
-pub use names::{BooksOf, claim_of_entry, entry_key, ledger_name};
+pub use names::{BooksOf, claim_of_entry, entry_key, ledger_name, vault_entry_key, vault_of_entry};
 pub use units::{Bounds, Exceeded, Limits, Member, Scope, Units};
 
 /// Reservations are left alone for this long: longer than any request to the API server takes.
@@ -197,6 +197,18 @@ mod tests {
         );
         ledger.reserve("b/y", promise(size(4)), &at_most(10)).unwrap();
         assert_eq!(ledger.sum(), size(10));
+    }
+
+    #[test]
+    fn a_vault_counts_beside_the_claims_of_its_namespace_and_is_none_of_them() {
+        let mut ledger = Ledger::default();
+        ledger.reserve(&entry_key("a", "x"), promise(size(6)), &at_most(10)).unwrap();
+        let vault = vault_entry_key("a", "x");
+        assert_eq!(ledger.confirm(&vault, &form(1), size(5), &at_most(10)).unwrap_err().left, 4);
+        ledger.confirm(&vault, &form(1), size(4), &at_most(10)).unwrap();
+        assert_eq!((ledger.sum_of("a"), ledger.entries.len()), (size(10), 2));
+        assert_eq!(claim_of_entry(&vault).and_then(|(_, name)| vault_of_entry(name)), Some("x"));
+        assert_eq!(vault_of_entry("x"), None);
     }
 
     #[test]

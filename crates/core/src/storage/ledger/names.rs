@@ -5,15 +5,27 @@ use super::super::is_object_name;
 const OF_NAMESPACE: &str = "namespace.";
 const OF_TEAM: &str = "team.";
 const OF_HASHED_TEAM: &str = "team-by-hash.";
+const VAULT: &str = "vault:";
 
 /// The key of a claim's entry.
 pub fn entry_key(namespace: &str, claim: &str) -> String {
     format!("{namespace}/{claim}")
 }
 
-/// Namespace and claim of an entry; nothing where no claim can be called so.
+/// The key of a vault's entry: no claim's name has a colon.
+pub fn vault_entry_key(namespace: &str, vault: &str) -> String {
+    entry_key(namespace, &format!("{VAULT}{vault}"))
+}
+
+/// The vault of an entry that is not a claim's, from the second part of its key.
+pub fn vault_of_entry(name: &str) -> Option<&str> {
+    name.strip_prefix(VAULT)
+}
+
+/// Namespace and claim, or vault, of an entry; nothing where none can be called so.
 pub fn claim_of_entry(key: &str) -> Option<(&str, &str)> {
-    key.split_once('/').filter(|(namespace, claim)| is_object_name(namespace) && is_object_name(claim))
+    let is_name = |name: &str| is_object_name(vault_of_entry(name).unwrap_or(name));
+    key.split_once('/').filter(|(namespace, name)| is_object_name(namespace) && is_name(name))
 }
 
 /// The name of the ledger of a team, or of a namespace without a team. A namespace's name has no dot, and so no two share a

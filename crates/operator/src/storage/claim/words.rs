@@ -20,7 +20,7 @@ use kube::{Resource, ResourceExt};
 use crate::{
     conditions,
     engine::{Target, is_deleting},
-    objects,
+    objects::{self, controller, controlling, seen as target},
 };
 
 /// On every Secret of ours, so that they can be found with `kubectl get secrets -l`.
@@ -119,26 +119,8 @@ pub(super) fn is_labelled(metadata: &ObjectMeta) -> bool {
     metadata.labels.as_ref().and_then(|labels| labels.get(MANAGED_BY.0)).is_some_and(|value| value == MANAGED_BY.1)
 }
 
-/// UID of what controls the object.
-pub(in crate::storage) fn controller(metadata: &ObjectMeta) -> Option<String> {
-    controlling(metadata).map(|owner| owner.uid.clone())
-}
-
 pub(super) fn owner_claim(metadata: &ObjectMeta) -> Option<String> {
     controlling(metadata).filter(|owner| owner.kind == S3UserClaim::kind(&())).map(|owner| owner.name.clone())
-}
-
-fn controlling(metadata: &ObjectMeta) -> Option<&OwnerReference> {
-    metadata.owner_references.iter().flatten().find(|owner| owner.controller == Some(true))
-}
-
-pub(in crate::storage) fn target(metadata: &ObjectMeta) -> storage::Target {
-    storage::Target {
-        namespace: metadata.namespace.clone().unwrap_or_default(),
-        name: metadata.name.clone().unwrap_or_default(),
-        uid: metadata.uid.clone().unwrap_or_default(),
-        resource_version: metadata.resource_version.clone().unwrap_or_default(),
-    }
 }
 
 pub(in crate::storage) fn exactly(target: &storage::Target) -> Target<'_> {

@@ -1,0 +1,344 @@
+//! Whether a tenant's own bucket may be used: Velero acts on what is in it, so somebody has to trust her with that.
+//!
+//! With `ownBuckets: Approve` every location of a tenant has a `NonAdminBackupStorageLocationRequest` in Velero's namespace:
+//!
+//! ```text
+//! location accepted         a request with its spec, `pending`; Velero is told nothing
+//! approve                   the spec is noted as approved, and in force
+//! the spec changes          `pending` again; what was approved stays in force until the change is approved
+//! it changes back           approved as before
+//! pending, by a person      revoked: nothing is in force
+//! reject                    nothing is in force, whatever changes, until somebody approves
+//! location deleted          the request goes
+//! ```
+//!
+//! With `Allow` the request is there and approved by itself, with `Deny` nothing is in force. What was in force before anybody
+//! could be asked stays so. Who approves a request trusts the tenant with what Velero does to the cluster.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use super::{
+    Victim,
+    meaning::meaning,
+    ownership::{Marks, Origin},
+    velero::Fields,
+};
+use crate::{
+    conditions::{Conditions, Truth},
+    plan::{self, Plan},
+    time::Timestamp,
+};
+
+/// What the administrator lets tenants do with buckets of their own.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum OwnBuckets {
+    #[default]
+    Approve,
+    Allow,
+    Deny,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Decision {
+    Approve,
+    Reject,
+    #[default]
+    Pending,
+}
+
+/// A `NonAdminBackupStorageLocationRequest`, whoever made it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Request {
+    pub uid: String,
+    pub version: String,
+    pub marks: Marks,
+    pub decision: Decision,
+    /// It is `pending` because the spec has changed, not because somebody took the approval back.
+    pub awaits_change: bool,
+    pub status: RequestStatus,
+}
+
+/// `status` of a request, in the shape the API has.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct RequestStatus {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub phase: Option<RequestPhase>,
+    #[serde(rename = "nonAdminBackupStorageLocation", skip_serializing_if = "Option::is_none")]
+    pub location: Option<Asked>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum RequestPhase {
+    Pending,
+    Approved,
+    Rejected,
+}
+
+/// What is to be decided.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Asked {
+    pub nacuuid: String,
+    pub name: String,
+    pub namespace: String,
+    pub requested_spec: Fields,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub approved_spec: Option<Fields>,
+}
+
+/// How a location stands.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Standing {
+    /// A vault's: nobody needs to be asked.
+    Vault,
+    /// In force since before anybody could be asked, and soon on record as approved.
+    Grandfathered,
+    /// This spec is in force; `is_current`: it is the one the tenant asks for now.
+    InForce {
+        spec: Fields,
+        is_current: bool,
+    },
+    Pending,
+    Rejected,
+    Denied,
+}
+
+/// Whether two specs ask for the same, whichever way they are written.
+fn is_same(one: &Fields, other: &Fields) -> bool {
+    meaning(one) == meaning(other)
+}
+
+impl Request {
+    fn approved(&self) -> Option<&Fields> {
+        self.status.location.as_ref().and_then(|asked| asked.approved_spec.as_ref())
+    }
+
+    fn requested(&self) -> Option<&Fields> {
+        self.status.location.as_ref().map(|asked| &asked.requested_spec)
+    }
+
+    fn requests(&self, spec: &Fields) -> bool {
+        self.requested().is_some_and(|requested| is_same(requested, spec))
+    }
+
+    fn approves(&self, spec: &Fields) -> bool {
+        self.approved().is_some_and(|approved| is_same(approved, spec))
+    }
+}
+
+/// What is in force of a location that asks for `spec`. `request`: that of the location, proven to be its own.
+pub fn standing(policy: OwnBuckets, spec: &Fields, is_grandfathered: bool, request: Option<&Request>) -> Standing {
+    let current = || Standing::InForce { spec: spec.clone(), is_current: true };
+    let before = |request: &Request| match request.approved() {
+        Some(approved) => Standing::InForce { spec: approved.clone(), is_current: is_same(approved, spec) },
+        None => Standing::Pending,
+    };
+    match (policy, request) {
+        (OwnBuckets::Deny, _) => Standing::Denied,
+        (OwnBuckets::Allow, _) => current(),
+        (OwnBuckets::Approve, request) if is_grandfathered && request.is_none_or(|it| it.requested().is_none()) => {
+            Standing::Grandfathered
+        }
+        (OwnBuckets::Approve, None) => Standing::Pending,
+        (OwnBuckets::Approve, Some(request)) => match request.decision {
+            Decision::Approve if request.requests(spec) => current(),
+            Decision::Approve => before(request),
+            Decision::Pending if request.awaits_change => before(request),
+            Decision::Pending => Standing::Pending,
+            Decision::Reject => Standing::Rejected,
+        },
+    }
+}
+
+impl Standing {
+    /// Nothing of the location may be with Velero.
+    pub(super) fn is_withheld(&self) -> bool {
+        matches!(self, Standing::Pending | Standing::Rejected | Standing::Denied)
+    }
+
+    /// Only an administrator's other decision helps.
+    pub(super) fn is_refused(&self) -> bool {
+        matches!(self, Standing::Rejected | Standing::Denied)
+    }
+
+    pub(super) fn tell(&self, conditions: &mut Conditions, now: &Timestamp) {
+        let mut approved = |truth, reason, message: &str| {
+            conditions.set("ClusterAdminApproved", truth, reason, message, now);
+        };
+        match self {
+            Standing::Vault | Standing::Grandfathered => {}
+            Standing::InForce { .. } => approved(
+                Truth::True,
+                "BslSpecApproved",
+                "NonAdminBackupStorageLocationRequest approval decision set to Approve",
+            ),
+            Standing::Pending => approved(
+                Truth::False,
+                "BslSpecApprovalPending",
+                "NonAdminBackupStorageLocationRequest approval pending",
+            ),
+            Standing::Rejected => approved(
+                Truth::False,
+                "BslSpecRejected",
+                "NonAdminBackupStorageLocationRequest approval decision set to Reject",
+            ),
+            Standing::Denied => approved(
+                Truth::False,
+                "OwnBucketsDenied",
+                "buckets of tenants' own are not allowed on this cluster; make a BackupVault",
+            ),
+        }
+        match self {
+            Standing::InForce { is_current: false, .. } => {
+                let message = "the change waits for approval; what was approved before stays in force";
+                conditions.set("SpecUpdateApproved", Truth::False, "BslSpecApprovalPending", message, now);
+            }
+            _ => drop(conditions.remove("SpecUpdateApproved")),
+        }
+    }
+}
+
+/// The world around the request of one location.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Observed {
+    pub origin: Origin,
+    /// Its location, unless that is gone or goes.
+    pub location: Option<Location>,
+    pub policy: OwnBuckets,
+    /// Under the location's name in Velero's namespace, whoever made it.
+    pub request: Option<Request>,
+}
+
+/// What matters of a location to its request.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Location {
+    pub spec: Fields,
+    /// Its spec may be asked for, and its name is on record.
+    pub is_acceptable: bool,
+    pub is_vaults: bool,
+    /// It was in force before anybody could be asked.
+    pub is_grandfathered: bool,
+}
+
+/// One external call.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Step {
+    CreateRequest {
+        origin: Origin,
+        decision: Decision,
+    },
+    /// Fails if the request is not the one seen.
+    Decide {
+        name: String,
+        uid: String,
+        version: String,
+        decision: Decision,
+        awaits_change: bool,
+    },
+    /// Fails if the request is not the one seen.
+    WriteStatus {
+        name: String,
+        uid: String,
+        version: String,
+        status: RequestStatus,
+    },
+    DeleteRequest(Victim),
+}
+
+impl plan::Step for Step {
+    fn kind(&self) -> &'static str {
+        match self {
+            Step::CreateRequest { .. } => "CreateApprovalRequest",
+            Step::Decide { .. } => "DecideApprovalRequest",
+            Step::WriteStatus { .. } => "WriteApprovalRequest",
+            Step::DeleteRequest(_) => "DeleteApprovalRequest",
+        }
+    }
+}
+
+impl fmt::Display for Step {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        const KIND: &str = "NonAdminBackupStorageLocationRequest";
+        match self {
+            Step::CreateRequest { origin, decision } => {
+                write!(out, "create {KIND} {} (absent): {decision:?}", origin.nacuuid)
+            }
+            Step::Decide { name, uid, decision, .. } => write!(out, "set {KIND} {name} (uid {uid}) to {decision:?}"),
+            Step::WriteStatus { name, uid, .. } => {
+                write!(out, "say in {KIND} {name} (uid {uid}) what is to be decided")
+            }
+            Step::DeleteRequest(Victim { name, uid }) => {
+                write!(out, "delete {KIND} {name} (uid {uid}): there is nothing to decide")
+            }
+        }
+    }
+}
+
+/// What to do next.
+pub fn plan(seen: &Observed) -> Plan<Step> {
+    let name = || seen.origin.nacuuid.clone();
+    let own = seen.request.as_ref().filter(|request| seen.origin.owns(&request.marks));
+    let Some(location) = seen.location.as_ref().filter(|location| !location.is_vaults) else {
+        return match own {
+            Some(request) => Plan::step(Step::DeleteRequest(Victim { name: name(), uid: request.uid.clone() })),
+            None => Plan::settled(),
+        };
+    };
+    if !location.is_acceptable || seen.policy == OwnBuckets::Deny {
+        return Plan::settled();
+    }
+    let is_free = seen.policy == OwnBuckets::Allow;
+    let Some(request) = &seen.request else {
+        let decision = if is_free || location.is_grandfathered { Decision::Approve } else { Decision::Pending };
+        return Plan::step(Step::CreateRequest { origin: seen.origin.clone(), decision });
+    };
+    if own.is_none() {
+        return Plan::settled();
+    }
+    let decide = |decision, awaits_change| {
+        let (uid, version) = (request.uid.clone(), request.version.clone());
+        Plan::step(Step::Decide { name: name(), uid, version, decision, awaits_change })
+    };
+    let spec = &location.spec;
+    // An approval of what nobody had written down yet approves nothing.
+    let is_for_nothing = request.requested().is_none() && !location.is_grandfathered;
+    let is_changed = !request.requests(spec);
+    let approved = match request.decision {
+        Decision::Pending | Decision::Reject if is_free => return decide(Decision::Approve, false),
+        Decision::Approve if is_free => Some(spec.clone()),
+        Decision::Approve if is_for_nothing => return decide(Decision::Pending, false),
+        Decision::Approve if is_changed && request.requested().is_some() && !request.approves(spec) => {
+            return decide(Decision::Pending, request.approved().is_some());
+        }
+        Decision::Approve => Some(spec.clone()),
+        // Changed back. It is written down first what is approved: the decision must never meet another spec.
+        Decision::Pending if request.awaits_change && !is_changed && request.approves(spec) => {
+            return decide(Decision::Approve, false);
+        }
+        Decision::Pending if request.awaits_change => request.approved().cloned(),
+        // Taken back.
+        Decision::Pending | Decision::Reject => None,
+    };
+    let status = RequestStatus {
+        phase: Some(match request.decision {
+            Decision::Approve => RequestPhase::Approved,
+            Decision::Reject => RequestPhase::Rejected,
+            Decision::Pending => RequestPhase::Pending,
+        }),
+        location: Some(Asked {
+            nacuuid: name(),
+            name: seen.origin.name.clone(),
+            namespace: seen.origin.namespace.clone(),
+            requested_spec: spec.clone(),
+            approved_spec: approved,
+        }),
+    };
+    if status == request.status {
+        return Plan::settled();
+    }
+    Plan::step(Step::WriteStatus { name: name(), uid: request.uid.clone(), version: request.version.clone(), status })
+}

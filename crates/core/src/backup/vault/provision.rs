@@ -1,0 +1,372 @@
+//! A vault that is there to stay: record it, make its user and bucket as granted, hand the key to Velero and nobody else.
+
+use super::{
+    Decision, names,
+    observed::{KeysSeen, LocationSeen, Observed, QuotaTold, Spec, Status, Vault, keys_origin, location_spec},
+    step::Step,
+};
+use crate::{
+    backup::velero::Fields,
+    conditions::Readiness,
+    secret::Secret,
+    storage::{
+        CephUser, Class, KeyPair, Problem, Quota, Reason, Usage,
+        claim::{
+            self, Backend, ClaimIdentity, Mark, Phase, Reached, Record, RecordBody, SetAside, User, UserQuota, no_team,
+            wanted,
+        },
+        credentials_file, display_name,
+        ledger::Units,
+        names_claim,
+    },
+};
+
+pub(super) fn decide(seen: &Observed, vault: &Vault) -> Decision {
+    let spec = match &vault.spec {
+        Ok(spec) => spec,
+        Err(problems) => return Decision::wait(Reason::InvalidSpec.stalled(Problem::list(problems))),
+    };
+    let reached = match &seen.backend {
+        Backend::Reached(reached) => reached,
+        backend => return Decision::wait(backend.readiness()),
+    };
+    if !reached.allowed {
+        let class = &reached.class.name;
+        let message =
+            format!("S3Class {class} is not offered to this namespace; ask the administrator or name another class");
+        return Decision::wait(Reason::NotAllowed.stalled(message));
+    }
+    if reached.class.team_required && !reached.in_a_team {
+        return Decision::wait(Reason::TeamMissing.stalled(no_team(&vault.target.namespace)));
+    }
+    let Some(quota) = granted(seen, spec, &reached.class) else {
+        return Decision::wait(
+            exceeded(seen).unwrap_or_else(|| Reason::Working.progressing("the quota is being granted")),
+        );
+    };
+    let identity = vault.identity();
+    let wish = Wanted {
+        seen,
+        vault,
+        class: &reached.class,
+        user: ceph_user(&reached.class, &identity, seen.record.as_ref()),
+        identity,
+        quota,
+    };
+    wish.decide(reached)
+}
+
+/// The recorded user of a vault, else the one its class gives.
+pub(super) fn ceph_user(class: &Class, vault: &ClaimIdentity, record: Option<&Record>) -> CephUser {
+    let named = || names::ceph_user(&class.tenant_prefix, &vault.namespace, &vault.name);
+    record.and_then(|record| record.body.user.clone()).unwrap_or_else(named)
+}
+
+/// What is on record of a vault.
+pub(super) fn record_body(vault: &ClaimIdentity, class: &Class, user: CephUser, quota: Option<Quota>) -> RecordBody {
+    RecordBody {
+        class: Some(class.name.clone()),
+        user: Some(user),
+        admin_secret: Some(keys_origin(vault).nacuuid),
+        claim: Some(vault.clone()),
+        quota,
+        ..RecordBody::default()
+    }
+}
+
+/// How the vault stands to the Ceph user of its name.
+enum Title<'a> {
+    None,
+    Own(&'a User),
+    /// It was an earlier vault's, and is to be this one's.
+    Given(&'a User),
+    Taken,
+}
+
+/// What the vault's part of the world should look like, beside what it was seen to be.
+struct Wanted<'a> {
+    seen: &'a Observed,
+    vault: &'a Vault,
+    class: &'a Class,
+    identity: ClaimIdentity,
+    user: CephUser,
+    quota: Quota,
+}
+
+impl Wanted<'_> {
+    fn decide(&self, reached: &Reached) -> Decision {
+        let title = self.title(reached.user.as_ref());
+        let (user, given) = match title {
+            Title::None => (None, None),
+            Title::Own(user) => (Some(user.clone()), None),
+            Title::Given(user) => (Some(self.taken_over(user)), Some(user)),
+            Title::Taken => {
+                let message = format!(
+                    "Ceph user {} exists and is not known to be of this vault; give the vault another name, or ask the \
+                     administrator whose it is",
+                    self.user
+                );
+                return Decision::wait(Reason::UserTaken.stalled(message));
+            }
+        };
+        let user = user.as_ref();
+        if let Some(verdict) = self.in_the_way(user) {
+            return Decision::wait(verdict);
+        }
+        let mut steps = Vec::new();
+        steps.extend((!self.vault.finalizer).then(|| Step::AddFinalizer { vault: self.vault.target.clone() }));
+        steps.extend(self.confirmation());
+        steps.extend(self.record(given));
+        steps.extend(given.into_iter().flat_map(|before| self.takeover(before)));
+        steps.extend(self.user_itself(user));
+        steps.extend(self.settlement());
+        let key = user.and_then(|user| self.key(user));
+        if let (Some(user), Some(key)) = (user, key) {
+            steps.extend(self.bucket(user, key));
+            steps.extend(self.keys(key));
+            steps.extend(self.surplus_keys(user, key));
+            steps.extend(self.location());
+            steps.extend(self.mark(given));
+        }
+        Decision::new(steps, self.verdict(key.is_some()))
+    }
+
+    fn title<'u>(&self, user: Option<&'u User>) -> Title<'u> {
+        let Some(user) = user else { return Title::None };
+        if user.is_of(&self.identity.uid) {
+            return Title::Own(user);
+        }
+        let is_given = self.seen.record.as_ref().is_some_and(|record| {
+            let is_resumed = record.claim_uid() == Some(&self.identity.uid) && record.takes_over(&user.display_name);
+            let is_offered = record.body.offered_to.as_ref() == Some(&self.vault.target.place())
+                && names_claim(&user.display_name, &self.identity.namespace, &self.identity.name);
+            let is_returned = self.seen.comes_back(record) && record.claim_uid().is_some_and(|uid| user.is_of(uid));
+            is_resumed || is_offered || is_returned
+        });
+        if is_given { Title::Given(user) } else { Title::Taken }
+    }
+
+    /// What only a person can move out of the way.
+    fn in_the_way(&self, user: Option<&User>) -> Option<Readiness> {
+        if self.seen.keys.as_ref().is_some_and(|keys| !self.owns_keys(keys)) {
+            let name = keys_origin(&self.identity).nacuuid;
+            let message = format!("Secret {name} in Velero's namespace is not of this vault; ask the administrator");
+            return Some(Reason::SecretTaken.stalled(message));
+        }
+        if self.seen.location.as_ref().is_some_and(|location| !self.owns_location(location)) {
+            let message = format!(
+                "NonAdminBackupStorageLocation {} exists and is not of this vault; remove it or give the vault another name",
+                self.identity.name
+            );
+            return Some(Reason::LocationTaken.stalled(message));
+        }
+        if user.is_some_and(|user| user.suspended) {
+            let message = format!("Ceph user {} is suspended; ask the administrator of the gateway", self.user);
+            return Some(Reason::UserSuspended.stalled(message));
+        }
+        // Made anew it would be empty, and nobody would know.
+        let was_there = self.seen.own_record(self.vault).is_some_and(|record| record.phase == Some(Phase::Bound));
+        let is_there = user.is_some_and(|user| user.buckets.contains_key(&names::bucket(&self.identity.name)));
+        (was_there && !is_there).then(|| {
+            Reason::BucketLost.stalled(
+                "the bucket was there and is gone: somebody deleted it in Ceph; to begin anew, delete this vault and make it again",
+            )
+        })
+    }
+
+    fn confirmation(&self) -> Option<Step> {
+        let units = Units::from(&self.quota);
+        let books = &self.seen.books;
+        let confirm = || Step::Confirm { vault: self.vault.target.clone(), generation: self.vault.generation, units };
+        (books.exceeded.is_none() && !books.grant(&self.vault.form(), units)).then(confirm)
+    }
+
+    fn settlement(&self) -> Option<Step> {
+        let units = Units::from(&self.quota);
+        let settle = || Step::Settle { vault: self.vault.target.clone(), generation: self.vault.generation, units };
+        self.seen.books.hold_more_than(units).then(settle)
+    }
+
+    fn record_body(&self, given: Option<&User>) -> RecordBody {
+        let body = record_body(&self.identity, self.class, self.user.clone(), Some(self.quota));
+        RecordBody { taken_over_from: given.map(|before| before.display_name.clone()), ..body }
+    }
+
+    fn record(&self, given: Option<&User>) -> Option<Step> {
+        let (name, body) = (self.record_name(), self.record_body(given));
+        match &self.seen.record {
+            None => Some(Step::CreateRecord { name, body }),
+            Some(record) if record.body == body => None,
+            Some(record) => Some(Step::UpdateRecord { name, seen: record.version(), body }),
+        }
+    }
+
+    fn record_name(&self) -> String {
+        names::record_name(&self.identity.namespace, &self.identity.name)
+    }
+
+    fn display_name(&self) -> String {
+        display_name(&self.identity.namespace, &self.identity.name, &self.identity.uid)
+    }
+
+    fn taken_over(&self, user: &User) -> User {
+        User { display_name: self.display_name(), suspended: false, keys: Vec::new(), ..user.clone() }
+    }
+
+    /// The old keys go first: nobody who had them gets in when the suspension is lifted.
+    fn takeover(&self, before: &User) -> Vec<Step> {
+        let keys = before
+            .keys
+            .iter()
+            .map(|key| claim::Step::RemoveKey { user: self.user.clone(), access_key: key.pair.access_key.clone() });
+        let take_over = claim::Step::TakeOverUser {
+            user: self.user.clone(),
+            display_name: self.display_name(),
+            unsuspend: before.suspended,
+        };
+        keys.chain([take_over]).map(Step::Ceph).collect()
+    }
+
+    fn user_itself(&self, seen: Option<&User>) -> Vec<Step> {
+        let (user, max_buckets, quota) = (|| self.user.clone(), self.quota.buckets, UserQuota::of(&self.quota));
+        let access_key = || self.seen.fresh.numbered(0);
+        let steps = match seen {
+            None => vec![
+                claim::Step::CreateUser {
+                    user: user(),
+                    display_name: self.display_name(),
+                    max_buckets,
+                    access_key: access_key(),
+                },
+                claim::Step::SetQuota { user: user(), quota },
+            ],
+            Some(seen) => {
+                let limit = (seen.max_buckets != Some(max_buckets))
+                    .then(|| claim::Step::SetBucketLimit { user: user(), max_buckets });
+                let quota = (seen.quota != quota).then(|| claim::Step::SetQuota { user: user(), quota });
+                let key = self.key(seen).is_none().then(|| claim::Step::AddKey {
+                    user: user(),
+                    subuser: None,
+                    access_key: access_key(),
+                });
+                limit.into_iter().chain(quota).chain(key).collect()
+            }
+        };
+        steps.into_iter().map(Step::Ceph).collect()
+    }
+
+    /// Of several keys the one Velero has, else the first by name.
+    fn key<'u>(&self, user: &'u User) -> Option<&'u KeyPair> {
+        let cloud = self.seen.keys.as_ref().and_then(|keys| keys.cloud.as_ref());
+        let own = || user.keys.iter().filter(|key| key.subuser.is_none()).map(|key| &key.pair);
+        let published = own().find(|pair| Some(&credentials_file(pair)) == cloud);
+        published.or_else(|| own().min_by_key(|pair| &pair.access_key))
+    }
+
+    fn bucket(&self, user: &User, key: &KeyPair) -> Option<Step> {
+        let bucket = names::bucket(&self.identity.name);
+        let is_there = user.buckets.contains_key(&bucket);
+        (!is_there).then(|| Step::CreateBucket { user: self.user.clone(), bucket, key: key.clone() })
+    }
+
+    fn keys(&self, key: &KeyPair) -> Option<Step> {
+        let (origin, cloud): (_, Secret) = (keys_origin(&self.identity), credentials_file(key));
+        match &self.seen.keys {
+            None => Some(Step::CreateKeys { origin, cloud }),
+            Some(keys) if keys.cloud.as_ref() == Some(&cloud) => None,
+            Some(keys) => Some(Step::UpdateKeys { keys: keys.target.clone(), origin, cloud }),
+        }
+    }
+
+    /// Only Velero's key is in force.
+    fn surplus_keys(&self, user: &User, key: &KeyPair) -> Vec<Step> {
+        let others = user.keys.iter().filter(|other| other.pair.access_key != key.access_key);
+        let remove = others
+            .map(|other| claim::Step::RemoveKey { user: self.user.clone(), access_key: other.pair.access_key.clone() });
+        remove.map(Step::Ceph).collect()
+    }
+
+    fn location(&self) -> Option<Step> {
+        let spec: Fields = location_spec(&self.identity, self.class, self.seen.ca_bundle.as_deref());
+        match &self.seen.location {
+            None => Some(Step::CreateLocation { vault: self.vault.target.clone(), spec }),
+            Some(location) if location.spec == spec => None,
+            Some(location) => Some(Step::UpdateLocation { location: location.target.clone(), spec }),
+        }
+    }
+
+    /// Once all of it is there. A record that was made or changed just now is marked at the next look.
+    fn mark(&self, given: Option<&User>) -> Option<Step> {
+        let record = self.seen.record.as_ref().filter(|record| record.body == self.record_body(given))?;
+        let mark = Mark {
+            phase: Phase::Bound,
+            reason: Reason::Provisioned,
+            message: format!("Ceph user {} is there", self.user),
+            set_aside: SetAside::default(),
+            purge: None,
+            returns_to: None,
+        };
+        let step = || Step::MarkRecord { name: self.record_name(), seen: record.version(), mark: mark.clone() };
+        (!record.bears(&mark)).then(step)
+    }
+
+    fn owns_keys(&self, keys: &KeysSeen) -> bool {
+        keys_origin(&self.identity).owns(&keys.marks)
+    }
+
+    fn owns_location(&self, location: &LocationSeen) -> bool {
+        location.owner.as_ref() == Some(&self.identity.uid)
+    }
+
+    fn verdict(&self, has_key: bool) -> Readiness {
+        if let Some(exceeded) = exceeded(self.seen) {
+            return exceeded;
+        }
+        if !has_key {
+            return Reason::Working.progressing("the key is being made");
+        }
+        match &self.seen.location {
+            Some(LocationSeen { is_available: true, .. }) => Reason::Provisioned.ready(format!(
+                "backups go into the vault, which takes {} bytes in {} objects",
+                self.quota.size, self.quota.objects
+            )),
+            Some(LocationSeen { told: Some(told), .. }) => {
+                Reason::LocationNotReady.progressing(format!("Velero cannot use it yet: {told}"))
+            }
+            _ => Reason::LocationNotReady.progressing("Velero has not looked at it yet"),
+        }
+    }
+}
+
+/// What is asked for, if the books grant it; else what was granted before.
+fn granted(seen: &Observed, spec: &Spec, class: &Class) -> Option<Quota> {
+    let record = seen.record.as_ref();
+    match seen.books.exceeded {
+        None => Some(wanted(&spec.quota, record, &class.default_quota)),
+        Some(_) => record.and_then(|record| record.body.quota),
+    }
+}
+
+fn exceeded(seen: &Observed) -> Option<Readiness> {
+    seen.books.exceeded.map(|exceeded| Reason::QuotaExceeded.stalled(exceeded.to_string()))
+}
+
+/// Says what the vault has, and what is in it.
+pub(super) fn fill_status(status: &mut Status, seen: &Observed, vault: &Vault) {
+    if let Some(record) = seen.own_record(vault) {
+        status.s3_class_name.clone_from(&record.body.class);
+        status.bucket = Some(names::bucket(&vault.target.name));
+        status.quota = record
+            .body
+            .quota
+            .map(|quota| QuotaTold { size: quota.size.to_string(), objects: quota.objects.to_string() });
+    }
+    if let Backend::Reached(reached) = &seen.backend
+        && let Some(usage) = reached.user.as_ref().filter(|user| user.is_of(&vault.target.uid)).and_then(|it| it.usage)
+    {
+        status.used = Some(Usage::told(status.used, Usage { buckets: None, ..usage }));
+    }
+    if seen.last_backup.is_some() {
+        status.last_backup.clone_from(&seen.last_backup);
+    }
+}

@@ -1,0 +1,252 @@
+//! Approval: nothing of a tenant's own bucket is in force that nobody approved, whatever happens in between.
+
+use std::collections::BTreeSet;
+
+use croft_core::{
+    backup::{
+        approval::{Decision, Location, Observed, OwnBuckets, Request, RequestStatus, Standing, Step, plan, standing},
+        ownership::Origin,
+    },
+    plan::{Outcome, Plan},
+};
+use serde_json::{Map, Value, json};
+
+use crate::{
+    EVERYTHING, done,
+    explorer::{self, Act, Limits, at_rest, explore, stale},
+    fields, object,
+    request::Told,
+};
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct RequestState {
+    decision: Option<bool>,
+    awaits_change: bool,
+    status: Told<RequestStatus>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct World {
+    /// Number of the spec asked for.
+    location: Option<u8>,
+    is_vaults: bool,
+    policy: u8,
+    request: Option<RequestState>,
+    /// Numbers of the specs somebody approved while they were written down, and did not take back.
+    trusted: BTreeSet<u8>,
+}
+
+const POLICIES: [OwnBuckets; 3] = [OwnBuckets::Approve, OwnBuckets::Allow, OwnBuckets::Deny];
+
+fn spec(number: u8) -> Map<String, Value> {
+    fields(json!({ "objectStorage": { "bucket": format!("bucket-{number}") } }))
+}
+
+fn number(spec: &Map<String, Value>) -> u8 {
+    (0..9).find(|number| *spec == self::spec(*number)).expect("one of ours")
+}
+
+fn origin() -> Origin {
+    object(true, false, false).origin(None)
+}
+
+impl RequestState {
+    fn seen(&self) -> Request {
+        Request {
+            uid: "request".into(),
+            version: "1".into(),
+            marks: origin().marks(),
+            decision: match self.decision {
+                Some(true) => Decision::Approve,
+                Some(false) => Decision::Reject,
+                None => Decision::Pending,
+            },
+            awaits_change: self.awaits_change,
+            status: RequestStatus::clone(&self.status),
+        }
+    }
+
+    fn requested(&self) -> Option<u8> {
+        self.status.location.as_ref().map(|asked| number(&asked.requested_spec))
+    }
+}
+
+fn decided(decision: Decision) -> Option<bool> {
+    match decision {
+        Decision::Approve => Some(true),
+        Decision::Reject => Some(false),
+        Decision::Pending => None,
+    }
+}
+
+impl World {
+    fn new(policy: u8) -> Self {
+        Self { location: Some(1), is_vaults: false, policy, request: None, trusted: BTreeSet::new() }
+    }
+
+    fn policy(&self) -> OwnBuckets {
+        POLICIES[usize::from(self.policy)]
+    }
+
+    fn in_force(&self) -> Option<u8> {
+        let wanted = spec(self.location?);
+        match standing(self.policy(), &wanted, false, self.request.as_ref().map(RequestState::seen).as_ref()) {
+            Standing::InForce { spec, .. } => Some(number(&spec)),
+            _ => None,
+        }
+    }
+
+    /// Only the request exactly as it was seen.
+    fn on_request(&mut self, seen: &Observed, change: impl FnOnce(&mut RequestState)) -> Outcome {
+        match &mut self.request {
+            Some(request) if Some(request.seen()) == seen.request => {
+                change(request);
+                done()
+            }
+            _ => stale(),
+        }
+    }
+}
+
+impl explorer::World for World {
+    type Seen = Observed;
+    type Step = Step;
+
+    fn observe(&self) -> Vec<(&'static str, Observed)> {
+        let location = self.location.map(|number| Location {
+            spec: spec(number),
+            is_acceptable: true,
+            is_vaults: self.is_vaults,
+            is_grandfathered: false,
+        });
+        let request = self.request.as_ref().map(RequestState::seen);
+        vec![("request", Observed { origin: origin(), location, policy: self.policy(), request })]
+    }
+
+    fn plan(&self, seen: &Observed) -> Plan<Step> {
+        plan(seen)
+    }
+
+    fn execute(&mut self, seen: &Observed, step: &Step) -> Outcome {
+        match step {
+            Step::CreateRequest { decision, .. } => {
+                if self.request.is_some() {
+                    return stale();
+                }
+                let status = Told::new(RequestStatus::default());
+                let decision = decided(*decision);
+                self.request = Some(RequestState { decision, awaits_change: false, status });
+            }
+            Step::Decide { decision, awaits_change, .. } => {
+                return self.on_request(seen, |request| {
+                    (request.decision, request.awaits_change) = (decided(*decision), *awaits_change);
+                });
+            }
+            Step::WriteStatus { status, .. } => {
+                return self.on_request(seen, |request| request.status = Told::new(status.clone()));
+            }
+            Step::DeleteRequest(_) => self.request = None,
+        }
+        done()
+    }
+
+    fn report(&mut self, _: &Observed, _: &[(&Step, Outcome)]) {}
+
+    fn others(&self) -> Vec<Act<World>> {
+        let mut acts = Vec::new();
+        for number in [1, 2] {
+            acts.push(Act::new(format!("the tenant asks for {number}"), self, |world| {
+                world.location = world.location.map(|_| number);
+            }));
+        }
+        acts.push(Act::new("the tenant deletes it", self, |world| world.location = None));
+        if self.request.is_some() {
+            let decide = |what: &str, decision: Option<bool>| {
+                Act::new(format!("an administrator says {what}"), self, |world| {
+                    let Some(request) = &mut world.request else { return };
+                    request.decision = decision;
+                    if decision == Some(true) {
+                        world.trusted.extend(request.requested());
+                    } else if !(decision.is_none() && request.awaits_change) {
+                        world.trusted.clear();
+                    }
+                })
+            };
+            acts.extend([decide("approve", Some(true)), decide("reject", Some(false))]);
+            // A rejection nobody has looked at yet is taken back as if it had never been.
+            if self.request.as_ref().is_some_and(|request| request.decision == Some(true)) {
+                acts.push(decide("pending", None));
+            }
+        }
+        acts
+    }
+
+    fn check(&self) {
+        if self.policy() == OwnBuckets::Approve
+            && let Some(number) = self.in_force()
+        {
+            assert!(self.trusted.contains(&number), "{number} is in force and nobody approved it");
+        }
+        assert!(self.policy() != OwnBuckets::Deny || self.in_force().is_none());
+    }
+
+    fn check_rest(&self) {
+        let Some(wanted) = self.location else {
+            assert_eq!(self.request, None, "a request for nothing");
+            return;
+        };
+        match (self.policy(), &self.request) {
+            (OwnBuckets::Deny, _) => {}
+            (_, None) => panic!("nobody is asked"),
+            (policy, Some(request)) => {
+                assert_eq!(request.requested(), Some(wanted), "another spec is asked about");
+                if policy == OwnBuckets::Allow || request.decision == Some(true) {
+                    assert_eq!(self.in_force(), Some(wanted));
+                }
+                assert!(request.decision != Some(false) || policy == OwnBuckets::Allow || self.in_force().is_none());
+            }
+        }
+    }
+}
+
+#[test]
+fn nothing_is_in_force_that_nobody_approved_whatever_goes_wrong() {
+    let limits = Limits { acts: 4, ..EVERYTHING };
+    let worlds = explore("approval", (0..3).map(World::new), limits).worlds.len();
+    assert!(worlds > 50, "only {worlds} worlds");
+}
+
+fn decide(world: &World, decision: Option<bool>) -> World {
+    let mut world = at_rest(world);
+    let request = world.request.as_mut().expect("asked");
+    request.decision = decision;
+    world.trusted.extend(request.requested());
+    at_rest(&world)
+}
+
+#[test]
+fn what_was_approved_stays_in_force_until_the_change_is() {
+    let approved = decide(&World::new(0), Some(true));
+    assert_eq!(approved.in_force(), Some(1));
+    let changed = at_rest(&World { location: Some(2), ..approved.clone() });
+    assert_eq!((changed.in_force(), changed.request.as_ref().and_then(|it| it.decision)), (Some(1), None));
+    assert_eq!(decide(&changed, Some(true)).in_force(), Some(2));
+    let back = at_rest(&World { location: Some(1), ..changed.clone() });
+    assert_eq!((back.in_force(), back.request.as_ref().and_then(|it| it.decision)), (Some(1), Some(true)));
+    assert_eq!(decide(&changed, Some(false)).in_force(), None, "a tenant cannot edit her way out of a revocation");
+}
+
+#[test]
+fn pending_by_a_person_takes_the_approval_back() {
+    let approved = decide(&World::new(0), Some(true));
+    let revoked = decide(&approved, None);
+    assert_eq!(revoked.in_force(), None);
+    let edited = at_rest(&World { location: Some(2), ..revoked });
+    assert_eq!(edited.in_force(), None);
+}
+
+#[test]
+fn the_request_of_a_vaults_location_goes() {
+    let asked = at_rest(&World::new(0));
+    assert!(at_rest(&World { is_vaults: true, ..asked }).request.is_none());
+}

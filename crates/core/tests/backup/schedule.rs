@@ -1,0 +1,181 @@
+//! The promises of a schedule: every time once, never two at work, what is kept is kept.
+
+use std::time::Duration;
+
+use croft_core::{
+    backup::schedule::{Backup, Keep, Observed, Spec, State, Status, Step, backup_name, cron::zone, plan, report},
+    plan::{Next, Outcome},
+    problem::Problem,
+};
+use jiff::Timestamp as Moment;
+use serde_json::{Map, json};
+
+use crate::{done, fields, now};
+
+const HOUR: i64 = 3600;
+
+fn at(hours: i64) -> Moment {
+    let start: Moment = "2026-03-01T00:00:00Z".parse().unwrap();
+    Moment::from_second(start.as_second() + hours * HOUR).unwrap()
+}
+
+fn hourly(hours: i64) -> Observed {
+    Observed {
+        name: "nightly".into(),
+        uid: "s".into(),
+        generation: 1,
+        created: at(0),
+        is_deleting: false,
+        spec: Ok(Spec {
+            cron: "0 * * * *".parse().unwrap(),
+            zone: zone("UTC").unwrap(),
+            is_suspended: false,
+            backup_spec: fields(json!({ "ttl": "1h" })),
+            keep: Keep::default(),
+        }),
+        status: Status::default(),
+        backups: Vec::new(),
+        now: at(hours),
+    }
+}
+
+fn backup(hours: i64, state: State) -> Backup {
+    let name = backup_name("nightly", at(hours));
+    Backup { uid: name.clone(), name, due: at(hours), state, is_going: false }
+}
+
+fn keeping(keep: Keep, hours: i64, backups: Vec<Backup>) -> Observed {
+    let mut seen = Observed { backups, ..hourly(hours) };
+    if let Ok(spec) = &mut seen.spec {
+        spec.keep = keep;
+        spec.is_suspended = true;
+    }
+    seen
+}
+
+fn told(seen: &Observed) -> String {
+    plan(seen).to_string()
+}
+
+/// Carries the plan out as the API server would; `reply` is lost if it is not told.
+fn carried_out(seen: &Observed, reply: bool) -> Observed {
+    let plan = plan(seen);
+    let mut after = seen.clone();
+    for step in plan.iter() {
+        match step {
+            Step::CreateBackup { name, due, .. } => {
+                if after.backups.iter().all(|backup| backup.name != *name) {
+                    after.backups.push(Backup { due: *due, ..backup(0, State::Unfinished) });
+                    let made = after.backups.last_mut().unwrap();
+                    (made.name, made.uid) = (name.clone(), name.clone());
+                }
+            }
+            Step::DeleteBackup(victim) => after.backups.retain(|backup| backup.uid != victim.uid),
+        }
+    }
+    let outcomes: Vec<_> = plan.iter().map(|step| (step, if reply { done() } else { Outcome::NotRun })).collect();
+    if reply {
+        after.status = report(seen, &outcomes, &now());
+    }
+    after
+}
+
+#[test]
+fn a_backup_is_made_when_its_time_has_come_and_not_before() {
+    let seen = Observed { now: Moment::from_second(at(1).as_second() - 60).unwrap(), ..hourly(0) };
+    let waiting = plan(&seen);
+    assert!(waiting.is_settled() && waiting.next == Next::After(Duration::from_secs(60)));
+    let due = hourly(1);
+    assert_eq!(told(&due), "create NonAdminBackup nightly-202603010100 (absent): due at 2026-03-01T01:00:00Z");
+    let status = carried_out(&due, true).status;
+    assert_eq!((status.last_schedule_time, status.next_schedule_time), (Some(at(1)), Some(at(2))));
+    assert_eq!(status.last_backup_name.as_deref(), Some("nightly-202603010100"));
+}
+
+#[test]
+fn a_time_gives_one_backup_whatever_gets_lost() {
+    for reply in [true, false] {
+        let mut seen = carried_out(&hourly(1), reply);
+        assert_eq!(told(&seen), "nothing to do", "while it runs");
+        seen.backups[0].state = State::Good;
+        assert_eq!(told(&seen), "nothing to do", "when it is finished");
+        if reply {
+            seen.backups.clear();
+            assert_eq!(told(&seen), "nothing to do", "when somebody deleted it");
+        }
+    }
+}
+
+#[test]
+fn never_two_at_once_and_what_was_missed_is_made_up_for_once() {
+    let mut seen = Observed { now: at(7), ..carried_out(&hourly(1), true) };
+    assert_eq!(told(&seen), "nothing to do");
+    assert_eq!(report(&seen, &[], &now()).conditions.reason("Ready"), Some("Waiting"));
+    seen.backups[0].state = State::Failed;
+    assert_eq!(told(&seen), "create NonAdminBackup nightly-202603010700 (absent): due at 2026-03-01T07:00:00Z");
+    let mut seen = carried_out(&seen, true);
+    seen.backups[1].state = State::Good;
+    assert_eq!(told(&seen), "nothing to do", "the others it missed are not made up for");
+}
+
+#[test]
+fn a_suspended_schedule_makes_nothing_and_says_so() {
+    let mut seen = hourly(5);
+    seen.spec.as_mut().unwrap().is_suspended = true;
+    assert!(plan(&seen).is_settled() && plan(&seen).next == Next::Settled);
+    let status = report(&seen, &[], &now());
+    assert_eq!((status.conditions.reason("Ready"), status.next_schedule_time), (Some("Suspended"), None));
+}
+
+#[test]
+fn the_last_ones_are_kept_and_the_oldest_goes_first() {
+    let backups = || (1..=4).map(|hours| backup(hours, State::Good)).collect::<Vec<_>>();
+    let mut seen = keeping(Keep { last: Some(2), at_most: None }, 9, backups());
+    for gone in ["nightly-202603010100", "nightly-202603010200"] {
+        assert_eq!(
+            told(&seen),
+            format!("delete NonAdminBackup {gone} (uid {gone}) with its data: it is no longer to be kept")
+        );
+        seen = carried_out(&seen, true);
+    }
+    assert_eq!(told(&seen), "nothing to do");
+    assert_eq!(seen.backups.len(), 2);
+    assert_eq!(told(&keeping(Keep::default(), 9, backups())), "nothing to do");
+}
+
+#[test]
+fn failures_and_running_ones_do_not_push_good_ones_out() {
+    let mut backups = vec![backup(1, State::Good), backup(2, State::Good)];
+    backups.extend((3..=8).map(|hours| backup(hours, State::Failed)));
+    backups.push(backup(9, State::Unfinished));
+    let mut seen = keeping(Keep { last: Some(2), at_most: None }, 9, backups);
+    for _ in 0..9 {
+        seen = carried_out(&seen, true);
+    }
+    let left: Vec<_> = seen.backups.iter().map(|backup| (backup.state, backup.due)).collect();
+    let kept = [(State::Good, 1), (State::Good, 2), (State::Failed, 7), (State::Failed, 8), (State::Unfinished, 9)];
+    assert_eq!(left, kept.map(|(state, hours)| (state, at(hours))));
+}
+
+#[test]
+fn age_ends_a_backup_but_never_the_last_good_one() {
+    let keep = Keep { last: None, at_most: Some(Duration::from_secs(2 * 3600)) };
+    let mut seen = keeping(keep, 9, vec![backup(1, State::Good), backup(2, State::Good), backup(3, State::Failed)]);
+    for _ in 0..4 {
+        seen = carried_out(&seen, true);
+    }
+    assert_eq!(seen.backups, [backup(2, State::Good)]);
+    let young = keeping(keep, 4, vec![backup(3, State::Good), backup(4, State::Good)]);
+    assert_eq!(plan(&young).next, Next::After(Duration::from_secs(3600)), "looked at when the first one is too old");
+}
+
+#[test]
+fn what_cannot_be_read_or_never_comes_is_told() {
+    let invalid = Observed { spec: Err(vec![Problem::new("spec.schedule", "is no cron")]), ..hourly(3) };
+    assert!(plan(&invalid).is_settled());
+    assert_eq!(report(&invalid, &[], &now()).conditions.reason("Stalled"), Some("InvalidSpec"));
+    let mut never = hourly(3);
+    never.spec = never.spec.map(|spec| Spec { cron: "0 0 31 2 *".parse().unwrap(), backup_spec: Map::new(), ..spec });
+    assert!(plan(&never).is_settled());
+    assert_eq!(report(&never, &[], &now()).conditions.reason("Stalled"), Some("NeverDue"));
+}

@@ -1,0 +1,381 @@
+//! The promises of a vault, from every small world.
+
+mod world;
+
+use croft_core::{
+    backup::vault::{Observed, Step, plan, report},
+    plan::{Outcome, Plan},
+    storage::claim::{self, Phase},
+};
+
+use self::world::{
+    BUCKET, FIRST, RECORD, RecordState, SECOND, Slot, UserState, VaultState, World, owner_shown, target, user,
+};
+use crate::{
+    done,
+    explorer::{self, Act, Limits, at_rest, explore, stale},
+    now,
+    request::Told,
+};
+
+impl World {
+    fn number(&mut self, access_key: &str) -> u32 {
+        let number: u32 = access_key.trim_start_matches("AK").parse().unwrap();
+        self.keys_used = self.keys_used.max(number / 1000);
+        number
+    }
+
+    fn on_vault(&mut self, seen: &Observed, change: impl FnOnce(&mut VaultState)) -> Outcome {
+        if self.vault.as_ref().map(VaultState::seen) != seen.vault {
+            return if self.vault.is_none() { done() } else { stale() };
+        }
+        self.edit(change);
+        done()
+    }
+
+    /// Only the record exactly as it was seen.
+    fn on_record(&mut self, seen: &Observed, change: impl FnOnce(&mut Option<RecordState>)) -> Outcome {
+        if self.record.is_none() || self.record.as_ref().map(RecordState::seen) != seen.record {
+            return stale();
+        }
+        change(&mut self.record);
+        done()
+    }
+
+    /// Ceph cannot be told to change only the user that was seen: what counts is what was proven.
+    fn on_user(&mut self, seen: &Observed, change: impl FnOnce(&mut UserState)) -> Outcome {
+        let Some(found) = &mut self.user else { return stale() };
+        let uid = seen.vault.as_ref().map(|vault| vault.target.uid.clone());
+        let recorded = self.record.as_ref();
+        let is_proven = Some(found.owner) == uid.as_deref()
+            || recorded.is_some_and(|it| it.vault == found.owner || it.taken_over_from == Some(found.owner));
+        assert!(is_proven || self.is_lost, "changed somebody else's user");
+        change(found);
+        done()
+    }
+
+    fn on_ceph(&mut self, seen: &Observed, step: &claim::Step) -> Outcome {
+        match step {
+            claim::Step::CreateUser { user: name, display_name, max_buckets, access_key } => {
+                assert_eq!((name, *max_buckets), (&user(), 1));
+                if self.user.is_some() {
+                    return stale();
+                }
+                assert!(self.record.is_some() || self.is_lost, "made a user that is not on record");
+                let owner = owner_shown(display_name).expect("a vault of ours");
+                let keys = [self.number(access_key)].into();
+                self.user = Some(UserState { owner, suspended: false, size: None, keys, stored: None });
+                done()
+            }
+            claim::Step::SetQuota { quota, .. } => self.on_user(seen, |user| user.size = quota.size),
+            claim::Step::AddKey { access_key, .. } => {
+                let number = self.number(access_key);
+                self.on_user(seen, |user| user.keys.extend([number]))
+            }
+            claim::Step::RemoveKey { access_key, .. } => {
+                let number = self.number(access_key);
+                self.on_user(seen, |user| user.keys.retain(|key| *key != number))
+            }
+            claim::Step::SuspendUser { .. } => self.on_user(seen, |user| user.suspended = true),
+            claim::Step::TakeOverUser { display_name, unsuspend, .. } => {
+                let owner = owner_shown(display_name).expect("a vault of ours");
+                self.on_user(seen, |user| {
+                    assert!(user.keys.is_empty(), "somebody had the keys of a user that was given away");
+                    user.owner = owner;
+                    user.suspended &= !unsuspend;
+                })
+            }
+            claim::Step::RemoveEmptyBucket { .. } => {
+                if self.user.as_ref().is_some_and(|user| user.stored.is_some_and(|objects| objects > 0)) {
+                    return stale();
+                }
+                self.on_user(seen, |user| user.stored = None)
+            }
+            claim::Step::PurgeBucket { bucket, .. } => {
+                assert!(bucket == BUCKET && self.given_up, "purged what nobody gave up");
+                self.on_user(seen, |user| user.stored = None)
+            }
+            claim::Step::RemoveUser { .. } => {
+                if self.user.as_ref().is_some_and(|user| user.stored.is_some()) {
+                    return stale();
+                }
+                let done = self.on_user(seen, |_| {});
+                self.user = None;
+                done
+            }
+            other => panic!("a vault needs no {other}"),
+        }
+    }
+}
+
+impl explorer::World for World {
+    type Seen = Observed;
+    type Step = Step;
+
+    fn observe(&self) -> Vec<(&'static str, Observed)> {
+        if self.vault.is_none() && self.record.is_none() { Vec::new() } else { vec![("vault", self.seen())] }
+    }
+
+    fn plan(&self, seen: &Observed) -> Plan<Step> {
+        plan(seen)
+    }
+
+    fn execute(&mut self, seen: &Observed, step: &Step) -> Outcome {
+        let uid = seen.vault.as_ref().map(|vault| vault.target.uid.clone());
+        let owner = [FIRST, SECOND].into_iter().find(|known| Some(*known) == uid.as_deref());
+        match step {
+            Step::AddFinalizer { .. } => {
+                let outcome = self.on_vault(seen, |vault| vault.finalizer = true);
+                return if self.vault.is_some() { outcome } else { stale() };
+            }
+            Step::RemoveFinalizer { .. } => return self.on_vault(seen, |vault| vault.finalizer = false),
+            Step::Confirm { units, .. } => self.granted = Some(self.granted.unwrap_or_default().max(units.size)),
+            Step::Settle { units, .. } => {
+                assert!(self.user.as_ref().is_none_or(|user| user.size.is_none_or(|size| size <= units.size)));
+                self.granted = self.granted.map(|granted| granted.min(units.size));
+            }
+            Step::ReleaseQuota { .. } => {
+                assert!(self.user.is_none() || self.is_lost, "gave back what Ceph still has");
+                self.granted = None;
+            }
+            Step::CreateRecord { name, body } => {
+                assert_eq!(name, RECORD);
+                if self.record.is_some() {
+                    return stale();
+                }
+                self.record = Some(RecordState::of(body));
+            }
+            Step::UpdateRecord { body, .. } => {
+                return self.on_record(seen, |record| {
+                    let Some(before) = record.clone() else { return };
+                    let RecordState { phase, reason, purge, returns, .. } = before;
+                    *record = Some(RecordState { phase, reason, purge, returns, ..RecordState::of(body) });
+                });
+            }
+            Step::MarkRecord { mark, .. } => {
+                return self.on_record(seen, |record| {
+                    if let Some(record) = record {
+                        record.phase = Some(mark.phase);
+                        record.reason = Some(mark.reason.as_str());
+                        record.purge = mark.purge.as_ref().map(|purge| (purge.objects, false));
+                        record.returns = mark.returns_to.is_some();
+                    }
+                });
+            }
+            Step::DeleteRecord { .. } => {
+                assert!(self.user.is_none() || self.is_lost, "forgot what Ceph still has");
+                return self.on_record(seen, |record| *record = None);
+            }
+            Step::Ceph(step) => return self.on_ceph(seen, step),
+            Step::CreateBucket { bucket, .. } => {
+                assert_eq!(bucket, BUCKET);
+                return self.on_user(seen, |user| {
+                    assert!(!user.suspended && !user.keys.is_empty());
+                    user.stored = Some(user.stored.unwrap_or_default());
+                });
+            }
+            Step::CreateKeys { cloud, .. } => {
+                if self.keys != Slot::Empty {
+                    return stale();
+                }
+                self.keys = Slot::Ours(owner.expect("for a vault"), published(cloud));
+            }
+            Step::UpdateKeys { cloud, .. } => {
+                let Slot::Ours(uid, _) = self.keys else { return stale() };
+                self.keys = Slot::Ours(uid, published(cloud));
+            }
+            Step::DeleteKeys(victim) => {
+                assert_eq!(victim.uid, "keys");
+                if let Slot::Ours(..) = self.keys {
+                    self.keys = Slot::Empty;
+                }
+            }
+            Step::CreateLocation { spec, .. } => {
+                assert!(!spec.is_empty());
+                if self.location != Slot::Empty || self.vault.is_none() {
+                    return stale();
+                }
+                self.location = Slot::Ours(owner.expect("for a vault"), true);
+            }
+            Step::UpdateLocation { location, .. } => {
+                let (Slot::Ours(uid, _), true) = (self.location, *location == target("location")) else {
+                    return stale();
+                };
+                self.location = Slot::Ours(uid, true);
+            }
+            Step::DeleteLocation(victim) => {
+                assert_eq!(victim.uid, "location");
+                let Slot::Ours(..) = self.location else { return stale() };
+                self.location = Slot::Empty;
+            }
+        }
+        done()
+    }
+
+    fn report(&mut self, seen: &Observed, outcomes: &[(&Step, Outcome)]) {
+        let uid = seen.vault.as_ref().map(|vault| vault.target.uid.as_str());
+        if let (Some(vault), Some(status)) = (&mut self.vault, report(seen, outcomes, &now()))
+            && Some(vault.uid) == uid
+        {
+            vault.status = Told::new(status);
+        }
+    }
+
+    fn others(&self) -> Vec<Act<World>> {
+        let mut acts = vec![
+            Act::new("the namespace goes", self, |world| {
+                world.terminating = true;
+                world.edit(|vault| vault.deleting = true);
+            }),
+            Act::new("the gateway goes", self, |world| world.is_reached = false).between_reconciles(),
+            Act::new("the gateway comes", self, |world| world.is_reached = true),
+            Act::new("somebody takes the name of the location", self, |world| world.location = Slot::Theirs),
+        ];
+        if let Some(vault) = &self.vault {
+            acts.push(Act::new("the user deletes the vault", self, |world| world.edit(|vault| vault.deleting = true)));
+            if !vault.deleting {
+                acts.push(Act::new("the user gives the backups up", self, |world| {
+                    world.given_up = true;
+                    world.edit(|vault| vault.purges = true);
+                }));
+                acts.push(Act::new("the user asks for less", self, |world| world.edit(|vault| vault.size = 3000)));
+            }
+            if vault.finalizer {
+                acts.push(Act::new("the user removes our finalizer", self, |world| {
+                    world.is_lost = true;
+                    world.edit(|vault| vault.finalizer = false);
+                }));
+            }
+        } else if !self.terminating {
+            acts.push(Act::new("the user makes it again", self, |world| world.vault = Some(VaultState::new(SECOND))));
+        }
+        if self.user.as_ref().is_some_and(|user| user.stored.is_some() && !user.suspended && !user.keys.is_empty()) {
+            let store = |world: &mut World| {
+                if let Some(user) = &mut world.user {
+                    user.stored = Some(3);
+                }
+            };
+            acts.push(Act::new("Velero stores a backup", self, store).between_reconciles());
+        }
+        if let Slot::Ours(uid, true) = self.location {
+            acts.push(Act::new("somebody edits the location", self, |world| {
+                world.location = Slot::Ours(uid, false);
+            }));
+        }
+        acts
+    }
+
+    /// A purge that was asked for long ago is asked for again.
+    fn passes(&self) -> Option<Self> {
+        let mut later = self.clone();
+        let purge = later.record.as_mut()?.purge.as_mut()?;
+        (purge.0 > 0 && !std::mem::replace(&mut purge.1, true)).then_some(later)
+    }
+
+    fn check(&self) {
+        let Some(user) = &self.user else { return };
+        assert!(self.record.is_some() || self.is_lost, "a user nobody can find again");
+        assert!(self.granted >= user.size || self.is_lost, "Ceph has more than the books");
+    }
+
+    fn check_ours(&self, before: &World) {
+        let stored = |world: &World| world.user.as_ref().and_then(|user| user.stored).unwrap_or_default();
+        assert!(stored(before) == 0 || stored(self) > 0 || self.given_up, "lost what was stored");
+        assert!(before.keys != Slot::Theirs || self.keys == Slot::Theirs, "touched somebody else's Secret");
+        assert!(before.location != Slot::Theirs || self.location == Slot::Theirs, "touched somebody else's location");
+    }
+
+    fn check_rest(&self) {
+        match &self.vault {
+            Some(vault) if vault.deleting => assert!(!self.is_reached && !self.terminating, "a vault that never goes"),
+            Some(vault) if vault.status.conditions.is_true("Ready") => self.check_ready(vault),
+            Some(vault) => {
+                let reason = vault.status.conditions.reason("Ready");
+                let is_taken = self.location == Slot::Theirs || self.keys == Slot::Theirs;
+                let is_explained = !self.is_reached || is_taken || self.is_lost;
+                assert!(is_explained, "{reason:?} for no reason");
+            }
+            None if !self.is_reached || self.is_lost => {}
+            None => self.check_gone(),
+        }
+    }
+}
+
+fn published(cloud: &croft_core::secret::Secret) -> u32 {
+    let id = cloud.expose().split("AK").nth(1).and_then(|rest| rest.split('\n').next());
+    id.expect("a key").parse().unwrap()
+}
+
+impl World {
+    fn check_ready(&self, vault: &VaultState) {
+        if !self.is_reached {
+            return;
+        }
+        let user = self.user.as_ref().expect("ready without a user");
+        assert!(vault.finalizer && user.owner == vault.uid && !user.suspended && user.stored.is_some());
+        assert_eq!((user.size, self.granted), (Some(vault.size), Some(vault.size)));
+        let keys: Vec<_> = user.keys.iter().copied().collect();
+        assert_eq!((self.keys, keys.len()), (Slot::Ours(vault.uid, keys[0]), 1), "a key that is not Velero's");
+        assert_eq!(self.location, Slot::Ours(vault.uid, true));
+        let record = self.record.as_ref().expect("not on record");
+        assert_eq!((record.vault, record.phase, record.taken_over_from), (vault.uid, Some(Phase::Bound), None));
+    }
+
+    fn check_gone(&self) {
+        assert!(!matches!(self.keys, Slot::Ours(..)), "a key that is of no more use");
+        match (&self.user, &self.record) {
+            (None, None) => assert_eq!(self.granted, None, "books for nothing"),
+            (Some(user), Some(record)) => {
+                assert!(user.suspended && user.keys.is_empty() && user.stored.is_some_and(|objects| objects > 0));
+                assert_eq!(record.phase, Some(Phase::Released));
+                assert!(self.granted.is_some(), "what is kept no longer counts");
+            }
+            other => panic!("half of it is left: {other:?}"),
+        }
+    }
+}
+
+const LIMITS: Limits = Limits { acts: 2, faults: true, at_once: 1 };
+
+#[test]
+fn every_vault_keeps_its_promises_whatever_goes_wrong() {
+    let mut taken = World::new();
+    taken.keys = Slot::Theirs;
+    let worlds = explore("vault", [World::new(), taken], LIMITS).worlds.len();
+    assert!(worlds > 1_000, "only {worlds} worlds");
+}
+
+#[test]
+fn a_full_vault_that_is_deleted_and_made_again_has_its_backups_back() {
+    let mut full = at_rest(&World::new());
+    full.user.as_mut().expect("made").stored = Some(3);
+    full.edit(|vault| vault.deleting = true);
+    let kept = at_rest(&full);
+    assert!(kept.vault.is_none() && kept.user.as_ref().is_some_and(|user| user.suspended && user.stored == Some(3)));
+    let again = at_rest(&World { vault: Some(VaultState::new(SECOND)), ..kept });
+    let user = again.user.as_ref().expect("there");
+    assert_eq!((user.owner, user.suspended, user.stored), (SECOND, false, Some(3)));
+    assert!(again.vault.as_ref().is_some_and(|vault| vault.status.conditions.is_true("Ready")));
+}
+
+#[test]
+fn a_vault_of_another_namespace_of_the_name_does_not_get_the_backups() {
+    let mut full = at_rest(&World::new());
+    full.user.as_mut().expect("made").stored = Some(3);
+    full.terminating = true;
+    full.edit(|vault| vault.deleting = true);
+    let mut kept = at_rest(&full);
+    kept.record.as_mut().expect("kept").returns = false;
+    let again = at_rest(&World { vault: Some(VaultState::new(SECOND)), terminating: false, ..kept });
+    let vault = again.vault.as_ref().expect("there");
+    assert_eq!(vault.status.conditions.reason("Ready"), Some("UserTaken"));
+    assert!(again.user.as_ref().is_some_and(|user| user.owner == FIRST && user.suspended));
+}
+
+#[test]
+fn a_bucket_that_somebody_deleted_is_not_silently_made_again() {
+    let mut lost = at_rest(&World::new());
+    lost.user.as_mut().expect("made").stored = None;
+    let lost = at_rest(&lost);
+    assert_eq!(lost.vault.as_ref().and_then(|vault| vault.status.conditions.reason("Ready")), Some("BucketLost"));
+}

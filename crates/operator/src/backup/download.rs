@@ -1,0 +1,215 @@
+//! `NonAdminDownloadRequest`: observes for [`croft_core::backup::download`] and carries out its steps.
+
+use std::{sync::Arc, time::Duration};
+
+use croft_api::{
+    backup::{NonAdminBackup, NonAdminDownloadRequest, NonAdminRestore},
+    velero::{DownloadRequest, DownloadRequestSpec, DownloadRequestStatus},
+};
+use croft_core::{
+    backup::{
+        Phase, Progress,
+        download::{self, Answer, Observed, Status, Step, Subject, VeleroDownload},
+        ownership::{Claimant, Lies},
+    },
+    plan::{Failure, Outcome, Plan},
+    time::Timestamp,
+};
+use kube::ResourceExt;
+use serde_json::json;
+
+use super::{BACKUP, Caches, DOWNLOAD, RESTORE, key, marks, own, request};
+use crate::{
+    engine::{Change, Key, Reconciler, Report, Work, Writer, Written, is_deleting},
+    objects,
+};
+
+#[derive(Debug)]
+pub(super) struct DownloadReconciler {
+    caches: Caches,
+    writer: Writer,
+}
+
+#[derive(Debug)]
+pub(super) struct Seen {
+    request: Arc<NonAdminDownloadRequest>,
+    observed: Observed,
+}
+
+impl DownloadReconciler {
+    pub(super) fn new(caches: Caches, writer: Writer) -> Self {
+        Self { caches, writer }
+    }
+
+    /// What the request names, and whether it is proven to be of this namespace.
+    fn subject(&self, asked: &NonAdminDownloadRequest) -> Subject {
+        let (namespace, target) = (asked.namespace().unwrap_or_default(), &asked.spec.target);
+        if !target.kind.is_of_restore() {
+            let Some(backup) = self.caches.backups.get(&namespace, &target.name) else { return Subject::NoBackup };
+            return self.backup(&backup);
+        }
+        let Some(restore) = self.caches.restores.get(&namespace, &target.name) else { return Subject::NoRestore };
+        let backup = restore.spec.restore_spec.backup_name().and_then(|name| self.caches.backups.get(&namespace, name));
+        let Some(backup) = backup else { return Subject::NoBackup };
+        match self.backup(&backup) {
+            // The files of a restore lie beside those of its backup.
+            Subject::Proven(velero_backup) => self.restore(&restore, &velero_backup),
+            other => other,
+        }
+    }
+
+    fn backup(&self, backup: &NonAdminBackup) -> Subject {
+        let object = request::object(&self.caches, backup, "");
+        let status: croft_core::backup::backup::Status = objects::status(backup.status.as_ref());
+        let reference = status.velero_backup.as_ref();
+        let origin = object.origin(reference);
+        let claimant = Claimant {
+            origin: &origin,
+            recorded: reference.and_then(|reference| reference.uid.as_deref()),
+            names_location: backup.spec.backup_spec.storage_location().is_some(),
+        };
+        let Some(velero) = self.caches.velero_backups.get(&self.caches.velero_namespace, &origin.nacuuid) else {
+            return Subject::NotReady("Velero does not have the backup");
+        };
+        let (uid, lies) = (velero.uid().unwrap_or_default(), self.caches.lies(&velero.spec.0.0));
+        let is_recorded = claimant.recorded.is_some() && status.phase == Some(Phase::Created);
+        if !is_recorded || !claimant.owns(&uid, &marks::BACKUP.marks(&velero.metadata), &lies) {
+            return Subject::NotReady("what Velero has under the name of the backup is not known to be it");
+        }
+        let is_finished = velero.status.as_ref().is_some_and(|status| Progress(&status.0.0).is_finished());
+        match lies {
+            Lies::WithAdministrator => Subject::NotInOwnLocation,
+            Lies::Nowhere => Subject::NotReady("the location of the backup is gone"),
+            Lies::WithTenant(_) if is_finished => Subject::Proven(origin.nacuuid),
+            Lies::WithTenant(_) => Subject::NotReady("the backup is not finished"),
+        }
+    }
+
+    fn restore(&self, restore: &NonAdminRestore, velero_backup: &str) -> Subject {
+        let object = request::object(&self.caches, restore, "");
+        let status: croft_core::backup::restore::Status = objects::status(restore.status.as_ref());
+        let reference = status.velero_restore.as_ref();
+        let origin = object.origin(reference);
+        let recorded = reference.and_then(|reference| reference.uid.clone());
+        let velero = self.caches.velero_restores.get(&self.caches.velero_namespace, &origin.nacuuid);
+        let velero = velero.filter(|velero| {
+            let is_the_one = recorded.is_some() && velero.uid() == recorded;
+            let is_from = velero.spec.backup_name() == Some(velero_backup);
+            is_the_one && is_from && origin.owns(&marks::RESTORE.marks(&velero.metadata))
+        });
+        let Some(velero) = velero else { return Subject::NotReady("Velero does not have the restore") };
+        if velero.status.as_ref().is_some_and(|status| Progress(&status.0.0).is_finished()) {
+            Subject::Proven(origin.nacuuid)
+        } else {
+            Subject::NotReady("the restore is not finished")
+        }
+    }
+
+    fn velero(&self, uid: &str) -> Option<VeleroDownload> {
+        let velero = self.caches.velero_downloads.get(&self.caches.velero_namespace, &format!("nadr-{uid}"))?;
+        let status = velero.status.clone().unwrap_or_default();
+        Some(VeleroDownload {
+            uid: velero.uid().unwrap_or_default(),
+            marks: marks::DOWNLOAD.marks(&velero.metadata),
+            kind: velero.spec.target_kind().unwrap_or_default().to_owned(),
+            target: velero.spec.target_name().unwrap_or_default().to_owned(),
+            is_expired: status.expiration().is_some_and(|expiration| left_until(expiration).is_zero()),
+            answer: Answer(status.0.0),
+        })
+    }
+}
+
+/// Nothing is left once it is past.
+fn left_until(time: jiff::Timestamp) -> Duration {
+    Duration::try_from(time.duration_since(jiff::Timestamp::now())).unwrap_or_default()
+}
+
+impl Caches {
+    /// A download request wakes itself, as does Velero's answer; those that wait are woken by what they wait for.
+    pub(super) fn wake_downloads(&self) {
+        self.downloads.wakes(|change: Change<'_, NonAdminDownloadRequest>| own(DOWNLOAD, change));
+        self.velero_downloads.wakes(|change: Change<'_, DownloadRequest>| {
+            marks::DOWNLOAD.request(DOWNLOAD, &change.object().metadata).into_iter().collect()
+        });
+        let seen = self.clone();
+        self.backups.wakes(move |change: Change<'_, NonAdminBackup>| seen.downloads_of(&key(BACKUP, change.object())));
+        let seen = self.clone();
+        self.restores
+            .wakes(move |change: Change<'_, NonAdminRestore>| seen.downloads_of(&key(RESTORE, change.object())));
+    }
+
+    /// Requests without an answer that name a backup or restore, or a restore of the backup.
+    fn downloads_of(&self, subject: &Key) -> Vec<Key> {
+        let names = |asked: &NonAdminDownloadRequest| {
+            let target = &asked.spec.target;
+            let restore = target.kind.is_of_restore().then(|| self.restores.get(&subject.namespace, &target.name));
+            let backup = restore.flatten().and_then(|it| it.spec.restore_spec.backup_name().map(str::to_owned));
+            target.name == subject.name || backup.as_ref() == Some(&subject.name)
+        };
+        let waits =
+            |asked: &NonAdminDownloadRequest| asked.status.as_ref().is_none_or(|status| status.velero.is_none());
+        let downloads = self.downloads.in_namespace(&subject.namespace);
+        downloads.iter().filter(|asked| waits(asked) && names(asked)).map(|asked| key(DOWNLOAD, &**asked)).collect()
+    }
+}
+
+impl Reconciler for DownloadReconciler {
+    type Seen = Seen;
+    type Step = Step;
+
+    fn work(&self) -> Work {
+        DOWNLOAD
+    }
+
+    fn all(&self) -> Vec<Key> {
+        self.caches.downloads.all().iter().map(|object| key(DOWNLOAD, &**object)).collect()
+    }
+
+    async fn observe(&self, key: &Key) -> Result<Option<Seen>, Failure> {
+        let Some(asked) = self.caches.downloads.get(&key.namespace, &key.name) else { return Ok(None) };
+        let status: Status = objects::status(asked.status.as_ref());
+        let copied = asked.status.as_ref().and_then(|status| status.velero.as_ref()?.status.as_ref());
+        let uid = asked.uid().unwrap_or_default();
+        let observed = Observed {
+            namespace: key.namespace.clone(),
+            name: key.name.clone(),
+            generation: asked.metadata.generation.unwrap_or_default(),
+            is_deleting: is_deleting(&asked.metadata),
+            kind: json!(asked.spec.target.kind).as_str().unwrap_or_default().to_owned(),
+            subject: self.subject(&asked),
+            expires_in: copied.and_then(DownloadRequestStatus::expiration).map(left_until),
+            velero: self.velero(&uid),
+            status,
+            uid,
+        };
+        Ok(Some(Seen { request: asked, observed }))
+    }
+
+    fn plan(&self, seen: &Seen, _: &Timestamp) -> Plan<Step> {
+        download::plan(&seen.observed)
+    }
+
+    async fn execute(&self, seen: &Seen, step: &Step) -> Result<Written, Failure> {
+        let velero = self.caches.velero_namespace.as_str();
+        match step {
+            Step::CreateDownload { name, origin, kind, target } => {
+                let mut metadata = marks::DOWNLOAD.metadata(origin, velero);
+                metadata.name = Some(name.clone());
+                let spec = DownloadRequestSpec::for_target(kind, target);
+                self.writer.create(&DownloadRequest { metadata, spec, status: None }).await
+            }
+            Step::DeleteDownload(victim) => request::delete::<DownloadRequest>(&self.writer, velero, victim).await,
+            Step::DeleteSelf { .. } => {
+                self.writer.delete::<NonAdminDownloadRequest>(objects::target(&seen.request.metadata), None).await
+            }
+        }
+    }
+
+    fn report(&self, seen: &Seen, outcomes: &[(&Step, Outcome)], now: &Timestamp) -> Report {
+        let before = &seen.observed.status;
+        match download::report(&seen.observed, outcomes, now) {
+            Some(after) => request::told(&*seen.request, (before, &before.conditions), (&after, &after.conditions)),
+            None => Report::default(),
+        }
+    }
+}

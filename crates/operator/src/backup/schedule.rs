@@ -1,0 +1,178 @@
+//! `BackupSchedule`: observes for [`croft_core::backup::schedule`] and carries out its steps.
+
+use std::sync::Arc;
+
+use croft_api::backup::{
+    BackupSchedule, NonAdminBackup, NonAdminBackupSpec, NonAdminPhase, SCHEDULE_UID_LABEL, SCHEDULED_AT_ANNOTATION,
+    validate,
+};
+use croft_core::{
+    backup::{
+        Progress,
+        schedule::{self, Backup, Observed, State, Status, Step},
+    },
+    plan::{Failure, Outcome, Plan},
+    time::Timestamp,
+};
+use kube::{ResourceExt, api::ObjectMeta};
+use serde_json::json;
+
+use super::{Caches, SCHEDULE, key, request};
+use crate::{
+    conditions,
+    engine::{Change, Key, Reconciler, Report, Target, Work, Writer, Written, is_deleting, write::gone_is_done},
+    objects,
+    settings::SharedSettings,
+};
+
+/// Index: UID of a schedule -> the backups it made.
+const OF_SCHEDULE: &str = "schedule";
+
+#[derive(Debug)]
+pub(super) struct ScheduleReconciler {
+    caches: Caches,
+    writer: Writer,
+    settings: SharedSettings,
+}
+
+#[derive(Debug)]
+pub(super) struct Seen {
+    raw: Arc<BackupSchedule>,
+    observed: Observed,
+}
+
+impl ScheduleReconciler {
+    pub(super) fn new(caches: Caches, writer: Writer, settings: SharedSettings) -> Self {
+        Self { caches, writer, settings }
+    }
+
+    /// The backups of a schedule in its namespace; labels of others mean nothing.
+    fn backups(&self, schedule: &BackupSchedule) -> Vec<Backup> {
+        let made = self.caches.backups.by(OF_SCHEDULE, &schedule.uid().unwrap_or_default());
+        let made = made.iter().filter(|backup| backup.namespace() == schedule.namespace());
+        made.filter_map(|backup| backup_seen(backup)).collect()
+    }
+}
+
+/// The backup that is made for a time.
+fn made_for(
+    seen: &Seen,
+    name: &str,
+    due: jiff::Timestamp,
+    spec: &serde_json::Map<String, serde_json::Value>,
+) -> NonAdminBackup {
+    let uid = seen.raw.uid().unwrap_or_default();
+    NonAdminBackup {
+        metadata: ObjectMeta {
+            namespace: seen.raw.namespace(),
+            name: Some(name.to_owned()),
+            labels: Some([(SCHEDULE_UID_LABEL.to_owned(), uid)].into()),
+            annotations: Some([(SCHEDULED_AT_ANNOTATION.to_owned(), due.to_string())].into()),
+            ..ObjectMeta::default()
+        },
+        spec: NonAdminBackupSpec { backup_spec: spec.clone().into(), ..NonAdminBackupSpec::default() },
+        status: None,
+    }
+}
+
+/// One that does not tell its time was not made by us.
+fn backup_seen(backup: &NonAdminBackup) -> Option<Backup> {
+    let status = backup.status.as_ref();
+    let velero = status.and_then(|status| status.velero_backup.as_ref()?.status.as_ref());
+    let progress = velero.map(|velero| Progress(&velero.0.0));
+    let is_refused = status.and_then(|status| status.phase) == Some(NonAdminPhase::BackingOff);
+    let accepted = status.map(|status| conditions::from_api(&status.conditions));
+    let is_lost = accepted.is_some_and(|accepted| accepted.reason("Accepted") == Some("VeleroBackupNotFound"));
+    let state = match progress.and_then(Progress::phase) {
+        Some("Completed" | "PartiallyFailed") => State::Good,
+        _ if is_refused || progress.is_some_and(Progress::is_finished) => State::Failed,
+        _ if is_lost => State::Failed,
+        _ => State::Unfinished,
+    };
+    Some(Backup {
+        name: backup.name_any(),
+        uid: backup.uid().unwrap_or_default(),
+        due: backup.annotations().get(SCHEDULED_AT_ANNOTATION)?.parse().ok()?,
+        state,
+        is_going: is_deleting(&backup.metadata) || backup.spec.delete_backup || backup.spec.force_delete_backup,
+    })
+}
+
+impl Caches {
+    /// A schedule wakes itself; what became of its backups wakes it too.
+    pub(super) fn wake_schedules(&self) {
+        self.backups.index(OF_SCHEDULE, |backup: &NonAdminBackup| {
+            backup.labels().get(SCHEDULE_UID_LABEL).cloned().into_iter().collect()
+        });
+        self.schedules.wakes(|change: Change<'_, BackupSchedule>| {
+            let view = |schedule: &BackupSchedule| (schedule.metadata.generation, is_deleting(&schedule.metadata));
+            let is_news = change.before.map(view) != change.after.map(view);
+            is_news.then(|| key(SCHEDULE, change.object())).into_iter().collect()
+        });
+        let seen = self.clone();
+        self.backups.wakes(move |change: Change<'_, NonAdminBackup>| {
+            let backup = change.object();
+            let Some(uid) = backup.labels().get(SCHEDULE_UID_LABEL) else { return Vec::new() };
+            if change.before.map(backup_seen) == change.after.map(backup_seen) {
+                return Vec::new();
+            }
+            let schedules = seen.schedules.in_namespace(&backup.namespace().unwrap_or_default());
+            schedules.iter().filter(|it| it.uid().as_ref() == Some(uid)).map(|it| key(SCHEDULE, &**it)).collect()
+        });
+    }
+}
+
+impl Reconciler for ScheduleReconciler {
+    type Seen = Seen;
+    type Step = Step;
+
+    fn work(&self) -> Work {
+        SCHEDULE
+    }
+
+    fn all(&self) -> Vec<Key> {
+        self.caches.schedules.all().iter().map(|object| key(SCHEDULE, &**object)).collect()
+    }
+
+    async fn observe(&self, key: &Key) -> Result<Option<Seen>, Failure> {
+        let Some(raw) = self.caches.schedules.get(&key.namespace, &key.name) else { return Ok(None) };
+        let observed = Observed {
+            name: key.name.clone(),
+            uid: raw.uid().unwrap_or_default(),
+            generation: raw.metadata.generation.unwrap_or_default(),
+            created: raw.creation_timestamp().map_or(jiff::Timestamp::UNIX_EPOCH, |time| time.0),
+            is_deleting: is_deleting(&raw.metadata),
+            spec: validate::schedule(&raw, &request::policy(&self.caches, &self.settings)),
+            status: objects::status(raw.status.as_ref()),
+            backups: self.backups(&raw),
+            now: jiff::Timestamp::now(),
+        };
+        Ok(Some(Seen { raw, observed }))
+    }
+
+    fn plan(&self, seen: &Seen, _: &Timestamp) -> Plan<Step> {
+        schedule::plan(&seen.observed)
+    }
+
+    async fn execute(&self, seen: &Seen, step: &Step) -> Result<Written, Failure> {
+        match step {
+            Step::CreateBackup { name, due, spec } => self.writer.create(&made_for(seen, name, *due, spec)).await,
+            Step::DeleteBackup(victim) => {
+                let namespace = seen.raw.namespace().unwrap_or_default();
+                let target = Target { namespace: &namespace, name: &victim.name, uid: &victim.uid };
+                let asked = json!({ "spec": { "deleteBackup": true } });
+                gone_is_done(self.writer.merge::<NonAdminBackup>(target, None, asked).await)
+            }
+        }
+    }
+
+    fn report(&self, seen: &Seen, outcomes: &[(&Step, Outcome)], now: &Timestamp) -> Report {
+        let before: &Status = &seen.observed.status;
+        let status = schedule::report(&seen.observed, outcomes, now);
+        let events = conditions::news(&before.conditions, &status.conditions);
+        let status = (seen.raw.status.is_none() || *before != status)
+            .then(|| objects::status_over(seen.raw.status.as_ref(), &status))
+            .flatten();
+        Report::on(&*seen.raw, status.as_ref(), events)
+    }
+}

@@ -1,0 +1,145 @@
+//! Which vault is whose, and which change wakes which vault.
+
+use std::sync::Arc;
+
+use croft_api::{
+    backup::{BackupVault, NonAdminBackup, NonAdminBackupStorageLocation},
+    velero::Backup,
+};
+use croft_core::{
+    backup::{Progress, ownership::Lies},
+    storage::Reason,
+};
+use kube::ResourceExt;
+
+use super::{Caches, LOCATION, VAULT, key, marks, vault::vault_seen};
+use crate::{
+    engine::{Change, Key, is_deleting},
+    objects::controller,
+};
+
+/// Where a backup goes, or lies.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Place {
+    /// In a location of its namespace.
+    Location(String),
+    /// In a vault of its namespace, whose location may be still to come.
+    Vault(String),
+    /// In a location that is gone, by the name Velero knew it by.
+    Gone(String),
+    /// In Velero's default location.
+    Default,
+}
+
+impl Place {
+    pub(super) fn is_at(&self, location: &str) -> bool {
+        matches!(self, Place::Location(name) | Place::Vault(name) if name == location)
+    }
+}
+
+/// What Velero knows a location by.
+fn velero_name(location: &NonAdminBackupStorageLocation) -> Option<&str> {
+    location.status.as_ref()?.velero_backup_storage_location.as_ref()?.nacuuid.as_deref()
+}
+
+impl Caches {
+    /// The location a backup names; else the one Velero has it in; else that of its namespace's vault.
+    pub(super) fn place_of(&self, backup: &NonAdminBackup) -> Place {
+        if let Some(named) = backup.spec.backup_spec.storage_location() {
+            return Place::Location(named.to_owned());
+        }
+        let namespace = backup.namespace().unwrap_or_default();
+        let made = backup.status.as_ref().and_then(|status| status.velero_backup.as_ref()?.spec.as_ref());
+        let Some(spec) = made else { return self.vault_in(&namespace).map_or(Place::Default, Place::Vault) };
+        match (self.lies(&spec.0.0), spec.storage_location()) {
+            (Lies::WithAdministrator, _) | (_, None) => Place::Default,
+            (_, Some(stored)) => {
+                let locations = self.locations.in_namespace(&namespace);
+                let own = locations.iter().find(|location| velero_name(location) == Some(stored));
+                own.map_or_else(|| Place::Gone(stored.to_owned()), |location| Place::Location(location.name_any()))
+            }
+        }
+    }
+
+    /// The vault of a namespace; of several, the oldest.
+    fn vault_in(&self, namespace: &str) -> Option<String> {
+        let vaults = self.vaults.in_namespace(namespace).into_iter();
+        let staying = vaults.filter(|vault| !is_deleting(&vault.metadata));
+        let oldest = staying.min_by_key(|vault| (vault.creation_timestamp(), vault.name_any()));
+        oldest.map(|vault| vault.name_any())
+    }
+
+    /// The vault behind a location, if there is one.
+    pub(super) fn vault_of(&self, location: &NonAdminBackupStorageLocation) -> Option<Arc<BackupVault>> {
+        let vault = self.vaults.get(&location.namespace()?, &location.name_any())?;
+        (controller(&location.metadata) == vault.uid()).then_some(vault)
+    }
+
+    pub(super) fn wake_vaults(&self) {
+        let seen = self.clone();
+        self.vaults.wakes(move |change: Change<'_, BackupVault>| {
+            let view = |vault: &BackupVault| {
+                (vault.metadata.generation, is_deleting(&vault.metadata), vault.finalizers().to_vec())
+            };
+            if change.before.map(view) == change.after.map(view) {
+                return Vec::new();
+            }
+            let (namespace, name) = (change.object().namespace().unwrap_or_default(), change.object().name_any());
+            let mut keys = seen.waiting_backups(&namespace, &name);
+            keys.push(key(VAULT, change.object()));
+            keys
+        });
+        let seen = self.clone();
+        self.locations.wakes(move |change: Change<'_, NonAdminBackupStorageLocation>| {
+            let vault = Key::new(VAULT, change.object().namespace().unwrap_or_default(), change.object().name_any());
+            if seen.vaults.exists(&vault.namespace, &vault.name) { vec![vault] } else { Vec::new() }
+        });
+        let seen = self.clone();
+        self.velero_backups.wakes(move |change: Change<'_, Backup>| seen.vault_filled_by(change).into_iter().collect());
+        let Some(warehouse) = &self.warehouse else { return };
+        let (of_class, short) = (self.clone(), self.clone());
+        warehouse.wakes(
+            |namespace, name| [VAULT, LOCATION].map(|work| Key::new(work, namespace, name)).into(),
+            move |class| of_class.vaults_of_class(class),
+            move |namespace| short.vaults_short_of_quota(namespace),
+        );
+    }
+
+    /// The vault a backup was stored in, when it is finished or gone.
+    fn vault_filled_by(&self, change: Change<'_, Backup>) -> Option<Key> {
+        let is_finished = |backup: &Backup| {
+            let status = backup.status.as_ref();
+            status.is_some_and(|status| Progress(&status.0.0).is_finished())
+        };
+        if change.before.is_some_and(is_finished) == change.after.is_some_and(is_finished) {
+            return None;
+        }
+        let location = self.velero_locations.get(&self.velero_namespace, change.object().spec.storage_location()?)?;
+        let vault = marks::LOCATION.request(VAULT, &location.metadata)?;
+        self.vaults.exists(&vault.namespace, &vault.name).then_some(vault)
+    }
+
+    /// Those in the class, and those that may wait for one.
+    fn vaults_of_class(&self, class: &str) -> Vec<Key> {
+        let vaults = self.vaults.all();
+        let concerned = vaults.iter().filter(|vault| {
+            let seen = vault_seen(vault);
+            !seen.is_settled() || seen.status.s3_class_name.as_deref() == Some(class)
+        });
+        let gone = self.warehouse.iter().flat_map(|warehouse| warehouse.records());
+        let gone = gone.filter(|((namespace, name), record)| {
+            let is_in_class = record.body.class.as_deref() == Some(class);
+            is_in_class && !record.rests_without_claim() && !self.vaults.exists(namespace, name)
+        });
+        let gone = gone.map(|((namespace, name), _)| Key::new(VAULT, namespace, name));
+        concerned.map(|vault| key(VAULT, &**vault)).chain(gone).collect()
+    }
+
+    fn vaults_short_of_quota(&self, namespace: &str) -> Vec<Key> {
+        let vaults = self.vaults.in_namespace(namespace);
+        let short = vaults.iter().filter(|vault| {
+            vault_seen(vault).status.conditions.reason("Ready") == Some(Reason::QuotaExceeded.as_str())
+        });
+        short.map(|vault| key(VAULT, &**vault)).collect()
+    }
+}

@@ -1,0 +1,252 @@
+//! What this part does for backups: users, buckets and quota for vaults, beside those of claims.
+
+use std::sync::Arc;
+
+use croft_api::{
+    backup::BackupVault,
+    storage::{S3Class, S3User, validate},
+};
+use croft_core::{
+    backup::vault::{self, names},
+    plan::Failure,
+    storage::{
+        self, CephUser, Class, ClassChoice, QuotaAsked,
+        claim::{self, Backend, Books, FreshKeys, Mark, Reached, Record, RecordBody, Version},
+        ledger::{Ledger, Limits, Units, vault_entry_key},
+    },
+};
+use kube::ResourceExt;
+use serde_json::json;
+
+use super::{
+    Caches, TEAM_INDEX,
+    ceph::Ceph,
+    claim::form,
+    class::class_seen,
+    ledgers::{Change, Ledgers},
+    user, vault_of,
+    wakes::differs,
+};
+use crate::engine::{self, Key, NewStatus, Target, Writer, Written, is_deleting, timestamp};
+
+/// What a look at a vault's gateway tells.
+#[derive(Debug)]
+pub(crate) struct Looked {
+    pub(crate) backend: Backend,
+    pub(crate) ceph: Option<Ceph>,
+    pub(crate) ca_bundle: Option<String>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Warehouse {
+    caches: Caches,
+    ledgers: Ledgers,
+    writer: Writer,
+}
+
+impl Warehouse {
+    pub(super) fn new(caches: Caches, ledgers: Ledgers, writer: Writer) -> Self {
+        Self { caches, ledgers, writer }
+    }
+
+    /// The S3User of a vault.
+    pub(crate) fn user(&self, namespace: &str, vault: &str) -> Option<Arc<S3User>> {
+        self.caches.users.get("", &names::record_name(namespace, vault))
+    }
+
+    pub(crate) fn record(user: &S3User) -> Record {
+        user::vault_record(user)
+    }
+
+    /// Namespace and name of every vault that is on record, with its record.
+    pub(crate) fn records(&self) -> Vec<((String, String), Record)> {
+        let users = self.caches.users.all();
+        users.iter().filter_map(|user| Some((vault_of(user)?, user::vault_record(user)))).collect()
+    }
+
+    pub(crate) fn fresh_keys() -> FreshKeys {
+        user::fresh_keys()
+    }
+
+    /// Those who share it share a gateway.
+    pub(crate) fn address(&self, choice: ClassChoice<'_>) -> Option<String> {
+        self.caches.gateways.address(choice)
+    }
+
+    /// What the vault's location is to be, as far as the cluster tells.
+    pub(crate) fn location_spec(&self, vault: &BackupVault) -> Option<serde_json::Map<String, serde_json::Value>> {
+        let (namespace, name) = (vault.namespace()?, vault.name_any());
+        let record = user::vault_record(&*self.user(&namespace, &name)?);
+        let identity = record.body.claim.filter(|claim| Some(&claim.uid) == vault.metadata.uid.as_ref())?;
+        let class = self.caches.classes.get("", &record.body.class?)?;
+        let spec = validate::class(&class).ok()?;
+        Some(vault::location_spec(&identity, &spec, class.spec.ca_bundle.as_deref()))
+    }
+
+    /// The gateway of a class and the user it has under the name that `called` gives.
+    pub(crate) async fn look(
+        &self,
+        namespace: &str,
+        choice: ClassChoice<'_>,
+        is_new: bool,
+        called: impl Fn(&Class) -> CephUser,
+    ) -> Looked {
+        let blind = |backend| Looked { backend, ceph: None, ca_bundle: None };
+        let chosen = match self.caches.gateways.class(choice, is_new) {
+            Ok(chosen) => chosen,
+            Err(why) => return blind(Backend::NoClass(why)),
+        };
+        let ceph = match self.caches.gateways.connect(&chosen).await {
+            Ok(ceph) => ceph,
+            Err(failure) => return blind(Backend::Unreachable(failure)),
+        };
+        let user = ceph.user(&called(&chosen.class), true).await;
+        self.heed(&chosen.class.name, &user);
+        let ca_bundle = chosen.ca_bundle();
+        let backend = match user {
+            Ok(user) => {
+                let allowed = chosen.allows(&self.caches.labels_of(namespace));
+                let in_a_team = self.caches.team_of(namespace).is_some();
+                Backend::Reached(Box::new(Reached { class: chosen.class, allowed, in_a_team, user }))
+            }
+            Err(failure) => Backend::Unreachable(failure),
+        };
+        Looked { backend, ceph: Some(ceph), ca_bundle }
+    }
+
+    /// A call to the gateway of a class has ended.
+    pub(crate) fn heed<T>(&self, class: &str, result: &Result<T, Failure>) {
+        self.caches.gateways.heed(class, result);
+    }
+
+    /// What the books say about a vault that asks for this much, if it asks for anything.
+    pub(crate) async fn books(
+        &self,
+        namespace: &str,
+        vault: &str,
+        asked: Option<&QuotaAsked>,
+        record: Option<&Record>,
+        backend: &Backend,
+    ) -> Result<Books, Failure> {
+        let wanted = match (asked, backend) {
+            (Some(asked), Backend::Reached(reached)) => {
+                Some(Units::from(&claim::wanted(asked, record, &reached.class.default_quota)))
+            }
+            _ => None,
+        };
+        self.ledgers.books(namespace, &vault_entry_key(namespace, vault), wanted).await
+    }
+
+    pub(crate) async fn confirm(
+        &self,
+        vault: &storage::Target,
+        generation: i64,
+        units: Units,
+    ) -> Result<Written, Failure> {
+        let (place, form) = (vault_entry_key(&vault.namespace, &vault.name), form(vault, generation));
+        let change = move |ledger: &mut Ledger, limits: &Limits| ledger.confirm(&place, &form, units, limits);
+        self.book(&vault.namespace, Arc::new(change)).await
+    }
+
+    pub(crate) async fn settle(
+        &self,
+        vault: &storage::Target,
+        generation: i64,
+        units: Units,
+    ) -> Result<Written, Failure> {
+        let (place, form) = (vault_entry_key(&vault.namespace, &vault.name), form(vault, generation));
+        let change = move |ledger: &mut Ledger, _: &Limits| {
+            ledger.settle(&place, &form, units);
+            Ok(())
+        };
+        self.book(&vault.namespace, Arc::new(change)).await
+    }
+
+    pub(crate) async fn release(&self, namespace: &str, vault: &str) -> Result<Written, Failure> {
+        let place = vault_entry_key(namespace, vault);
+        let change = move |ledger: &mut Ledger, _: &Limits| {
+            ledger.release(&place);
+            Ok(())
+        };
+        self.book(namespace, Arc::new(change)).await
+    }
+
+    async fn book(&self, namespace: &str, change: Change) -> Result<Written, Failure> {
+        Ok(self.ledgers.change(namespace, change).await?)
+    }
+
+    pub(crate) async fn create_record(&self, name: &str, body: &RecordBody) -> Result<Written, Failure> {
+        self.writer.create(&user::vault_user(name, body)).await
+    }
+
+    pub(crate) async fn update_record(
+        &self,
+        name: &str,
+        seen: &Version,
+        body: &RecordBody,
+    ) -> Result<Written, Failure> {
+        let target = Target { namespace: "", name, uid: &seen.uid };
+        self.writer.merge::<S3User>(target, Some(&seen.resource_version), user::vault_record_patch(body)).await
+    }
+
+    pub(crate) async fn mark_record(
+        &self,
+        record: Option<&S3User>,
+        name: &str,
+        seen: &Version,
+        mark: &Mark,
+    ) -> Result<Written, Failure> {
+        let status = user::record_status(record, mark, &timestamp());
+        let target = Target { namespace: "", name, uid: &seen.uid };
+        self.writer.status(&NewStatus::at::<S3User>(target, json!(status)).only_at(&seen.resource_version)).await
+    }
+
+    pub(crate) async fn delete_record(&self, name: &str, seen: &Version) -> Result<Written, Failure> {
+        let target = Target { namespace: "", name, uid: &seen.uid };
+        self.writer.delete::<S3User>(target, Some(&seen.resource_version)).await
+    }
+
+    /// Wakes whom a record, a class or a limit concerns: `of` gives whom a vault's record concerns, `in_class` those that use a class or wait
+    /// for one, `short` those of a namespace that wait for a higher limit.
+    pub(crate) fn wakes(
+        &self,
+        of: fn(&str, &str) -> Vec<Key>,
+        in_class: impl Fn(&str) -> Vec<Key> + Send + Sync + 'static,
+        short: impl Fn(&str) -> Vec<Key> + Clone + Send + Sync + 'static,
+    ) {
+        self.caches.users.wakes(move |change: engine::Change<'_, S3User>| {
+            let phase = |user: &S3User| user.status.as_ref().and_then(|status| status.phase);
+            let is_news = differs(change, |user| (user.metadata.generation, phase(user)));
+            let vault = user::vault_record(change.object()).body;
+            let place = vault.claim.map(|it| (it.namespace, it.name));
+            let place = place.or_else(|| vault.offered_to.map(|it| (it.namespace, it.name))).filter(|_| is_news);
+            place.map(|(namespace, name)| of(&namespace, &name)).unwrap_or_default()
+        });
+        self.caches.classes.wakes(move |change: engine::Change<'_, S3Class>| {
+            let serves = |class: &S3Class| class_seen(class).refusal(false).is_none();
+            let view = |class: &S3Class| (class.spec.clone(), is_deleting(&class.metadata), serves(class));
+            if differs(change, view) { in_class(&change.object().name_any()) } else { Vec::new() }
+        });
+        let caches = self.caches.clone();
+        let (of_team, shorts) = (short.clone(), short.clone());
+        self.caches.team_quotas.wakes(move |change| {
+            if !differs(change, |quota| quota.metadata.generation) {
+                return Vec::new();
+            }
+            let namespaces = change.both().flat_map(|quota| caches.namespaces.by(TEAM_INDEX, quota.team()));
+            namespaces.flat_map(|namespace| of_team(&namespace.name_any())).collect()
+        });
+        let caches = self.caches.clone();
+        self.caches.cluster_quotas.wakes(move |change| {
+            if !differs(change, |quota| quota.spec.clone()) {
+                return Vec::new();
+            }
+            let namespaces = caches.namespaces.by(TEAM_INDEX, &change.object().name_any());
+            namespaces.iter().flat_map(|namespace| shorts(&namespace.name_any())).collect()
+        });
+        self.caches.resource_quotas.wakes(move |change| {
+            let is_news = differs(change, |quota| quota.spec.clone());
+            if is_news { short(&change.object().namespace().unwrap_or_default()) } else { Vec::new() }
+        });
+    }
+}

@@ -1,0 +1,209 @@
+//! Buckets of tenants' own: in force once an administrator has approved them, and only as approved.
+
+use anyhow::{Result, ensure};
+use croft_api::{
+    backup::{NonAdminBackupStorageLocation, NonAdminBackupStorageLocationRequest},
+    velero::BackupStorageLocation,
+};
+use croft_testbed::Testbed;
+use k8s_openapi::api::core::v1::Secret;
+use kube::{
+    ResourceExt,
+    api::{ListParams, Patch, PatchParams},
+};
+use serde_json::{Value, json};
+use tokio::sync::OnceCell;
+
+use crate::{
+    plot::{Plot, message, told},
+    support::{Shared, eventually},
+};
+
+static ASKING: OnceCell<Shared> = OnceCell::const_new();
+
+/// A world with the settings an installation begins with.
+async fn asking() -> &'static Shared {
+    let start = Box::pin(async {
+        let bed: &'static Testbed = Box::leak(Box::new(Testbed::kubernetes().with_velero().start().await?));
+        Shared::on(bed, "").await
+    });
+    ASKING.get_or_try_init(|| start).await.expect("the world starts")
+}
+
+impl Plot {
+    /// A location `here` that nobody has approved.
+    async fn asked(prefix: &str) -> Result<Self> {
+        let world = asking().await;
+        let plot = Self::within(world, prefix).await?;
+        world.bed.ceph().create_bucket(&plot.namespace).await?;
+        plot.add_secret("cloud").await?;
+        plot.add_location(json!({})).await?;
+        Ok(plot)
+    }
+
+    async fn request(&self) -> Result<NonAdminBackupStorageLocationRequest> {
+        let requests = self.veleros::<NonAdminBackupStorageLocationRequest>().list(&ListParams::default()).await?;
+        let is_own = |request: &NonAdminBackupStorageLocationRequest| {
+            let location = request.status.as_ref().and_then(|it| it.non_admin_backup_storage_location.as_ref());
+            location.is_some_and(|location| location.namespace.as_ref() == Some(&self.namespace))
+        };
+        let mut own: Vec<_> = requests.items.into_iter().filter(is_own).collect();
+        ensure!(own.len() == 1, "{} requests", own.len());
+        Ok(own.remove(0))
+    }
+
+    async fn is_asked_for(&self, wanted: impl Fn(&Value) -> bool) -> Value {
+        eventually("the request to say what is asked for", || async {
+            let request = json!(self.request().await?);
+            ensure!(wanted(&request), "{request}");
+            Ok(Some(request))
+        })
+        .await
+    }
+
+    async fn decide(&self, decision: &str) -> Result<()> {
+        let name = self.request().await?.name_any();
+        let patch = json!({ "spec": { "approvalDecision": decision } });
+        let requests = self.veleros::<NonAdminBackupStorageLocationRequest>();
+        requests.patch(&name, &PatchParams::default(), &Patch::Merge(&patch)).await?;
+        Ok(())
+    }
+
+    async fn location_says(&self, condition: &str) -> Value {
+        let says = |status: &Value| told(status).iter().any(|said| said == condition);
+        self.status::<NonAdminBackupStorageLocation>("here", &format!("to say {condition}"), says).await
+    }
+
+    /// What Velero has of the location: Secrets and locations.
+    async fn with_velero(&self) -> Result<usize> {
+        let is_own = |annotations: &std::collections::BTreeMap<String, String>| {
+            annotations.get("openshift.io/oadp-nabsl-origin-namespace") == Some(&self.namespace)
+        };
+        let secrets = self.veleros::<Secret>().list(&ListParams::default()).await?.items;
+        let locations = self.veleros::<BackupStorageLocation>().list(&ListParams::default()).await?.items;
+        let secrets = secrets.iter().filter(|secret| is_own(secret.annotations())).count();
+        Ok(secrets + locations.iter().filter(|location| is_own(location.annotations())).count())
+    }
+
+    async fn velero_has(&self, wanted: usize) {
+        eventually("Velero to have what it may", || async {
+            let has = self.with_velero().await?;
+            ensure!(has == wanted, "it has {has}");
+            Ok(Some(()))
+        })
+        .await;
+    }
+}
+
+#[tokio::test]
+async fn a_location_waits_for_approval_and_then_works() -> Result<()> {
+    let plot = Plot::asked("asked").await?;
+    let waiting = plot.location_says("ClusterAdminApproved=False BslSpecApprovalPending").await;
+    assert_eq!((&waiting["phase"], plot.with_velero().await?), (&json!("New"), 0));
+    let request = plot.is_asked_for(|request| request["status"]["phase"] == "Pending").await;
+    let location = plot.api::<NonAdminBackupStorageLocation>().get("here").await?;
+    let asked = &request["status"]["nonAdminBackupStorageLocation"];
+    assert_eq!(asked["requestedSpec"], json!(location.spec.backup_storage_location_spec));
+    assert_eq!((&asked["name"], &request["spec"]["approvalDecision"]), (&json!("here"), &json!("pending")));
+
+    plot.decide("approve").await?;
+    plot.location_is_available().await;
+    assert_eq!(
+        told(&json!(plot.api::<NonAdminBackupStorageLocation>().get("here").await?.status)),
+        [
+            "Accepted=True BslSpecValidation",
+            "ClusterAdminApproved=True BslSpecApproved",
+            "SecretSynced=True SecretCreated",
+            "BackupStorageLocationSynced=True BackupStorageLocationCreated",
+        ]
+    );
+    assert_eq!(plot.velero_location().await?.spec.text("backupSyncPeriod"), Some("0s"), "nobody asked for it");
+    plot.completed_backup().await?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_changed_spec_needs_approval_and_the_old_one_stays_in_force_meanwhile() -> Result<()> {
+    let plot = Plot::asked("rethought").await?;
+    plot.is_asked_for(|_| true).await;
+    plot.decide("approve").await?;
+    plot.location_is_available().await;
+    let deeper =
+        |prefix: Value| json!({ "spec": { "backupStorageLocationSpec": { "objectStorage": { "prefix": prefix } } } });
+    plot.patch::<NonAdminBackupStorageLocation>("here", deeper(json!("deeper"))).await?;
+    plot.location_says("SpecUpdateApproved=False BslSpecApprovalPending").await;
+    let request = plot.is_asked_for(|request| request["status"]["phase"] == "Pending").await;
+    let asked = &request["status"]["nonAdminBackupStorageLocation"];
+    assert_eq!(asked["requestedSpec"]["objectStorage"]["prefix"], "deeper");
+    assert_eq!(asked["approvedSpec"]["objectStorage"]["prefix"], Value::Null);
+    assert_eq!(plot.velero_location().await?.spec.prefix(), Some(plot.namespace.as_str()), "the old one is in force");
+    plot.decide("approve").await?;
+    eventually("the change to be in force", || async {
+        let velero = plot.velero_location().await?;
+        ensure!(velero.spec.prefix() == Some(&format!("{}/deeper", plot.namespace)), "{:?}", velero.spec);
+        Ok(Some(()))
+    })
+    .await;
+    plot.location_is_available().await;
+
+    plot.patch::<NonAdminBackupStorageLocation>("here", deeper(Value::Null)).await?;
+    plot.location_says("SpecUpdateApproved=False BslSpecApprovalPending").await;
+    plot.patch::<NonAdminBackupStorageLocation>("here", deeper(json!("deeper"))).await?;
+    plot.is_asked_for(|request| request["status"]["phase"] == "Approved").await;
+    Ok(())
+}
+
+#[tokio::test]
+async fn an_approval_that_is_taken_back_leaves_nothing_with_velero() -> Result<()> {
+    let plot = Plot::asked("revoked").await?;
+    for (decision, reason) in [("pending", "BslSpecApprovalPending"), ("reject", "BslSpecRejected")] {
+        plot.is_asked_for(|_| true).await;
+        plot.decide("approve").await?;
+        plot.location_is_available().await;
+        plot.velero_has(2).await;
+        plot.decide(decision).await?;
+        plot.velero_has(0).await;
+        let status = plot.location_says(&format!("ClusterAdminApproved=False {reason}")).await;
+        assert!(!told(&status).iter().any(|said| said.starts_with("SecretSynced")), "{status}");
+        assert!(message(&status, "ClusterAdminApproved").contains("NonAdminBackupStorageLocationRequest"), "{status}");
+    }
+    // She cannot edit her way out of it.
+    let prefix = json!({ "spec": { "backupStorageLocationSpec": { "objectStorage": { "prefix": "other" } } } });
+    plot.patch::<NonAdminBackupStorageLocation>("here", prefix).await?;
+    plot.is_asked_for(|request| {
+        request["status"]["nonAdminBackupStorageLocation"]["requestedSpec"]["objectStorage"]["prefix"] == "other"
+    })
+    .await;
+    assert_eq!(plot.with_velero().await?, 0);
+
+    let name = plot.request().await?.name_any();
+    plot.delete::<NonAdminBackupStorageLocation>("here").await?;
+    plot.vanishes(&plot.veleros::<NonAdminBackupStorageLocationRequest>(), &name).await
+}
+
+#[tokio::test]
+async fn a_request_that_was_never_filled_in_is() -> Result<()> {
+    let plot = Plot::asked("unfilled").await?;
+    let request = plot.is_asked_for(|_| true).await;
+    let name = request["metadata"]["name"].as_str().unwrap_or_default().to_owned();
+    let requests = plot.veleros::<NonAdminBackupStorageLocationRequest>();
+    // As a crash between making it and filling it in leaves it.
+    let empty = json!([{ "op": "remove", "path": "/status" }]);
+    let empty: Patch<Value> = Patch::Json(serde_json::from_value(empty)?);
+    requests.patch_status(&name, &PatchParams::default(), &empty).await?;
+    let filled = plot.is_asked_for(|_| true).await;
+    assert_eq!(filled["status"], request["status"]);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_vault_needs_no_approval() -> Result<()> {
+    let world = asking().await;
+    let plot = Plot::within(world, "unasked").await?;
+    plot.add_vault(json!({})).await?;
+    plot.vault_says("True", "Provisioned").await;
+    let requests = plot.veleros::<NonAdminBackupStorageLocationRequest>().list(&ListParams::default()).await?;
+    let of_vault = |request: &NonAdminBackupStorageLocationRequest| request.name_any().starts_with(&plot.namespace);
+    assert!(!requests.items.iter().any(of_vault));
+    Ok(())
+}

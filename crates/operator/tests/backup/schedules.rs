@@ -1,0 +1,78 @@
+//! Schedules: backups by the clock, one at a time, and an end to the old ones.
+
+use anyhow::Result;
+use croft_api::backup::{BackupSchedule, NonAdminBackup, SCHEDULE_UID_LABEL};
+use croft_testbed::wait;
+use kube::{ResourceExt, api::ListParams};
+use serde_json::{Value, json};
+
+use crate::plot::{Plot, VELERO_PATIENCE, message, velero_name};
+
+impl Plot {
+    async fn add_schedule(&self, more: Value) -> Result<BackupSchedule> {
+        let mut spec =
+            json!({ "schedule": "* * * * *", "template": { "backupSpec": { "includedResources": ["configmaps"] } } });
+        for (field, value) in more.as_object().into_iter().flatten() {
+            spec[field] = value.clone();
+        }
+        self.create("often", spec).await
+    }
+
+    /// Names of the backups a schedule made, in order.
+    async fn made_by(&self, schedule: &BackupSchedule) -> Result<Vec<String>> {
+        let label = format!("{SCHEDULE_UID_LABEL}={}", schedule.uid().unwrap_or_default());
+        let made = self.api::<NonAdminBackup>().list(&ListParams::default().labels(&label)).await?;
+        let mut names: Vec<_> = made.items.iter().map(ResourceExt::name_any).collect();
+        names.sort();
+        Ok(names)
+    }
+
+    async fn first_of(&self, schedule: &BackupSchedule, after: Option<&str>) -> Result<String> {
+        wait::until("the schedule to make a backup", VELERO_PATIENCE, || async {
+            let made = self.made_by(schedule).await?;
+            Ok(made.into_iter().find(|name| after.is_none_or(|after| name.as_str() > after)))
+        })
+        .await
+    }
+}
+
+#[tokio::test]
+async fn a_schedule_makes_backups_by_the_clock_and_keeps_the_last_one() -> Result<()> {
+    let plot = Plot::with_vault("clock").await?;
+    plot.add_config_map("prices").await?;
+    let schedule = plot.add_schedule(json!({ "keep": { "last": 1 } })).await?;
+    let first = plot.first_of(&schedule, None).await?;
+    let told = |status: &Value| status["lastBackupName"] == first.as_str();
+    let status = plot.status::<BackupSchedule>("often", "to tell of it", told).await;
+    let time = |field: &str| status[field].as_str().and_then(|text| text.parse::<jiff::Timestamp>().ok());
+    assert!(time("nextScheduleTime") > time("lastScheduleTime") && time("lastScheduleTime").is_some(), "{status}");
+    let before = velero_name(&plot.backup_completes(&first).await?);
+
+    let second = plot.first_of(&schedule, Some(&first)).await?;
+    plot.patch::<BackupSchedule>("often", json!({ "spec": { "suspend": true } })).await?;
+    let after = velero_name(&plot.backup_completes(&second).await?);
+    plot.vanishes(&plot.api::<NonAdminBackup>(), &first).await?;
+    let stored = plot.in_vault().await?;
+    assert!(!stored.iter().any(|name| name.contains(&before)) && stored.iter().any(|name| name.contains(&after)));
+    let suspended =
+        |status: &Value| message(status, "Ready").contains("suspend") && status["nextScheduleTime"].is_null();
+    plot.status::<BackupSchedule>("often", "to be suspended", suspended).await;
+
+    plot.delete::<BackupSchedule>("often").await?;
+    plot.vanishes(&plot.api::<BackupSchedule>(), "often").await?;
+    plot.backup_completes(&second).await?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn what_is_no_schedule_is_refused_at_the_door() -> Result<()> {
+    let plot = Plot::empty("unscheduled").await?;
+    let wrong = json!({ "schedule": "61 * * * *", "timeZone": "Middle/Earth", "keep": { "for": "soon" },
+                        "template": { "backupSpec": { "includedNamespaces": ["kube-system"] } } });
+    let told = plot.refusal::<BackupSchedule>("often", wrong).await?;
+    assert!(told.contains("61 is no minute"), "{told}");
+    for field in ["spec.schedule", "spec.timeZone", "spec.keep.for", "spec.template.backupSpec"] {
+        assert!(told.contains(field), "{told}");
+    }
+    Ok(())
+}
