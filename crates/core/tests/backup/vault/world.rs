@@ -189,6 +189,7 @@ impl RecordState {
             }),
             returns_to: self.returns.then(|| NAMESPACE.to_owned()),
             adopts: false,
+            misnamed: None,
         }
     }
 }
