@@ -129,8 +129,8 @@ impl World {
                 *record = RecordState {
                     claim,
                     offered,
-                    misnamed,
                     taken_over_from,
+                    misnamed,
                     complete,
                     size,
                     subuser,
