@@ -105,6 +105,28 @@ pub struct BackupSettings {
     /// The same of every `backupStorageLocationSpec`.
     #[serde(rename = "enforceBSLSpec")]
     pub enforce_bsl_spec: Map<String, Value>,
+    /// How much one namespace may have at a time. What comes after that waits.
+    pub limits: BackupLimits,
+}
+
+/// 0 does not limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct BackupLimits {
+    /// NonAdminBackups that Velero is not done with.
+    pub unfinished_backups: u64,
+    /// NonAdminRestores that Velero is not done with.
+    pub unfinished_restores: u64,
+    /// Every NonAdminBackupStorageLocation that is not of a BackupVault.
+    pub locations: u64,
+    /// Every BackupSchedule.
+    pub schedules: u64,
+}
+
+impl Default for BackupLimits {
+    fn default() -> Self {
+        Self { unfinished_backups: 20, unfinished_restores: 10, locations: 10, schedules: 20 }
+    }
 }
 
 impl Default for BackupSettings {
@@ -121,6 +143,7 @@ impl Default for BackupSettings {
             enforce_backup_spec: Map::new(),
             enforce_restore_spec: Map::new(),
             enforce_bsl_spec: Map::new(),
+            limits: BackupLimits::default(),
         }
     }
 }

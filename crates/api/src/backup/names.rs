@@ -44,8 +44,16 @@ pub const VAULT_NAME_ANNOTATION: &str = "croft.dev/vault-name";
 pub const SCHEDULE_UID_LABEL: &str = "croft.dev/schedule-uid";
 pub const SCHEDULED_AT_ANNOTATION: &str = "croft.dev/scheduled-at";
 
+/// On a NonAdminBackupStorageLocation: this backup in it was deleted by force. What Velero finds of it is not given back.
+pub fn let_go_annotation(nacuuid: &str) -> String {
+    format!("let-go.croft.dev/{nacuuid}")
+}
+
 /// On a NonAdminBackupStorageLocationRequest that is pending because the spec has changed since it was approved.
 pub const AWAITS_CHANGE_ANNOTATION: &str = "croft.dev/awaits-change";
+
+/// On a NonAdminBackupStorageLocationRequest: what who approves it trusts.
+pub const APPROVING_MEANS_ANNOTATION: &str = "croft.dev/approving-means";
 
 /// On a BackupVault, until what it has in Ceph is looked after.
 pub const VAULT_FINALIZER: &str = "croft.dev/backupvault";

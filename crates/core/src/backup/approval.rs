@@ -31,6 +31,10 @@ use crate::{
     time::Timestamp,
 };
 
+/// What an approver trusts the tenant with, in one sentence.
+pub const APPROVING_MEANS: &str = "Velero acts with the cluster's rights on what it finds in this bucket, so whoever can write the \
+                                   bucket is trusted with those rights as far as the admission policies leave them";
+
 /// What the administrator lets tenants do with buckets of their own.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum OwnBuckets {

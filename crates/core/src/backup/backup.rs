@@ -11,6 +11,7 @@ use super::{
     Counts, Handed, Object, OnDelete, Phase, Policy, QueueInfo, Reference, Victim, fingerprint,
     handover::{HandOver, Next, Stage, Told, Words},
     ownership::{Claimant, Lies, Marks, Origin},
+    policy::HeldBack,
     validate::{self, Refusal},
     velero::{Fields, Progress, text},
 };
@@ -57,6 +58,10 @@ pub struct Observed {
     pub deletions: Vec<Deletion>,
     /// `NonAdminRestores` from this backup that are not yet being deleted.
     pub restores: Vec<Victim>,
+    /// It was made for a Velero Backup that was there before; see [`super::sync`].
+    pub is_synced: bool,
+    /// Its location, as long as that does not know that the backup is let go.
+    pub unnoted_in: Option<Victim>,
 }
 
 /// `status` of a `NonAdminBackup`, as far as this file writes it.
@@ -111,6 +116,11 @@ pub enum Step {
         backup: Victim,
     },
     DeleteDeletion(Victim),
+    /// Velero will find in the bucket what is deleted here; the location says that nobody wants it back.
+    NoteLetGo {
+        location: Victim,
+        nacuuid: String,
+    },
     DeleteBackup(Victim),
     ReleaseFinalizer {
         uid: String,
@@ -136,6 +146,7 @@ impl plan::Step for Step {
             Step::DeleteRestore(_) => "DeleteNonAdminRestore",
             Step::CreateDeletion { .. } => "CreateDeleteBackupRequest",
             Step::DeleteDeletion(_) => "DeleteDeleteBackupRequest",
+            Step::NoteLetGo { .. } => "NoteLetGo",
             Step::DeleteBackup(_) => "DeleteVeleroBackup",
             Step::ReleaseFinalizer { .. } => "ReleaseFinalizer",
         }
@@ -164,6 +175,12 @@ impl fmt::Display for Step {
             }
             Step::DeleteDeletion(Victim { name, uid }) => {
                 write!(out, "delete DeleteBackupRequest {name} (uid {uid}): it is of no more use")
+            }
+            Step::NoteLetGo { location: Victim { name, uid }, nacuuid } => {
+                write!(
+                    out,
+                    "note in NonAdminBackupStorageLocation {name} (uid {uid}) that {nacuuid} is let go for good"
+                )
             }
             Step::DeleteBackup(Victim { name, uid }) => {
                 write!(out, "delete Velero Backup {name} (uid {uid}): let go, its data stays")
@@ -245,8 +262,18 @@ impl Observed {
 
     /// The spec for Velero, if the request is allowed and the world is ready for it.
     fn wanted(&self, policy: &Policy) -> Result<Fields, Refusal> {
+        if self.is_synced && !self.object.velero_is_away() {
+            let message = "related Velero Backup to be synced from does not exist".to_owned();
+            return Err(Refusal::Groundless { reason: WORDS.gone.0, message });
+        }
+        if self.is_synced {
+            return Err(Refusal::not_yet("VeleroAway", "Velero is not there; this goes on when it is"));
+        }
         let spec = validate::backup(&self.spec, &self.object.namespace, policy)?;
         let location = self.location.usable(policy)?;
+        if let Some(held_back) = HeldBack::by(policy.limits.backups, self.object.ahead, "unfinished backups") {
+            return Err(held_back.into());
+        }
         Ok(spec.for_velero(&self.object.namespace, location))
     }
 }
@@ -276,7 +303,7 @@ pub fn plan(seen: &Observed, policy: &Policy) -> Plan<Step> {
         _ if !seen.object.has_finalizer => Plan::settled(),
         _ if seen.object.velero_is_away() && seen.object.needs_no_velero() => release(seen, Release::VeleroAway),
         _ if seen.object.velero_is_away() => Plan::settled(),
-        Path::ForceDelete => let_go(seen, Some(Release::Forced)),
+        Path::ForceDelete => force_delete(seen),
         Path::DeleteWithData => delete_with_data(seen),
         Path::ApiDelete => api_delete(seen, policy.on_delete),
     }
@@ -305,6 +332,14 @@ fn api_delete(seen: &Observed, on_delete: OnDelete) -> Plan<Step> {
 
 fn release(seen: &Observed, because: Release) -> Plan<Step> {
     Plan::step(Step::ReleaseFinalizer { uid: seen.object.uid.clone(), because })
+}
+
+fn force_delete(seen: &Observed) -> Plan<Step> {
+    let mut plan = let_go(seen, Some(Release::Forced));
+    if let Some(location) = seen.unnoted_in.clone().filter(|_| seen.own_backup().is_some()) {
+        plan.groups.insert(0, vec![Step::NoteLetGo { location, nacuuid: seen.origin().nacuuid }]);
+    }
+    plan
 }
 
 /// Deletes the Velero objects but not what is stored; then releases, unless they are to be seen gone first.

@@ -202,6 +202,10 @@ impl<'a> HandOver<'a> {
                 *told.phase = Some(Phase::BackingOff);
                 say(Truth::False, self.words.invalid, message);
             }
+            (Stage::NotMade, Verdict::Refused(Refusal::Groundless { reason, message })) => {
+                *told.phase = Some(Phase::BackingOff);
+                say(Truth::False, reason, message);
+            }
             (Stage::NotMade, Verdict::Refused(Refusal::NotYet { reason, message })) => {
                 *told.phase = Some(Phase::New);
                 say(Truth::False, reason, message);

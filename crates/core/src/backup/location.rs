@@ -26,6 +26,7 @@ use super::{
     duration,
     meaning::meaning,
     ownership::{Marks, Origin},
+    policy::HeldBack,
     validate::{self, Invalid, LocationSpec, SecretKey},
     velero::Fields,
 };
@@ -293,10 +294,21 @@ pub struct Unread {
     pub is_s3: bool,
 }
 
+impl Observed {
+    /// What Velero has stays, and so does what is a vault's.
+    fn held_back(&self, policy: &Policy) -> Option<HeldBack> {
+        let is_exempt = self.standing == Standing::Vault || matches!(self.velero(), Target::Ours(_));
+        HeldBack::by(policy.limits.locations, self.object.ahead, "storage locations").filter(|_| !is_exempt)
+    }
+}
+
 /// What to do next.
 pub fn plan(seen: &Observed, policy: &Policy) -> Plan<Step> {
     if seen.object.is_deleting {
         return delete(seen);
+    }
+    if seen.held_back(policy).is_some() && !seen.object.velero_is_away() {
+        return Plan::settled();
     }
     if seen.standing.is_withheld() && !seen.object.velero_is_away() {
         return Plan::steps(withdrawal(seen));
@@ -388,6 +400,11 @@ pub fn report(seen: &Observed, policy: &Policy, outcomes: &[(&Step, Outcome)], n
         return Some(status);
     }
     let generation = Some(seen.object.generation);
+    if let Some(HeldBack(message)) = seen.held_back(policy).filter(|_| !seen.object.velero_is_away()) {
+        status.phase = Some(Phase::forward(status.phase, Phase::New));
+        status.conditions.set_observed("Accepted", Truth::False, HeldBack::REASON, message, generation, now);
+        return Some(status);
+    }
     if let Err(Invalid(message)) = seen.wanted(policy) {
         status.phase = Some(Phase::forward(status.phase, Phase::BackingOff));
         status.conditions.set_observed("Accepted", Truth::False, "BslSpecValidation", message, generation, now);

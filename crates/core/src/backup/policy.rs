@@ -31,6 +31,33 @@ pub struct Policy {
     /// Whether Velero's default location is not for tenants.
     pub no_default_location: bool,
     pub own_buckets: OwnBuckets,
+    pub limits: Limits,
+}
+
+/// How many of a kind one namespace may have at a time, so that it cannot fill Velero's queue; 0 does not limit.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Limits {
+    /// That Velero is not done with.
+    pub backups: u64,
+    /// That Velero is not done with.
+    pub restores: u64,
+    /// Other than those of vaults.
+    pub locations: u64,
+    pub schedules: u64,
+}
+
+/// Too many come before it: whoever is held back goes on by itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct HeldBack(pub(super) String);
+
+impl HeldBack {
+    pub(super) const REASON: &str = "LimitReached";
+
+    /// Whether `ahead` are as many as there may be of `what`.
+    pub(super) fn by(limit: u64, ahead: u64, what: &str) -> Option<Self> {
+        let message = || format!("{ahead} {what} in this namespace, the limit is {limit}");
+        (limit != 0 && ahead >= limit).then(|| Self(message()))
+    }
 }
 
 /// Values the administrator has fixed: whoever says nothing gets them, whoever says otherwise is refused.

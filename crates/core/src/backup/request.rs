@@ -53,6 +53,8 @@ pub struct Object {
     pub velero: Presence,
     /// It came out of a backup: it carries the mark of a Velero Restore.
     pub is_brought_back: bool,
+    /// Others of its kind in the namespace that count before it where so many and no more may; see [`super::Limits`].
+    pub ahead: u64,
 }
 
 impl Object {

@@ -10,6 +10,7 @@ use super::{
     Counts, Handed, Object, Phase, Policy, QueueInfo, Reference, Victim, fingerprint,
     handover::{HandOver, Next, Stage, Told, Words},
     ownership::Origin,
+    policy::HeldBack,
     validate::{self, Refusal},
     velero::{Fields, MODIFIERS, Progress},
 };
@@ -185,6 +186,7 @@ impl Observed {
         const NOT_READY: &str =
             "NonAdminRestore spec.restoreSpec.backupName is invalid: NonAdminBackup is not ready to be restored";
         let spec = validate::restore(&self.spec, &self.object.namespace, policy)?;
+        let held_back = HeldBack::by(policy.limits.restores, self.object.ahead, "unfinished restores");
         match &self.source {
             Source::Missing => Err(Refusal::invalid(format!(
                 "NonAdminRestore spec.restoreSpec.backupName is invalid: nonadminbackups.oadp.openshift.io \"{}\" not found",
@@ -202,11 +204,12 @@ impl Observed {
             Source::Ready { .. } if self.object.namespace_is_terminating => {
                 Err(Refusal::not_yet("NamespaceTerminating", "the namespace is being deleted"))
             }
-            Source::Ready { velero_backup } => match &self.ahead {
-                Some(_) => {
+            Source::Ready { velero_backup } => match (&self.ahead, held_back) {
+                (Some(_), _) => {
                     Err(Refusal::not_yet("AnotherRestoreRuns", "waiting for a restore of the administrator to end"))
                 }
-                None => Ok(spec.for_velero(&self.object.namespace, velero_backup, policy)),
+                (None, Some(held_back)) => Err(held_back.into()),
+                (None, None) => Ok(spec.for_velero(&self.object.namespace, velero_backup, policy)),
             },
         }
     }

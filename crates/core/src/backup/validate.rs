@@ -10,6 +10,7 @@ use serde_json::Value;
 use super::{
     Policy, enforcement,
     fields::{self, Check},
+    policy::HeldBack,
     restorable::Kinds,
     velero::{Fields, S3, field, text},
 };
@@ -31,6 +32,11 @@ impl std::error::Error for Invalid {}
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Refusal {
     Invalid(Invalid),
+    /// It rests on something that is not there, and only an edit cures that.
+    Groundless {
+        reason: &'static str,
+        message: String,
+    },
     /// Nothing is wrong with it: it goes on by itself once the world is ready.
     NotYet {
         reason: &'static str,
@@ -45,6 +51,12 @@ impl Refusal {
 
     pub(super) fn not_yet(reason: &'static str, message: impl Into<String>) -> Self {
         Refusal::NotYet { reason, message: message.into() }
+    }
+}
+
+impl From<HeldBack> for Refusal {
+    fn from(HeldBack(message): HeldBack) -> Self {
+        Refusal::NotYet { reason: HeldBack::REASON, message }
     }
 }
 

@@ -56,9 +56,9 @@ impl<'a> Progress<'a> {
         text(self.0, "phase")
     }
 
-    /// Velero is done with it. One that failed validation is never worked on and gets no completion time.
+    /// Velero is done with it. One that failed, or failed validation, may get no completion time.
     pub fn is_finished(self) -> bool {
-        self.completed().is_some() || self.phase() == Some("FailedValidation")
+        self.completed().is_some() || matches!(self.phase(), Some("Failed" | "FailedValidation"))
     }
 
     pub fn completed(self) -> Option<Timestamp> {
@@ -357,9 +357,10 @@ mod tests {
     }
 
     #[test]
-    fn failed_validation_is_an_end() {
+    fn failure_is_an_end() {
         let finished = |status: Value| Progress(&fields(status)).is_finished();
         assert!(finished(json!({ "phase": "FailedValidation" })));
+        assert!(finished(json!({ "phase": "Failed", "failureReason": "the bucket is gone" })));
         assert!(finished(json!({ "phase": "Completed", "completionTimestamp": "2026-01-01T00:00:00Z" })));
         assert!(!finished(json!({ "phase": "InProgress" })) && !finished(json!({})));
     }

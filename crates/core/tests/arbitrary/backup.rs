@@ -81,6 +81,7 @@ fn object(dice: &mut Dice) -> Object {
             _ => Presence::Here,
         },
         is_brought_back: dice.roll(8) == 0,
+        ahead: dice.roll(4).into(),
     }
 }
 
@@ -182,6 +183,8 @@ proptest! {
     ) {
         let velero_backup = handed(&mut dice, &velero);
         let seen = backup::Observed {
+            is_synced: dice.roll(6) == 0,
+            unnoted_in: victims(&mut dice).pop(),
             object: object(&mut dice),
             spec,
             delete_backup: dice.roll(4) == 0,

@@ -49,6 +49,7 @@ fn object(has_finalizer: bool, is_deleting: bool, namespace_is_terminating: bool
         namespace_is_terminating,
         velero: Presence::Here,
         is_brought_back: false,
+        ahead: 0,
     }
 }
 

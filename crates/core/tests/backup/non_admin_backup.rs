@@ -152,6 +152,8 @@ impl World {
         };
         let velero = if self.location_is_ready { LocationPhase::Available } else { LocationPhase::Other };
         Some(Observed {
+            is_synced: false,
+            unnoted_in: None,
             object: Object {
                 generation: request.generation,
                 ..object(request.finalizer, request.deleting, self.terminating)
@@ -188,6 +190,7 @@ impl explorer::World for World {
     fn execute(&mut self, look: &Look, step: &Step) -> Outcome {
         let (asked, status) = (&look.request.asked, &look.observed.status);
         match step {
+            Step::NoteLetGo { .. } => panic!("there is no location to note it in"),
             Step::AddFinalizer { .. } => {
                 assert!(status.velero_backup.is_some(), "held before the name is on record");
                 return self.stored.add_finalizer(&look.request);

@@ -3,7 +3,10 @@
 use std::time::Duration;
 
 use croft_core::{
-    backup::schedule::{Backup, Keep, Observed, Spec, State, Status, Step, backup_name, cron::zone, plan, report},
+    backup::{
+        Limits, Policy,
+        schedule::{Backup, Keep, Observed, Spec, State, Status, Step, backup_name, cron::zone, plan, report},
+    },
     plan::{Next, Outcome},
     problem::Problem,
 };
@@ -35,6 +38,7 @@ fn hourly(hours: i64) -> Observed {
         }),
         status: Status::default(),
         backups: Vec::new(),
+        ahead: 0,
         now: at(hours),
     }
 }
@@ -54,12 +58,12 @@ fn keeping(keep: Keep, hours: i64, backups: Vec<Backup>) -> Observed {
 }
 
 fn told(seen: &Observed) -> String {
-    plan(seen).to_string()
+    plan(seen, &Policy::default()).to_string()
 }
 
 /// Carries the plan out as the API server would; `reply` is lost if it is not told.
 fn carried_out(seen: &Observed, reply: bool) -> Observed {
-    let plan = plan(seen);
+    let plan = plan(seen, &Policy::default());
     let mut after = seen.clone();
     for step in plan.iter() {
         match step {
@@ -75,7 +79,7 @@ fn carried_out(seen: &Observed, reply: bool) -> Observed {
     }
     let outcomes: Vec<_> = plan.iter().map(|step| (step, if reply { done() } else { Outcome::NotRun })).collect();
     if reply {
-        after.status = report(seen, &outcomes, &now());
+        after.status = report(seen, &Policy::default(), &outcomes, &now());
     }
     after
 }
@@ -83,7 +87,7 @@ fn carried_out(seen: &Observed, reply: bool) -> Observed {
 #[test]
 fn a_backup_is_made_when_its_time_has_come_and_not_before() {
     let seen = Observed { now: Moment::from_second(at(1).as_second() - 60).unwrap(), ..hourly(0) };
-    let waiting = plan(&seen);
+    let waiting = plan(&seen, &Policy::default());
     assert!(waiting.is_settled() && waiting.next == Next::After(Duration::from_secs(60)));
     let due = hourly(1);
     assert_eq!(told(&due), "create NonAdminBackup nightly-202603010100 (absent): due at 2026-03-01T01:00:00Z");
@@ -110,7 +114,7 @@ fn a_time_gives_one_backup_whatever_gets_lost() {
 fn never_two_at_once_and_what_was_missed_is_made_up_for_once() {
     let mut seen = Observed { now: at(7), ..carried_out(&hourly(1), true) };
     assert_eq!(told(&seen), "nothing to do");
-    assert_eq!(report(&seen, &[], &now()).conditions.reason("Ready"), Some("Waiting"));
+    assert_eq!(report(&seen, &Policy::default(), &[], &now()).conditions.reason("Ready"), Some("Waiting"));
     seen.backups[0].state = State::Failed;
     assert_eq!(told(&seen), "create NonAdminBackup nightly-202603010700 (absent): due at 2026-03-01T07:00:00Z");
     let mut seen = carried_out(&seen, true);
@@ -122,8 +126,8 @@ fn never_two_at_once_and_what_was_missed_is_made_up_for_once() {
 fn a_suspended_schedule_makes_nothing_and_says_so() {
     let mut seen = hourly(5);
     seen.spec.as_mut().unwrap().is_suspended = true;
-    assert!(plan(&seen).is_settled() && plan(&seen).next == Next::Settled);
-    let status = report(&seen, &[], &now());
+    assert!(plan(&seen, &Policy::default()).is_settled() && plan(&seen, &Policy::default()).next == Next::Settled);
+    let status = report(&seen, &Policy::default(), &[], &now());
     assert_eq!((status.conditions.reason("Ready"), status.next_schedule_time), (Some("Suspended"), None));
 }
 
@@ -166,16 +170,33 @@ fn age_ends_a_backup_but_never_the_last_good_one() {
     }
     assert_eq!(seen.backups, [backup(2, State::Good)]);
     let young = keeping(keep, 4, vec![backup(3, State::Good), backup(4, State::Good)]);
-    assert_eq!(plan(&young).next, Next::After(Duration::from_secs(3600)), "looked at when the first one is too old");
+    assert_eq!(
+        plan(&young, &Policy::default()).next,
+        Next::After(Duration::from_secs(3600)),
+        "looked at when the first one is too old"
+    );
 }
 
 #[test]
 fn what_cannot_be_read_or_never_comes_is_told() {
     let invalid = Observed { spec: Err(vec![Problem::new("spec.schedule", "is no cron")]), ..hourly(3) };
-    assert!(plan(&invalid).is_settled());
-    assert_eq!(report(&invalid, &[], &now()).conditions.reason("Stalled"), Some("InvalidSpec"));
+    assert!(plan(&invalid, &Policy::default()).is_settled());
+    assert_eq!(report(&invalid, &Policy::default(), &[], &now()).conditions.reason("Stalled"), Some("InvalidSpec"));
     let mut never = hourly(3);
     never.spec = never.spec.map(|spec| Spec { cron: "0 0 31 2 *".parse().unwrap(), backup_spec: Map::new(), ..spec });
-    assert!(plan(&never).is_settled());
-    assert_eq!(report(&never, &[], &now()).conditions.reason("Stalled"), Some("NeverDue"));
+    assert!(plan(&never, &Policy::default()).is_settled());
+    assert_eq!(report(&never, &Policy::default(), &[], &now()).conditions.reason("Stalled"), Some("NeverDue"));
+}
+
+#[test]
+fn a_schedule_beyond_the_limit_waits_until_one_before_it_goes() {
+    let policy = Policy { limits: Limits { schedules: 2, ..Limits::default() }, ..Policy::default() };
+    let held_back = Observed { ahead: 2, ..hourly(3) };
+    assert!(plan(&held_back, &policy).is_settled());
+    let ready = report(&held_back, &policy, &[], &now()).conditions.get("Ready").cloned().unwrap();
+    assert_eq!(
+        (ready.reason.as_str(), ready.message.as_str()),
+        ("LimitReached", "2 schedules in this namespace, the limit is 2")
+    );
+    assert!(!plan(&Observed { ahead: 1, ..held_back }, &policy).is_settled());
 }

@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use croft_api::backup::{
-    AWAITS_CHANGE_ANNOTATION, ApprovalDecision, NABSL_FINALIZER, NonAdminBackupStorageLocation,
-    NonAdminBackupStorageLocationRequest, NonAdminBackupStorageLocationRequestSpec, NonAdminPhase, validate,
+    APPROVING_MEANS_ANNOTATION, AWAITS_CHANGE_ANNOTATION, ApprovalDecision, NABSL_FINALIZER,
+    NonAdminBackupStorageLocation, NonAdminBackupStorageLocationRequest, NonAdminBackupStorageLocationRequestSpec,
+    NonAdminPhase, validate,
 };
 use croft_core::{
     backup::{
@@ -178,7 +179,9 @@ impl Reconciler for ApprovalReconciler {
         let target = |name, uid| Target { namespace: velero, name, uid };
         match step {
             Step::CreateRequest { origin, decision } => {
-                let metadata = marks::LOCATION.metadata(origin, velero);
+                let mut metadata = marks::LOCATION.metadata(origin, velero);
+                let notes = metadata.annotations.get_or_insert_default();
+                notes.insert(APPROVING_MEANS_ANNOTATION.into(), approval::APPROVING_MEANS.into());
                 let spec = NonAdminBackupStorageLocationRequestSpec { approval_decision: Some(decided(*decision)) };
                 self.writer.create(&NonAdminBackupStorageLocationRequest { metadata, spec, status: None }).await
             }

@@ -3,7 +3,10 @@
 use std::{sync::Arc, time::Duration};
 
 use croft_api::{
-    backup::{NAB_FINALIZER, NonAdminBackup, NonAdminRestore},
+    backup::{
+        NAB_FINALIZER, NAB_SYNCED_FROM_NACUUID_LABEL, NonAdminBackup, NonAdminBackupStorageLocation, NonAdminRestore,
+        let_go_annotation,
+    },
     velero::{BACKUP_NAME_LABEL, BACKUP_UID_LABEL, Backup, DeleteBackupRequest, DeleteBackupRequestSpec},
 };
 use croft_core::{
@@ -17,10 +20,11 @@ use croft_core::{
     time::Timestamp,
 };
 use kube::ResourceExt;
+use serde_json::json;
 
 use super::{BACKUP, Caches, DELETIONS_OF_BACKUP, marks, request, vaults::Place};
 use crate::{
-    engine::{Key, Reconciler, Report, Work, Writer, Written, is_deleting},
+    engine::{Key, Reconciler, Report, Target, Work, Writer, Written, is_deleting, write::gone_is_done},
     objects,
     settings::SharedSettings,
 };
@@ -53,16 +57,22 @@ impl BackupReconciler {
             Place::Default => return Ok(Location::Default),
         };
         let Some(location) = request::named(&self.writer, &self.caches.locations, &namespace, &name).await? else {
-            return Ok(match is_to_come {
-                true => Location::Found { phase: None, nacuuid: None, velero: None },
-                false => Location::Missing { name },
-            });
+            let to_come = Location::Found { phase: None, nacuuid: None, velero: None };
+            return Ok(if is_to_come { to_come } else { Location::Missing { name } });
         };
         let status: location::Status = objects::status(location.status.as_ref());
         let nacuuid = status.velero_backup_storage_location.and_then(|reference| reference.nacuuid);
         let origin = |nacuuid: &String| Origin { namespace, name, nacuuid: nacuuid.clone() };
         let velero = nacuuid.as_ref().map(origin).and_then(|origin| self.location_phase(&origin));
         Ok(Location::Found { phase: status.phase, nacuuid, velero })
+    }
+
+    /// The location of a backup that does not say yet that the backup is let go.
+    fn unnoted_in(&self, backup: &NonAdminBackup, origin: &Origin) -> Option<Victim> {
+        let Place::Location(name) = self.caches.place_of(backup) else { return None };
+        let location = self.caches.locations.get(&origin.namespace, &name)?;
+        let is_noted = location.annotations().contains_key(&let_go_annotation(&origin.nacuuid));
+        (!is_noted).then(|| Victim { name, uid: location.uid().unwrap_or_default() })
     }
 
     fn location_phase(&self, origin: &Origin) -> Option<LocationPhase> {
@@ -147,11 +157,24 @@ impl Reconciler for BackupReconciler {
             lies: Lies::Nowhere,
             deletions: Vec::new(),
             restores: self.restores(&backup),
+            is_synced: false,
+            unnoted_in: None,
         };
+        if let Some(nacuuid) = backup.labels().get(NAB_SYNCED_FROM_NACUUID_LABEL).filter(|it| !it.is_empty()) {
+            observed.is_synced = true;
+            // A name to look for, no more: what is found under it has to prove that it is this backup's.
+            observed.status.velero_backup.get_or_insert_default().nacuuid.get_or_insert_with(|| nacuuid.clone());
+        }
+        observed.object.ahead = self.caches.backups_ahead(&backup);
         let origin = observed.origin();
         observed.velero = self.velero(&origin);
+        if let Some(velero) = observed.velero.as_mut().filter(|_| observed.is_synced) {
+            // It was made for another request: this one is told from it.
+            velero.made_for = None;
+        }
         observed.lies = observed.velero.as_ref().map(|velero| self.caches.lies(&velero.spec)).unwrap_or_default();
         observed.deletions = self.deletions(&origin);
+        observed.unnoted_in = self.unnoted_in(&backup, &origin);
         Ok(Some(Seen { request: backup, observed }))
     }
 
@@ -179,6 +202,11 @@ impl Reconciler for BackupReconciler {
             },
             Step::DeleteDeletion(victim) => {
                 request::remove::<DeleteBackupRequest>(&self.writer, &self.caches, object, victim).await
+            }
+            Step::NoteLetGo { location: Victim { name, uid }, nacuuid } => {
+                let patch = json!({ "metadata": { "annotations": { let_go_annotation(nacuuid): "true" } } });
+                let target = Target { namespace: &object.namespace, name, uid };
+                gone_is_done(self.writer.merge::<NonAdminBackupStorageLocation>(target, None, patch).await)
             }
             Step::DeleteBackup(victim) => request::remove::<Backup>(&self.writer, &self.caches, object, victim).await,
             Step::ReleaseFinalizer { .. } => self.writer.release_finalizer(&*seen.request, NAB_FINALIZER).await,

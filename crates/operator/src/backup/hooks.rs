@@ -3,11 +3,13 @@
 use croft_api::{
     Problem,
     backup::{
-        BackupSchedule, BackupVault, NonAdminBackup, NonAdminBackupStorageLocation, NonAdminPhase, NonAdminRestore,
-        validate,
+        BackupSchedule, BackupVault, NAB_SYNCED_FROM_NACUUID_LABEL, NonAdminBackup, NonAdminBackupStorageLocation,
+        NonAdminPhase, NonAdminRestore, validate,
     },
 };
 use croft_core::backup::{Fields, Policy, backup, fingerprint, restore, validate::Invalid};
+
+use kube::ResourceExt;
 
 use super::{Caches, GROUP, request};
 use crate::{
@@ -124,7 +126,11 @@ impl Rule for BackupRule {
                 return Err(refused("spec.backupSpec", backup::UNCHANGEABLE));
             }
         }
-        unless_invalid(&request, "spec.backupSpec", |object| validate::backup(object, &policy).map(drop))?;
+        // One that was found in a bucket is as it was; that it was found there is proven before anything is done about it.
+        let is_synced = |object: &NonAdminBackup| object.labels().contains_key(NAB_SYNCED_FROM_NACUUID_LABEL);
+        unless_invalid(&request, "spec.backupSpec", |object| {
+            if is_synced(object) { Ok(()) } else { validate::backup(object, &policy).map(drop) }
+        })?;
         Ok(Vec::new())
     }
 }
@@ -159,9 +165,8 @@ impl Rule for LocationRule {
         let is_vaults = |object: &NonAdminBackupStorageLocation| {
             context.ground::<Door>().is_some_and(|door| door.caches.vault_of(object).is_some())
         };
-        unless_invalid(&request, field, |object| match is_vaults(object) {
-            true => Ok(()),
-            false => validate::location(object, &policy).map(drop),
+        unless_invalid(&request, field, |object| {
+            if is_vaults(object) { Ok(()) } else { validate::location(object, &policy).map(drop) }
         })?;
         Ok(Vec::new())
     }

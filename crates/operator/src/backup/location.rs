@@ -253,6 +253,7 @@ impl Reconciler for LocationReconciler {
             may_move: location.annotations().get(CONFIRM_MOVE).is_some_and(|confirmed| confirmed == "true"),
             standing,
         };
+        observed.object.ahead = self.caches.locations_ahead(&location);
         let origin = observed.origin();
         observed.backups = self.backups(&location, &origin);
         observed.copy = self.copy(&origin);

@@ -9,12 +9,14 @@ mod backup;
 mod download;
 mod fences;
 mod hooks;
+mod limits;
 mod location;
 mod marks;
 mod queue;
 mod request;
 mod restore;
 mod schedule;
+mod sync;
 mod transfers;
 mod vault;
 mod vaults;
@@ -49,7 +51,7 @@ use tokio::sync::watch::Receiver;
 use self::{
     approval::ApprovalReconciler, backup::BackupReconciler, download::DownloadReconciler, hooks::Door,
     location::LocationReconciler, queue::Queue, restore::RestoreReconciler, schedule::ScheduleReconciler,
-    transfers::Transfers, vault::VaultReconciler,
+    sync::SyncReconciler, transfers::Transfers, vault::VaultReconciler,
 };
 use crate::{
     engine::{Cache, Change, EngineBuilder, Key, Part, Scope, Work, is_deleting},
@@ -72,6 +74,7 @@ const DOWNLOAD: Work = BACKUPS.work("nonadmindownloadrequest");
 const APPROVAL: Work = BACKUPS.work("nonadminbackupstoragelocationrequest");
 const SCHEDULE: Work = BACKUPS.work("backupschedule");
 const VAULT: Work = BACKUPS.work("backupvault");
+const SYNC: Work = BACKUPS.work("velerobackup");
 
 /// Index: name of a Velero location -> Velero Backups in it.
 const BACKUPS_IN_LOCATION: &str = "location";
@@ -127,7 +130,7 @@ pub const USES: &[Use] = &[
     policies("validatingadmissionpolicies"),
     policies("validatingadmissionpolicybindings"),
     Use { group: "s3.snappcloud.io", resource: "s3classes", verbs: &["list", "watch"], within: Within::Cluster },
-    veleros("backups", &["create", "delete", "list", "watch"]),
+    veleros("backups", &["create", "delete", "get", "list", "watch"]),
     veleros("podvolumebackups", &["list", "watch"]),
     veleros("podvolumerestores", &["list", "watch"]),
     veleros("datauploads", &["list", "watch"]),
@@ -371,10 +374,13 @@ fn install(engine: &mut EngineBuilder, ground: &Ground) {
     caches.wake_downloads();
     caches.wake_schedules();
     caches.wake_approvals();
+    caches.wake_held_back();
+    caches.wake_sync();
     engine.reconciler(LocationReconciler::new(caches.clone(), writer.clone(), settings.clone()));
     engine.reconciler(BackupReconciler::new(caches.clone(), writer.clone(), settings.clone()));
     engine.reconciler(DownloadReconciler::new(caches.clone(), writer.clone()));
     engine.reconciler(ScheduleReconciler::new(caches.clone(), writer.clone(), settings.clone()));
+    engine.reconciler(SyncReconciler::new(caches.clone(), writer.clone()));
     engine.reconciler(ApprovalReconciler::new(caches.clone(), writer.clone(), settings.clone()));
     engine.reconciler(VaultReconciler::new(caches.clone(), writer.clone()));
     engine.reconciler(RestoreReconciler::new(caches, writer.clone(), settings.clone()));

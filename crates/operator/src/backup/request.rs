@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use croft_api::velero::RESTORE_NAME_LABEL;
 use croft_core::{
-    backup::{Enforced, Fields, Handed, Hosts, Object, OnDelete, Policy, Transfers, Victim, approval::OwnBuckets},
+    backup::{
+        Enforced, Fields, Handed, Hosts, Limits, Object, OnDelete, Policy, Transfers, Victim, approval::OwnBuckets,
+    },
     conditions::Conditions,
     plan::{Failure, FailureClass},
     time::Timestamp,
@@ -62,6 +64,12 @@ pub(super) fn policy(caches: &Caches, shared: &SharedSettings) -> Policy {
             settings::OwnBuckets::Allow => OwnBuckets::Allow,
             settings::OwnBuckets::Deny => OwnBuckets::Deny,
         },
+        limits: Limits {
+            backups: settings.limits.unfinished_backups,
+            restores: settings.limits.unfinished_restores,
+            locations: settings.limits.locations,
+            schedules: settings.limits.schedules,
+        },
     }
 }
 
@@ -80,6 +88,7 @@ pub(super) fn object<K: Kind>(caches: &Caches, request: &K, finalizer: &str) -> 
         namespace_is_terminating,
         velero: caches.velero_presence(),
         is_brought_back: request.labels().contains_key(RESTORE_NAME_LABEL),
+        ahead: 0,
         namespace,
     }
 }

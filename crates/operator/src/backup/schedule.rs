@@ -8,7 +8,7 @@ use croft_api::backup::{
 };
 use croft_core::{
     backup::{
-        Progress,
+        Policy, Progress,
         schedule::{self, Backup, Observed, State, Status, Step},
     },
     plan::{Failure, Outcome, Plan},
@@ -44,6 +44,10 @@ pub(super) struct Seen {
 impl ScheduleReconciler {
     pub(super) fn new(caches: Caches, writer: Writer, settings: SharedSettings) -> Self {
         Self { caches, writer, settings }
+    }
+
+    fn policy(&self) -> Policy {
+        request::policy(&self.caches, &self.settings)
     }
 
     /// The backups of a schedule in its namespace; labels of others mean nothing.
@@ -142,16 +146,17 @@ impl Reconciler for ScheduleReconciler {
             generation: raw.metadata.generation.unwrap_or_default(),
             created: raw.creation_timestamp().map_or(jiff::Timestamp::UNIX_EPOCH, |time| time.0),
             is_deleting: is_deleting(&raw.metadata),
-            spec: validate::schedule(&raw, &request::policy(&self.caches, &self.settings)),
+            spec: validate::schedule(&raw, &self.policy()),
             status: objects::status(raw.status.as_ref()),
             backups: self.backups(&raw),
+            ahead: self.caches.schedules_ahead(&raw),
             now: jiff::Timestamp::now(),
         };
         Ok(Some(Seen { raw, observed }))
     }
 
     fn plan(&self, seen: &Seen, _: &Timestamp) -> Plan<Step> {
-        schedule::plan(&seen.observed)
+        schedule::plan(&seen.observed, &self.policy())
     }
 
     async fn execute(&self, seen: &Seen, step: &Step) -> Result<Written, Failure> {
@@ -168,7 +173,7 @@ impl Reconciler for ScheduleReconciler {
 
     fn report(&self, seen: &Seen, outcomes: &[(&Step, Outcome)], now: &Timestamp) -> Report {
         let before: &Status = &seen.observed.status;
-        let status = schedule::report(&seen.observed, outcomes, now);
+        let status = schedule::report(&seen.observed, &self.policy(), outcomes, now);
         let events = conditions::news(&before.conditions, &status.conditions);
         let status = (seen.raw.status.is_none() || *before != status)
             .then(|| objects::status_over(seen.raw.status.as_ref(), &status))

@@ -38,7 +38,7 @@ impl Place {
 }
 
 /// What Velero knows a location by.
-fn velero_name(location: &NonAdminBackupStorageLocation) -> Option<&str> {
+pub(super) fn velero_name(location: &NonAdminBackupStorageLocation) -> Option<&str> {
     location.status.as_ref()?.velero_backup_storage_location.as_ref()?.nacuuid.as_deref()
 }
 

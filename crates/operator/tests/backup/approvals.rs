@@ -106,6 +106,9 @@ async fn a_location_waits_for_approval_and_then_works() -> Result<()> {
     assert_eq!(asked["requestedSpec"], json!(location.spec.backup_storage_location_spec));
     assert_eq!((&asked["name"], &request["spec"]["approvalDecision"]), (&json!("here"), &json!("pending")));
 
+    let means = request["metadata"]["annotations"]["croft.dev/approving-means"].as_str().unwrap_or_default();
+    assert!(means.contains("is trusted with"), "{means:?}");
+
     plot.decide("approve").await?;
     plot.location_is_available().await;
     assert_eq!(

@@ -1,4 +1,27 @@
 //! Backups and restores for tenants, on real Kubernetes, Velero and Ceph, as the operator's own `ServiceAccount`.
+//!
+//! Whatever a tenant does she does with the rights Kubernetes' own `admin` has in her namespace. Which promise is kept where (`core`: by
+//! exploration of small worlds in `crates/core/tests/backup/`, or beside the function):
+//!
+//! | promise | tests |
+//! | --- | --- |
+//! | identity is nothing a tenant or a bucket can write | `injection`, `sync::a_forged_claim_to_what_velero_has_is_refused`, `downloads::what_another_tenant_has_cannot_be_downloaded` |
+//! | nothing foreign is deleted or copied from | `backups::somebody_elses_velero_backup_is_never_touched`, core |
+//! | what Velero finds goes to the namespace of its location | `injection`, `sync` |
+//! | an archive brings nothing that is not hers | `hostile`, `fences` |
+//! | two locations never share a place, a prefix stays inside | `locations::a_second_location_in_the_same_place_waits_until_it_is_free`, core |
+//! | credentials are keys and nothing else | `locations::credentials_that_are_more_than_keys_never_reach_velero` |
+//! | `config`, hosts and objects beside Velero are restricted | `locations::a_location_that_would_borrow_or_reach_anything_is_refused_at_the_door`, `fields`, core |
+//! | signed URLs live shortly and are printed nowhere | `downloads::a_request_is_gone_once_its_url_has_expired`, core |
+//! | one namespace cannot fill Velero's queue | `limits` |
+//! | a bucket of her own needs somebody's trust; a vault needs nobody's | `approvals`, `vaults` |
+//! | a request that was never filled in is | `approvals::a_request_that_was_never_filled_in_is`, `kill` |
+//! | deletion is asked for again, told, and never holds a namespace | `backups`, `away`, core |
+//! | a backup never runs twice | `backups::a_backup_that_velero_has_lost_is_told_and_never_run_again`, `kill`, core |
+//! | a phase never flaps, conditions end with their cause | `locations::a_settled_location_is_left_alone_while_velero_keeps_checking_it`, core |
+//! | a rotated Secret reaches Velero | `locations::a_changed_secret_and_a_changed_spec_reach_velero` |
+//! | what comes back is accepted like what was asked for | `sync::the_backups_of_a_vault_that_is_made_again_come_back_and_can_be_restored` |
+//! | what a restore brought back does not run | `backups::a_request_that_a_restore_brought_back_is_not_carried_out_again` |
 
 #[path = "../support/mod.rs"]
 mod support;
@@ -11,8 +34,11 @@ mod fences;
 mod fields;
 mod hostile;
 mod injection;
+mod kill;
+mod limits;
 mod locations;
 mod plot;
 mod restores;
 mod schedules;
+mod sync;
 mod vaults;

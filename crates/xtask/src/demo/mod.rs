@@ -6,6 +6,7 @@ mod compare;
 mod steps;
 mod story;
 mod tenant;
+mod trust;
 
 use std::path::Path;
 

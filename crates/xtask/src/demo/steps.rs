@@ -4,10 +4,7 @@ use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use croft_api::{
-    backup::{
-        BackupSchedule, BackupVault, NonAdminBackup, NonAdminBackupStorageLocation, NonAdminDownloadRequest,
-        NonAdminRestore,
-    },
+    backup::{BackupSchedule, BackupVault, NonAdminBackup, NonAdminBackupStorageLocation, NonAdminRestore},
     namespaces::NamespaceClassBinding,
     storage::{S3TeamQuota, S3UserClaim, TEAM_LABEL},
 };
@@ -23,20 +20,20 @@ use super::{
 };
 use crate::world::{World, write_file};
 
-const NAMESPACE: &str = "blue";
-const TENANT: &str = "maria";
+pub(super) const NAMESPACE: &str = "blue";
+pub(super) const TENANT: &str = "maria";
 const SHOP: &str = "app=shop";
 /// Of the vault: no namespace can have it.
 const VAULT_TENANT: &str = "croft_blue_VAULT";
 const CEPH_USER: &str = "croft_blue$storage";
 const LABEL: &str = "namespaceclass.akuity.io/name";
-const SOON: Duration = Duration::from_secs(30);
+pub(super) const SOON: Duration = Duration::from_secs(30);
 /// Everything the class gives, as kubectl names it.
 const FURNITURE: &str = "networkpolicy,resourcequota,s3userclaim,backupvault,nonadminbackupstoragelocation";
 
 pub(super) struct Demo<'a> {
-    world: &'a World,
-    admin: Actor<'a>,
+    pub(super) world: &'a World,
+    pub(super) admin: Actor<'a>,
 }
 
 impl<'a> Demo<'a> {
@@ -54,12 +51,14 @@ impl<'a> Demo<'a> {
         self.ask_for_too_much(story, &maria).await?;
         let before = self.deploy(story, &maria).await?;
         self.back_up(story, &maria).await?;
-        self.ask_for_the_log(story, &maria).await?;
+        self.fetch_the_files(story, &maria).await?;
+        self.look_from_next_door(story).await?;
         self.schedule(story, &maria).await?;
         self.lose_everything(story, &maria).await?;
         self.restore(story, &maria).await?;
         self.compare(story, &tenant, &before).await?;
         self.delete_the_backup(story, &maria).await?;
+        self.bring_her_own_bucket(story, &maria).await?;
         self.unlabel(story).await
     }
 
@@ -150,14 +149,6 @@ impl<'a> Demo<'a> {
         Ok(())
     }
 
-    async fn ask_for_the_log(&self, story: &mut Story, maria: &Actor<'_>) -> Result<()> {
-        story.begin("She asks for its log: a signed URL for ten minutes, for files of her own backups only.");
-        let file = write_file("download.yaml", include_str!("download.yaml"))?;
-        maria.kubectl(&format!("apply -n {NAMESPACE} -f {}", file.display())).await?;
-        self.watched("log").has::<NonAdminDownloadRequest>("/status/phase", "Created").await?;
-        maria.kubectl(&format!("get nonadmindownloadrequest -n {NAMESPACE}")).await
-    }
-
     async fn schedule(&self, story: &mut Story, maria: &Actor<'_>) -> Result<()> {
         story.begin("From now on that happens every night, and the last seven are kept.");
         let file = write_file("schedule.yaml", include_str!("schedule.yaml"))?;
@@ -240,7 +231,7 @@ impl<'a> Demo<'a> {
         .await
     }
 
-    fn watched<'b>(&'b self, name: &'b str) -> Watched<'b> {
+    pub(super) fn watched<'b>(&'b self, name: &'b str) -> Watched<'b> {
         Watched { client: &self.admin.identity.client, namespace: NAMESPACE, name }
     }
 }

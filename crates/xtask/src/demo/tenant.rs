@@ -8,7 +8,7 @@ pub(super) fn rules() -> Vec<PolicyRule> {
         rule("", &["configmaps", "secrets", "pods"], &["*"]),
         rule("oadp.openshift.io", &["nonadminbackups", "nonadminrestores", "nonadmindownloadrequests"], &["*"]),
         rule("croft.dev", &["backupschedules"], &["*"]),
-        rule("oadp.openshift.io", &["nonadminbackupstoragelocations"], &["get", "list", "watch"]),
+        rule("oadp.openshift.io", &["nonadminbackupstoragelocations"], &["create", "get", "list", "patch", "watch"]),
         rule("s3.snappcloud.io", &["s3userclaims"], &["create", "get", "list", "watch"]),
         rule("croft.dev", &["backupvaults"], &["get", "list", "watch"]),
     ]

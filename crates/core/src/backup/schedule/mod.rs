@@ -16,7 +16,7 @@ use jiff::{Timestamp as Moment, tz::TimeZone};
 use serde::{Deserialize, Serialize};
 
 use self::cron::Cron;
-use super::{Victim, velero::Fields};
+use super::{Policy, Victim, policy::HeldBack, velero::Fields};
 use crate::{
     conditions::{Conditions, Readiness},
     plan::{self, FailureClass, Outcomes, Plan, first_failure},
@@ -41,6 +41,8 @@ pub struct Observed {
     pub status: Status,
     /// The backups it made that are there, in no order.
     pub backups: Vec<Backup>,
+    /// Schedules of the namespace that came before it.
+    pub ahead: u64,
     pub now: Moment,
 }
 
@@ -149,6 +151,10 @@ impl Observed {
         made.into_iter().chain(told).fold(self.created, Moment::max)
     }
 
+    fn held_back(&self, policy: &Policy) -> Option<HeldBack> {
+        HeldBack::by(policy.limits.schedules, self.ahead, "schedules")
+    }
+
     fn clock(&self, spec: &Spec) -> Clock {
         let due = spec.cron.until(self.now, &spec.zone).filter(|due| *due > self.served());
         match (due, self.next(spec)) {
@@ -199,9 +205,9 @@ impl Observed {
 }
 
 /// What to do next.
-pub fn plan(seen: &Observed) -> Plan<Step> {
+pub fn plan(seen: &Observed, policy: &Policy) -> Plan<Step> {
     let Ok(spec) = seen.spec.as_ref() else { return Plan::settled() };
-    if seen.is_deleting {
+    if seen.is_deleting || seen.held_back(policy).is_some() {
         return Plan::settled();
     }
     let (clock, running) = (seen.clock(spec), seen.running());
@@ -223,7 +229,7 @@ pub fn plan(seen: &Observed) -> Plan<Step> {
 }
 
 /// The status after the plan was carried out as `outcomes` say.
-pub fn report(seen: &Observed, outcomes: Outcomes<'_, Step>, now: &Timestamp) -> Status {
+pub fn report(seen: &Observed, policy: &Policy, outcomes: Outcomes<'_, Step>, now: &Timestamp) -> Status {
     let mut status = Status { observed_generation: Some(seen.generation), ..seen.status.clone() };
     let verdict = match &seen.spec {
         Err(problems) => {
@@ -239,8 +245,12 @@ pub fn report(seen: &Observed, outcomes: Outcomes<'_, Step>, now: &Timestamp) ->
             if let Some((due, name)) = made.or(newest).filter(|(due, _)| Some(*due) > seen.status.last_schedule_time) {
                 (status.last_schedule_time, status.last_backup_name) = (Some(due), Some(name));
             }
-            status.next_schedule_time = seen.next(spec);
-            verdict(seen, spec, outcomes)
+            let held_back = seen.held_back(policy);
+            status.next_schedule_time = seen.next(spec).filter(|_| held_back.is_none());
+            match held_back {
+                Some(HeldBack(message)) => Readiness::Progressing { reason: HeldBack::REASON, message },
+                None => verdict(seen, spec, outcomes),
+            }
         }
     };
     verdict.write(&mut status.conditions, seen.generation, now);

@@ -1,0 +1,258 @@
+//! The operator dies at every write to the API server, before and after it: every path ends as it does without, and Velero gets
+//! everything once.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use anyhow::{Context, Result, ensure};
+use croft_api::{
+    backup::{BackupVault, NonAdminBackup, NonAdminBackupStorageLocation, NonAdminDownloadRequest, NonAdminRestore},
+    storage::S3User,
+    velero::{Backup, BackupStorageLocation, Restore},
+};
+use croft_testbed::{
+    Operator, Testbed,
+    fault::{Action, FaultProxy, Match},
+    product::Installed,
+    wait,
+};
+use k8s_openapi::api::{coordination::v1::Lease, core::v1::Secret};
+use kube::{
+    Api, ResourceExt,
+    api::{DeleteParams, ListParams, Patch, PatchParams},
+};
+use serde_json::{Value, json};
+
+use crate::{
+    plot::{Kind, SETTINGS, VELERO_PATIENCE},
+    support::{PATIENCE, World, apply},
+};
+
+const NAMESPACE: &str = "killed";
+/// More writes than any path has.
+const WRITES: usize = 20;
+
+#[derive(Clone, Copy, Debug)]
+enum Death {
+    BeforeTheWrite,
+    AfterTheWrite,
+}
+
+/// An operator behind a proxy that is started again whenever it dies.
+struct Rough {
+    bed: Testbed,
+    installed: Installed,
+    proxy: FaultProxy,
+    life: Arc<Mutex<Option<Arc<Operator>>>>,
+    death: Death,
+    deaths: usize,
+}
+
+impl Rough {
+    async fn new(death: Death) -> Result<Self> {
+        let (bed, installed) = World::installed(Testbed::kubernetes().with_velero()).await?;
+        let proxy = FaultProxy::kubernetes(&bed, &installed.identity).await?;
+        std::fs::write(bed.dir().join("settings.yaml"), SETTINGS)?;
+        let rough = Self { bed, installed, proxy, life: Arc::default(), death, deaths: 0 };
+        rough.start()?.ready(PATIENCE).await?;
+        apply(
+            rough.bed.admin(),
+            &json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": NAMESPACE } }).to_string(),
+        )
+        .await?;
+        Ok(rough)
+    }
+
+    fn start(&self) -> Result<Arc<Operator>> {
+        let config = self.bed.dir().join("settings.yaml").display().to_string();
+        let arguments = ["--log", "info,croft=debug", "--config", &config];
+        let life = Arc::new(self.installed.start(&self.bed, "rough", self.proxy.kubeconfig(), &arguments)?);
+        *self.life.lock().unwrap_or_else(PoisonError::into_inner) = Some(life.clone());
+        Ok(life)
+    }
+
+    /// Whoever died is followed by the next. The dead do not give their lease back.
+    async fn revive(&self) -> Result<()> {
+        let life = self.life.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let Some(life) = life.filter(|life| !life.process.is_running()) else { return Ok(()) };
+        life.process.wait(PATIENCE).context("it is dead")?;
+        let leases: Api<Lease> = Api::namespaced(self.bed.admin().client.clone(), &self.installed.namespace);
+        if leases.get_opt("croft").await?.is_some() {
+            leases.delete("croft", &DeleteParams::default()).await?;
+        }
+        self.start()?;
+        Ok(())
+    }
+
+    /// From now on the operator dies at every write, once.
+    fn strike(&self) {
+        self.proxy.clear_rules();
+        self.proxy.clear_log();
+        for number in 1..=WRITES {
+            let life = self.life.clone();
+            let kill = Action::kill(move || {
+                if let Some(life) = life.lock().unwrap_or_else(PoisonError::into_inner).as_ref() {
+                    life.process.kill();
+                }
+            });
+            match self.death {
+                // What was never seen is tried again, and then let through.
+                Death::BeforeTheWrite => drop(self.proxy.on(Match::write_number(2 * number - 1)).before(kill)),
+                Death::AfterTheWrite => drop(self.proxy.on(Match::write_number(number)).after(kill)),
+            }
+        }
+    }
+
+    /// Somebody does something; life after life goes by until the world is as it should be.
+    async fn path<Probe, Answer>(
+        &mut self,
+        what: &str,
+        done: impl Future<Output = Result<()>>,
+        probe: Probe,
+    ) -> Result<()>
+    where
+        Probe: Fn() -> Answer,
+        Answer: Future<Output = Result<()>>,
+    {
+        self.strike();
+        done.await?;
+        let rough = &*self;
+        wait::until(what, 2 * VELERO_PATIENCE, || async {
+            rough.revive().await?;
+            probe().await.map(Some)
+        })
+        .await?;
+        self.deaths += self.proxy.log().iter().filter(|seen| seen.fault.is_some()).count();
+        self.proxy.clear_rules();
+        Ok(())
+    }
+}
+
+/// What a person sees and does.
+#[derive(Clone)]
+struct Person {
+    client: kube::Client,
+    velero: String,
+}
+
+impl Person {
+    fn api<K: Kind>(&self) -> Api<K> {
+        Api::namespaced(self.client.clone(), NAMESPACE)
+    }
+
+    fn veleros<K: Kind>(&self) -> Api<K> {
+        Api::namespaced(self.client.clone(), &self.velero)
+    }
+
+    async fn make<K: Kind>(&self, name: &str, spec: Value) -> Result<()> {
+        let object = json!({ "apiVersion": K::api_version(&()), "kind": K::kind(&()), "metadata": { "name": name }, "spec": spec });
+        self.api::<K>().patch(name, &PatchParams::apply("person"), &Patch::Apply(&object)).await?;
+        Ok(())
+    }
+
+    async fn says<K: Kind>(&self, name: &str, pointer: &str, wanted: &str) -> Result<()> {
+        let object = json!(self.api::<K>().get(name).await?);
+        ensure!(object.pointer(pointer).and_then(Value::as_str) == Some(wanted), "it is {}", object["status"]);
+        Ok(())
+    }
+
+    async fn is_gone<K: Kind>(&self, name: &str) -> Result<()> {
+        let left = self.api::<K>().get_opt(name).await?;
+        ensure!(left.is_none(), "it is there: {:?}", json!(left));
+        Ok(())
+    }
+
+    /// How many objects of the namespace Velero has.
+    async fn with_velero<K: Kind>(&self) -> Result<usize> {
+        let all = self.veleros::<K>().list(&ListParams::default().labels("openshift.io/oadp=True")).await?;
+        let of_ours = |object: &&K| {
+            let annotations = object.meta().annotations.clone().unwrap_or_default();
+            annotations.iter().any(|(key, value)| key.ends_with("-origin-namespace") && value == NAMESPACE)
+        };
+        Ok(all.items.iter().filter(of_ours).count())
+    }
+}
+
+/// Where the reason of the condition `Ready` stands.
+const READY: &str = "/status/conditions/0/reason";
+
+async fn every_path_ends_as_it_should(death: Death) -> Result<()> {
+    let mut rough = Rough::new(death).await?;
+    let (admin, ceph) = (rough.bed.admin().client.clone(), rough.bed.ceph());
+    let keys = format!("[default]\naws_access_key_id={}\naws_secret_access_key={}\n", ceph.access_key, ceph.secret_key);
+    ceph.create_bucket(NAMESPACE).await?;
+    let location = json!({ "backupStorageLocationSpec": {
+        "provider": "aws", "objectStorage": { "bucket": NAMESPACE }, "credential": { "name": "keys", "key": "cloud" },
+        "config": { "region": ceph.region, "s3ForcePathStyle": "true", "s3Url": ceph.endpoint },
+    } });
+    let one = Person { client: admin.clone(), velero: rough.bed.velero().namespace.clone() };
+    let secret = json!({ "apiVersion": "v1", "kind": "Secret", "metadata": { "name": "keys" }, "stringData": { "cloud": keys } });
+    one.api::<Secret>().patch("keys", &PatchParams::apply("person"), &Patch::Apply(&secret)).await?;
+
+    rough
+        .path("the vault", one.make::<BackupVault>("safe", json!({})), || {
+            one.says::<BackupVault>("safe", READY, "Provisioned")
+        })
+        .await?;
+    let phase = "/status/veleroBackupStorageLocation/status/phase";
+    rough
+        .path("the location", one.make::<NonAdminBackupStorageLocation>("here", location), || {
+            one.says::<NonAdminBackupStorageLocation>("here", phase, "Available")
+        })
+        .await?;
+    ensure!(one.with_velero::<BackupStorageLocation>().await? == 2);
+    let phase = "/status/veleroBackup/status/phase";
+    rough
+        .path("the backup", one.make::<NonAdminBackup>("nightly", json!({ "backupSpec": {} })), || {
+            one.says::<NonAdminBackup>("nightly", phase, "Completed")
+        })
+        .await?;
+    ensure!(one.with_velero::<Backup>().await? == 1, "it was made more than once");
+    let log = json!({ "target": { "kind": "BackupLog", "name": "nightly" } });
+    rough
+        .path("the log", one.make::<NonAdminDownloadRequest>("log", log), || {
+            one.says::<NonAdminDownloadRequest>("log", "/status/phase", "Created")
+        })
+        .await?;
+    let phase = "/status/veleroRestore/status/phase";
+    rough
+        .path(
+            "the restore",
+            one.make::<NonAdminRestore>("undo", json!({ "restoreSpec": { "backupName": "nightly" } })),
+            || one.says::<NonAdminRestore>("undo", phase, "Completed"),
+        )
+        .await?;
+    ensure!(one.with_velero::<Restore>().await? == 1, "it was made more than once");
+    let whole = json!({ "spec": { "deleteBackup": true } });
+    let asked = async {
+        one.api::<NonAdminBackup>().patch("nightly", &PatchParams::default(), &Patch::Merge(&whole)).await?;
+        Ok(())
+    };
+    rough.path("the backup to go", asked, || one.is_gone::<NonAdminBackup>("nightly")).await?;
+    ensure!(one.with_velero::<Backup>().await? == 0 && one.api::<NonAdminRestore>().get_opt("undo").await?.is_none());
+    let asked = async {
+        one.api::<NonAdminBackupStorageLocation>().delete("here", &DeleteParams::default()).await?;
+        Ok(())
+    };
+    rough.path("the location to go", asked, || one.is_gone::<NonAdminBackupStorageLocation>("here")).await?;
+    let asked = async {
+        one.api::<BackupVault>().delete("safe", &DeleteParams::default()).await?;
+        Ok(())
+    };
+    rough.path("the vault to go", asked, || one.is_gone::<BackupVault>("safe")).await?;
+    ensure!(one.with_velero::<BackupStorageLocation>().await? == 0 && one.with_velero::<Secret>().await? == 0);
+    let users: Api<S3User> = Api::all(admin);
+    let left: Vec<_> = users.list(&ListParams::default()).await?.iter().map(ResourceExt::name_any).collect();
+    ensure!(left.is_empty(), "{left:?}");
+    ensure!(rough.deaths >= 25, "only {} deaths", rough.deaths);
+    Ok(())
+}
+
+#[tokio::test]
+async fn every_path_ends_as_it_should_although_the_operator_dies_before_every_write() -> Result<()> {
+    every_path_ends_as_it_should(Death::BeforeTheWrite).await
+}
+
+#[tokio::test]
+async fn every_path_ends_as_it_should_although_the_operator_dies_after_every_write() -> Result<()> {
+    every_path_ends_as_it_should(Death::AfterTheWrite).await
+}

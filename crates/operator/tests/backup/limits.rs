@@ -1,0 +1,56 @@
+//! How much one namespace may have at a time: what comes after that waits and goes on by itself.
+
+use anyhow::Result;
+use croft_api::backup::{BackupSchedule, NonAdminBackup, NonAdminBackupStorageLocation};
+use serde_json::{Value, json};
+
+use crate::plot::{Plot, message};
+
+#[tokio::test]
+async fn no_more_than_so_many_backups_of_a_namespace_are_with_velero() -> Result<()> {
+    let plot = Plot::with_vault("greedy").await?;
+    plot.add_config_map("prices").await?;
+    for number in 1..=5 {
+        plot.back_up_somewhere(&format!("b{number}")).await?;
+    }
+    let waits = |status: &Value| {
+        let said = message(status, "Accepted");
+        status["phase"] == "New" && said.contains("unfinished backups in this namespace, the limit is 3")
+    };
+    plot.status::<NonAdminBackup>("b5", "to wait", waits).await;
+    for number in 1..=5 {
+        plot.backup_completes(&format!("b{number}")).await?;
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_location_beyond_the_limit_waits_until_another_goes() -> Result<()> {
+    let plot = Plot::bare("spread").await?;
+    for number in 1..=4 {
+        let spec = plot
+            .location_spec(json!({ "objectStorage": { "bucket": plot.namespace, "prefix": format!("p{number}") } }));
+        plot.create::<NonAdminBackupStorageLocation>(&format!("l{number}"), spec).await?;
+    }
+    let waits = |status: &Value| message(status, "Accepted") == "3 storage locations in this namespace, the limit is 3";
+    let status = plot.status::<NonAdminBackupStorageLocation>("l4", "to wait", waits).await;
+    assert_eq!(status["phase"], "New");
+    plot.delete::<NonAdminBackupStorageLocation>("l1").await?;
+    let goes_on = |status: &Value| message(status, "Accepted").contains("credentials secret not found");
+    plot.status::<NonAdminBackupStorageLocation>("l4", "to go on", goes_on).await;
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_schedule_beyond_the_limit_waits_until_another_goes() -> Result<()> {
+    let plot = Plot::empty("scheduled").await?;
+    for number in 1..=3 {
+        let spec = json!({ "schedule": "@yearly", "template": { "backupSpec": {} } });
+        plot.create::<BackupSchedule>(&format!("s{number}"), spec).await?;
+    }
+    let waits = |status: &Value| message(status, "Ready") == "2 schedules in this namespace, the limit is 2";
+    plot.status::<BackupSchedule>("s3", "to wait", waits).await;
+    plot.delete::<BackupSchedule>("s1").await?;
+    plot.status::<BackupSchedule>("s3", "to go on", |status| status["nextScheduleTime"].is_string()).await;
+    Ok(())
+}
