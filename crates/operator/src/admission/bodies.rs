@@ -28,7 +28,7 @@ const MOST_OF_ONE: usize = 64;
 
 /// Large bodies are counted in these.
 const UNIT: usize = 4 << 10;
-const LARGE: usize = 4 * LARGE_OF_ONE;
+const LARGE: usize = 2 * LARGE_OF_ONE;
 const LARGE_OF_ONE: usize = MOST_BYTES / UNIT;
 
 /// The API server sends a review in one go.

@@ -1,5 +1,7 @@
 //! One admission request -> one answer.
 
+use std::borrow::Cow;
+
 use croft_api::Problem;
 use croft_core::weight::Limit;
 use futures::future::BoxFuture;
@@ -73,6 +75,12 @@ pub(crate) enum Refusal {
 /// What comes back over HTTP; an error is a request that is not an admission review at all.
 pub(crate) type Answer = Result<AdmissionReview<DynamicObject>, serde_json::Error>;
 
+/// What is read of who asks.
+const REQUESTER: Limit = Limit { bytes: 64 << 10, values: 5_000 };
+
+/// No name of an object is longer, nor the UID of a request.
+const LONGEST_NAME: usize = 253;
+
 /// A review with its objects as they came: what is not asked for is never made out in memory.
 #[derive(Deserialize)]
 struct Asked<'a> {
@@ -83,24 +91,39 @@ struct Asked<'a> {
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct RawRequest<'a> {
-    uid: String,
+    #[serde(borrow)]
+    uid: Cow<'a, str>,
     operation: Operation,
-    namespace: Option<String>,
-    #[serde(default)]
-    name: String,
+    #[serde(borrow)]
+    namespace: Option<Cow<'a, str>>,
+    #[serde(borrow, default)]
+    name: Cow<'a, str>,
     #[serde(borrow)]
     object: Option<&'a RawValue>,
     #[serde(borrow)]
     old_object: Option<&'a RawValue>,
-    user_info: UserInfo,
+    #[serde(borrow)]
+    user_info: &'a RawValue,
     #[serde(default)]
     dry_run: bool,
 }
 
 impl RawRequest<'_> {
+    /// Names are kept and repeated: what the API server did not send must not be large.
+    fn is_named_like_a_request(&self) -> Result<(), serde_json::Error> {
+        let names = [Some(&self.uid), Some(&self.name), self.namespace.as_ref()];
+        if names.into_iter().flatten().any(|name| name.len() > LONGEST_NAME) {
+            return Err(serde::de::Error::custom("a name that is longer than names are"));
+        }
+        Ok(())
+    }
+
     /// The request with as much of it as is read. Nothing, where what is stored is too large already: whoever releases its
     /// finalizer is let through.
     fn within_limits(mut self) -> Result<Option<Self>, String> {
+        if let Some(objection) = REQUESTER.objection(self.user_info.get()) {
+            return Err(format!("in userInfo: {objection}"));
+        }
         let is_in_namespace = self.namespace.as_ref().is_some_and(|namespace| !namespace.is_empty());
         let limit = if is_in_namespace { Limit::OF_NAMESPACE } else { Limit::OF_CLUSTER };
         let objection = |raw: Option<&RawValue>| raw.and_then(|raw| limit.objection(raw.get()));
@@ -127,8 +150,9 @@ fn allowed(uid: &str) -> AdmissionResponse {
 pub(crate) fn review<R: Rule>(body: Vec<u8>, context: &Context) -> BoxFuture<'_, Answer> {
     Box::pin(async move {
         let Asked { request } = serde_json::from_slice(&body)?;
+        request.is_named_like_a_request()?;
         let mut response = allowed(&request.uid);
-        let name = request.name.clone();
+        let name = request.name.clone().into_owned();
         let read = request.within_limits().and_then(|request| request.map(Request::<R::Kind>::read).transpose());
         drop(body);
         let verdict = match read {
@@ -152,13 +176,14 @@ impl<K: Resource<DynamicType = ()> + DeserializeOwned> Request<K> {
     fn read(request: RawRequest<'_>) -> Result<Self, String> {
         let object = request.object.map(|raw| serde_json::from_str(raw.get())).transpose();
         let object = object.map_err(|error| error.to_string())?;
+        let requester = serde_json::from_str(request.user_info.get()).map_err(|error| error.to_string())?;
         Ok(Self {
-            uid: request.uid,
+            uid: request.uid.into_owned(),
             operation: request.operation,
-            namespace: request.namespace.unwrap_or_default(),
+            namespace: request.namespace.unwrap_or_default().into_owned(),
             object,
             old: request.old_object.and_then(|raw| serde_json::from_str(raw.get()).ok()),
-            requester: request.user_info,
+            requester,
             dry_run: request.dry_run,
         })
     }
@@ -321,6 +346,21 @@ mod tests {
         ];
         for (case, operation, new, old, allowed) in table {
             assert_eq!(answer::<S3UserClaim>(&request(operation, &new, &old)).allowed, allowed, "{case}");
+        }
+    }
+
+    #[test]
+    fn what_the_api_server_would_not_send_is_not_read() {
+        let mut review: Value = serde_json::from_slice(&request("CREATE", &claim("1Gi", false), &Value::Null)).unwrap();
+        review["request"]["userInfo"] = json!({ "groups": vec![""; 10_000] });
+        let refused = answer::<S3UserClaim>(&serde_json::to_vec(&review).unwrap());
+        assert!(!refused.allowed && refused.result.message.contains("in userInfo: "), "{}", refused.result.message);
+        for field in ["uid", "name", "namespace"] {
+            let mut long = review.clone();
+            long["request"][field] = json!("x".repeat(1000));
+            let body = serde_json::to_vec(&long).unwrap();
+            let answer = super::review::<S3UserClaim>(body, &Context::default()).now_or_never().unwrap();
+            assert!(answer.is_err(), "{field}");
         }
     }
 

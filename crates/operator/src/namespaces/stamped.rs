@@ -17,6 +17,7 @@ use croft_core::{
     },
     queue::Priority,
     watching::Standing,
+    weight::Limit,
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::{Api, Client, Resource, api::ApiResource};
@@ -327,7 +328,10 @@ impl Stamps {
         let receiver = standing.subscribe();
         let supervisor = Supervisor {
             resource: crd_name(&resource.plural, &resource.group),
-            source: Wire::<Live>::objects(Api::all_with(self.client.clone(), &resource)).labelled(STAMP_LABEL),
+            // Only a digest is kept, and whoever makes an object large must not escape it.
+            source: Wire::<Live>::objects(Api::all_with(self.client.clone(), &resource))
+                .labelled(STAMP_LABEL)
+                .within(Limit::NONE),
             sink: StampSink {
                 seal: self.seal.clone(),
                 stream,

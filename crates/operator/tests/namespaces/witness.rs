@@ -1,7 +1,10 @@
 //! What others do to stamped objects is seen by their content: what was ours comes back, what is theirs stays, and where nothing
 //! happened nothing is asked and nothing is written.
 
-use std::time::{Duration, Instant};
+use std::{
+    collections::BTreeMap,
+    time::{Duration, Instant},
+};
 
 use anyhow::{Result, ensure};
 use croft_api::namespaces::{AppliedState, NamespaceClassBinding, STAMP_LABEL};
@@ -72,6 +75,16 @@ async fn a_foreign_edit_is_put_back_in_place_and_at_once() -> Result<()> {
     assert!(clock.elapsed() < AT_ONCE, "healed after {:?}", clock.elapsed());
     assert_eq!(after.uid(), before.uid());
     space.says("ReconcileSuccess").await;
+    Ok(())
+}
+
+#[tokio::test]
+async fn drift_is_put_back_however_large_somebody_made_the_object() -> Result<()> {
+    let space = furnished("bulky").await?;
+    let many: BTreeMap<_, _> = (0..60_000).map(|number| (format!("k{number}"), "")).collect();
+    space.edit("made", "stranger", json!({ "data": many })).await?;
+    space.edit("made", "stranger", json!({ "data": { "key": "changed" } })).await?;
+    space.has_value("made", "as the class says").await;
     Ok(())
 }
 
