@@ -176,7 +176,7 @@ impl Person {
 const READY: &str = "/status/conditions/0/reason";
 
 async fn every_path_ends_as_it_should(death: Death) -> Result<()> {
-    let mut rough = Rough::new(death).await?;
+    let mut rough = Box::pin(Rough::new(death)).await?;
     let (admin, ceph) = (rough.bed.admin().client.clone(), rough.bed.ceph());
     let keys = format!("[default]\naws_access_key_id={}\naws_secret_access_key={}\n", ceph.access_key, ceph.secret_key);
     ceph.create_bucket(NAMESPACE).await?;
@@ -249,10 +249,10 @@ async fn every_path_ends_as_it_should(death: Death) -> Result<()> {
 
 #[tokio::test]
 async fn every_path_ends_as_it_should_although_the_operator_dies_before_every_write() -> Result<()> {
-    every_path_ends_as_it_should(Death::BeforeTheWrite).await
+    Box::pin(every_path_ends_as_it_should(Death::BeforeTheWrite)).await
 }
 
 #[tokio::test]
 async fn every_path_ends_as_it_should_although_the_operator_dies_after_every_write() -> Result<()> {
-    every_path_ends_as_it_should(Death::AfterTheWrite).await
+    Box::pin(every_path_ends_as_it_should(Death::AfterTheWrite)).await
 }
