@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use croft_api::storage::{CLAIM_FINALIZER, S3User, S3UserClaim, books};
+use croft_api::storage::{CLAIM_FINALIZER, S3User, S3UserClaim};
 use croft_core::{
     budget::{Budget, Budgets},
     plan::{Failure, Outcome, Plan},
