@@ -51,17 +51,27 @@ pub(crate) struct Limits {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Peer(pub(crate) IpAddr);
 
-/// Connections there are, by address.
+/// Connections there are, by address, the oldest first.
 #[derive(Clone, Debug)]
 struct Places {
     limits: Limits,
-    taken: Arc<Mutex<BTreeMap<IpAddr, usize>>>,
+    taken: Arc<Mutex<Taken>>,
+}
+
+#[derive(Debug, Default)]
+struct Taken {
+    /// With what ends them.
+    by_address: BTreeMap<IpAddr, BTreeMap<u64, CancellationToken>>,
+    last: u64,
 }
 
 /// Given back when it is dropped.
 struct Place {
     places: Places,
     address: IpAddr,
+    number: u64,
+    /// Somebody else needs it more.
+    end: CancellationToken,
 }
 
 impl Places {
@@ -71,26 +81,42 @@ impl Places {
 
     fn take(&self, address: IpAddr) -> Option<Place> {
         let mut taken = self.taken();
-        let (all, of_this) = (taken.values().sum::<usize>(), taken.get(&address).copied().unwrap_or_default());
-        if all >= self.limits.all || of_this >= self.limits.of_one_address {
+        let of_this = taken.by_address.get(&address).map_or(0, BTreeMap::len);
+        if of_this >= self.limits.of_one_address {
             return None;
         }
-        taken.insert(address, of_this + 1);
-        Some(Place { places: self.clone(), address })
+        let all: usize = taken.by_address.values().map(BTreeMap::len).sum();
+        if all >= self.limits.all && !taken.make_room(of_this) {
+            return None;
+        }
+        let (number, end) = (taken.last + 1, CancellationToken::new());
+        taken.last = number;
+        taken.by_address.entry(address).or_default().insert(number, end.clone());
+        Some(Place { places: self.clone(), address, number, end })
     }
 
-    fn taken(&self) -> MutexGuard<'_, BTreeMap<IpAddr, usize>> {
+    fn taken(&self) -> MutexGuard<'_, Taken> {
         self.taken.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Taken {
+    /// Ends the oldest connection of the address that has the most, unless whoever comes would have as many.
+    fn make_room(&mut self, of_who_comes: usize) -> bool {
+        let most = self.by_address.values_mut().max_by_key(|connections| connections.len());
+        let most = most.filter(|connections| connections.len() > of_who_comes + 1);
+        let oldest = most.and_then(BTreeMap::pop_first);
+        oldest.map(|(_, end)| end.cancel()).is_some()
     }
 }
 
 impl Drop for Place {
     fn drop(&mut self) {
-        let mut taken = self.places.taken();
-        if let Some(count) = taken.get_mut(&self.address) {
-            *count = count.saturating_sub(1);
+        let by_address = &mut self.places.taken().by_address;
+        if let Some(connections) = by_address.get_mut(&self.address) {
+            connections.remove(&self.number);
         }
-        taken.retain(|_, count| *count > 0);
+        by_address.retain(|_, connections| !connections.is_empty());
     }
 }
 
@@ -114,8 +140,7 @@ pub(crate) async fn accept<F>(
                 };
                 let serving = serve(stream, Peer(peer.ip()));
                 connections.spawn(async move {
-                    serving.await;
-                    drop(place);
+                    place.end.run_until_cancelled(serving).await;
                 });
             }
             Err(error) => {
@@ -210,7 +235,23 @@ mod tests {
         taken.pop();
         assert!(places.take(here(1)).is_some(), "a place that was given back");
         drop(taken);
-        assert!(places.taken().is_empty());
+        assert!(places.taken().by_address.is_empty());
+    }
+
+    #[test]
+    fn who_has_few_connections_finds_a_place_where_others_have_taken_all() {
+        let places = Places::new(LIMITS);
+        let many: Vec<_> = [1, 1, 1, 2, 2, 2].into_iter().filter_map(|last| places.take(here(last))).collect();
+        assert_eq!(many.len(), LIMITS.all);
+        let first = places.take(here(3)).expect("a place");
+        let ended = || many.iter().filter(|place| place.end.is_cancelled()).count();
+        assert_eq!(ended(), 1);
+        let second = places.take(here(3)).expect("another, while somebody has more");
+        assert_eq!(ended(), 2);
+        assert!(places.take(here(3)).is_none(), "all have the same");
+        drop((first, second));
+        drop(many);
+        assert!(places.taken().by_address.is_empty());
     }
 
     /// A connection that is served; ends with how long it was.

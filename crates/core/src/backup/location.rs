@@ -15,7 +15,7 @@
 //!
 //! What Velero has stays as it is while a changed spec is refused or the Secret is away: backups keep working.
 
-use std::fmt;
+mod step;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -35,6 +35,8 @@ use crate::{
     plan::{self, Failure, FailureClass, Outcome, Plan},
     time::Timestamp,
 };
+
+pub use self::step::Step;
 
 /// Annotation on a location by which its owner says that it may store elsewhere although it has backups.
 pub const CONFIRM_MOVE: &str = "croft.dev/confirm-move";
@@ -139,70 +141,6 @@ pub struct VeleroLocation {
     pub marks: Marks,
     pub spec: Fields,
     pub status: Fields,
-}
-
-/// One external call. The content of a Secret is never part of a plan.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Step {
-    AddFinalizer { uid: String },
-    CreateSecret { origin: Origin, source: SecretKey },
-    UpdateSecret { origin: Origin, uid: String, source: SecretKey },
-    CreateLocation { origin: Origin, spec: Fields, serves_registry: bool },
-    UpdateLocation { name: String, uid: String, spec: Fields },
-    DeleteSecret(Victim),
-    DeleteLocation(Victim),
-    DeleteBackup(Victim),
-    ReleaseFinalizer { uid: String },
-}
-
-impl plan::Step for Step {
-    fn kind(&self) -> &'static str {
-        match self {
-            Step::AddFinalizer { .. } => "AddFinalizer",
-            Step::CreateSecret { .. } => "CreateSecretCopy",
-            Step::UpdateSecret { .. } => "UpdateSecretCopy",
-            Step::CreateLocation { .. } => "CreateVeleroLocation",
-            Step::UpdateLocation { .. } => "UpdateVeleroLocation",
-            Step::DeleteSecret(_) => "DeleteSecretCopy",
-            Step::DeleteLocation(_) => "DeleteVeleroLocation",
-            Step::DeleteBackup(_) => "DeleteNonAdminBackup",
-            Step::ReleaseFinalizer { .. } => "ReleaseFinalizer",
-        }
-    }
-}
-
-impl fmt::Display for Step {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Step::AddFinalizer { uid } => {
-                write!(out, "add finalizer (uid {uid}): Velero objects will need cleaning up")
-            }
-            Step::CreateSecret { origin, source } => {
-                write!(out, "create Secret {} (absent): copy of {}, key {}", origin.nacuuid, source.name, source.key)
-            }
-            Step::UpdateSecret { origin, uid, source } => write!(
-                out,
-                "update Secret {} (uid {uid}): {}, key {}, has changed",
-                origin.nacuuid, source.name, source.key
-            ),
-            Step::CreateLocation { origin, .. } => {
-                write!(out, "create Velero BackupStorageLocation {} (absent): accepted", origin.nacuuid)
-            }
-            Step::UpdateLocation { name, uid, .. } => {
-                write!(out, "update Velero BackupStorageLocation {name} (uid {uid}): its spec is not the one wanted")
-            }
-            Step::DeleteSecret(Victim { name, uid }) => {
-                write!(out, "delete Secret {name} (uid {uid}): its location is deleted")
-            }
-            Step::DeleteLocation(Victim { name, uid }) => {
-                write!(out, "delete Velero BackupStorageLocation {name} (uid {uid}): its request is deleted")
-            }
-            Step::DeleteBackup(Victim { name, uid }) => {
-                write!(out, "delete NonAdminBackup {name} (uid {uid}): its location is deleted")
-            }
-            Step::ReleaseFinalizer { uid } => write!(out, "release finalizer (uid {uid}): nothing of it is left"),
-        }
-    }
 }
 
 /// How something in Velero's namespace compares with what it should be.

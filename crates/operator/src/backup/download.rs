@@ -18,7 +18,7 @@ use croft_core::{
 use kube::ResourceExt;
 use serde_json::json;
 
-use super::{BACKUP, Caches, DOWNLOAD, RESTORE, key, marks, own, request};
+use super::{BACKUP, Caches, DOWNLOAD, RESTORE, key, marks, request, wakes::own};
 use crate::{
     engine::{Change, Key, Reconciler, Report, Work, Writer, Written, is_deleting},
     objects,

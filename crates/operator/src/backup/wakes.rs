@@ -1,0 +1,180 @@
+//! Which change of which object wakes whom.
+
+use croft_api::{
+    backup::{NonAdminBackup, NonAdminBackupStorageLocation, NonAdminRestore},
+    storage::S3Class,
+    velero::{BACKUP_NAME_LABEL, Backup, BackupStorageLocation, DeleteBackupRequest, Restore},
+};
+use k8s_openapi::api::{
+    admissionregistration::v1::{ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding},
+    core::v1::{Namespace, Secret},
+};
+use kube::{Resource, ResourceExt, api::PartialObjectMeta};
+use serde::Serialize;
+use serde_json::Value;
+
+use super::{BACKUP, Caches, LOCATION, RESTORE, VAULT, is_unfinished_and_not_ours, key, marks};
+use crate::engine::{Change, Key, Work, is_deleting};
+
+/// A request wakes itself and what waits for it.
+pub(super) fn wake_on_requests(caches: &Caches) {
+    let seen = caches.clone();
+    caches.locations.wakes(move |change: Change<'_, NonAdminBackupStorageLocation>| {
+        let (namespace, name) = (change.object().namespace().unwrap_or_default(), change.object().name_any());
+        let mut keys = own(LOCATION, change);
+        keys.extend(seen.waiting_backups(&namespace, &name));
+        let generation = |side: Option<&NonAdminBackupStorageLocation>| side.and_then(|side| side.metadata.generation);
+        if generation(change.before) != generation(change.after) {
+            keys.extend(seen.locations_in(&namespace));
+        }
+        keys
+    });
+    let seen = caches.clone();
+    caches.backups.wakes(move |change: Change<'_, NonAdminBackup>| {
+        let (namespace, name) = (change.object().namespace().unwrap_or_default(), change.object().name_any());
+        let mut keys = seen.waiting_restores(&namespace, &name);
+        keys.extend(own(BACKUP, change));
+        keys
+    });
+    caches.restores.wakes(|change: Change<'_, NonAdminRestore>| own(RESTORE, change));
+}
+
+/// The request itself, unless only the wording of its status has changed: what we say about a failure is no reason to try again
+/// at once.
+pub(super) fn own<K: ResourceExt + Serialize>(work: Work, change: Change<'_, K>) -> Vec<Key> {
+    let is_reworded = change.before.map(meaning) == change.after.map(meaning);
+    if is_reworded { Vec::new() } else { vec![key(work, change.object())] }
+}
+
+/// The object without its version and without the words and times of its conditions.
+fn meaning(object: &impl Serialize) -> Value {
+    let mut object = serde_json::to_value(object).unwrap_or_default();
+    if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
+        metadata.remove("resourceVersion");
+    }
+    for condition in object.pointer_mut("/status/conditions").and_then(Value::as_array_mut).into_iter().flatten() {
+        if let Some(condition) = condition.as_object_mut() {
+            condition.remove("message");
+            condition.remove("lastTransitionTime");
+        }
+    }
+    object
+}
+
+/// What Velero does wakes the request it is done for, and whoever waits for it.
+pub(super) fn wake_on_velero(caches: &Caches) {
+    let queue = caches.backup_queue.clone();
+    caches.velero_backups.wakes(move |change: Change<'_, Backup>| queue.woken(BACKUP, marks::BACKUP, change));
+    let (queue, seen) = (caches.restore_queue.clone(), caches.clone());
+    caches.velero_restores.wakes(move |change: Change<'_, Restore>| {
+        let mut keys = queue.woken(RESTORE, marks::RESTORE, change);
+        let is_ahead = |restore: Option<&Restore>| restore.is_some_and(is_unfinished_and_not_ours);
+        if is_ahead(change.before) && !is_ahead(change.after) {
+            keys.extend(seen.all_waiting_restores());
+        }
+        keys
+    });
+    let (backups, restores) = (caches.clone(), caches.clone());
+    caches.transfers.wake(
+        move |name| {
+            let backup = backups.velero_backups.get(&backups.velero_namespace, name)?;
+            marks::BACKUP.request(BACKUP, &backup.metadata)
+        },
+        move |name| {
+            let restore = restores.velero_restores.get(&restores.velero_namespace, name)?;
+            marks::RESTORE.request(RESTORE, &restore.metadata)
+        },
+    );
+    let seen = caches.clone();
+    caches.velero_locations.wakes(move |change: Change<'_, BackupStorageLocation>| {
+        let Some(owner) = marks::LOCATION.request(LOCATION, &change.object().metadata) else { return Vec::new() };
+        let mut keys = Vec::new();
+        if change.before.map(BackupStorageLocation::phase) != change.after.map(BackupStorageLocation::phase) {
+            keys.extend(seen.waiting_backups(&owner.namespace, &owner.name));
+        }
+        if change.before.map(|before| &before.spec) == change.after.map(|after| &after.spec) {
+            keys.push(owner);
+        } else {
+            keys.extend(seen.locations_in(&owner.namespace));
+        }
+        keys
+    });
+    let seen = caches.clone();
+    caches.velero_deletions.wakes(move |change: Change<'_, DeleteBackupRequest>| {
+        // An administrator's own request carries no marks of ours, but the Backup it is for does.
+        let backup = change.object().labels().get(BACKUP_NAME_LABEL);
+        let backup = backup.and_then(|name| seen.velero_backups.get(&seen.velero_namespace, name));
+        backup.and_then(|backup| marks::BACKUP.request(BACKUP, &backup.metadata)).into_iter().collect()
+    });
+}
+
+/// Secrets that locations name or were copied to, servers they may name, and namespaces that must not be held up.
+pub(super) fn wake_on_surroundings(caches: &Caches) {
+    let seen = caches.clone();
+    caches.policies.wakes(move |_: Change<'_, ValidatingAdmissionPolicy>| seen.all_waiting_restores());
+    let seen = caches.clone();
+    caches.bindings.wakes(move |_: Change<'_, ValidatingAdmissionPolicyBinding>| seen.all_waiting_restores());
+    let seen = caches.clone();
+    caches.classes.wakes(move |change: Change<'_, S3Class>| {
+        let endpoint = |class: Option<&S3Class>| class.map(|class| class.spec.endpoint.clone());
+        if endpoint(change.before) == endpoint(change.after) {
+            return Vec::new();
+        }
+        seen.locations.all().iter().map(|location| key(LOCATION, &**location)).collect()
+    });
+    let seen = caches.clone();
+    caches.secrets.wakes(move |change: Change<'_, PartialObjectMeta<Secret>>| {
+        let secret = change.object();
+        let namespace = secret.namespace().unwrap_or_default();
+        let mut keys = seen.locations_of_secret(&namespace, &secret.name_any());
+        if namespace == seen.velero_namespace {
+            keys.extend(marks::LOCATION.request(LOCATION, &secret.metadata));
+            keys.extend(marks::VAULT.request(LOCATION, &secret.metadata));
+            keys.extend(marks::VAULT.request(VAULT, &secret.metadata));
+        }
+        keys
+    });
+    let seen = caches.clone();
+    caches.namespaces.wakes(move |change: Change<'_, Namespace>| {
+        let goes = |namespace: Option<&Namespace>| namespace.is_none_or(|namespace| is_deleting(namespace.meta()));
+        if change.object().name_any() == seen.velero_namespace && goes(change.before) != goes(change.after) {
+            return seen.everybody();
+        }
+        if !goes(change.after) || (change.before.is_some() && goes(change.before)) {
+            return Vec::new();
+        }
+        let namespace = change.object().name_any();
+        let backups = seen.backups.in_namespace(&namespace).into_iter().map(|backup| key(BACKUP, &*backup));
+        let restores = seen.restores.in_namespace(&namespace).into_iter().map(|restore| key(RESTORE, &*restore));
+        let vaults = seen.vaults.in_namespace(&namespace).into_iter().map(|vault| key(VAULT, &*vault));
+        backups.chain(restores).chain(vaults).collect()
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_request_whose_status_was_only_reworded_is_not_looked_at_again() {
+        let backup = |phase: &str, reason: &str, message: &str| -> NonAdminBackup {
+            let condition = json!({"type": "Accepted", "status": "False", "reason": reason, "message": message,
+                                   "lastTransitionTime": "2026-01-01T00:00:00Z"});
+            let backup = json!({
+                "apiVersion": "oadp.openshift.io/v1alpha1", "kind": "NonAdminBackup",
+                "metadata": {"namespace": "shop", "name": "nightly", "resourceVersion": message.len().to_string()},
+                "spec": {"backupSpec": {}}, "status": {"phase": phase, "conditions": [condition]},
+            });
+            serde_json::from_value(backup).unwrap()
+        };
+        let before = backup("New", "ApiServerError", "read tcp 10.0.0.5:40312: reset");
+        let woken = |after: &NonAdminBackup| {
+            own(BACKUP, Change { before: Some(&before), after: Some(after), live: true }).len()
+        };
+        assert_eq!(woken(&backup("New", "ApiServerError", "read tcp 10.0.0.5:412: reset")), 0);
+        assert_eq!(woken(&backup("New", "Rejected", "read tcp 10.0.0.5:40312: reset")), 1);
+        assert_eq!(woken(&backup("Created", "ApiServerError", "read tcp 10.0.0.5:40312: reset")), 1);
+    }
+}
