@@ -163,7 +163,7 @@ impl Course {
     /// What the operator asks of the gateway for each claim, and nothing else.
     async fn bare_calls(&self, tenant: &str, names: &[String]) -> Result<()> {
         let work = names.iter().map(|name| async move {
-            let id = UserId::new(&tenant.replace('-', "_"), name)?;
+            let id = UserId::new(tenant.replace('-', "_"), name)?;
             let new = NewUser {
                 id: id.clone(),
                 display_name: name.clone(),
