@@ -4,7 +4,10 @@
 use serde_json::Value;
 
 use super::{duration, velero::Fields};
-use crate::problem::{MOST_PROBLEMS, Problem};
+use crate::{
+    problem::{MOST_PROBLEMS, Problem},
+    weight::Limit,
+};
 
 /// A field: its name, how it looks in JSON, and who decides about it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -203,6 +206,9 @@ pub fn not_enforceable<'a>(table: &[Field], enforced: &'a Fields) -> Option<&'a 
     enforced.iter().find(|(name, value)| !is_enforceable(name, value)).map(|(name, _)| name.as_str())
 }
 
+/// What a spec may be.
+const LARGEST: Limit = Limit { bytes: 32 << 10, values: 1_000 };
+
 /// A spec held against its table.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Check<'a> {
@@ -220,6 +226,10 @@ pub(super) struct Check<'a> {
 impl Check<'_> {
     /// Everything in `spec` that its table does not allow.
     pub(super) fn problems(&self, table: &[Field], spec: &Fields) -> Vec<Problem> {
+        // It is copied, into Velero's object and into the status, and must stay readable with its copies.
+        if let Some(objection) = serde_json::to_string(spec).ok().and_then(|text| LARGEST.objection(&text)) {
+            return vec![Problem::new(self.place, format!("{objection}; ask for less"))];
+        }
         let mut problems = Vec::new();
         self.object(table, spec, "", &mut problems);
         problems
@@ -316,4 +326,30 @@ fn mismatch(shape: Shape, value: &Value) -> Option<&'static str> {
         }
     };
     (!is_right).then_some(expected)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_spec_that_its_copies_would_make_unreadable_is_refused_in_one_sentence() {
+        let enforced = Fields::default();
+        let check = Check {
+            kind: "NonAdminBackup",
+            place: "spec.backupSpec",
+            restricted: "",
+            namespace: "shop",
+            enforced: &enforced,
+        };
+        let problems = |spec: Value| check.problems(&[], &spec.as_object().cloned().unwrap_or_default());
+        for (large, said) in [(json!(vec![""; 2_000]), "1000 values"), (json!("x".repeat(40_000)), "40009 bytes")] {
+            let found = problems(json!({ "a": large }));
+            assert!(found.len() == 1 && found[0].message.contains(said), "{found:?}");
+        }
+        let unknown: Fields = (0..900).map(|number| (format!("f{number}"), json!(1))).collect();
+        assert_eq!(problems(Value::Object(unknown)).len(), MOST_PROBLEMS, "nobody reads more");
+    }
 }

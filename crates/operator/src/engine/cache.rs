@@ -137,6 +137,12 @@ impl<K> Cache<K> {
         }
         if let Some(owners) = &mut metadata.owner_references {
             owners.retain(|owner| owner.controller == Some(true));
+            // Of any length, whoever writes it; what is cut names nobody.
+            for owner in owners.iter_mut() {
+                for text in [&mut owner.api_version, &mut owner.kind, &mut owner.name, &mut owner.uid] {
+                    *text = beginning(std::mem::take(text));
+                }
+            }
             owners.shrink_to_fit();
         }
     }
@@ -327,10 +333,11 @@ mod tests {
         let cache = cache();
         let note = |name: &str, length: usize| (name.to_owned(), "ü".repeat(length));
         let owner = |controller| OwnerReference { controller, ..OwnerReference::default() };
+        let endless = OwnerReference { uid: "ü".repeat(100_000), ..owner(Some(true)) };
         let full = ObjectMeta {
             labels: Some([note("ours", 1), note("large", 31)].into()),
             annotations: Some([note("ours/too", 100_000), note("large", 100_000)].into()),
-            owner_references: Some(vec![owner(None), owner(Some(true)), owner(Some(false))]),
+            owner_references: Some(vec![owner(None), endless.clone(), owner(Some(false))]),
             finalizers: Some(vec!["theirs".into()]),
             ..ObjectMeta::default()
         };
@@ -342,8 +349,9 @@ mod tests {
         cache.trim(&mut whole);
         assert_eq!(whole.labels, Some([note("ours", 1)].into()));
         let beginning = format!("{}...", "ü".repeat((LONGEST_NOTE - 3) / 2));
+        let controller = OwnerReference { uid: beginning.clone(), ..endless };
         assert_eq!(whole.annotations, Some([("ours/too".to_owned(), beginning)].into()));
-        assert_eq!(whole.owner_references, Some(vec![owner(Some(true))]));
+        assert_eq!(whole.owner_references, Some(vec![controller]), "controlled by somebody, whoever that is");
         assert_eq!(whole.finalizers, full.finalizers, "whoever takes ours off writes the others back");
         cache.reads_no_finalizers();
         cache.trim(&mut whole);

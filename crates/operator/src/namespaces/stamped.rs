@@ -10,6 +10,7 @@ use std::{
 
 use croft_api::namespaces::{NamespaceClassBinding, STAMP_LABEL};
 use croft_core::{
+    conditions::cut,
     namespaces::{
         class::{Kind, version_to_watch},
         manifest::{Identity, group_of},
@@ -452,12 +453,16 @@ pub(super) struct Controller {
     pub(super) is_binding: bool,
 }
 
+/// No object has a longer one.
+const LONGEST_UID: usize = 128;
+
 pub(super) fn controller_of(metadata: &ObjectMeta) -> Option<Controller> {
     let owner = metadata.owner_references.iter().flatten().find(|owner| owner.controller == Some(true))?;
     let is_binding = owner.kind == NamespaceClassBinding::kind(&())
         && group_of(&owner.api_version) == NamespaceClassBinding::group(&())
         && Some(&owner.name) == metadata.namespace.as_ref();
-    Some(Controller { uid: owner.uid.clone(), is_binding })
+    // Of any length, whoever writes it; one that is cut is nobody's.
+    Some(Controller { uid: cut(owner.uid.clone(), LONGEST_UID), is_binding })
 }
 
 #[cfg(test)]
