@@ -19,6 +19,12 @@ impl Limit {
     /// An object in a namespace, of which tenants make as many as they like.
     pub const OF_NAMESPACE: Self = Self { bytes: 256 << 10, values: 10_000 };
 
+    /// So much room is left for what is added to the object later: by its author, and by us.
+    pub fn part(self, one_of: usize) -> Self {
+        let part = |whole: usize| whole.checked_div(one_of).unwrap_or(whole);
+        Self { bytes: part(self.bytes), values: part(self.values) }
+    }
+
     /// Why the object is not read; `None` if it is.
     pub fn objection(self, text: &str) -> Option<String> {
         let Self { bytes, values } = self;

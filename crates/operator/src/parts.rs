@@ -21,6 +21,9 @@ pub(crate) const METADATA_MARKS: &[&str] = &[
     names::NABSL_ORIGIN_NACUUID_LABEL,
     names::NABSL_ORIGIN_NAMESPACE_ANNOTATION,
     names::NABSL_ORIGIN_NAME_ANNOTATION,
+    names::VAULT_NACUUID_LABEL,
+    names::VAULT_NAMESPACE_ANNOTATION,
+    names::VAULT_NAME_ANNOTATION,
     "croft.dev/copy-of",
 ];
 

@@ -174,7 +174,9 @@ impl Standing {
             conditions.set("ClusterAdminApproved", truth, reason, message, now);
         };
         match self {
-            Standing::Vault | Standing::Grandfathered => {}
+            // Said for good: a location that is no vault's any more has not been there before approvals.
+            Standing::Vault => approved(Truth::True, "VaultLocation", "the location is of the BackupVault of its name"),
+            Standing::Grandfathered => {}
             Standing::InForce { .. } => approved(
                 Truth::True,
                 "BslSpecApproved",
@@ -313,6 +315,8 @@ pub fn plan(seen: &Observed) -> Plan<Step> {
     let is_changed = !request.requests(spec);
     let approved = match request.decision {
         Decision::Pending | Decision::Reject if is_free => return decide(Decision::Approve, false),
+        // A person has decided since: what waited for that waits no more.
+        Decision::Approve | Decision::Reject if request.awaits_change => return decide(request.decision, false),
         Decision::Approve if is_free => Some(spec.clone()),
         Decision::Approve if is_for_nothing => return decide(Decision::Pending, false),
         Decision::Approve if is_changed && request.requested().is_some() && !request.approves(spec) => {

@@ -167,7 +167,7 @@ impl explorer::World for World {
                     request.decision = decision;
                     if decision == Some(true) {
                         world.trusted.extend(request.requested());
-                    } else if !(decision.is_none() && request.awaits_change) {
+                    } else {
                         world.trusted.clear();
                     }
                 })

@@ -27,6 +27,10 @@ enum Turn {
     Over,
 }
 
+fn is_accepted(conditions: Option<&Vec<Condition>>) -> bool {
+    conditions.into_iter().flatten().any(|condition| condition.type_ == "Accepted" && condition.status == "True")
+}
+
 /// A request that Velero works on.
 trait Limited: ResourceExt {
     fn phase(&self) -> Option<NonAdminPhase>;
@@ -36,8 +40,10 @@ trait Limited: ResourceExt {
 
     fn turn(&self) -> Turn {
         let is_finished = self.told().is_some_and(|status| Progress(status).is_finished());
+        // Velero has it no more.
+        let is_lost = self.phase() == Some(NonAdminPhase::Created) && !is_accepted(self.conditions());
         match self.phase() {
-            _ if is_deleting(self.meta()) || is_finished => Turn::Over,
+            _ if is_deleting(self.meta()) || is_finished || is_lost => Turn::Over,
             Some(NonAdminPhase::BackingOff | NonAdminPhase::Deleting) => Turn::Over,
             _ if was_queued(self.conditions()) => Turn::Running,
             _ => Turn::Waiting,

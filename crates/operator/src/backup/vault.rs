@@ -29,7 +29,7 @@ use k8s_openapi::{
 use kube::{Api, Resource, ResourceExt};
 use serde_json::json;
 
-use super::{BACKUPS_IN_LOCATION, Caches, VAULT, marks, request};
+use super::{BACKUPS_IN_LOCATION, Caches, VAULT, marks, request, vaults::vault_owner};
 use crate::{
     conditions,
     engine::{Key, Reconciler, Report, Target, Work, Writer, Written, is_deleting, write::read},
@@ -101,7 +101,7 @@ impl VaultReconciler {
         let told = refused.map(|accepted| accepted.message.clone());
         Some(LocationSeen {
             target: objects::seen(&location.metadata),
-            owner: objects::controller(&location.metadata),
+            owner: vault_owner(&location.metadata),
             deleting: is_deleting(&location.metadata),
             spec: location.spec.backup_storage_location_spec.0.0.clone(),
             is_available,

@@ -10,12 +10,12 @@ use croft_core::{
     backup::{Progress, ownership::Lies},
     storage::Reason,
 };
-use kube::ResourceExt;
+use kube::{Resource, ResourceExt, api::ObjectMeta};
 
 use super::{Caches, LOCATION, VAULT, key, marks, vault::vault_seen};
 use crate::{
     engine::{Change, Key, is_deleting},
-    objects::controller,
+    objects::controlling,
 };
 
 /// Where a backup goes, or lies.
@@ -40,6 +40,13 @@ impl Place {
 /// What Velero knows a location by.
 pub(super) fn velero_name(location: &NonAdminBackupStorageLocation) -> Option<&str> {
     location.status.as_ref()?.velero_backup_storage_location.as_ref()?.nacuuid.as_deref()
+}
+
+/// UID of the vault that controls a location of its own name. Others may write any UID into a reference.
+pub(super) fn vault_owner(location: &ObjectMeta) -> Option<String> {
+    let owner = controlling(location)?;
+    let is_vault = owner.kind == BackupVault::kind(&()) && owner.api_version == BackupVault::api_version(&());
+    (is_vault && Some(&owner.name) == location.name.as_ref()).then(|| owner.uid.clone())
 }
 
 impl Caches {
@@ -72,7 +79,7 @@ impl Caches {
     /// The vault behind a location, if there is one.
     pub(super) fn vault_of(&self, location: &NonAdminBackupStorageLocation) -> Option<Arc<BackupVault>> {
         let vault = self.vaults.get(&location.namespace()?, &location.name_any())?;
-        (controller(&location.metadata) == vault.uid()).then_some(vault)
+        (vault_owner(&location.metadata) == vault.uid()).then_some(vault)
     }
 
     pub(super) fn wake_vaults(&self) {

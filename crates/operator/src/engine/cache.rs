@@ -163,6 +163,11 @@ impl<K> Cache<K> {
         state.objects.contains_key(&place) || state.unreadable.contains(&place)
     }
 
+    /// Whether something is there that cannot be read: what it says, and to whom it belongs, nobody knows.
+    pub fn has_unreadable_in(&self, namespace: &str) -> bool {
+        self.read().unreadable.iter().any(|place| place.namespace == namespace)
+    }
+
     /// The object as it is stored: not a form it had before it became unreadable.
     pub fn as_stored(&self, namespace: &str, name: &str) -> Option<Arc<K>> {
         let place = Place::new(namespace, name);

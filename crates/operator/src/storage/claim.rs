@@ -273,6 +273,9 @@ impl Reconciler for ClaimReconciler {
         }
         let raw = self.claim(key).await?;
         let seen_claim = raw.as_deref().map(claim_seen);
+        if seen_claim.as_ref().is_none_or(|claim| claim.deleting) {
+            self.caches.buckets_are_known(&key.namespace)?;
+        }
         let stamp = match raw.as_deref() {
             Some(claim) => self.caches.bindings.stamp(claim, &self.writer.client()).await?,
             None => None,

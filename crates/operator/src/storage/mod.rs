@@ -285,6 +285,15 @@ impl Caches {
         buckets.iter().map(|bucket| Key::new(BUCKET, namespace, bucket.name_any())).collect()
     }
 
+    /// Before a claim is taken down: a bucket that is to be kept must be known as such.
+    fn buckets_are_known(&self, namespace: &str) -> Result<(), Failure> {
+        if !self.buckets.has_unreadable_in(namespace) {
+            return Ok(());
+        }
+        let message = "an S3Bucket of the namespace cannot be read; make it smaller or delete it";
+        Err(Failure::new(FailureClass::Transient, "BucketUnreadable", message))
+    }
+
     /// S3Buckets of the claim that may still have a bucket in Ceph.
     fn buckets_of(&self, namespace: &str, claim: &str) -> BTreeSet<String> {
         let buckets = self.buckets.by(CLAIM_INDEX, &format!("{namespace}/{claim}"));

@@ -2,14 +2,14 @@
 
 use anyhow::{Result, ensure};
 use croft_api::{
-    backup::{NonAdminBackupStorageLocation, NonAdminBackupStorageLocationRequest},
+    backup::{BackupVault, NonAdminBackupStorageLocation, NonAdminBackupStorageLocationRequest},
     velero::BackupStorageLocation,
 };
 use croft_testbed::Testbed;
 use k8s_openapi::api::core::v1::Secret;
 use kube::{
     ResourceExt,
-    api::{ListParams, Patch, PatchParams},
+    api::{ListParams, Patch, PatchParams, PostParams},
 };
 use serde_json::{Value, json};
 use tokio::sync::OnceCell;
@@ -208,5 +208,32 @@ async fn a_vault_needs_no_approval() -> Result<()> {
     let requests = plot.veleros::<NonAdminBackupStorageLocationRequest>().list(&ListParams::default()).await?;
     let of_vault = |request: &NonAdminBackupStorageLocationRequest| request.name_any().starts_with(&plot.namespace);
     assert!(!requests.items.iter().any(of_vault));
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_location_that_only_says_that_it_is_a_vaults_waits_for_approval() -> Result<()> {
+    let world = asking().await;
+    let plot = Plot::within(world, "pretends").await?;
+    world.bed.ceph().create_bucket(&plot.namespace).await?;
+    plot.add_secret("cloud").await?;
+    // Of a class that nobody has made: its own location does not come.
+    let vault: BackupVault = plot.create("here", json!({ "s3ClassName": "nobody-made-it" })).await?;
+    let owner =
+        json!({ "apiVersion": "x.example/v1", "kind": "Foo", "name": "here", "uid": vault.uid(), "controller": true });
+    let location = json!({
+        "apiVersion": "oadp.openshift.io/v1alpha1", "kind": "NonAdminBackupStorageLocation",
+        "metadata": { "name": "here", "ownerReferences": [owner] }, "spec": plot.location_spec(json!({})),
+    });
+    plot.api::<NonAdminBackupStorageLocation>()
+        .create(&PostParams::default(), &serde_json::from_value(location)?)
+        .await?;
+    plot.status::<NonAdminBackupStorageLocation>("here", "to wait", |status| {
+        told(status).iter().any(|condition| condition.starts_with("ClusterAdminApproved=False"))
+    })
+    .await;
+    let with_velero = plot.veleros::<BackupStorageLocation>().list(&ListParams::default()).await?;
+    let of_hers = json!(with_velero.items).to_string().contains(&plot.namespace);
+    assert!(!of_hers, "nothing of it is with Velero");
     Ok(())
 }

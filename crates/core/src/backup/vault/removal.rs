@@ -153,6 +153,12 @@ impl TakeDown<'_> {
         keys.chain(suspend).map(Step::Ceph).chain(delete_keys(self.seen, self.vault)).collect()
     }
 
+    /// The namespace the vault is in, as long as it is there to tell: another one of its name is somebody else's.
+    fn returns_to(&self) -> Option<String> {
+        let is_there = self.seen.vault.as_ref().is_some_and(|vault| vault.target.uid == self.vault.uid);
+        if is_there { self.seen.namespace_uid.clone() } else { self.record.returns_to.clone() }
+    }
+
     fn released(&self, user: &CephUser) -> Option<Step> {
         let mark = Mark {
             phase: Phase::Released,
@@ -160,7 +166,7 @@ impl TakeDown<'_> {
             message: format!("the vault is gone; Ceph user {user} is suspended and the backups are kept"),
             set_aside: SetAside::default(),
             purge: None,
-            returns_to: self.seen.namespace_uid.clone().or_else(|| self.record.returns_to.clone()),
+            returns_to: self.returns_to(),
         };
         marked(self.vault, self.record, mark)
     }
@@ -190,7 +196,10 @@ fn own_user<'a>(reached: &'a Reached, vault: &ClaimIdentity, record: Option<&Rec
 /// The record goes last: what is in Ceph always counts, and can always be found.
 fn nothing_left(seen: &Observed, vault: &ClaimIdentity, record: Option<&Record>) -> Vec<Step> {
     let (namespace, name) = (vault.namespace.clone(), vault.name.clone());
-    let release = seen.books.hold_something().then_some(Step::ReleaseQuota { namespace, vault: name });
+    // What is on record for another vault of the name still counts.
+    let is_anothers = record.is_none() && seen.record.is_some();
+    let release =
+        (seen.books.hold_something() && !is_anothers).then_some(Step::ReleaseQuota { namespace, vault: name });
     let record = record.map(|record| Step::DeleteRecord {
         name: names::record_name(&vault.namespace, &vault.name),
         seen: record.version(),

@@ -373,6 +373,19 @@ fn a_vault_of_another_namespace_of_the_name_does_not_get_the_backups() {
 }
 
 #[test]
+fn what_a_vault_left_behind_unseen_is_nobodys_until_an_administrator_gives_it_away() {
+    let mut full = at_rest(&World::new());
+    full.user.as_mut().expect("made").stored = Some(3);
+    // Its namespace went while nobody looked, and another one has the name since.
+    let kept = at_rest(&World { vault: None, ..full });
+    assert!(kept.record.as_ref().is_some_and(|record| !record.returns));
+    let again = at_rest(&World { vault: Some(VaultState::new(SECOND)), ..kept });
+    let vault = again.vault.as_ref().expect("there");
+    assert_eq!(vault.status.conditions.reason("Ready"), Some("UserTaken"));
+    assert!(again.user.as_ref().is_some_and(|user| user.owner == FIRST && user.suspended));
+}
+
+#[test]
 fn a_bucket_that_somebody_deleted_is_not_silently_made_again() {
     let mut lost = at_rest(&World::new());
     lost.user.as_mut().expect("made").stored = None;
