@@ -135,9 +135,12 @@ async fn at_rest_nothing_is_requested_but_the_lease() -> Result<()> {
     Ok(())
 }
 
+/// Backups that name no location are Velero's default one's.
+const VELEROS_LOCATION: &str = "backup: {defaultLocation: Allow}";
+
 #[tokio::test]
 async fn a_part_whose_kinds_are_missing_waits_and_starts_when_they_appear() -> Result<()> {
-    let world = World::own(Testbed::kubernetes()).await?;
+    let world = World::own_with(Testbed::kubernetes(), VELEROS_LOCATION).await?;
     let (is_ready, detail) = world.operator.readiness().await?;
     assert!(is_ready && detail.contains("waiting for the CRD backups.velero.io"), "{detail}");
     assert!(world.operator.metrics().await?.contains("croft_part_waiting{part=\"backup\"} 1"));
@@ -166,7 +169,7 @@ async fn a_part_whose_kinds_are_missing_waits_and_starts_when_they_appear() -> R
 
 #[tokio::test]
 async fn an_object_nested_too_deeply_to_be_read_disturbs_nobody_else() -> Result<()> {
-    let world = World::own(Testbed::kubernetes()).await?;
+    let world = World::own_with(Testbed::kubernetes(), VELEROS_LOCATION).await?;
     world.bed.install_velero_crds().await?;
     let admin = world.bed.admin();
     for namespace in ["hers", "his"] {
