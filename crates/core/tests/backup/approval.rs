@@ -167,7 +167,8 @@ impl explorer::World for World {
                     request.decision = decision;
                     if decision == Some(true) {
                         world.trusted.extend(request.requested());
-                    } else {
+                    } else if !(decision.is_none() && request.awaits_change) {
+                        // Where a change waits, a decision nobody has looked at yet is taken back as if it had never been.
                         world.trusted.clear();
                     }
                 })
