@@ -20,6 +20,7 @@ impl Limit {
     pub const OF_NAMESPACE: Self = Self { bytes: 256 << 10, values: 10_000 };
 
     /// So much room is left for what is added to the object later: by its author, and by us.
+    #[must_use]
     pub fn part(self, one_of: usize) -> Self {
         let part = |whole: usize| whole.checked_div(one_of).unwrap_or(whole);
         Self { bytes: part(self.bytes), values: part(self.values) }
