@@ -24,7 +24,7 @@ use serde_json::{Value, json};
 
 use crate::{
     plot::{Kind, SETTINGS, VELERO_PATIENCE},
-    support::{PATIENCE, World, apply},
+    support::{PATIENCE, World, apply, eventually},
 };
 
 const NAMESPACE: &str = "killed";
@@ -228,7 +228,11 @@ async fn every_path_ends_as_it_should(death: Death) -> Result<()> {
         Ok(())
     };
     rough.path("the backup to go", asked, || one.is_gone::<NonAdminBackup>("nightly")).await?;
-    ensure!(one.with_velero::<Backup>().await? == 0 && one.api::<NonAdminRestore>().get_opt("undo").await?.is_none());
+    eventually("what was with Velero, and the restore, to be gone too", || async {
+        let restore = one.api::<NonAdminRestore>().get_opt("undo").await?;
+        Ok((one.with_velero::<Backup>().await? == 0 && restore.is_none()).then_some(()))
+    })
+    .await;
     let asked = async {
         one.api::<NonAdminBackupStorageLocation>().delete("here", &DeleteParams::default()).await?;
         Ok(())
