@@ -15,8 +15,8 @@ use serde_json::json;
 
 use super::{
     blueprints::Checked,
-    fields,
-    stamped::{self, Controller, controller_of},
+    controller::{Controller, controller_of},
+    fields, stamped,
 };
 use crate::{engine::is_deleting, objects};
 

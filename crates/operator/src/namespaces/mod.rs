@@ -4,6 +4,7 @@ mod absences;
 pub(crate) mod binding;
 pub(crate) mod blueprints;
 mod class;
+mod controller;
 pub(crate) mod described;
 pub mod fences;
 pub(crate) mod fields;

@@ -8,9 +8,8 @@ use std::{
     time::Duration,
 };
 
-use croft_api::namespaces::{NamespaceClassBinding, STAMP_LABEL};
+use croft_api::namespaces::STAMP_LABEL;
 use croft_core::{
-    conditions::cut,
     namespaces::{
         class::{Kind, version_to_watch},
         manifest::{Identity, group_of},
@@ -21,13 +20,20 @@ use croft_core::{
     weight::Limit,
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use kube::{Api, Client, Resource, api::ApiResource};
+use kube::{Api, Client, api::ApiResource};
 use serde_json::Value;
 use tokio::{sync::watch, time::Instant};
 use tokio_util::task::AbortOnDropHandle;
 use tracing::info;
 
-use super::{BINDING, CALM, Caches, fields, live::Live, seal::SharedSeal, stamping::stream_of};
+use super::{
+    BINDING, CALM, Caches,
+    controller::{Controller, controller_of},
+    fields,
+    live::Live,
+    seal::SharedSeal,
+    stamping::stream_of,
+};
 use crate::engine::{
     EngineBuilder, Journal, Key, KindChanges, Place, Pusher,
     watch::{Arrived, Departed, How, Sink, Supervisor, Surroundings, Wire, place_of, revision_of},
@@ -443,26 +449,6 @@ impl StampSink {
 /// Who is to look at an object.
 fn binding_of(place: &Place) -> Key {
     Key::new(BINDING, &place.namespace, &place.namespace)
-}
-
-/// Who controls an object.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Controller {
-    pub(super) uid: String,
-    /// A binding of the object's namespace, this one or an earlier one.
-    pub(super) is_binding: bool,
-}
-
-/// No object has a longer one.
-const LONGEST_UID: usize = 128;
-
-pub(super) fn controller_of(metadata: &ObjectMeta) -> Option<Controller> {
-    let owner = metadata.owner_references.iter().flatten().find(|owner| owner.controller == Some(true))?;
-    let is_binding = owner.kind == NamespaceClassBinding::kind(&())
-        && group_of(&owner.api_version) == NamespaceClassBinding::group(&())
-        && Some(&owner.name) == metadata.namespace.as_ref();
-    // Of any length, whoever writes it; one that is cut is nobody's.
-    Some(Controller { uid: cut(owner.uid.clone(), LONGEST_UID), is_binding })
 }
 
 #[cfg(test)]
