@@ -29,6 +29,7 @@ pub mod conditions;
 pub mod journal;
 pub mod lease;
 pub mod namespaces;
+pub mod network;
 pub mod plan;
 pub mod problem;
 pub mod quantity;

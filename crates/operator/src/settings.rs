@@ -2,13 +2,14 @@
 
 use std::{
     fmt,
+    net::IpAddr,
     path::{Path, PathBuf},
     sync::Arc,
     time::Duration,
 };
 
 use arc_swap::ArcSwap;
-use croft_core::backup::fields;
+use croft_core::{backup::fields, network::Network};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -199,6 +200,32 @@ pub struct AdmissionSettings {
     /// Secret in the operator's namespace with `tls.crt`, `tls.key` and `ca.crt`, as cert-manager makes it, to serve admission
     /// with. Default: the operator makes and renews its own certificates.
     pub certificate_secret: Option<String>,
+    /// Addresses of the API servers, as `10.0.0.0/28` or `10.0.0.5`: admission answers nobody else. Default: whoever can reach
+    /// it, which in most networks is every pod. A forged question changes no object, but it can reserve a team's quota for two
+    /// minutes.
+    pub callers: Vec<String>,
+}
+
+impl AdmissionSettings {
+    /// Whether admission answers this address.
+    pub fn answers(&self, address: IpAddr) -> bool {
+        let mut callers = self.callers.iter().filter_map(|caller| Network::parse(caller));
+        self.callers.is_empty() || callers.any(|caller| caller.holds(address))
+    }
+
+    fn check(&self) -> Result<(), SettingsError> {
+        if self.certificate_secret.as_deref() == Some("") {
+            return Err(SettingsError(
+                "admission.certificateSecret: must name a Secret; leave the key out to use our own certificates".into(),
+            ));
+        }
+        match self.callers.iter().find(|caller| Network::parse(caller).is_none()) {
+            Some(caller) => Err(SettingsError(format!(
+                "admission.callers: `{caller}` is neither an address nor a range; write for example `10.0.0.0/28`"
+            ))),
+            None => Ok(()),
+        }
+    }
 }
 
 /// Why a configuration file is not accepted. Each message names the key and what to write instead.
@@ -247,12 +274,7 @@ impl Settings {
             return Err(SettingsError("backup.veleroNamespace: must name a namespace, for example `velero`".into()));
         }
         self.backup.check()?;
-        if self.admission.certificate_secret.as_deref() == Some("") {
-            return Err(SettingsError(
-                "admission.certificateSecret: must name a Secret; leave the key out to use our own certificates".into(),
-            ));
-        }
-        Ok(())
+        self.admission.check()
     }
 }
 
@@ -315,6 +337,15 @@ pub async fn follow(path: PathBuf, settings: SharedSettings, reloaded: impl Fn()
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_caller_of_admission_that_is_no_address_is_refused_by_name() {
+        let error = Settings::parse("admission: {callers: [10.0.0.1, apiserver]}").unwrap_err();
+        assert!(
+            error.to_string().starts_with("admission.callers: `apiserver` is neither an address nor a range"),
+            "{error}"
+        );
+    }
 
     #[test]
     fn an_empty_file_means_the_defaults() {

@@ -17,7 +17,7 @@ use kube::{
 use serde_json::{Value, json};
 
 use crate::{
-    http_client,
+    Want, http_client,
     identity::{Access, Credential, Identity},
     parts::Parts,
     pki::{Authority, signing_keys},
@@ -28,6 +28,8 @@ use crate::{
 };
 
 const START_LIMIT: Duration = Duration::from_secs(60);
+/// Whoever collects garbage on request does so by himself when he has this much.
+pub(crate) const MOST_GARBAGE: &str = "6GiB";
 
 pub(crate) struct Kubernetes {
     pub(crate) access: Access,
@@ -36,14 +38,14 @@ pub(crate) struct Kubernetes {
 }
 
 impl Kubernetes {
-    pub(crate) async fn start(parts: &Parts, run: &RunDir) -> Result<Self> {
+    pub(crate) async fn start(parts: &Parts, run: &RunDir, want: Want) -> Result<Self> {
         match existing_cluster() {
             Some(path) => Self::existing(parts, run, path).await,
-            None => Self::own(parts, run).await,
+            None => Self::own(parts, run, want).await,
         }
     }
 
-    async fn own(parts: &Parts, run: &RunDir) -> Result<Self> {
+    async fn own(parts: &Parts, run: &RunDir, want: Want) -> Result<Self> {
         let files = Files::create(run)?;
         let block = PortBlock::reserve()?;
         let access = Access {
@@ -56,7 +58,7 @@ impl Kubernetes {
             dir: run.sub("identities")?,
         };
         let admin = access.identity("admin", Credential::Token(files.admin_token.clone())).await?;
-        let own = ControlPlane::start(parts, files, block, &admin).await?;
+        let own = ControlPlane::start(parts, files, block, &admin, want).await?;
         Ok(Self { access, admin, own: Some(own) })
     }
 
@@ -149,19 +151,21 @@ pub(crate) struct ControlPlane {
     api_server: Mutex<Option<Process>>,
     etcd: Process,
     api_server_program: PathBuf,
+    collects_on_request: bool,
     files: Files,
     block: PortBlock,
     client: Client,
 }
 
 impl ControlPlane {
-    async fn start(parts: &Parts, files: Files, block: PortBlock, admin: &Identity) -> Result<Self> {
+    async fn start(parts: &Parts, files: Files, block: PortBlock, admin: &Identity, want: Want) -> Result<Self> {
         let etcd = start(&files, &etcd_command(&parts.etcd, &files, &block))?;
         let plane = Self {
             controller_manager: OnceLock::new(),
             api_server: Mutex::new(None),
             etcd,
             api_server_program: parts.kube_apiserver.clone(),
+            collects_on_request: want.collects_on_request,
             files,
             block,
             client: admin.client.clone(),
@@ -180,7 +184,10 @@ impl ControlPlane {
         {
             let mut api_server = self.api_server.lock().unwrap_or_else(PoisonError::into_inner);
             if api_server.is_none() {
-                let command = api_server_command(&self.api_server_program, &self.files, &self.block);
+                let mut command = api_server_command(&self.api_server_program, &self.files, &self.block);
+                if self.collects_on_request {
+                    command.env("GOGC", "off").env("GOMEMLIMIT", MOST_GARBAGE);
+                }
                 *api_server = Some(start(&self.files, &command)?);
             }
         }

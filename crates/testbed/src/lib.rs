@@ -71,6 +71,8 @@ pub use crate::{
 pub struct Want {
     pub ceph: bool,
     pub velero: bool,
+    /// The API server collects its garbage when it is asked to, or at [`kubernetes::MOST_GARBAGE`].
+    pub collects_on_request: bool,
 }
 
 impl Want {
@@ -80,7 +82,12 @@ impl Want {
 
     /// Velero stores in Ceph, so that comes with it.
     pub fn with_velero(self) -> Self {
-        Self { ceph: true, velero: true }
+        Self { ceph: true, velero: true, ..self }
+    }
+
+    /// For measurements: a collection takes as long as much of what is measured, and comes when it comes.
+    pub fn collecting_on_request(self) -> Self {
+        Self { collects_on_request: true, ..self }
     }
 
     /// A new instance; dropping it ends all its processes and removes its files.
@@ -133,7 +140,7 @@ impl Testbed {
         let parts = runtime::run_blocking(move || Parts::ensure(&want)).await?;
         let run = RunDir::create()?;
         let clock = Instant::now();
-        let (kubernetes, ceph) = tokio::try_join!(timed(Kubernetes::start(&parts, &run)), async {
+        let (kubernetes, ceph) = tokio::try_join!(timed(Kubernetes::start(&parts, &run, want)), async {
             if want.ceph { timed(start_ceph()).await.map(Some) } else { Ok(None) }
         })?;
         let bed = Self {

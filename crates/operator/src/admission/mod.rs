@@ -131,7 +131,7 @@ pub async fn run(
     let routes = answers::routes(&HOOKS, &context, &door.metrics);
     let metrics = door.metrics.as_ref();
     tokio::join!(
-        server::serve(door.listener, door.certificate, routes, stop.clone()),
+        server::serve(door.listener, door.certificate, certificates.settings.clone(), routes, stop.clone()),
         stop.run_until_cancelled(restarted("scopes", metrics, || {
             cluster_scoped.clone().keep(client.clone(), surroundings.kinds.changes())
         })),

@@ -15,7 +15,10 @@ use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, error};
 
-use crate::connections::{self, Limits};
+use crate::{
+    connections::{self, Limits, Peer},
+    settings::SharedSettings,
+};
 
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -56,6 +59,7 @@ fn acceptor(serving: Arc<ServingCertificate>) -> Result<TlsAcceptor, rustls::Err
 pub(super) async fn serve(
     listener: TcpListener,
     serving: Arc<ServingCertificate>,
+    settings: SharedSettings,
     routes: Router,
     stop: CancellationToken,
 ) {
@@ -64,9 +68,13 @@ pub(super) async fn serve(
         Err(error) => return error!(%error, "the admission server cannot start"),
     };
     let until = stop.clone();
-    let serve = |stream, peer| {
+    let serve = |stream, peer: Peer| {
         let (acceptor, routes, stop) = (acceptor.clone(), routes.clone(), stop.clone());
+        let is_answered = settings.load().admission.answers(peer.0);
         async move {
+            if !is_answered {
+                return debug!(address = %peer.0, "not among admission.callers; its connection is closed");
+            }
             match tokio::time::timeout(HANDSHAKE_TIMEOUT, acceptor.accept(stream)).await {
                 Ok(Ok(stream)) => connections::answer(stream, peer, routes, stop).await,
                 Ok(Err(error)) => debug!(%error, "TLS handshake failed"),
@@ -93,12 +101,16 @@ mod tests {
     use tokio_rustls::{TlsConnector, client::TlsStream};
 
     use super::*;
-    use crate::admission::{answers::routes, authority::Authority, context::Context, hooks::HOOKS};
+    use crate::{
+        admission::{answers::routes, authority::Authority, context::Context, hooks::HOOKS},
+        settings::Settings,
+    };
 
     /// A server on loopback, until the value is dropped.
     struct Running {
         address: SocketAddr,
         serving: Arc<ServingCertificate>,
+        settings: SharedSettings,
         stop: CancellationToken,
         ended: tokio::task::JoinHandle<()>,
     }
@@ -109,8 +121,9 @@ mod tests {
             let address = listener.local_addr().unwrap();
             let (serving, stop) = (Arc::<ServingCertificate>::default(), CancellationToken::new());
             let routes = routes(&HOOKS, &Context::default(), &Arc::default());
-            let ended = tokio::spawn(serve(listener, serving.clone(), routes, stop.clone()));
-            Self { address, serving, stop, ended }
+            let settings = SharedSettings::default();
+            let ended = tokio::spawn(serve(listener, serving.clone(), settings.clone(), routes, stop.clone()));
+            Self { address, serving, settings, stop, ended }
         }
 
         /// Connects as a client that trusts `bundle` and nothing else.
@@ -191,6 +204,20 @@ mod tests {
     async fn there_is_no_connection_before_there_is_a_certificate() {
         let server = Running::start().await;
         assert!(server.connect(authority().bundle()).await.is_err());
+    }
+
+    #[tokio::test]
+    async fn nobody_is_answered_but_the_callers_the_settings_name_and_they_may_change() {
+        let (server, authority) = (Running::start().await, authority());
+        server.serving.set(leaf_for(&authority, HOST));
+        let only = |callers: &str| {
+            let settings = Settings::parse(&format!("admission: {{callers: [{callers}]}}")).unwrap();
+            server.settings.store(Arc::new(settings));
+        };
+        only("192.0.2.0/24");
+        assert!(server.connect(authority.bundle()).await.is_err());
+        only("192.0.2.0/24, 127.0.0.1");
+        server.leaf(authority.bundle()).await;
     }
 
     #[tokio::test]

@@ -317,22 +317,3 @@ async fn end_term(queue: &mut Queue<Key>, running: &mut Running) {
     }
     queue.clear();
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[tokio::test]
-    async fn who_says_too_late_that_it_takes_long_does_not_speak_for_the_next_run() {
-        let (slow, _) = mpsc::unbounded_channel();
-        let mut running = Running { tasks: JoinSet::new(), keys: HashMap::new(), slow };
-        let key = Key::cluster(Part("test").work("test"), "one");
-        let first = running.tasks.spawn(async { Verdict::Parked }).id();
-        running.keys.insert(first, key.clone());
-        assert_eq!(running.key(first), Some(&key));
-        running.keys.remove(&first);
-        let second = running.tasks.spawn(async { Verdict::Parked }).id();
-        running.keys.insert(second, key.clone());
-        assert_eq!((running.key(first), running.key(second)), (None, Some(&key)));
-    }
-}

@@ -101,7 +101,7 @@ impl Leadership {
 }
 
 fn not_leading() -> Failure {
-    Failure::new(FailureClass::Stale, "NotLeading", "another replica leads now")
+    Failure::new(FailureClass::Stale, "NotLeading", "this replica leads no more; whoever leads goes on")
 }
 
 /// The Lease object and who we are.

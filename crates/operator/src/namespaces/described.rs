@@ -16,7 +16,8 @@ use serde_json::json;
 use super::{
     blueprints::Checked,
     controller::{Controller, controller_of},
-    fields, stamped,
+    entries::Entry,
+    fields,
 };
 use crate::{engine::is_deleting, objects};
 
@@ -117,7 +118,7 @@ pub(crate) fn facts(namespace: &v1::Namespace) -> Facts {
 }
 
 /// A stamped object, and whether its class leaves it behind.
-pub(crate) fn stamped_entry(entry: stamped::Entry, orphan: bool, binding_uid: &str) -> Stamped {
+pub(crate) fn stamped_entry(entry: Entry, orphan: bool, binding_uid: &str) -> Stamped {
     Stamped {
         api_version: entry.api_version.to_string(),
         owner: owner(entry.controller.as_ref(), binding_uid),

@@ -6,6 +6,7 @@ pub(crate) mod blueprints;
 mod class;
 mod controller;
 pub(crate) mod described;
+pub(crate) mod entries;
 pub mod fences;
 pub(crate) mod fields;
 mod hooks;

@@ -32,10 +32,11 @@ use super::{
     absences::Absences,
     blueprints::Blueprints,
     described::{described_binding, described_namespace, facts, orphans, present, stamped_entry},
+    entries::Entry,
     kinds::{Kinds, ServedKind, UNABLE},
     reads::{Reads, read_doubtful},
     seal::SharedSeal,
-    stamped::{self, Stamps},
+    stamped::Stamps,
     stamping::Stamper,
 };
 use crate::{
@@ -199,7 +200,7 @@ impl ResourcesReconciler {
 
     fn stamped(&self, namespace: &str, binding_uid: &str) -> BTreeMap<Identity, Stamped> {
         let objects = self.stamps.in_namespace(namespace).into_iter();
-        let described = |entry: stamped::Entry| {
+        let described = |entry: Entry| {
             let orphan = self.orphans(&entry.class);
             stamped_entry(entry, orphan, binding_uid)
         };

@@ -10,26 +10,23 @@ use std::{
 
 use croft_api::namespaces::STAMP_LABEL;
 use croft_core::{
+    journal::Pace,
     namespaces::{
         class::{Kind, version_to_watch},
         manifest::{Identity, group_of},
-        witness::{self, Seal},
     },
     queue::Priority,
     watching::Standing,
     weight::Limit,
 };
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::{Api, Client, api::ApiResource};
-use serde_json::Value;
 use tokio::{sync::watch, time::Instant};
 use tokio_util::task::AbortOnDropHandle;
 use tracing::info;
 
 use super::{
     BINDING, CALM, Caches,
-    controller::{Controller, controller_of},
-    fields,
+    entries::{Entry, Left, Objects, Put},
     live::Live,
     seal::SharedSeal,
     stamping::stream_of,
@@ -42,114 +39,6 @@ use crate::engine::{
 
 /// A watch that has not told after this long what is there does not count as starting any more.
 const STARTING: Duration = Duration::from_secs(30);
-
-/// A stamped object, in the few words that matter.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Entry {
-    pub(super) api_version: Arc<str>,
-    pub(super) uid: String,
-    /// Its resourceVersion, word for word: not every API server counts.
-    pub(super) version: Box<str>,
-    pub(super) controller: Option<Controller>,
-    pub(crate) class: String,
-    pub(super) content: String,
-    pub(super) created: bool,
-    pub(super) deleting: bool,
-}
-
-impl Entry {
-    /// `whole` is the object with its kind.
-    pub(crate) fn of(api_version: Arc<str>, metadata: &ObjectMeta, whole: &Value, seal: &Seal) -> Self {
-        let content = witness::content(whole, seal);
-        Self { content, created: fields::was_created(metadata), ..Self::unreadable(api_version, metadata) }
-    }
-
-    /// Whatever was seen of it before, this is something else: it is read, and where that fails it says so.
-    fn unreadable(api_version: Arc<str>, metadata: &ObjectMeta) -> Self {
-        Self {
-            api_version,
-            uid: metadata.uid.clone().unwrap_or_default(),
-            version: metadata.resource_version.as_deref().unwrap_or_default().into(),
-            controller: controller_of(metadata),
-            class: metadata.labels.as_ref().and_then(|labels| labels.get(STAMP_LABEL)).cloned().unwrap_or_default(),
-            content: "unreadable".to_owned(),
-            created: false,
-            deleting: metadata.deletion_timestamp.is_some(),
-        }
-    }
-
-    /// Whether the two tell the same: changes of status and of bookkeeping make no difference.
-    fn tells_the_same_as(&self, other: &Self) -> bool {
-        let Self { api_version, uid, version: _, controller, class, content, created, deleting } = self;
-        (api_version, uid, controller) == (&other.api_version, &other.uid, &other.controller)
-            && (class, content, created, deleting) == (&other.class, &other.content, &other.created, &other.deleting)
-    }
-}
-
-/// Objects of one kind.
-#[derive(Debug, Default)]
-struct Objects {
-    /// Namespace -> name -> object.
-    by_namespace: BTreeMap<String, BTreeMap<String, Entry>>,
-    /// How many were stamped from each class.
-    by_class: BTreeMap<String, usize>,
-}
-
-/// What an object that is shown means.
-struct Put {
-    /// Somebody needs to know.
-    is_news: bool,
-    /// The one of this name before it is gone.
-    is_another: bool,
-}
-
-impl Objects {
-    fn put(&mut self, place: &Place, entry: Entry) -> Put {
-        *self.by_class.entry(entry.class.clone()).or_default() += 1;
-        let names = self.by_namespace.entry(place.namespace.clone()).or_default();
-        let before = names.remove(&place.name);
-        let put = Put {
-            is_news: before.as_ref().is_none_or(|before| !entry.tells_the_same_as(before)),
-            is_another: before.as_ref().is_some_and(|before| before.uid != entry.uid),
-        };
-        names.insert(place.name.clone(), entry);
-        if let Some(before) = before {
-            self.uncount(&before.class);
-        }
-        put
-    }
-
-    fn remove(&mut self, place: &Place) {
-        let Some(names) = self.by_namespace.get_mut(&place.namespace) else { return };
-        let before = names.remove(&place.name);
-        if names.is_empty() {
-            self.by_namespace.remove(&place.namespace);
-        }
-        if let Some(before) = before {
-            self.uncount(&before.class);
-        }
-    }
-
-    fn uncount(&mut self, class: &str) {
-        if let Some(count) = self.by_class.get_mut(class) {
-            *count -= 1;
-            if *count == 0 {
-                self.by_class.remove(class);
-            }
-        }
-    }
-
-    fn uid(&self, place: &Place) -> Option<String> {
-        let entry = self.by_namespace.get(&place.namespace)?.get(&place.name)?;
-        Some(entry.uid.clone())
-    }
-
-    fn places(&self) -> impl Iterator<Item = Place> {
-        self.by_namespace
-            .iter()
-            .flat_map(|(namespace, names)| names.keys().map(|name| Place::new(namespace.clone(), name.clone())))
-    }
-}
 
 struct Watched {
     kind: Kind,
@@ -407,15 +296,13 @@ impl Sink<Live> for StampSink {
     }
 
     fn gone(&mut self, Departed { place, .. }: &Departed) {
-        self.write().remove(place);
-        self.journal.gone(&binding_of(place), &self.stream, place, CALM);
+        self.remove(place);
     }
 
     fn listed(&mut self, places: &BTreeSet<Place>, revision: u64) {
         let missing: Vec<Place> = read(&self.objects).places().filter(|place| !places.contains(place)).collect();
-        for place in missing {
-            self.write().remove(&place);
-            self.journal.gone(&binding_of(&place), &self.stream, &place, CALM);
+        for place in &missing {
+            self.remove(place);
         }
         self.journal.listed(&self.stream, revision);
     }
@@ -441,6 +328,14 @@ impl Sink<Live> for StampSink {
 }
 
 impl StampSink {
+    fn remove(&self, place: &Place) {
+        let pace = match self.write().remove(place) {
+            Left::Others => CALM,
+            Left::Nothing => Pace { calm: Duration::ZERO, ..CALM },
+        };
+        self.journal.gone(&binding_of(place), &self.stream, place, pace);
+    }
+
     fn write(&self) -> RwLockWriteGuard<'_, Objects> {
         self.objects.write().unwrap_or_else(PoisonError::into_inner)
     }
@@ -449,42 +344,4 @@ impl StampSink {
 /// Who is to look at an object.
 fn binding_of(place: &Place) -> Key {
     Key::new(BINDING, &place.namespace, &place.namespace)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn entry(class: &str, version: u64) -> Entry {
-        Entry {
-            api_version: "v1".into(),
-            uid: "u".into(),
-            version: version.to_string().into(),
-            controller: None,
-            class: class.into(),
-            content: "c".into(),
-            created: false,
-            deleting: false,
-        }
-    }
-
-    #[test]
-    fn a_version_that_is_no_number_is_kept_word_for_word() {
-        let metadata = ObjectMeta { resource_version: Some("1234/".into()), ..ObjectMeta::default() };
-        assert_eq!(&*Entry::unreadable("v1".into(), &metadata).version, "1234/");
-    }
-
-    #[test]
-    fn a_change_of_status_tells_nothing_and_a_change_of_class_is_counted() {
-        let mut objects = Objects::default();
-        let place = Place::new("team-a", "one");
-        assert!(objects.put(&place, entry("web", 1)).is_news);
-        assert!(!objects.put(&place, entry("web", 2)).is_news, "the same but for its version");
-        assert!(objects.put(&place, entry("db", 3)).is_news);
-        let another = Entry { uid: "v".into(), ..entry("db", 4) };
-        assert!(objects.put(&place, another).is_another, "of the same name");
-        assert_eq!(objects.by_class, BTreeMap::from([("db".to_owned(), 1)]));
-        objects.remove(&place);
-        assert!(objects.by_class.is_empty() && objects.by_namespace.is_empty());
-    }
 }

@@ -35,8 +35,8 @@ use crate::{
     engine::write::read,
     namespaces::{
         described::{described, described_binding, facts},
+        entries::Entry,
         reads::{Reads, read_doubtful},
-        stamped::Entry,
         stamping::{Stamper, whole},
     },
 };

@@ -29,10 +29,11 @@ use crate::{
     },
     namespaces::{
         described::{described_namespace, facts, orphans, present, stamped_entry},
+        entries::Entry,
         kinds::{Kinds, ServedKind},
         kinds_in_use, kinds_named_by,
         resources::{KindsFound, kinds_named, kinds_there},
-        stamped::{Entry, api_resource},
+        stamped::api_resource,
         stamping::{Stamper, whole},
     },
 };

@@ -46,7 +46,7 @@ pub(super) struct Cluster {
 
 impl Cluster {
     pub(super) async fn start(program: &Path) -> Result<Self> {
-        let bed = Testbed::kubernetes().start().await?;
+        let bed = Testbed::kubernetes().collecting_on_request().start().await?;
         let installed = Installed::new(&bed, program).await?;
         twin::install(&bed.admin().client, &installed.identity.name).await?;
         Ok(Self { admin: client(bed.admin().config())?, installed, bed })

@@ -21,9 +21,8 @@ use super::{
     cluster::{Cluster, in_flight},
     figures::{Bar, Figure},
     machine::{Load, quiet},
-    pairs::{Lap, Pair, Side, order},
+    pairs::{Lap, Pair, Side, order, used},
     plots::Plots,
-    processes::Usage,
     witness::{Space, Witness},
 };
 use crate::terminal::dim;
@@ -192,11 +191,7 @@ impl Results {
 impl Entry {
     fn ratio(&self, name: &'static str) -> Figure {
         let namespaces = as_f64(self.namespaces);
-        let used = |side: fn(&Pair) -> &Lap| {
-            let mut usage = Usage::default();
-            self.pairs.iter().for_each(|pair| usage.add(&side(pair).conditions.ours));
-            usage.for_each(namespaces)
-        };
+        let used = |side| used(&self.pairs, side, namespaces);
         Figure::of_pairs(name, self.pairs.clone())
             .bar(Bar::AtLeast(MIN_RATIO))
             .note(format!("processor time a namespace: generator {}", used(|pair| &pair.generator)))

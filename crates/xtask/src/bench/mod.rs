@@ -3,6 +3,7 @@
 //! Figures depend on the machine and on what else runs on it, which is why its state stands next to each.
 
 mod calls;
+mod claims;
 mod cluster;
 mod figures;
 mod generator;

@@ -7,7 +7,7 @@ use std::{fmt, time::Duration};
 
 use serde_json::{Value, json};
 
-use super::machine::Conditions;
+use super::{machine::Conditions, processes::Usage};
 
 /// One timing, and what the machine was like meanwhile.
 #[derive(Clone, Debug)]
@@ -56,6 +56,13 @@ impl Pair {
     pub(super) fn json(&self) -> Value {
         json!({ "ratio": self.ratio(), "generator": self.generator.json(), "operator": self.operator.json() })
     }
+}
+
+/// Processor time one side took for each of so many things.
+pub(super) fn used(pairs: &[Pair], side: fn(&Pair) -> &Lap, things: f64) -> String {
+    let mut usage = Usage::default();
+    pairs.iter().for_each(|pair| usage.add(&side(pair).conditions.ours));
+    usage.for_each(things)
 }
 
 impl fmt::Display for Pair {

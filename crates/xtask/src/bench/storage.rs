@@ -1,4 +1,4 @@
-//! Many claims on one gateway: against bare admin calls that leave the same users behind, and by themselves.
+//! Many claims on one gateway: against bare calls that leave the same users and objects behind, and by themselves.
 //!
 //! Both sides go through the same proxy, which counts what the gateway is asked.
 
@@ -7,12 +7,12 @@ use std::{
     time::{Duration, Instant},
 };
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
 use croft_api::storage::{
     LedgerAmount, LedgerEntry, S3Class, S3QuotaLedgerSpec, S3UserClaim, S3UserClaimStatus, books,
 };
 use croft_core::storage::ledger::{Form, Limits, Reservation, Units};
-use croft_rgw::{Access, BucketLimit, Credentials, Endpoint, Gateway, NewUser, Quota, UserId};
+use croft_rgw::{BucketLimit, Credentials, Endpoint, Gateway, NewUser, UserId};
 use croft_testbed::{Installed, Operator, Testbed, fault::FaultProxy, wait};
 use futures::{StreamExt, TryStreamExt, stream};
 use k8s_openapi::api::{admissionregistration::v1::ValidatingWebhookConfiguration, core::v1::Namespace};
@@ -25,11 +25,12 @@ use serde_json::json;
 use super::{
     as_f64,
     calls::Calls,
+    claims::Floor,
     cluster::{IN_FLIGHT, client},
     figures::{Bar, Figure},
     machine::{Load, quiet},
     namespaces::names,
-    pairs::{Lap, Pair, Side, order},
+    pairs::{Lap, Pair, Side, order, used},
     single::percentile,
 };
 
@@ -70,9 +71,9 @@ pub(super) async fn measure(program: &Path) -> Result<Vec<Figure>> {
     let course = Course::start(program).await?;
     let operator = course.start_operator("croft-0").await?;
     course.class().await?;
-    let mut figures = course.against_bare_calls().await?;
+    let mut figures = course.against_bare_calls(&operator).await?;
     let operator = course.restart(operator, &mut figures).await?;
-    figures.push(course.admission().await?);
+    figures.push(course.admission(&operator).await?);
     figures.push(course.recovery().await?);
     figures.push(ledger()?);
     drop(operator);
@@ -127,9 +128,11 @@ impl Course {
     }
 
     /// The operator and bare calls in turns, block by block.
-    async fn against_bare_calls(&self) -> Result<Vec<Figure>> {
+    async fn against_bare_calls(&self, croft: &Operator) -> Result<Vec<Figure>> {
         let block = names("claim", CLAIMS / PAIRS);
+        let floor = self.floor().await?;
         let (mut pairs, mut asked) = (Vec::new(), 0);
+        let before = Calls::of(croft).await?;
         for (index, namespace) in names(BLOCKS, PAIRS).iter().enumerate() {
             let (mut generator, mut operator) = (None, None);
             for side in order(index) {
@@ -137,7 +140,10 @@ impl Course {
                 self.proxy.clear_log();
                 let (load, clock) = (Load::start(), Instant::now());
                 match side {
-                    Side::Generator => self.bare_calls(namespace, &block).await?,
+                    Side::Generator => {
+                        let work = block.iter().map(|name| floor.claim(namespace, name));
+                        stream::iter(work).buffer_unordered(AT_ONCE).try_collect::<()>().await?;
+                    }
                     Side::Operator => self.make(namespace, &block).await?,
                 }
                 let lap = Lap { took: clock.elapsed(), conditions: load.since() };
@@ -152,33 +158,26 @@ impl Course {
             let (generator, operator) = generator.zip(operator).context("both sides have run")?;
             pairs.push(Pair { generator, operator });
         }
+        let claims = as_f64(CLAIMS);
+        let calls = Calls::of(croft).await?.since(&before);
+        let ratio = Figure::of_pairs("claims_ratio", pairs.clone())
+            .bar(Bar::AtLeast(MIN_RATIO))
+            .note(format!("processor time a claim: generator {}", used(&pairs, |pair| &pair.generator, claims)))
+            .note(format!("operator {}", used(&pairs, |pair| &pair.operator, claims)))
+            .note(format!("croft sent {:.2} requests a claim: {calls}", calls.requests() / claims));
         Ok(vec![
-            Figure::of_pairs("claims_ratio", pairs).bar(Bar::AtLeast(MIN_RATIO)),
+            ratio,
             Figure::new("claim_gateway_calls", as_f64(asked) / as_f64(CLAIMS), "per claim")
                 .bar(Bar::AtMost(MAX_CALLS))
                 .note("looks at the class included"),
         ])
     }
 
-    /// What the operator asks of the gateway for each claim, and nothing else.
-    async fn bare_calls(&self, tenant: &str, names: &[String]) -> Result<()> {
-        let work = names.iter().map(|name| async move {
-            let id = UserId::new(tenant.replace('-', "_"), name)?;
-            let new = NewUser {
-                id: id.clone(),
-                display_name: name.clone(),
-                max_buckets: BucketLimit::AtMost(10),
-                access_key: format!("BARE{tenant}{name}"),
-            };
-            self.gateway.create_user(&new).await?;
-            let quota = Quota { enabled: true, max_size: Some(1 << 30), max_objects: Some(1000) };
-            self.gateway.set_user_quota(&id, quota).await?;
-            let key = format!("READ{tenant}{name}");
-            self.gateway.create_subuser(&id, "readonly", Access::Read, &key).await?;
-            ensure!(self.gateway.user(&id).await?.is_some(), "{id} was made");
-            Ok(())
-        });
-        stream::iter(work).buffer_unordered(AT_ONCE).try_collect().await
+    /// Lets the operator serve one claim, and learns from it.
+    async fn floor(&self) -> Result<Floor> {
+        let (space, name) = (LATE, "model");
+        self.make(space, &[name.to_owned()]).await?;
+        Floor::like(self.client.clone(), self.gateway.clone(), space, name).await
     }
 
     /// Makes claims, and waits until the last is ready.
@@ -219,38 +218,59 @@ impl Course {
         let operator = self.start_operator("croft-1").await?;
         tokio::time::sleep(SETTLE).await;
         let calls = Calls::of(&operator).await?;
-        let about = |path: &str| self.proxy.log().iter().filter(|seen| seen.request.resource == path).count();
-        let (users, buckets) = (about("/admin/user"), about("/admin/bucket"));
+        let asked = self.asked();
         figures.extend([
             Figure::new("claims_restart_writes", calls.writes(), "requests")
                 .bar(Bar::AtMost(0.0))
                 .note(calls.to_string()),
             // Two looks at each class, which ask for the administrator and its buckets.
-            Figure::new("claims_restart_gateway", as_f64(users + buckets), "calls").bar(Bar::AtMost(4.0)),
+            Figure::new("claims_restart_gateway", as_f64(asked.len()), "calls")
+                .bar(Bar::AtMost(4.0))
+                .note(asked.join(", ")),
         ]);
         Ok(operator)
     }
 
+    /// What the gateway was asked since the log was cleared.
+    fn asked(&self) -> Vec<String> {
+        let log = self.proxy.log();
+        log.iter()
+            .map(|seen| {
+                format!(
+                    "{} {} {}",
+                    seen.request.verb,
+                    seen.request.resource,
+                    seen.request.name.as_deref().unwrap_or_default()
+                )
+            })
+            .collect()
+    }
+
     /// What the door adds to a create, with many at once: the slowest hundredth with it and without it.
-    async fn admission(&self) -> Result<Figure> {
+    async fn admission(&self, croft: &Operator) -> Result<Figure> {
         let [with_it, without_it] = DOORS;
-        let with = self.slowest_creates(with_it).await?;
+        let (with, reaction) = self.slowest_creates(with_it, croft).await?;
         let hooks: Api<ValidatingWebhookConfiguration> = Api::all(self.client.clone());
         let hook = hooks.get("croft").await?;
         hooks.delete("croft", &DeleteParams::default()).await?;
         // The API server notices a moment later.
         tokio::time::sleep(Duration::from_secs(2)).await;
-        let without = self.slowest_creates(without_it).await?;
+        let (without, _) = self.slowest_creates(without_it, croft).await?;
         let metadata = ObjectMeta { name: hook.metadata.name.clone(), ..ObjectMeta::default() };
         hooks.create(&PostParams::default(), &ValidatingWebhookConfiguration { metadata, ..hook }).await?;
         Ok(Figure::new("claim_admission_p99", with - without, "ms more")
             .bar(Bar::AtMost(MAX_ADMISSION_MS))
-            .note(format!("{WRITERS} writers: {with:.1} ms with the door, {without:.1} ms without")))
+            .note(format!("{WRITERS} writers: {with:.1} ms with the door, {without:.1} ms without"))
+            .note(format!(
+                "meanwhile croft sent {:.2} requests a claim: {reaction}",
+                reaction.requests() / as_f64(WRITES)
+            )))
     }
 
     /// Claims of a class nobody has made: nothing but admission and storing is measured.
-    async fn slowest_creates(&self, namespace: &str) -> Result<f64> {
+    async fn slowest_creates(&self, namespace: &str, croft: &Operator) -> Result<(f64, Calls)> {
         quiet().await;
+        let before = Calls::of(croft).await?;
         let names = names("claim", WRITES);
         let create = names.iter().map(|name| async move {
             let mut claim = claim(name);
@@ -261,10 +281,11 @@ impl Course {
         });
         let mut took: Vec<_> = stream::iter(create).buffer_unordered(WRITERS).try_collect().await?;
         took.sort_by(f64::total_cmp);
+        let reaction = Calls::of(croft).await?.since(&before);
         for name in &names {
             self.claims(namespace).delete(name, &DeleteParams::default()).await?;
         }
-        Ok(percentile(&took, 99))
+        Ok((percentile(&took, 99), reaction))
     }
 
     /// Claims made while the gateway is away, once it is back.

@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use croft_api::namespaces::NamespaceClassBinding;
 use croft_testbed::wait;
 use k8s_openapi::{
     api::{
@@ -15,55 +16,64 @@ use k8s_openapi::{
     apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
 };
 use kube::{
-    Api, Client,
+    Api, Client, Resource,
     api::{ListParams, ObjectMeta, PostParams},
-    core::{ApiResource, DynamicObject, GroupVersionKind},
+    core::{ApiResource, DynamicObject},
 };
 use serde::{Serialize, de::DeserializeOwned};
 
+/// Groups of the operator.
+const ORIGINALS: [&str; 2] = [ORIGINAL, "s3.snappcloud.io"];
+/// Each as long as the original.
+const TWINS: [&str; 2] = [TWIN, "s3.benchcloud.io"];
 const ORIGINAL: &str = "akuity.io";
-/// As long as the original.
 const TWIN: &str = "bench.dev";
-const BINDINGS: &str = "namespaceclassbindings";
 const RBAC: &str = "rbac.authorization.k8s.io";
 const SERVED_LIMIT: Duration = Duration::from_secs(20);
 
 /// The same text with the twin's names.
 pub(super) fn renamed(text: &str) -> String {
-    text.replace(ORIGINAL, TWIN)
+    ORIGINALS.iter().zip(TWINS).fold(text.to_owned(), |text, (original, twin)| text.replace(original, twin))
+}
+
+/// The kind as the generator has it.
+pub(super) fn twin_kind<K: Resource<DynamicType = ()>>() -> ApiResource {
+    let original = ApiResource::erase::<K>(&());
+    ApiResource { group: renamed(&original.group), api_version: renamed(&original.api_version), ..original }
+}
+
+/// Makes a twin of a kind.
+pub(super) async fn make_kind<K: Resource<DynamicType = ()>>(admin: &Client) -> Result<()> {
+    let kinds: Api<CustomResourceDefinition> = Api::all(admin.clone());
+    let (plural, group) = (K::plural(&()), K::group(&()));
+    let original = kinds.get(&format!("{plural}.{group}")).await.context("the operator is not installed")?;
+    let metadata = named(&renamed(&format!("{plural}.{group}")));
+    let twin = CustomResourceDefinition { metadata, spec: twin_of(&original.spec)?, status: None };
+    kinds.create(&PostParams::default(), &twin).await?;
+    let twins: Api<DynamicObject> = Api::all_with(admin.clone(), &twin_kind::<K>());
+    wait::until(&format!("the twin of {plural} to be served"), SERVED_LIMIT, || async {
+        Ok(Some(twins.list_metadata(&ListParams::default()).await?))
+    })
+    .await?;
+    Ok(())
 }
 
 /// Bindings as the operator has them.
 pub(super) fn original_binding() -> ApiResource {
-    binding(ORIGINAL)
+    ApiResource::erase::<NamespaceClassBinding>(&())
 }
 
 /// Bindings as the generator has them.
 pub(super) fn twin_binding() -> ApiResource {
-    binding(TWIN)
-}
-
-fn binding(group: &str) -> ApiResource {
-    let kind = GroupVersionKind::gvk(group, "v1alpha1", "NamespaceClassBinding");
-    ApiResource::from_gvk_with_plural(&kind, BINDINGS)
+    twin_kind::<NamespaceClassBinding>()
 }
 
 /// Makes a twin of the binding's kind and of the fences, and lets `user` write it, and objects by a verb that the operator does
 /// without.
 pub(super) async fn install(admin: &Client, user: &str) -> Result<()> {
-    let kinds: Api<CustomResourceDefinition> = Api::all(admin.clone());
-    let original = kinds.get(&format!("{BINDINGS}.{ORIGINAL}")).await.context("the operator is not installed")?;
-    let metadata = named(&format!("{BINDINGS}.{TWIN}"));
-    let twin = CustomResourceDefinition { metadata, spec: twin_of(&original.spec)?, status: None };
-    kinds.create(&PostParams::default(), &twin).await?;
+    make_kind::<NamespaceClassBinding>(admin).await?;
     allow(admin, user).await?;
-    fence(admin).await?;
-    let twins: Api<DynamicObject> = Api::all_with(admin.clone(), &twin_binding());
-    wait::until("the twin of the binding to be served", SERVED_LIMIT, || async {
-        Ok(Some(twins.list_metadata(&ListParams::default()).await?))
-    })
-    .await?;
-    Ok(())
+    fence(admin).await
 }
 
 /// The same with the twin's names.
@@ -128,9 +138,9 @@ mod tests {
 
     #[test]
     fn a_renamed_text_is_as_long_and_names_nothing_of_the_operator() {
-        let text = r#"{"apiVersion":"akuity.io/v1alpha1","labels":{"namespaceclass.akuity.io/class":"a"}}"#;
+        let text = r#"{"apiVersion":"akuity.io/v1alpha1","labels":{"s3.snappcloud.io/class":"a"}}"#;
         let twin = renamed(text);
         assert_eq!(twin.len(), text.len());
-        assert!(!twin.contains(ORIGINAL), "{twin}");
+        assert!(!ORIGINALS.iter().any(|original| twin.contains(original)), "{twin}");
     }
 }

@@ -180,7 +180,7 @@ mod tests {
     fn however_many_objects_look_like_ours_a_look_at_them_is_soon_over() {
         let identity = |name: String| Identity { kind: "ConfigMap".into(), name, ..Identity::default() };
         let mut seen = Observed { class: ClassSeen::Present(Class::default()), ..Observed::default() };
-        for number in 0..10_000 {
+        for number in 0..100_000 {
             let (name, uid) = (format!("forged-{number}"), number.to_string());
             let object = Stamped { uid, owner: Owner::Nobody, ..Stamped::default() };
             seen.stamped.insert(identity(name), object);
@@ -192,9 +192,9 @@ mod tests {
             uid: Some("u".into()),
             ..Applied::default()
         };
-        seen.binding.status.applied_resources = (0..5_000).map(recorded).collect();
+        seen.binding.status.applied_resources = (0..50_000).map(recorded).collect();
         let begun = Instant::now();
-        assert_eq!(seen.to_read().len(), 5_000);
+        assert_eq!(seen.to_read().len(), 50_000);
         let plan = plan(&seen);
         let outcomes: Vec<_> = plan.iter().map(|step| (step, Outcome::done())).collect();
         report(&seen, &outcomes, &Timestamp::default());
