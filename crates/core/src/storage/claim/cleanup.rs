@@ -11,7 +11,7 @@ use super::{
 /// The claim is being deleted.
 pub(super) fn of_claim(seen: &Observed, claim: &Claim) -> Decision {
     // A record of an earlier claim is not this one's business: it is looked at again when this claim is gone.
-    let record = seen.record.as_ref().filter(|record| record.is_of(claim) || record.is_misnamed_of(claim));
+    let record = seen.record.as_ref().filter(|record| record.belongs_to(&claim.target.uid));
     let identity = ClaimIdentity {
         namespace: claim.target.namespace.clone(),
         name: claim.target.name.clone(),
