@@ -11,6 +11,7 @@
 
 mod bucket;
 mod observed;
+mod permits;
 pub mod policy;
 mod step;
 
