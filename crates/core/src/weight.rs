@@ -119,14 +119,12 @@ mod tests {
 
     #[test]
     fn members_are_told_with_their_texts() {
-        assert_eq!(members(r#"{"a": {"x,": [1, "}"]} , "b":[{}],"c":"{,"}"#), [
-            ("a", r#" {"x,": [1, "}"]} "#),
-            ("b", "[{}]"),
-            ("c", r#""{,""#),
-        ]
-        .map(|(name, text)| (name, text.trim_end())));
+        assert_eq!(
+            members(r#"{"a": {"x,": [1, "}"]} , "b":[{}],"c":"{,"}"#),
+            [("a", r#" {"x,": [1, "}"]}"#), ("b", "[{}]"), ("c", r#""{,""#)]
+        );
         for none in ["", "[]", "7", "[{\"a\":1}]", "{}", "{,}", "}", "\"{\""] {
-            assert_eq!(members(none), [], "{none}");
+            assert!(members(none).is_empty(), "{none}");
         }
     }
 
@@ -143,7 +141,7 @@ mod tests {
             Some("it holds more than 10 values; shorten spec.names, which has most of it")
         );
         let objection = limit.objection(&json!({ "metadata": { "labels": { "x": "y".repeat(99) } } }).to_string());
-        let told = "it is 136 bytes long; at most 100 are read; shorten metadata.labels, which has most of it";
+        let told = "it is 131 bytes long; at most 100 are read; shorten metadata.labels, which has most of it";
         assert_eq!(objection.as_deref(), Some(told));
         let objection = limit.objection(&json!("x".repeat(99)).to_string());
         assert_eq!(objection.as_deref(), Some("it is 101 bytes long; at most 100 are read"));

@@ -55,13 +55,7 @@ pub fn claim(claim: &S3UserClaim) -> Result<claim::Spec, Vec<Problem>> {
     let name = claim.metadata.name.as_deref().unwrap_or_default();
     let subusers = problems.subusers(name, &spec.subusers, [&read, &admin]);
     let quota = spec.quota.as_ref().map(|quota| problems.request(quota)).unwrap_or_default();
-    problems.or(claim::Spec {
-        class: class.cloned(),
-        read_secret: read,
-        admin_secret: admin,
-        subusers,
-        quota,
-    })
+    problems.or(claim::Spec { class: class.cloned(), read_secret: read, admin_secret: admin, subusers, quota })
 }
 
 /// The bucket's spec, or everything that is wrong with it.

@@ -77,10 +77,12 @@ impl LostKeys {
         let is_due = lasts >= if has_worked { PATIENCE } else { LONG_PATIENCE };
         let is_lost = was_lost || (is_due && self.given_up.spend(user.clone(), now));
         self.note(access_key, Evidence { at: now, has_worked, refused_since: Some(since), is_lost });
-        match is_lost {
-            true => Standing::Lost,
-            false if lasts >= PATIENCE => Standing::Doubted,
-            false => Standing::New,
+        if is_lost {
+            Standing::Lost
+        } else if lasts >= PATIENCE {
+            Standing::Doubted
+        } else {
+            Standing::New
         }
     }
 

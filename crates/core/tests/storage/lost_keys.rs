@@ -126,7 +126,8 @@ fn a_key_that_never_works_is_replaced_once_an_hour_at_most_and_other_users_are_n
         now = now + Duration::from_secs(60);
     }
     assert!((20..=24).contains(&number), "{number}");
-    let mut standings = (0..20).map(|minute| keys.refused(&user("other"), "AK", now + Duration::from_secs(60 * minute)));
+    let mut standings =
+        (0..20).map(|minute| keys.refused(&user("other"), "AK", now + Duration::from_secs(60 * minute)));
     assert!(standings.any(|standing| standing == Standing::Lost));
 }
 

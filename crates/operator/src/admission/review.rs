@@ -189,7 +189,9 @@ impl<K: Resource<DynamicType = ()> + DeserializeOwned> Request<K> {
         let metadata = object.as_ref().map(Resource::meta);
         let names = metadata.into_iter().flat_map(|metadata| [&metadata.name, &metadata.namespace]).flatten();
         if let Some(name) = names.into_iter().find(|name| !is_path_segment(name)) {
-            return Err(format!("metadata.name or metadata.namespace: {name:?} is the name of no object; choose another"));
+            return Err(format!(
+                "metadata.name or metadata.namespace: {name:?} is the name of no object; choose another"
+            ));
         }
         let requester = serde_json::from_str(request.user_info.get()).map_err(|error| error.to_string())?;
         Ok(Self {

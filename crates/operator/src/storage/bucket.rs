@@ -107,10 +107,7 @@ impl BucketReconciler {
         let owner = lookup.owner(user.as_ref(), found(told.as_ref(), lookup.user)?, is_empty, &lost);
         let looked = settings::look(ceph, bucket, (&owner, told.as_ref()), subusers, moved_in).await;
         let used_a_key = looked.as_ref().map_or(true, |looked| looked.used_a_key);
-        let standing = match used_a_key {
-            true => self.heed(looked.as_ref().err(), bucket, &owner, ceph).await,
-            false => None,
-        };
+        let standing = if used_a_key { self.heed(looked.as_ref().err(), bucket, &owner, ceph).await } else { None };
         match (looked, standing) {
             // It lasts: nobody is left to believe that all is well.
             (Err(failure), Some(Standing::Doubted)) => {

@@ -127,13 +127,7 @@ impl MigrationReconciler {
     }
 
     /// The key of one of the two was used.
-    async fn heed(
-        &self,
-        failure: Option<&Failure>,
-        ceph: &Ceph,
-        (user, key): (&CephUser, &KeyPair),
-        place: &Place,
-    ) {
+    async fn heed(&self, failure: Option<&Failure>, ceph: &Ceph, (user, key): (&CephUser, &KeyPair), place: &Place) {
         let holder = Key::new(CLAIM, &place.namespace, &place.name);
         self.caches.lost_keys.heed(failure, Used { ceph, user, key, holder }).await;
     }
@@ -243,7 +237,9 @@ impl Reconciler for MigrationReconciler {
 
     async fn execute(&self, seen: &Seen, step: &Step) -> Result<Written, Failure> {
         let done = self.carry_out(seen, step).await;
-        if let (Some(ceph), Step::DeletePolicy { user, key, .. } | Step::PutPolicy { user, key, .. }) = (&seen.ceph, step) {
+        if let (Some(ceph), Step::DeletePolicy { user, key, .. } | Step::PutPolicy { user, key, .. }) =
+            (&seen.ceph, step)
+        {
             let spec = &seen.observed.migration.spec;
             let place = if seen.observed.target.is_of(user) { &spec.target } else { &spec.current };
             self.heed(done.as_ref().err(), ceph, (user, key), place).await;

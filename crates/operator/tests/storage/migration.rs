@@ -317,7 +317,10 @@ async fn in_a_bucket_that_was_moved_everybody_has_exactly_what_its_new_owner_say
     assert_eq!(rights(&friend, &to).await?, ["reads the folder"]);
     assert_eq!(rights(&from, &to).await?, ["reads the rest", "lists"]);
     let owners = rights(&to, &to).await?;
-    assert!(["reads the folder", "reads the rest", "lists", "stores"].iter().all(|it| owners.contains(it)), "{owners:?}");
+    assert!(
+        ["reads the folder", "reads the rest", "lists", "stores"].iter().all(|it| owners.contains(it)),
+        "{owners:?}"
+    );
     Ok(())
 }
 

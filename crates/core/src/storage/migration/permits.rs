@@ -175,7 +175,8 @@ mod tests {
 
     #[test]
     fn a_tenant_covers_its_users_and_a_user_its_subusers() {
-        let [tenant, user, subuser] = ["root", "user/one", "user/one:two"].map(|name| format!("arn:aws:iam::lab:{name}"));
+        let [tenant, user, subuser] =
+            ["root", "user/one", "user/one:two"].map(|name| format!("arn:aws:iam::lab:{name}"));
         assert!(covers(&tenant, &user) && covers(&tenant, &subuser) && covers(&user, &subuser));
         assert!(!covers(&user, &tenant) && !covers(&user, &user) && !covers(&tenant, &tenant));
         assert!(!covers(&user, "arn:aws:iam::lab:user/one-two") && !covers(&tenant, "arn:aws:iam::lab_a:user/one"));
@@ -220,8 +221,11 @@ mod tests {
         let both = Permitted { open: set(&["public"]), named: named.clone() };
         let one = Permitted { open: set(&[]), named };
         let told = permits.by_action(&["s3:GetObject", "s3:GetObjectAcl", "s3:PutObject"]);
-        let wanted =
-            [(both, vec!["s3:GetObject"]), (one, vec!["s3:GetObjectAcl"]), (Permitted::default(), vec!["s3:PutObject"])];
+        let wanted = [
+            (both, vec!["s3:GetObject"]),
+            (one, vec!["s3:GetObjectAcl"]),
+            (Permitted::default(), vec!["s3:PutObject"]),
+        ];
         assert_eq!(told, wanted.into());
         assert_eq!(permits.open(), set(&["public"]));
     }

@@ -82,7 +82,8 @@ impl Moved<'_> {
         let mut statements = vec![statement(OWNER, "Allow", ("Principal", vec![owner.clone()]), &own_reading, objects)];
         statements.extend(self.away(&permits));
         statements.extend(self.others(&owner, &permits));
-        for (sid, subusers, actions) in [(UNBOUND, self.unbound, READING), (SUBUSERS_CHANGES, self.subusers, CHANGING)] {
+        for (sid, subusers, actions) in [(UNBOUND, self.unbound, READING), (SUBUSERS_CHANGES, self.subusers, CHANGING)]
+        {
             for (permitted, actions) in permits.by_action(&actions) {
                 let subusers = subusers.iter().map(|name| format!("{owner}:{name}"));
                 let subusers = subusers.map(|name| (name.clone(), permitted.of_exactly(&name)));
@@ -95,14 +96,17 @@ impl Moved<'_> {
     /// Former owners, with all users of their tenants: of whom the new owner names one only by what is left out.
     fn away(&self, permits: &Permits) -> Option<Value> {
         let is_out = |tenant: &&String| **tenant != self.owner.tenant && !permits.name_somebody_of(tenant);
-        let former: Vec<_> = self.former.iter().filter(is_out).map(|tenant| format!("arn:aws:iam::{tenant}:root")).collect();
+        let former: Vec<_> =
+            self.former.iter().filter(is_out).map(|tenant| format!("arn:aws:iam::{tenant}:root")).collect();
         let everything = ("Resource", self.everything());
         (!former.is_empty()).then(|| statement(AWAY, "Deny", ("Principal", former), &["s3:*"], everything))
     }
 
     /// Everybody else has what the new owner says and nothing besides, whatever access lists say.
     fn others(&self, owner: &str, permits: &Permits) -> Vec<Value> {
-        let names = permits.names();
+        // Subusers of the owner are meant where the owner is, and told apart further below.
+        let is_owners = |name: &str| name == owner || covers(owner, name);
+        let names: BTreeSet<_> = permits.names().into_iter().filter(|name| !is_owners(name)).collect();
         let all_but = |excepted: BTreeSet<&str>| {
             let all_but = names.iter().map(String::as_str).filter(|name| !excepted.contains(name)).chain([owner]);
             ("NotPrincipal", all_but.collect::<BTreeSet<_>>().into_iter().map(str::to_owned).collect())
@@ -119,7 +123,7 @@ impl Moved<'_> {
                 names.iter().partition(|name| names.iter().any(|other| covers(name, other)));
             for group in groups {
                 let places = permitted.of(group);
-                if !self.is_everything(&places) {
+                if !self.is_everything(&places, &actions) {
                     let rest = all_but([group.as_str()].into());
                     statements.push(statement(NAMED, "Deny", rest, &actions, self.beyond(&places)));
                 }
@@ -138,7 +142,7 @@ impl Moved<'_> {
         actions: &[&str],
     ) -> Vec<Value> {
         let mut alike: BTreeMap<_, Vec<_>> = BTreeMap::new();
-        for (name, places) in permitted.filter(|(_, places)| !self.is_everything(places)) {
+        for (name, places) in permitted.filter(|(_, places)| !self.is_everything(places, actions)) {
             alike.entry(places).or_default().push(name);
         }
         let denied = |(places, names)| statement(sid, "Deny", ("Principal", names), actions, self.beyond(&places));
@@ -153,9 +157,12 @@ impl Moved<'_> {
         ("NotResource", resources.iter().cloned().collect())
     }
 
-    fn is_everything(&self, resources: &BTreeSet<String>) -> bool {
+    /// Whether these are all that the actions can be about.
+    fn is_everything(&self, resources: &BTreeSet<String>, actions: &[&str]) -> bool {
+        let is_about_objects = actions.iter().all(|action| !LISTED.contains(action));
+        let needed = if is_about_objects { vec![self.objects()] } else { self.everything() };
         let is_said = |resource: &String| resources.contains(resource);
-        ["*", "arn:aws:s3:::*"].iter().any(|all| resources.contains(*all)) || self.everything().iter().all(is_said)
+        ["*", "arn:aws:s3:::*"].iter().any(|all| resources.contains(*all)) || needed.iter().all(is_said)
     }
 
     fn everything(&self) -> Vec<String> {
@@ -247,9 +254,7 @@ mod tests {
     fn own_pool() -> Vec<Value> {
         let folder = "arn:aws:s3:::photos/public/*";
         let everything = ["arn:aws:s3:::photos", "arn:aws:s3:::photos/*"];
-        let allow = |who: Value, actions: &[&str], where_: &[&str]| {
-            json!({ "Effect": "Allow", "Principal": who, "Action": actions, "Resource": where_ })
-        };
+        let allow = |who: Value, actions: &[&str], where_: &[&str]| json!({ "Effect": "Allow", "Principal": who, "Action": actions, "Resource": where_ });
         vec![
             allow(json!("*"), &["s3:GetObject"], &[folder]),
             allow(json!({ "AWS": FRIEND }), &["s3:Get*", "s3:ListBucket"], &[folder, everything[0]]),
@@ -286,9 +291,7 @@ mod tests {
             let names = names.get("AWS").unwrap_or(names);
             Some(texts(names).iter().any(|name| is_meant(name, who)))
         };
-        let there = |member: &str| {
-            Some(texts(statement.get(member)?).iter().any(|pattern| is_like(pattern, resource)))
-        };
+        let there = |member: &str| Some(texts(statement.get(member)?).iter().any(|pattern| is_like(pattern, resource)));
         let is_whom = named("Principal").unwrap_or_else(|| !named("NotPrincipal").unwrap());
         let is_there = there("Resource").unwrap_or_else(|| !there("NotResource").unwrap());
         is_whom && is_there && texts(&statement["Action"]).iter().any(|pattern| is_like(pattern, action))
@@ -297,18 +300,22 @@ mod tests {
     #[test]
     fn whatever_access_lists_say_everybody_has_what_the_new_owner_says_and_nothing_besides() {
         let (bound, late) = (format!("{OWN}:bound"), format!("{OWN}:late"));
-        let everybody = [OWN, &bound, &late, FRIEND, FORMER, "arn:aws:iam::friends:user/two", "arn:aws:iam::x:user/y", ANONYMOUS];
+        let everybody =
+            [OWN, &bound, &late, FRIEND, FORMER, "arn:aws:iam::friends:user/two", "arn:aws:iam::x:user/y", ANONYMOUS];
         let resources = ["arn:aws:s3:::photos", "arn:aws:s3:::photos/public/cat", "arn:aws:s3:::photos/private/cat"];
         let pool = own_pool();
         for chosen in 0..1_u32 << pool.len() {
-            let own: Vec<_> = (0..).zip(&pool).filter(|(bit, _)| chosen >> bit & 1 == 1).map(|(_, it)| it.clone()).collect();
-            let plain: Vec<_> = own.iter().filter(|it| it["Effect"] == "Allow" && it.get("Principal").is_some()).collect();
+            let own: Vec<_> =
+                (0..).zip(&pool).filter(|(bit, _)| chosen >> bit & 1 == 1).map(|(_, it)| it.clone()).collect();
+            let plain: Vec<_> =
+                own.iter().filter(|it| it["Effect"] == "Allow" && it.get("Principal").is_some()).collect();
             let ours = statements(&["lab_a"], &["late"], &own);
             let names_former = plain.iter().any(|it| it["Principal"]["AWS"] == json!([FORMER]));
             for who in everybody {
                 let is_owners = who.starts_with(OWN);
                 for action in [&READING[..], &CHANGING, &LISTED].concat() {
-                    for resource in resources {
+                    // Only those that a bucket's access list gives are about the bucket itself.
+                    for resource in resources.into_iter().skip(usize::from(!LISTED.contains(&action))) {
                         let denied = ours.iter().any(|it| it["Effect"] == "Deny" && applies(it, who, action, resource));
                         let said = plain.iter().any(|it| applies(it, who, action, resource));
                         let (reads, changes) = (READING.contains(&action), CHANGING.contains(&action));

@@ -9,8 +9,8 @@ use croft_core::{
 };
 
 use self::world::{
-    BUCKET, FIRST, RECORD, RecordState, SECOND, Slot, UserState, VaultState, World, number, owner_shown, pair,
-    target, user,
+    BUCKET, FIRST, RECORD, RecordState, SECOND, Slot, UserState, VaultState, World, number, owner_shown, pair, target,
+    user,
 };
 use crate::{
     done,
@@ -259,7 +259,9 @@ impl explorer::World for World {
             };
             acts.push(Act::new("Velero stores a backup", self, store).between_reconciles());
         }
-        if let Some(key) = self.user.as_ref().and_then(|user| user.keys.first().copied()).filter(|_| self.lost.is_none()) {
+        if let Some(key) =
+            self.user.as_ref().and_then(|user| user.keys.first().copied()).filter(|_| self.lost.is_none())
+        {
             acts.push(Act::new("the gateway loses a key", self, |world| world.lost = Some(key)));
         }
         if self.lost.is_some() {
@@ -411,7 +413,8 @@ fn a_key_the_gateway_lost_is_on_record_before_another_takes_its_place_and_velero
     assert!(told.starts_with("update S3User vault-shop-safe\nadd a key to Ceph user"), "{told}");
     assert!(!told.contains("remove key") && !told.contains("Secret"), "{told}");
     world = explorer::worked(&world, "vault");
-    let reason = |world: &World| world.vault.as_ref().and_then(|it| it.status.conditions.reason("Ready").map(str::to_owned));
+    let reason =
+        |world: &World| world.vault.as_ref().and_then(|it| it.status.conditions.reason("Ready").map(str::to_owned));
     assert_eq!(reason(&world).as_deref(), Some("KeyLost"));
     // Nobody remembers but the record.
     let settled = at_rest(&World { lost: None, ..world });

@@ -12,8 +12,8 @@ use croft_core::{
     storage::{
         Amount, CephUser, Class, KeyPair, OnDelete, Quota, QuotaAsked, Target, Usage,
         claim::{
-            Backend, Books, ClaimIdentity, FreshKeys, Key, Phase, Purge, PurgeSeen, Reached, Record, RecordBody, Rotation,
-            STILL, SetAside, User, UserQuota,
+            Backend, Books, ClaimIdentity, FreshKeys, Key, Phase, Purge, PurgeSeen, Reached, Record, RecordBody,
+            Rotation, STILL, SetAside, User, UserQuota,
         },
         credentials_file, display_name,
         ledger::{Entry, Units},
