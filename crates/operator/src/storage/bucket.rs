@@ -103,17 +103,22 @@ impl BucketReconciler {
         let user = ceph.user(lookup.user, false).await?;
         let told = if user.is_some() { ceph.bucket(&bucket.target.name, lookup.user).await? } else { None };
         let is_empty = told.as_ref().is_none_or(|told| told.objects == 0);
-        let lost = self.caches.lost_keys.among(user.as_ref());
-        let owner = lookup.owner(user.as_ref(), found(told.as_ref(), lookup.user)?, is_empty, &lost);
-        let looked = settings::look(ceph, bucket, (&owner, told.as_ref()), subusers, moved_in).await;
+        let found = found(told.as_ref(), lookup.user)?;
+        let owner = || {
+            let lost = self.caches.lost_keys.among(user.as_ref());
+            lookup.owner(user.as_ref(), found.clone(), is_empty, &lost)
+        };
+        let seen = owner();
+        let looked = settings::look(ceph, bucket, (&seen, told.as_ref()), subusers, moved_in).await;
         let used_a_key = looked.as_ref().map_or(true, |looked| looked.used_a_key);
-        let standing = if used_a_key { self.heed(looked.as_ref().err(), bucket, &owner, ceph).await } else { None };
+        let standing = if used_a_key { self.heed(looked.as_ref().err(), bucket, &seen, ceph).await } else { None };
         match (looked, standing) {
             // It lasts: nobody is left to believe that all is well.
             (Err(failure), Some(Standing::Doubted)) => {
                 Ok((Owner::Unreachable(Failure { class: FailureClass::Transient, ..failure }), Looked::default()))
             }
-            (looked, _) => Ok((owner, looked?)),
+            (Err(_), Some(Standing::Lost)) => Ok((owner(), Looked::default())),
+            (looked, _) => Ok((seen, looked?)),
         }
     }
 

@@ -271,7 +271,7 @@ async fn in_a_bucket_that_was_moved_everybody_has_exactly_what_its_new_owner_say
     let grantees = format!("id=\"{}\", {everything}", from.user_id("data"));
     let keys = from.secret("admin").await?;
     let header = Some(("x-amz-grant-full-control", grantees.as_str()));
-    let call = S3Call { method: Method::PUT, path: "/photos", query: "acl=", header, body: b"" };
+    let call = S3Call { method: Method::PUT, path: "/photos", query: "acl=", header, body: b"-" };
     let (status, body) = from.ceph.call((&keys["accessKey"], &keys["secretKey"]), &call).await?;
     anyhow::ensure!(status.is_success(), "{status} {body}");
     // What somebody gets done, by whatever gives the right.
@@ -287,7 +287,8 @@ async fn in_a_bucket_that_was_moved_everybody_has_exactly_what_its_new_owner_say
             ("deletes", Method::DELETE, "/nothing.jpg", ""),
         ] {
             let path = format!("/{}%3Aphotos{place}", there.user_id("data").tenant());
-            let call = S3Call { method, path: &path, query, header: None, body: b"" };
+            let body: &[u8] = if method == Method::PUT { b"woof" } else { b"" };
+            let call = S3Call { method, path: &path, query, header: None, body };
             let (status, _) = plot.ceph.call((&keys["accessKey"], &keys["secretKey"]), &call).await?;
             rights.extend(status.is_success().then_some(right));
         }
