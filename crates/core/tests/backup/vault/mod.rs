@@ -4,7 +4,7 @@ mod world;
 
 use croft_core::{
     backup::vault::{Observed, Step, key_to_try, must_retry, plan, report},
-    plan::{Outcome, Plan},
+    plan::{Failure, FailureClass, Outcome, Plan},
     storage::claim::{self, Phase},
 };
 
@@ -170,7 +170,9 @@ impl explorer::World for World {
             Step::Ceph(step) => return self.on_ceph(seen, step),
             Step::CreateBucket { bucket, key, .. } => {
                 assert_eq!(bucket, BUCKET);
-                assert_ne!(self.lost, Some(number(&key.access_key)), "worked on with a key that is lost");
+                if self.lost == Some(number(&key.access_key)) {
+                    return Outcome::Failed(Failure::new(FailureClass::Forbidden, "InvalidAccessKeyId", "no such key"));
+                }
                 return self.on_user(seen, |user| {
                     assert!(!user.suspended && !user.keys.is_empty());
                     user.stored = Some(user.stored.unwrap_or_default());
