@@ -30,10 +30,53 @@ impl Limit {
     pub fn objection(self, text: &str) -> Option<String> {
         let Self { bytes, values } = self;
         if text.len() > bytes {
-            return Some(format!("it is {} bytes long; at most {bytes} are read", text.len()));
+            let told = format!("it is {} bytes long; at most {bytes} are read", text.len());
+            return Some(told + &shorten(text, str::len));
         }
-        (values < usize::MAX && values_in(text) > values).then(|| format!("it holds more than {values} values"))
+        (values < usize::MAX && values_in(text) > values)
+            .then(|| format!("it holds more than {values} values") + &shorten(text, values_in))
     }
+}
+
+/// What to do about a text that is too heavy.
+fn shorten(text: &str, weigh: fn(&str) -> usize) -> String {
+    let heaviest = |text| members(text).into_iter().max_by_key(|(_, member)| weigh(member));
+    let Some((name, member)) = heaviest(text) else { return String::new() };
+    let inner = heaviest(member).map(|(inner, _)| format!(".{inner}")).unwrap_or_default();
+    format!("; shorten {name}{inner}, which has most of it")
+}
+
+/// The members of an object with their texts; none of what is no object.
+fn members(text: &str) -> Vec<(&str, &str)> {
+    let mut members = Vec::new();
+    let (mut depth, mut in_text, mut is_escaped, mut begin) = (0_usize, false, false, None);
+    for (at, byte) in text.bytes().enumerate() {
+        match byte {
+            _ if is_escaped => is_escaped = false,
+            b'\\' => is_escaped = in_text,
+            b'"' => in_text = !in_text,
+            _ if in_text => {}
+            b'{' | b'[' => {
+                depth = depth.saturating_add(1);
+                begin = begin.or((depth == 1 && byte == b'{').then_some(at + 1));
+            }
+            b',' | b'}' | b']' => {
+                if let Some(begun) = begin.filter(|_| depth == 1) {
+                    members.extend(text.get(begun..at).and_then(member));
+                    begin = Some(at + 1);
+                }
+                depth = depth.saturating_sub(usize::from(byte != b','));
+            }
+            _ => {}
+        }
+    }
+    members
+}
+
+/// Name and text of a member as it is written.
+fn member(text: &str) -> Option<(&str, &str)> {
+    let (name, text) = text.trim().strip_prefix('"')?.split_once('"')?;
+    Some((name, text.trim_start().strip_prefix(':')?))
 }
 
 /// At least as many as there are.
@@ -75,11 +118,31 @@ mod tests {
     }
 
     #[test]
+    fn members_are_told_with_their_texts() {
+        assert_eq!(
+            members(r#"{"a": {"x,": [1, "}"]} , "b":[{}],"c":"{,"}"#),
+            [("a", r#" {"x,": [1, "}"]}"#), ("b", "[{}]"), ("c", r#""{,""#)]
+        );
+        for none in ["", "[]", "7", "[{\"a\":1}]", "{}", "{,}", "}", "\"{\""] {
+            assert!(members(none).is_empty(), "{none}");
+        }
+    }
+
+    #[test]
     fn a_long_text_is_one_value_and_a_short_one_may_be_many() {
         let limit = Limit { bytes: 100, values: 10 };
         assert_eq!(limit.objection(&json!({ "text": ",".repeat(80) }).to_string()), None);
         let objection = limit.objection(&json!(vec![0; 20]).to_string());
         assert_eq!(objection.as_deref(), Some("it holds more than 10 values"));
+        let labels = json!({ "metadata": { "name": "a", "labels": { "b": "}" } }, "spec": { "names": vec![0; 20] } });
+        let objection = Limit { bytes: 1000, values: 10 }.objection(&labels.to_string());
+        assert_eq!(
+            objection.as_deref(),
+            Some("it holds more than 10 values; shorten spec.names, which has most of it")
+        );
+        let objection = limit.objection(&json!({ "metadata": { "labels": { "x": "y".repeat(99) } } }).to_string());
+        let told = "it is 131 bytes long; at most 100 are read; shorten metadata.labels, which has most of it";
+        assert_eq!(objection.as_deref(), Some(told));
         let objection = limit.objection(&json!("x".repeat(99)).to_string());
         assert_eq!(objection.as_deref(), Some("it is 101 bytes long; at most 100 are read"));
     }

@@ -7,7 +7,7 @@ use croft_core::{
         validate::{self, BackupSpec, Invalid, LocationSpec, RestoreSpec},
         vault::{self, names},
     },
-    storage::{OnDelete, QuotaAsked},
+    storage::{OnDelete, QuotaAsked, is_object_name},
 };
 use kube::ResourceExt;
 
@@ -39,6 +39,11 @@ pub fn vault(object: &BackupVault) -> Result<vault::Spec, Vec<Problem>> {
         );
         problems.push(Problem::new("metadata.name", rule));
     }
+    let class = object.spec.s3_class_name.as_ref().filter(|name| !name.is_empty());
+    if class.is_some_and(|name| !is_object_name(name)) {
+        let rule = "must be the name of an S3Class: a-z, 0-9, - and ., beginning and ending with a letter or digit";
+        problems.push(Problem::new("spec.s3ClassName", rule));
+    }
     let asked =
         object.spec.quota.as_ref().map(|asked| quota("spec.quota", asked.size.as_ref(), asked.objects.as_ref()));
     let asked = asked.unwrap_or_else(|| Ok(QuotaAsked::default())).unwrap_or_else(|more| {
@@ -49,7 +54,7 @@ pub fn vault(object: &BackupVault) -> Result<vault::Spec, Vec<Problem>> {
         return Err(problems);
     }
     Ok(vault::Spec {
-        class: object.spec.s3_class_name.clone().filter(|name| !name.is_empty()),
+        class: class.cloned(),
         quota: QuotaAsked { buckets: Some(1), ..asked },
         on_delete: match object.spec.on_delete {
             VaultOnDelete::Retain => OnDelete::Retain,

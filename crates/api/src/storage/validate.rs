@@ -45,19 +45,17 @@ pub fn claim(claim: &S3UserClaim) -> Result<claim::Spec, Vec<Problem>> {
         ("spec.adminSecretName", spec.admin_secret_name.as_ref()),
         ("spec.adminSecret", spec.admin_secret.as_ref()),
     );
+    let class = class.filter(|name| !name.is_empty());
+    let class_field = if spec.s3_class_name.is_some() { "spec.s3ClassName" } else { "spec.s3UserClass" };
+    problems.object_name(class_field, class.map(String::as_str), "an S3Class");
+    problems.object_name("metadata.name", claim.metadata.name.as_deref(), "the claim");
     if !read.is_empty() && read == admin {
         problems.add("spec.readSecretName", "must differ from the admin Secret; name two Secrets");
     }
     let name = claim.metadata.name.as_deref().unwrap_or_default();
     let subusers = problems.subusers(name, &spec.subusers, [&read, &admin]);
     let quota = spec.quota.as_ref().map(|quota| problems.request(quota)).unwrap_or_default();
-    problems.or(claim::Spec {
-        class: class.filter(|name| !name.is_empty()).cloned(),
-        read_secret: read,
-        admin_secret: admin,
-        subusers,
-        quota,
-    })
+    problems.or(claim::Spec { class: class.cloned(), read_secret: read, admin_secret: admin, subusers, quota })
 }
 
 /// The bucket's spec, or everything that is wrong with it.
@@ -73,8 +71,11 @@ pub fn bucket(bucket: &S3Bucket) -> Result<bucket::Spec, Vec<Problem>> {
     if RESERVED_BUCKETS.contains(&name) {
         problems.add("metadata.name", "is where the gateway serves an API of its own; choose another name");
     }
+    problems.object_name("metadata.name", bucket.metadata.name.as_deref(), "the bucket");
     if bucket.spec.s3_user_ref.is_empty() {
         problems.add("spec.s3UserRef", "must name an S3UserClaim of the same namespace");
+    } else {
+        problems.object_name("spec.s3UserRef", Some(&bucket.spec.s3_user_ref), "an S3UserClaim of the same namespace");
     }
     let bindings = problems.bindings(&bucket.spec.s3_subuser_binding);
     let settings = problems.settings(&bucket.spec);
@@ -107,7 +108,10 @@ pub fn class(class: &S3Class) -> Result<Class, Vec<Problem>> {
     }
     if spec.admin_secret.name.is_empty() {
         problems.add("spec.adminSecret.name", "must name the Secret with the keys of a Ceph administrator");
+    } else {
+        problems.object_name("spec.adminSecret.name", Some(&spec.admin_secret.name), "a Secret");
     }
+    problems.object_name("spec.adminSecret.namespace", spec.admin_secret.namespace.as_deref(), "a namespace");
     if let Some(Err(error)) = spec.allowed_namespaces.clone().map(Selector::try_from) {
         problems.add("spec.allowedNamespaces", format!("is not a label selector: {error}"));
     }
@@ -193,16 +197,18 @@ impl Problems {
         value.or(same)
     }
 
+    /// What ends up in a path must be what an object can be called.
+    fn object_name(&mut self, field: &str, name: Option<&str>, what: &str) {
+        if name.is_some_and(|name| !is_object_name(name)) {
+            self.add(field, must_name(what));
+        }
+    }
+
     fn secret_name(&mut self, first: Spelling<'_, String>, second: Spelling<'_, String>) -> String {
         let (field, other) = (if first.1.is_some() || second.1.is_none() { first.0 } else { second.0 }, second.0);
         match self.one_spelling(first, second) {
             None => self.add(field, format!("is required (or its other spelling, {other})")),
-            Some(name) if !is_object_name(name) => {
-                self.add(
-                    field,
-                    "must be the name of a Secret: a-z, 0-9, - and ., beginning and ending with a letter or digit",
-                );
-            }
+            Some(name) if !is_object_name(name) => self.add(field, must_name("a Secret")),
             Some(name) => return name.clone(),
         }
         String::new()
@@ -281,6 +287,10 @@ impl Problems {
     }
 }
 
+fn must_name(what: &str) -> String {
+    format!("must be the name of {what}: a-z, 0-9, - and ., beginning and ending with a letter or digit")
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::json;
@@ -294,6 +304,35 @@ mod tests {
 
     pub(super) fn fields(problems: &[Problem]) -> Vec<&str> {
         problems.iter().map(|problem| problem.field.as_str()).collect()
+    }
+
+    #[test]
+    fn a_name_that_leads_elsewhere_is_refused_with_its_field() {
+        for astray in ["../../x", "..", "a/b", "a%2fb", "a\u{0}", "A", " "] {
+            let secrets = json!({ "readSecretName": astray, "adminSecretName": "admin", "s3ClassName": astray,
+                                  "subusers": [astray] });
+            let mut asked = claim_of(&secrets);
+            asked.metadata.name = Some(astray.into());
+            let problems = claim(&asked).unwrap_err();
+            assert_eq!(
+                fields(&problems),
+                ["spec.readSecretName", "spec.s3ClassName", "metadata.name", "spec.subusers[0]"],
+                "{astray}"
+            );
+            let other = json!({ "readSecretName": "read", "adminSecretName": "admin", "s3UserClass": astray });
+            assert_eq!(fields(&claim(&claim_of(&other)).unwrap_err()), ["spec.s3UserClass"]);
+            let asked: S3Bucket = serde_json::from_value(json!({
+                "apiVersion": "s3.snappcloud.io/v1alpha1", "kind": "S3Bucket", "metadata": { "name": format!("abc{astray}.") },
+                "spec": { "s3UserRef": astray, "s3SubuserBinding": [{ "name": astray }] },
+            }))
+            .unwrap();
+            let problems = bucket(&asked).unwrap_err();
+            assert_eq!(
+                fields(&problems),
+                ["metadata.name", "spec.s3UserRef", "spec.s3SubuserBinding[0].name"],
+                "{astray}"
+            );
+        }
     }
 
     #[test]

@@ -14,6 +14,7 @@ pub mod class;
 mod credentials;
 pub mod door;
 pub mod ledger;
+pub mod lost_keys;
 pub mod migration;
 mod names;
 mod quota;

@@ -7,5 +7,6 @@ mod bucket;
 mod claim;
 mod class;
 mod ledger;
+mod lost_keys;
 mod migration;
 mod settings;

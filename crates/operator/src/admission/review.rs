@@ -109,11 +109,11 @@ struct RawRequest<'a> {
 }
 
 impl RawRequest<'_> {
-    /// Names are kept and repeated: what the API server did not send must not be large.
+    /// Names are kept, repeated and made paths of: what the API server did not send must not be large, nor lead elsewhere.
     fn is_named_like_a_request(&self) -> Result<(), serde_json::Error> {
         let names = [Some(&self.uid), Some(&self.name), self.namespace.as_ref()];
-        if names.into_iter().flatten().any(|name| name.len() > LONGEST_NAME) {
-            return Err(serde::de::Error::custom("a name that is longer than names are"));
+        if names.into_iter().flatten().any(|name| !is_path_segment(name)) {
+            return Err(serde::de::Error::custom("a name that no object has"));
         }
         Ok(())
     }
@@ -141,6 +141,11 @@ impl RawRequest<'_> {
         self.old_object = self.old_object.filter(|_| !was_too_large);
         Ok(Some(self))
     }
+}
+
+/// Whether the API server could have an object of that name: none yet where it is to choose one.
+fn is_path_segment(name: &str) -> bool {
+    name.len() <= LONGEST_NAME && !matches!(name, "." | "..") && !name.contains(['/', '%'])
 }
 
 fn allowed(uid: &str) -> AdmissionResponse {
@@ -180,7 +185,14 @@ impl<K: Resource<DynamicType = ()> + DeserializeOwned> Request<K> {
     /// An object that is to be stored must be readable; one that is stored already may be anything.
     fn read(request: RawRequest<'_>) -> Result<Self, String> {
         let object = request.object.map(|raw| serde_json::from_str(raw.get())).transpose();
-        let object = object.map_err(|error| error.to_string())?;
+        let object: Option<K> = object.map_err(|error| error.to_string())?;
+        let metadata = object.as_ref().map(Resource::meta);
+        let names = metadata.into_iter().flat_map(|metadata| [&metadata.name, &metadata.namespace]).flatten();
+        if let Some(name) = names.into_iter().find(|name| !is_path_segment(name)) {
+            return Err(format!(
+                "metadata.name or metadata.namespace: {name:?} is the name of no object; choose another"
+            ));
+        }
         let requester = serde_json::from_str(request.user_info.get()).map_err(|error| error.to_string())?;
         Ok(Self {
             uid: request.uid.into_owned(),
@@ -362,10 +374,12 @@ mod tests {
         assert!(!refused.allowed && refused.result.message.contains("in userInfo: "), "{}", refused.result.message);
         for field in ["uid", "name", "namespace"] {
             let mut long = review.clone();
-            long["request"][field] = json!("x".repeat(1000));
-            let body = serde_json::to_vec(&long).unwrap();
-            let answer = super::review::<S3UserClaim>(body, &Context::default()).now_or_never().unwrap();
-            assert!(answer.is_err(), "{field}");
+            for astray in ["x".repeat(1000), "../../x".into(), "a%2fb".into(), "..".into()] {
+                long["request"][field] = json!(astray);
+                let body = serde_json::to_vec(&long).unwrap();
+                let answer = super::review::<S3UserClaim>(body, &Context::default()).now_or_never().unwrap();
+                assert!(answer.is_err(), "{field}: {astray}");
+            }
         }
     }
 
@@ -378,7 +392,14 @@ mod tests {
         };
         let (small, large) = (bulky(10), bulky(Limit::OF_NAMESPACE.values));
         let refused = answer::<S3UserClaim>(&request("CREATE", &large, &Value::Null));
-        assert_eq!(refused.result.message, "S3UserClaim cannot be read: it holds more than 2500 values");
+        assert_eq!(
+            refused.result.message,
+            "S3UserClaim cannot be read: it holds more than 2500 values; shorten spec.unknown, which has most of it"
+        );
+        let mut astray = small.clone();
+        astray["metadata"]["name"] = json!("../../x");
+        let refused = answer::<S3UserClaim>(&request("CREATE", &astray, &Value::Null));
+        assert!(refused.result.message.contains("is the name of no object"), "{}", refused.result.message);
         let table = [
             ("grown", "UPDATE", &large, &small, false),
             ("relabelled", "UPDATE", &large, &large, true),

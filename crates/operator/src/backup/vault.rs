@@ -34,7 +34,7 @@ use crate::{
     conditions,
     engine::{Key, Reconciler, Report, Target, Work, Writer, Written, is_deleting, write::read},
     objects,
-    storage::{Ceph, Warehouse},
+    storage::{Ceph, Looked, Warehouse},
 };
 
 #[derive(Debug)]
@@ -64,9 +64,10 @@ impl VaultReconciler {
         self.caches.warehouse.as_ref()?.user(&key.namespace, &key.name)
     }
 
-    /// The vault from the cache, or from the API server itself if what it has is about to be taken down because it is missing.
+    /// The vault from the cache, or from the API server itself: if it could not be read, or what it has is about to be taken down
+    /// because it is missing.
     async fn vault(&self, key: &Key) -> Result<Option<Arc<BackupVault>>, Failure> {
-        if let Some(vault) = self.caches.vaults.get(&key.namespace, &key.name) {
+        if let Some(vault) = self.caches.vaults.as_stored(&key.namespace, &key.name) {
             return Ok(Some(vault));
         }
         let api: Api<BackupVault> = Api::namespaced(self.writer.client(), &key.namespace);
@@ -260,14 +261,15 @@ impl Reconciler for VaultReconciler {
         let raw = self.vault(key).await?;
         let seen = raw.as_deref().map(vault_seen);
         let record = user.as_deref().map(Warehouse::record);
-        let (backend, ceph, ca_bundle, books) = self.backend(key, seen.as_ref(), record.as_ref()).await?;
+        let (Looked { backend, ceph, ca_bundle, lost }, books) =
+            self.backend(key, seen.as_ref(), record.as_ref()).await?;
         let recorded = record.as_ref().and_then(|record| record.body.claim.clone());
         let keys = match seen.as_ref().map(Vault::identity).or(recorded) {
             Some(identity) => self.keys(&identity).await?,
             None => None,
         };
         let namespace = self.caches.namespaces.get("", &key.namespace);
-        let observed = Observed {
+        let mut observed = Observed {
             vault: seen,
             namespace_terminating: namespace.as_ref().is_none_or(|namespace| is_deleting(&namespace.metadata)),
             namespace_uid: namespace.and_then(|namespace| namespace.uid()),
@@ -278,8 +280,15 @@ impl Reconciler for VaultReconciler {
             keys,
             location: self.location(key),
             last_backup: self.last_backup(key),
+            lost,
+            is_key_refused: false,
             fresh: Warehouse::fresh_keys(),
         };
+        if let (Some(ceph), Some(warehouse), Some(tried)) =
+            (&ceph, &self.caches.warehouse, vault::key_to_try(&observed))
+        {
+            observed.is_key_refused = warehouse.refuses(ceph, &tried, key.clone()).await;
+        }
         Ok(Some(Seen { raw, user, ceph, observed }))
     }
 
@@ -289,8 +298,12 @@ impl Reconciler for VaultReconciler {
 
     async fn execute(&self, seen: &Seen, step: &Step) -> Result<Written, Failure> {
         let done = self.carry_out(seen, step).await;
-        if let (Backend::Reached(reached), Some(warehouse)) = (&seen.observed.backend, &self.caches.warehouse) {
-            warehouse.heed(&reached.class.name, &done);
+        let (Backend::Reached(reached), Some(warehouse)) = (&seen.observed.backend, &self.caches.warehouse) else {
+            return done;
+        };
+        warehouse.heed(&reached.class.name, &done);
+        if let (Step::CreateBucket { user, key, .. }, Some(ceph), Some(raw)) = (step, &seen.ceph, &seen.raw) {
+            warehouse.heed_key(done.as_ref().err(), ceph, (user, key), super::key(VAULT, &**raw)).await;
         }
         done
     }
@@ -329,9 +342,9 @@ impl VaultReconciler {
         key: &Key,
         vault: Option<&Vault>,
         record: Option<&Record>,
-    ) -> Result<(Backend, Option<Ceph>, Option<String>, Books), Failure> {
+    ) -> Result<(Looked, Books), Failure> {
         let Some(warehouse) = &self.caches.warehouse else {
-            return Ok((Backend::NoClass(NoClass::Disabled), None, None, Books::default()));
+            return Ok((Looked::blind(Backend::NoClass(NoClass::Disabled)), Books::default()));
         };
         let choice = vault::class_of(vault, record);
         let recorded = record.and_then(|record| record.body.user.clone());
@@ -343,6 +356,6 @@ impl VaultReconciler {
         let asked = vault.filter(|vault| !vault.deleting).and_then(|vault| vault.spec.as_ref().ok());
         let books =
             warehouse.books(&key.namespace, &key.name, asked.map(|spec| &spec.quota), record, &looked.backend).await?;
-        Ok((looked.backend, looked.ceph, looked.ca_bundle, books))
+        Ok((looked, books))
     }
 }

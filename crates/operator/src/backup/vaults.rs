@@ -83,6 +83,7 @@ impl Caches {
     }
 
     pub(super) fn wake_vaults(&self) {
+        self.vaults.looked_after_by(VAULT);
         let seen = self.clone();
         self.vaults.wakes(move |change: Change<'_, BackupVault>| {
             let view = |vault: &BackupVault| {

@@ -10,7 +10,7 @@ use croft_core::conditions::cut;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Resource;
 
-use super::Key;
+use super::{Key, Work};
 
 /// An object's place: namespace (empty for cluster-scoped kinds) and name.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -70,6 +70,8 @@ struct State<K> {
     /// an unreadable object for a deleted one, nor an old form for the stored one.
     unreadable: BTreeSet<Place>,
     indexes: Vec<Index<K>>,
+    /// The works that look after an object under its own name.
+    works: BTreeSet<Work>,
     /// Names of the labels and annotations somebody reads; all of them where nobody said.
     read: Option<BTreeSet<&'static str>>,
     /// Whether nobody reads finalizers.
@@ -96,6 +98,7 @@ impl<K> Default for Cache<K> {
                 objects: BTreeMap::new(),
                 unreadable: BTreeSet::new(),
                 indexes: Vec::new(),
+                works: BTreeSet::new(),
                 read: None,
                 without_finalizers: false,
             }),
@@ -111,6 +114,12 @@ impl<K> Cache<K> {
         if state.indexes.iter().all(|index| index.name != name) {
             state.indexes.push(Index { name, extract, places: BTreeMap::new() });
         }
+    }
+
+    /// Says which work looks after the objects, each under its own name. It is then woken for one that cannot be read as well, whenever
+    /// that changes, and has to ask the API server for it. Call before the watch starts.
+    pub fn looked_after_by(&self, work: Work) {
+        self.write().works.insert(work);
     }
 
     /// Says which labels and annotations are read. All others are not kept, nor is more than the beginning of these, nor any owner
@@ -161,6 +170,17 @@ impl<K> Cache<K> {
         let place = Place::new(namespace, name);
         let state = self.read();
         state.objects.contains_key(&place) || state.unreadable.contains(&place)
+    }
+
+    /// The keys of what is there and cannot be read.
+    pub(super) fn unreadable_keys(&self) -> Vec<Key> {
+        let state = self.read();
+        state.unreadable.iter().flat_map(|place| state.keys_of(place)).collect()
+    }
+
+    /// The keys of whoever looks after the object at a place.
+    pub(super) fn keys_of(&self, place: &Place) -> Vec<Key> {
+        self.read().keys_of(place).collect()
     }
 
     /// Whether something is there that cannot be read: what it says, and to whom it belongs, nobody knows.
@@ -266,6 +286,10 @@ fn beginning(note: String) -> String {
 }
 
 impl<K> State<K> {
+    fn keys_of(&self, place: &Place) -> impl Iterator<Item = Key> {
+        self.works.iter().map(|work| Key::new(*work, &place.namespace, &place.name))
+    }
+
     fn reindex(&mut self, place: &Place, before: Option<&K>, after: Option<&K>) {
         for index in &mut self.indexes {
             for value in before.map(index.extract).unwrap_or_default() {
@@ -331,6 +355,20 @@ mod tests {
         assert!(cache.as_stored("", "x").is_some());
         assert!(cache.remove(&Place::new("", "y")).is_none(), "nobody knows whom it concerned");
         assert!(!cache.exists("", "y"));
+    }
+
+    #[test]
+    fn an_object_that_was_never_readable_is_known_to_whoever_looks_after_it() {
+        let cache = cache();
+        let work = Part("test").work("letters");
+        cache.looked_after_by(work);
+        cache.put(&Place::new("a", "x"), "apple", true);
+        assert!(cache.unreadable_keys().is_empty());
+        cache.put_unreadable(Place::new("a", "y"));
+        assert_eq!(cache.unreadable_keys(), [Key::new(work, "a", "y")]);
+        assert_eq!(cache.keys_of(&Place::new("a", "y")), cache.unreadable_keys());
+        cache.remove(&Place::new("a", "y"));
+        assert!(cache.unreadable_keys().is_empty());
     }
 
     #[test]

@@ -103,9 +103,13 @@ pub(super) fn channels(parts: impl IntoIterator<Item = Part>) -> (Pusher, BTreeM
 /// The reconcilers by the work they do.
 pub(super) type Workers = BTreeMap<Work, Arc<dyn Worker>>;
 
+/// Keys of objects that are there and cannot be read, of one kind: no reconciler could name them.
+pub(super) type Unreadable = Arc<dyn Fn() -> Vec<Key> + Send + Sync>;
+
 pub(super) struct Dispatcher {
     pub(super) part: Part,
     pub(super) workers: Workers,
+    pub(super) unreadable: Vec<Unreadable>,
     pub(super) inbox: Inbox,
     /// Told when a term begins and when it has ended, after the journal was.
     pub(super) leads: watch::Receiver<Leading>,
@@ -210,7 +214,7 @@ impl Dispatcher {
     /// Goes through all keys once, however often that was asked for.
     fn sweep(&self, queue: &mut Queue<Key>, sweep: &Sweep) {
         if sweep.everything || !sweep.tenants.is_empty() {
-            let all = self.workers.values().flat_map(|worker| worker.all());
+            let all = self.workers.values().flat_map(|worker| worker.all()).chain(self.unreadable());
             let meant = all.filter(|key| sweep.everything || sweep.tenants.contains(key.tenant()));
             meant.for_each(|key| queue.push(key, Priority::Resync, self.clock.now()));
         }
@@ -219,10 +223,14 @@ impl Dispatcher {
     /// Pushes the share of the keys whose turn it is.
     fn resync(&self, queue: &mut Queue<Key>, turn: u64, leads: bool) {
         if self.works(leads) {
-            let all = self.workers.values().flat_map(|worker| worker.resync());
+            let all = self.workers.values().flat_map(|worker| worker.resync()).chain(self.unreadable());
             let due = all.filter(|key| key.spread() % u64::from(RESYNC_TURNS) == turn);
             due.for_each(|key| queue.push(key, Priority::Resync, self.clock.now()));
         }
+    }
+
+    fn unreadable(&self) -> impl Iterator<Item = Key> {
+        self.unreadable.iter().flat_map(|keys| keys()).filter(|key| key.work.part == self.part)
     }
 
     /// Whether keys are handed out. Not before every watch of the part is synced: deciding on half a picture is how things
@@ -316,4 +324,13 @@ async fn end_term(queue: &mut Queue<Key>, running: &mut Running) {
         queue.done(&key, Verdict::Parked, croft_core::time::Instant::default());
     }
     queue.clear();
+}
+
+#[cfg(test)]
+impl Inbox {
+    /// The keys that were pushed.
+    pub(super) fn keys(&mut self) -> Vec<Key> {
+        let pushed = std::iter::from_fn(|| self.0.try_recv().ok());
+        pushed.filter_map(|push| if let Push::Key(key, _) = push { Some(key) } else { None }).collect()
+    }
 }

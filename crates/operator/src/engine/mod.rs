@@ -47,7 +47,7 @@ pub use self::{
     write::{Target, Writer, Written},
 };
 use self::{
-    dispatch::{Dispatcher, Inbox, Workers},
+    dispatch::{Dispatcher, Inbox, Unreadable, Workers},
     readiness::ReadinessBuilder,
     watch::{CacheSink, Need, Source, Supervisor, Surroundings, Wire},
 };
@@ -84,6 +84,7 @@ pub struct EngineBuilder {
     watched: HashMap<TypeId, Watched>,
     spawns: Vec<Spawn>,
     workers: BTreeMap<Part, Workers>,
+    unreadable: Vec<Unreadable>,
     readiness: ReadinessBuilder,
     pusher: Pusher,
     inboxes: BTreeMap<Part, Inbox>,
@@ -113,6 +114,7 @@ impl EngineBuilder {
             watched: HashMap::new(),
             spawns: Vec::new(),
             workers: BTreeMap::new(),
+            unreadable: Vec::new(),
             readiness: ReadinessBuilder::default(),
             journal: Journal::new(clock, pusher.clone()),
             pusher,
@@ -266,6 +268,10 @@ impl EngineBuilder {
             let cache = cache.clone();
             Arc::new(move |place: &Place| cache.uid(place))
         });
+        self.unreadable.push({
+            let cache = cache.clone();
+            Arc::new(move || cache.unreadable_keys())
+        });
         let supervisor = Supervisor {
             resource: resource.clone(),
             source,
@@ -315,6 +321,7 @@ impl EngineBuilder {
             let dispatcher = Dispatcher {
                 part,
                 workers,
+                unreadable: self.unreadable.clone(),
                 inbox,
                 leads: leads.subscribe(),
                 context: Context {

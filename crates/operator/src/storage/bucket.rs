@@ -9,11 +9,13 @@ use croft_core::{
         ClassChoice,
         bucket::{self, Bucket, Lookup, Observed, Owner, RecordSeen, Step},
         claim::{Claim, Record},
+        lost_keys::Standing,
         migration::MovedIn,
         record_name,
     },
     time::Timestamp,
 };
+use kube::Api;
 use serde_json::json;
 
 use super::{
@@ -21,12 +23,13 @@ use super::{
     ceph::{Ceph, found},
     claim::{claim_seen, target},
     has_finalizer,
+    lost_keys::Used,
     settings::{self, Looked},
     user,
 };
 use crate::{
     conditions,
-    engine::{Key, NewStatus, Reconciler, Report, Target, Work, Writer, Written},
+    engine::{Key, NewStatus, Reconciler, Report, Target, Work, Writer, Written, write::read},
     objects,
 };
 
@@ -48,6 +51,16 @@ pub(super) struct Seen {
 impl BucketReconciler {
     pub(super) fn new(caches: Caches, writer: Writer) -> Self {
         Self { caches, writer }
+    }
+
+    /// The S3Bucket from the cache, or from the API server itself if it could not be read there.
+    async fn bucket(&self, key: &Key) -> Result<Option<Arc<S3Bucket>>, Failure> {
+        let stored = self.caches.buckets.as_stored(&key.namespace, &key.name);
+        if stored.is_some() || !self.caches.buckets.exists(&key.namespace, &key.name) {
+            return Ok(stored);
+        }
+        let api: Api<S3Bucket> = Api::namespaced(self.writer.client(), &key.namespace);
+        Ok(read(api.get_opt(&key.name)).await?.map(Arc::new))
     }
 
     /// The user behind the claim, what it has under the bucket's name, and what is set on that.
@@ -90,13 +103,31 @@ impl BucketReconciler {
         let user = ceph.user(lookup.user, false).await?;
         let told = if user.is_some() { ceph.bucket(&bucket.target.name, lookup.user).await? } else { None };
         let is_empty = told.as_ref().is_none_or(|told| told.objects == 0);
-        let lost = self.caches.lost_keys.among(user.as_ref());
-        let owner = lookup.owner(user.as_ref(), found(told.as_ref(), lookup.user)?, is_empty, &lost);
-        let looked = settings::look(ceph, bucket, (&owner, told.as_ref()), subusers, moved_in).await;
-        if told.is_some() {
-            self.caches.lost_keys.heed(&looked, &owner, ceph, claim_of(bucket)).await;
+        let found = found(told.as_ref(), lookup.user)?;
+        let owner = || {
+            let lost = self.caches.lost_keys.among(user.as_ref());
+            lookup.owner(user.as_ref(), found.clone(), is_empty, &lost)
+        };
+        let seen = owner();
+        let looked = settings::look(ceph, bucket, (&seen, told.as_ref()), subusers, moved_in).await;
+        let used_a_key = looked.as_ref().map_or(true, |looked| looked.used_a_key);
+        let standing = if used_a_key { self.heed(looked.as_ref().err(), bucket, &seen, ceph).await } else { None };
+        match (looked, standing) {
+            // It lasts: nobody is left to believe that all is well.
+            (Err(failure), Some(Standing::Doubted)) => {
+                Ok((Owner::Unreachable(Failure { class: FailureClass::Transient, ..failure }), Looked::default()))
+            }
+            (Err(_), Some(Standing::Lost)) => Ok((owner(), Looked::default())),
+            (looked, _) => Ok((seen, looked?)),
         }
-        Ok((owner, looked?))
+    }
+
+    /// The key of the owner was used.
+    async fn heed(&self, failure: Option<&Failure>, bucket: &Bucket, owner: &Owner, ceph: &Ceph) -> Option<Standing> {
+        let Owner::Ready { user, key, .. } = owner else { return None };
+        let claim = bucket.spec.as_ref().map(|spec| spec.claim.as_str()).unwrap_or_default();
+        let holder = Key::new(CLAIM, &bucket.target.namespace, claim);
+        self.caches.lost_keys.heed(failure, Used { ceph, user, key, holder }).await
     }
 
     async fn carry_out(&self, seen: &Seen, step: &Step) -> Result<Written, Failure> {
@@ -123,11 +154,6 @@ impl BucketReconciler {
             }
         }
     }
-}
-
-fn claim_of(bucket: &Bucket) -> Key {
-    let claim = bucket.spec.as_ref().map(|spec| spec.claim.as_str()).unwrap_or_default();
-    Key::new(CLAIM, &bucket.target.namespace, claim)
 }
 
 /// What the gateway says about a bucket and its owner.
@@ -169,7 +195,7 @@ impl Reconciler for BucketReconciler {
     }
 
     async fn observe(&self, key: &Key) -> Result<Option<Seen>, Failure> {
-        let Some(raw) = self.caches.buckets.get(&key.namespace, &key.name) else { return Ok(None) };
+        let Some(raw) = self.bucket(key).await? else { return Ok(None) };
         let bucket = bucket_seen(&raw);
         let claim = self.caches.claims.get(&key.namespace, &raw.spec.s3_user_ref);
         let claim = claim.as_deref().map(claim_seen);
@@ -201,7 +227,7 @@ impl Reconciler for BucketReconciler {
     async fn execute(&self, seen: &Seen, step: &Step) -> Result<Written, Failure> {
         let done = self.carry_out(seen, step).await;
         if let (Some(bucket), Some(ceph), true) = (&seen.observed.bucket, &seen.ceph, step.uses_a_key()) {
-            self.caches.lost_keys.heed(&done, &seen.observed.owner, ceph, claim_of(bucket)).await;
+            self.heed(done.as_ref().err(), bucket, &seen.observed.owner, ceph).await;
         }
         done
     }

@@ -91,9 +91,10 @@ impl ClaimReconciler {
         Ok(self.ledgers.change(namespace, change).await?)
     }
 
-    /// The claim from the cache, or from the API server itself if a user is about to be taken down because it is missing.
+    /// The claim from the cache, or from the API server itself: if it could not be read, or a user is about to be taken down because it
+    /// is missing.
     async fn claim(&self, key: &Key) -> Result<Option<Arc<S3UserClaim>>, Failure> {
-        if let Some(claim) = self.caches.claims.get(&key.namespace, &key.name) {
+        if let Some(claim) = self.caches.claims.as_stored(&key.namespace, &key.name) {
             return Ok(Some(claim));
         }
         let api: Api<S3UserClaim> = Api::namespaced(self.writer.client(), &key.namespace);
@@ -224,11 +225,6 @@ impl ClaimReconciler {
                 self.writer.merge::<Secret>(exactly(secret), Some(&secret.resource_version), patch).await
             }
             Step::DeleteSecret { secret } => self.writer.delete::<Secret>(exactly(secret), None).await,
-            Step::RemoveKey { access_key, .. } => {
-                let removed = seen.ceph()?.carry_out(step).await?;
-                self.caches.lost_keys.forget(access_key);
-                Ok(removed)
-            }
             on_ceph => seen.ceph()?.carry_out(on_ceph).await,
         }
     }

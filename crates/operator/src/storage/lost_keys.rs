@@ -1,18 +1,20 @@
-//! Keys that a gateway lists and lets nobody in with: in a crash Ceph may lose the way from a key to its user. Who uses a key finds
-//! that out; the claim has a new one made.
+//! Keys that a gateway lists and lets nobody in with: heeds for [`croft_core::storage::lost_keys`] how each use of a key ended, and
+//! wakes whoever the key was made for when it is lost.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::BTreeSet,
     fmt,
     sync::{Mutex, MutexGuard, PoisonError},
-    time::Duration,
 };
 
 use croft_core::{
     plan::Failure,
     queue::Priority,
-    storage::{CephUser, KeyPair, bucket::Owner, claim::User},
-    time::Instant,
+    storage::{
+        CephUser, KeyPair,
+        claim::User,
+        lost_keys::{LostKeys as Known, Standing},
+    },
 };
 
 use super::ceph::Ceph;
@@ -21,14 +23,19 @@ use crate::engine::{Clock, Key, Pusher};
 /// What the gateway says of a key it does not know.
 const UNKNOWN_KEY: &str = "InvalidAccessKeyId";
 
-/// A key that was unknown once may only be too new for one of several gateways.
-const PATIENCE: Duration = Duration::from_secs(10);
-
 pub(super) struct LostKeys {
     pusher: Pusher,
     clock: Clock,
-    /// Since when they are unknown, and whether that was long enough.
-    unknown: Mutex<BTreeMap<String, (Instant, bool)>>,
+    known: Mutex<Known>,
+}
+
+/// A key that the gateway was asked with.
+pub(super) struct Used<'a> {
+    pub(super) ceph: &'a Ceph,
+    pub(super) user: &'a CephUser,
+    pub(super) key: &'a KeyPair,
+    /// Whom it was made for.
+    pub(super) holder: Key,
 }
 
 impl fmt::Debug for LostKeys {
@@ -39,42 +46,34 @@ impl fmt::Debug for LostKeys {
 
 impl LostKeys {
     pub(super) fn new(pusher: Pusher) -> Self {
-        Self { pusher, clock: Clock::start(), unknown: Mutex::default() }
+        Self { pusher, clock: Clock::start(), known: Mutex::default() }
     }
 
     /// The keys of a user that are lost.
     pub(super) fn among(&self, user: Option<&User>) -> BTreeSet<String> {
-        let unknown = self.unknown();
-        let keys = user.into_iter().flat_map(|user| &user.keys).map(|key| &key.pair.access_key);
-        keys.filter(|key| unknown.get(*key).is_some_and(|(_, is_lost)| *is_lost)).cloned().collect()
+        let keys = user.into_iter().flat_map(|user| &user.keys).map(|key| key.pair.access_key.as_str());
+        self.known().among(keys, self.clock.now())
     }
 
-    /// It is in use, or gone.
-    pub(super) fn forget(&self, access_key: &str) {
-        self.unknown().remove(access_key);
-    }
-
-    /// Heeds how the use of an owner's key ended: one that is unknown while its user still has it, for a while, is lost, and its claim
-    /// is told.
-    pub(super) async fn heed<T>(&self, used: &Result<T, Failure>, owner: &Owner, ceph: &Ceph, claim: Key) {
-        let Owner::Ready { user, key, .. } = owner else { return };
-        match used {
-            Ok(_) => self.forget(&key.access_key),
-            Err(failure) if failure.reason == UNKNOWN_KEY && is_listed(ceph, user, key).await => {
-                let now = self.clock.now();
-                let mut unknown = self.unknown();
-                let (since, is_lost) = unknown.entry(key.access_key.clone()).or_insert((now, false));
-                *is_lost = now.since(*since) >= PATIENCE;
-                if *is_lost {
-                    self.pusher.push(claim, Priority::Live);
-                }
-            }
-            Err(_) => {}
+    /// Heeds how a use of a key ended. Tells how a key stands that was refused although its user has it.
+    pub(super) async fn heed(&self, failure: Option<&Failure>, used: Used<'_>) -> Option<Standing> {
+        let Used { ceph, user, key, holder } = used;
+        let Some(failure) = failure else {
+            self.known().worked(&key.access_key, self.clock.now());
+            return None;
+        };
+        if failure.reason != UNKNOWN_KEY || !is_listed(ceph, user, key).await {
+            return None;
         }
+        let standing = self.known().refused(user, &key.access_key, self.clock.now());
+        if standing == Standing::Lost {
+            self.pusher.push(holder, Priority::Live);
+        }
+        Some(standing)
     }
 
-    fn unknown(&self) -> MutexGuard<'_, BTreeMap<String, (Instant, bool)>> {
-        self.unknown.lock().unwrap_or_else(PoisonError::into_inner)
+    fn known(&self) -> MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

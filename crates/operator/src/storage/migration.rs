@@ -22,10 +22,12 @@ use kube::ResourceExt;
 use serde_json::json;
 
 use super::{
-    Caches, MIGRATION,
+    CLAIM, Caches, MIGRATION,
     ceph::Ceph,
     claim::{claim_seen, exactly, target},
-    has_finalizer, user,
+    has_finalizer,
+    lost_keys::Used,
+    user,
 };
 use crate::{
     conditions,
@@ -84,7 +86,7 @@ impl MigrationReconciler {
             Err(failure) => (Gateway::Unreachable(failure), None),
             Ok(ceph) => {
                 let look = migration::look(migration, current, target);
-                let seen = self.ask(&ceph, migration, &look, [&from, &to]).await;
+                let seen = self.ask(&ceph, migration, &look, current, [&from, &to]).await;
                 self.caches.gateways.heed(&chosen.class.name, &seen);
                 (seen.map_or_else(Gateway::Unreachable, |seen| Gateway::Reached(Box::new(seen))), Some(ceph))
             }
@@ -96,17 +98,24 @@ impl MigrationReconciler {
         ceph: &Ceph,
         migration: &Migration,
         look: &Look<'_>,
+        current_side: &Side,
         [from, to]: [&CephUser; 2],
     ) -> Result<Reached, Failure> {
         let (current, target) =
             tokio::try_join!(ceph.user(from, look.all_of_current), ceph.user(to, look.all_of_target))?;
-        let key = current.as_ref().and_then(|user| user.key(None, None));
+        let lost = [&current, &target].into_iter().flat_map(|user| self.caches.lost_keys.among(user.as_ref()));
+        let lost = lost.collect();
+        let key = current.as_ref().and_then(|user| current_side.key(user, &lost));
         let mut buckets = Vec::new();
         for name in &look.buckets {
             let in_current = ceph.bucket_in(&from.tenant, name).await?;
             let in_target = ceph.bucket_in(&to.tenant, name).await?;
             let policy = match key.filter(|_| in_current.as_ref().is_some_and(|bucket| bucket.owner == *from)) {
-                Some(key) => policy_seen(ceph, name, key).await?,
+                Some(key) => {
+                    let policy = policy_seen(ceph, name, key).await;
+                    self.heed(policy.as_ref().err(), ceph, (from, key), &migration.spec.current).await;
+                    policy?
+                }
                 None => PolicySeen::None,
             };
             let object = |place: &Place| self.caches.buckets.get(&place.namespace, name).as_deref().map(object_seen);
@@ -114,7 +123,13 @@ impl MigrationReconciler {
             let name = (*name).to_owned();
             buckets.push(BucketSeen { name, in_current, in_target, policy, current_object, target_object });
         }
-        Ok(Reached { current, target, buckets })
+        Ok(Reached { current, target, buckets, lost })
+    }
+
+    /// The key of one of the two was used.
+    async fn heed(&self, failure: Option<&Failure>, ceph: &Ceph, (user, key): (&CephUser, &KeyPair), place: &Place) {
+        let holder = Key::new(CLAIM, &place.namespace, &place.name);
+        self.caches.lost_keys.heed(failure, Used { ceph, user, key, holder }).await;
     }
 
     fn bucket(&self, seen: &storage::Target) -> Result<Arc<S3Bucket>, Failure> {
@@ -137,42 +152,9 @@ impl MigrationReconciler {
         let whole = objects::status_over(seen.raw.status.as_ref(), &status).ok_or_else(super::no_longer_there)?;
         self.writer.status(&NewStatus::of(&*seen.raw, whole)).await
     }
-}
 
-impl Reconciler for MigrationReconciler {
-    type Seen = Seen;
-    type Step = Step;
-
-    fn work(&self) -> Work {
-        MIGRATION
-    }
-
-    fn all(&self) -> Vec<Key> {
-        let all = self.caches.migrations.all();
-        let open = all.iter().filter(|it| {
-            let seen = migration_seen(it);
-            !seen.is_over() || seen.finalizer
-        });
-        open.map(|migration| Key::cluster(MIGRATION, migration.name_any())).collect()
-    }
-
-    async fn observe(&self, key: &Key) -> Result<Option<Seen>, Failure> {
-        let Some(raw) = self.caches.migrations.get("", &key.name) else { return Ok(None) };
-        let migration = migration_seen(&raw);
-        let (current, target) = (self.side(&migration.spec.current), self.side(&migration.spec.target));
-        let (gateway, ceph) = if migration.is_over() {
-            (Gateway::Unasked, None)
-        } else {
-            self.gateway(&migration, &current, &target).await
-        };
-        Ok(Some(Seen { raw, ceph, observed: Observed { migration, current, target, gateway } }))
-    }
-
-    fn plan(&self, seen: &Seen, _: &Timestamp) -> Plan<Step> {
-        migration::plan(&seen.observed)
-    }
-
-    async fn execute(&self, seen: &Seen, step: &Step) -> Result<Written, Failure> {
+    /// One step is one call.
+    async fn carry_out(&self, seen: &Seen, step: &Step) -> Result<Written, Failure> {
         let ceph = || seen.ceph.as_ref().ok_or_else(super::no_longer_there);
         match step {
             Step::AddFinalizer { .. } => self.writer.add_finalizer(&*seen.raw, MIGRATION_FINALIZER).await,
@@ -217,6 +199,52 @@ impl Reconciler for MigrationReconciler {
             Step::DeleteObject { object } => self.writer.delete::<S3Bucket>(exactly(object), None).await,
             Step::DeleteClaim { claim } => self.writer.delete::<S3UserClaim>(exactly(claim), None).await,
         }
+    }
+}
+
+impl Reconciler for MigrationReconciler {
+    type Seen = Seen;
+    type Step = Step;
+
+    fn work(&self) -> Work {
+        MIGRATION
+    }
+
+    fn all(&self) -> Vec<Key> {
+        let all = self.caches.migrations.all();
+        let open = all.iter().filter(|it| {
+            let seen = migration_seen(it);
+            !seen.is_over() || seen.finalizer
+        });
+        open.map(|migration| Key::cluster(MIGRATION, migration.name_any())).collect()
+    }
+
+    async fn observe(&self, key: &Key) -> Result<Option<Seen>, Failure> {
+        let Some(raw) = self.caches.migrations.get("", &key.name) else { return Ok(None) };
+        let migration = migration_seen(&raw);
+        let (current, target) = (self.side(&migration.spec.current), self.side(&migration.spec.target));
+        let (gateway, ceph) = if migration.is_over() {
+            (Gateway::Unasked, None)
+        } else {
+            self.gateway(&migration, &current, &target).await
+        };
+        Ok(Some(Seen { raw, ceph, observed: Observed { migration, current, target, gateway } }))
+    }
+
+    fn plan(&self, seen: &Seen, _: &Timestamp) -> Plan<Step> {
+        migration::plan(&seen.observed)
+    }
+
+    async fn execute(&self, seen: &Seen, step: &Step) -> Result<Written, Failure> {
+        let done = self.carry_out(seen, step).await;
+        if let (Some(ceph), Step::DeletePolicy { user, key, .. } | Step::PutPolicy { user, key, .. }) =
+            (&seen.ceph, step)
+        {
+            let spec = &seen.observed.migration.spec;
+            let place = if seen.observed.target.is_of(user) { &spec.target } else { &spec.current };
+            self.heed(done.as_ref().err(), ceph, (user, key), place).await;
+        }
+        done
     }
 
     fn report(&self, seen: &Seen, outcomes: &[(&Step, Outcome)], now: &Timestamp) -> Report {

@@ -35,7 +35,8 @@ use croft_api::storage::{
 use croft_core::{
     plan::{Failure, FailureClass},
     storage::{
-        claim::{Record, class_of, subuser_secret, wanted},
+        Place,
+        claim::{Record, RecordBody, class_of, subuser_secret, wanted},
         ledger::{Units, entry_key, vault_entry_key},
         record_name,
     },
@@ -67,7 +68,10 @@ use crate::{
     roles::TenantKinds,
 };
 
-pub(crate) use self::{ceph::Ceph, warehouse::Warehouse};
+pub(crate) use self::{
+    ceph::Ceph,
+    warehouse::{Looked, Warehouse},
+};
 
 const STORAGE: Part = Part("storage");
 
@@ -113,7 +117,7 @@ pub const USES: &[Use] = &[
     cluster(GROUP, "s3userclaims/status", &["patch"]),
     cluster(GROUP, "s3users", &["create", "delete", "list", "patch", "watch"]),
     cluster(GROUP, "s3users/status", &["update"]),
-    cluster(GROUP, "s3buckets", &["create", "delete", "list", "patch", "watch"]),
+    cluster(GROUP, "s3buckets", &["create", "delete", "get", "list", "patch", "watch"]),
     cluster(GROUP, "s3buckets/status", &["patch"]),
     cluster(GROUP, "usermigrations", &["list", "patch", "watch"]),
     cluster(GROUP, "usermigrations/status", &["patch"]),
@@ -359,10 +363,11 @@ fn claim_of(user: &S3User) -> Option<(String, String)> {
     (user.name_any() == record_name(&namespace, &name)).then_some((namespace, name))
 }
 
-/// The vault an S3User stands for.
+/// The vault an S3User stands for, or is offered to.
 fn vault_of(user: &S3User) -> Option<(String, String)> {
-    let claim = user::vault_record(user).body.claim?;
-    Some((claim.namespace, claim.name))
+    let RecordBody { claim, offered_to, .. } = user::vault_record(user).body;
+    let place = claim.map(|vault| Place { namespace: vault.namespace, name: vault.name }).or(offered_to)?;
+    Some((place.namespace, place.name))
 }
 
 /// The namespace of an S3User, and where it is booked.
@@ -375,4 +380,33 @@ fn entry_of(user: &S3User) -> Option<(String, String)> {
 /// A step that needs what was not observed: the next look will tell.
 fn no_longer_there() -> Failure {
     Failure::new(FailureClass::Stale, "Stale", "not as it was seen")
+}
+
+#[cfg(test)]
+mod tests {
+    use croft_api::storage::{ClaimReference, S3UserSpec};
+    use croft_core::backup::vault::names;
+
+    use super::*;
+
+    fn user(name: &str, uid: Option<&str>) -> S3User {
+        let claim_ref = ClaimReference {
+            namespace: Some("shop".into()),
+            name: Some("safe".into()),
+            uid: uid.map(str::to_owned),
+            ..ClaimReference::default()
+        };
+        S3User::new(name, S3UserSpec { claim_ref: Some(claim_ref), ..S3UserSpec::default() })
+    }
+
+    #[test]
+    fn what_an_s3_user_holds_is_booked_for_its_claim_or_vault_also_while_it_is_offered_to_the_next_one() {
+        for uid in [Some("u"), None] {
+            let (claim, vault) = (user("shop.safe", uid), user(&names::record_name("shop", "safe"), uid));
+            assert_eq!(entry_of(&claim), Some(("shop".into(), entry_key("shop", "safe"))));
+            assert_eq!(entry_of(&vault), Some(("shop".into(), vault_entry_key("shop", "safe"))));
+            assert_eq!(vault_of(&claim), None);
+        }
+        assert_eq!(entry_of(&user("somebody-elses", Some("u"))), None);
+    }
 }

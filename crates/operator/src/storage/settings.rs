@@ -28,6 +28,8 @@ const OURS: &str = "croft-";
 #[derive(Debug, Default)]
 pub(super) struct Looked {
     pub(super) state: Option<State>,
+    /// Whether the owner's key was needed for it.
+    pub(super) used_a_key: bool,
     /// All rules, the tenant's own too.
     lifecycle: Lifecycle,
 }
@@ -61,7 +63,7 @@ pub(super) async fn look(
                 versioning: Versioning::default(),
                 lifecycle: BTreeMap::new(),
             };
-            Ok(Looked { state: Some(state), lifecycle: Lifecycle::default() })
+            Ok(Looked { state: Some(state), ..Looked::default() })
         }
     }
 }
@@ -95,7 +97,7 @@ impl Opened<'_> {
             // One that somebody has switched off does nothing.
             lifecycle: lifecycle.rules.iter().filter(|rule| rule.enabled).filter_map(ours).collect(),
         };
-        Ok(Looked { state: Some(state), lifecycle })
+        Ok(Looked { state: Some(state), used_a_key: true, lifecycle })
     }
 
     /// One that cannot be read is not written over.

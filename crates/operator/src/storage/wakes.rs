@@ -23,6 +23,8 @@ use crate::engine::{Change, Key, is_deleting};
 
 impl Caches {
     pub(super) fn wake(&self) {
+        self.claims.looked_after_by(CLAIM);
+        self.buckets.looked_after_by(BUCKET);
         let caches = self.clone();
         self.claims.wakes(move |change| caches.woken_by_claim(change));
         let caches = self.clone();

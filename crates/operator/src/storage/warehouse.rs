@@ -1,18 +1,19 @@
 //! What this part does for backups: users, buckets and quota for vaults, beside those of claims.
 
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
 use croft_api::{
     backup::BackupVault,
     storage::{S3Class, S3User, validate},
 };
 use croft_core::{
-    backup::vault::{self, names},
+    backup::vault::{self, KeyToTry, names},
     plan::Failure,
     storage::{
-        self, CephUser, Class, ClassChoice, QuotaAsked,
+        self, CephUser, Class, ClassChoice, KeyPair, QuotaAsked,
         claim::{self, Backend, Books, FreshKeys, Mark, Reached, Record, RecordBody, Version},
         ledger::{Ledger, Limits, Units, vault_entry_key},
+        lost_keys::Standing,
     },
 };
 use kube::ResourceExt;
@@ -24,6 +25,7 @@ use super::{
     claim::form,
     class::class_seen,
     ledgers::{Change, Ledgers},
+    lost_keys::Used,
     user, vault_of,
     wakes::differs,
 };
@@ -35,6 +37,15 @@ pub(crate) struct Looked {
     pub(crate) backend: Backend,
     pub(crate) ceph: Option<Ceph>,
     pub(crate) ca_bundle: Option<String>,
+    /// Keys of the user nobody gets in with.
+    pub(crate) lost: BTreeSet<String>,
+}
+
+impl Looked {
+    /// Nobody could look.
+    pub(crate) fn blind(backend: Backend) -> Self {
+        Self { backend, ceph: None, ca_bundle: None, lost: BTreeSet::new() }
+    }
 }
 
 #[derive(Debug)]
@@ -91,18 +102,18 @@ impl Warehouse {
         is_new: bool,
         called: impl Fn(&Class) -> CephUser,
     ) -> Looked {
-        let blind = |backend| Looked { backend, ceph: None, ca_bundle: None };
         let chosen = match self.caches.gateways.class(choice, is_new) {
             Ok(chosen) => chosen,
-            Err(why) => return blind(Backend::NoClass(why)),
+            Err(why) => return Looked::blind(Backend::NoClass(why)),
         };
         let ceph = match self.caches.gateways.connect(&chosen).await {
             Ok(ceph) => ceph,
-            Err(failure) => return blind(Backend::Unreachable(failure)),
+            Err(failure) => return Looked::blind(Backend::Unreachable(failure)),
         };
         let user = ceph.user(&called(&chosen.class), true).await;
         self.heed(&chosen.class.name, &user);
         let ca_bundle = chosen.ca_bundle();
+        let lost = self.caches.lost_keys.among(user.as_ref().ok().and_then(Option::as_ref));
         let backend = match user {
             Ok(user) => {
                 let allowed = chosen.allows(&self.caches.labels_of(namespace));
@@ -111,7 +122,25 @@ impl Warehouse {
             }
             Err(failure) => Backend::Unreachable(failure),
         };
-        Looked { backend, ceph: Some(ceph), ca_bundle }
+        Looked { backend, ceph: Some(ceph), ca_bundle, lost }
+    }
+
+    /// Tries a key that Velero cannot get in with. Whether the gateway refuses it although its user has it.
+    pub(crate) async fn refuses(&self, ceph: &Ceph, tried: &KeyToTry<'_>, vault: Key) -> bool {
+        let KeyToTry { user, bucket, key } = tried;
+        let read = ceph.policy(bucket, key).await;
+        self.heed_key(read.as_ref().err(), ceph, (user, key), vault).await.is_some()
+    }
+
+    /// A vault's key was used.
+    pub(crate) async fn heed_key(
+        &self,
+        failure: Option<&Failure>,
+        ceph: &Ceph,
+        (user, key): (&CephUser, &KeyPair),
+        vault: Key,
+    ) -> Option<Standing> {
+        self.caches.lost_keys.heed(failure, Used { ceph, user, key, holder: vault }).await
     }
 
     /// A call to the gateway of a class has ended.

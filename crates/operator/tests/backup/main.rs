@@ -37,6 +37,7 @@ mod injection;
 mod kill;
 mod limits;
 mod locations;
+mod lost_keys;
 mod plot;
 mod restores;
 mod schedules;

@@ -209,6 +209,7 @@ async fn no_secret_key_is_ever_logged() -> Result<()> {
     let plot = Plot::new("hush").await?;
     plot.claim(json!({})).await?;
     plot.bucket("photos", json!({})).await?;
+    plot.ready("data").await;
     plot.bucket_says("photos", "True", "Provisioned").await;
     let log = world().await.operator.process.log();
     assert!(log.contains(&format!("create Ceph user {}", plot.user_id("data"))), "plans are logged");

@@ -23,5 +23,6 @@ mod migration;
 mod plot;
 mod quota;
 mod settings;
+mod unreadable;
 mod usage;
 mod verbs;

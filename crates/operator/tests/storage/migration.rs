@@ -258,6 +258,73 @@ async fn in_a_bucket_that_was_moved_nobody_but_its_new_owner_changes_what_is_sai
     only_the_owner_changes("cat.jpg").await
 }
 
+#[tokio::test]
+async fn in_a_bucket_that_was_moved_everybody_has_exactly_what_its_new_owner_says() -> Result<()> {
+    let (from, _) = furnished("exact").await?;
+    let (friend, to) = (Plot::new("exactfriend").await?, Plot::new("exactheir").await?);
+    friend.claim(json!({})).await?;
+    friend.ready("data").await;
+    let everything = format!("id=\"{}\"", friend.user_id("data"));
+    for object in ["cat.jpg", "public/cat.jpg"] {
+        put_with(&from, object, ("x-amz-grant-full-control", &everything)).await?;
+    }
+    let grantees = format!("id=\"{}\", {everything}", from.user_id("data"));
+    let keys = from.secret("admin").await?;
+    let header = Some(("x-amz-grant-full-control", grantees.as_str()));
+    let call = S3Call { method: Method::PUT, path: "/photos", query: "acl=", header, body: b"-" };
+    let (status, body) = from.ceph.call((&keys["accessKey"], &keys["secretKey"]), &call).await?;
+    anyhow::ensure!(status.is_success(), "{status} {body}");
+    // What somebody gets done, by whatever gives the right.
+    let rights = async |plot: &Plot<'_>, there: &Plot<'_>| {
+        let keys = plot.secret("admin").await?;
+        let mut rights = Vec::new();
+        for (right, method, place, query) in [
+            ("reads the folder", Method::GET, "/public/cat.jpg", ""),
+            ("reads the rest", Method::GET, "/cat.jpg", ""),
+            ("reads lists", Method::GET, "/public/cat.jpg", "acl="),
+            ("lists", Method::GET, "", ""),
+            ("stores", Method::PUT, "/public/dog.jpg", ""),
+            ("deletes", Method::DELETE, "/nothing.jpg", ""),
+        ] {
+            let path = format!("/{}%3Aphotos{place}", there.user_id("data").tenant());
+            let body: &[u8] = if method == Method::PUT { b"woof" } else { b"" };
+            let call = S3Call { method, path: &path, query, header: None, body };
+            let (status, _) = plot.ceph.call((&keys["accessKey"], &keys["secretKey"]), &call).await?;
+            rights.extend(status.is_success().then_some(right));
+        }
+        anyhow::Ok(rights)
+    };
+    let all = rights(&from, &from).await?;
+    assert_eq!((rights(&friend, &from).await?, all.len()), (all.clone(), 6), "let in before");
+    let name = migrate(&from, &to, &["photos"], json!({})).await?;
+    ends(&from, &name, MigrationPhase::Succeeded).await;
+    to.bucket_says("photos", "True", "Provisioned").await;
+    let nothing: [&str; 0] = [];
+    assert_eq!(rights(&friend, &to).await?, nothing, "a third party");
+    assert_eq!(rights(&from, &to).await?, nothing, "the former owner");
+    let arn = |plot: &Plot<'_>| format!("arn:aws:iam::{}:user/data", plot.user_id("data").tenant());
+    let allow = |plot: &Plot<'_>, action: &str, resource: &str| {
+        json!({ "Effect": "Allow", "Principal": { "AWS": [arn(plot)] }, "Action": [action],
+                "Resource": [format!("arn:aws:s3:::photos{resource}")] })
+    };
+    let said = [
+        allow(&friend, "s3:GetObject", "/public/*"),
+        allow(&from, "s3:ListBucket", ""),
+        allow(&from, "s3:GetObject", "/cat.jpg"),
+    ];
+    to.s3("admin").await?.put_bucket_policy("photos", &policy(&said)?).await?;
+    to.bucket("photos", json!({ "s3SubuserBinding": [{ "name": "one" }], "s3DeletionPolicy": "retain" })).await?;
+    to.bucket_says("photos", "True", "Provisioned").await;
+    assert_eq!(rights(&friend, &to).await?, ["reads the folder"]);
+    assert_eq!(rights(&from, &to).await?, ["reads the rest", "lists"]);
+    let owners = rights(&to, &to).await?;
+    assert!(
+        ["reads the folder", "reads the rest", "lists", "stores"].iter().all(|it| owners.contains(it)),
+        "{owners:?}"
+    );
+    Ok(())
+}
+
 /// Stores an object as the bucket's owner, with an access list.
 async fn put_with(plot: &Plot<'_>, object: &str, list: (&str, &str)) -> Result<()> {
     let (keys, path) = (plot.secret("admin").await?, format!("/photos/{object}"));

@@ -17,6 +17,8 @@ impl Problems {
     pub(super) fn bindings(&mut self, bindings: &[SubuserBinding]) -> bucket::Bindings {
         let grant = |access| if access == Access::Read { bucket::Grant::Read } else { bucket::Grant::Write };
         for (number, binding) in bindings.iter().enumerate() {
+            let field = format!("spec.s3SubuserBinding[{number}].name");
+            self.object_name(&field, Some(&binding.name), "a subuser of the claim");
             if binding.name == READONLY_SUBUSER && grant(binding.access) == bucket::Grant::Write {
                 let field = format!("spec.s3SubuserBinding[{number}].access");
                 self.add(field, "readonly may only read; bind a subuser of the claim instead");

@@ -24,6 +24,7 @@ pub use observed::{
     CLOUD, KeysSeen, LastBackup, LocationSeen, Observed, QuotaTold, Spec, Status, Vault, class_of, keys_origin,
     location_spec,
 };
+pub use provision::{KeyToTry, key_to_try};
 pub use step::Step;
 
 use crate::{
@@ -78,9 +79,9 @@ fn decide(seen: &Observed) -> Decision {
     }
 }
 
-/// Whether to try again although no step failed: a gateway cannot be watched.
+/// Whether to try again although no step failed: a gateway cannot be watched, and a key it refuses may be lost.
 pub fn must_retry(seen: &Observed) -> bool {
-    matches!(seen.backend, Backend::Unreachable(_))
+    matches!(seen.backend, Backend::Unreachable(_)) || seen.is_key_refused
 }
 
 /// Whether all was well when it was last looked at, nothing is asked for since, and only its class is away.
@@ -103,7 +104,9 @@ pub fn report(seen: &Observed, outcomes: Outcomes<'_, Step>, now: &Timestamp) ->
         // The world has moved on: the next look will tell.
         Some(failure) if failure.class == FailureClass::Stale => return Some(vault.status.clone()),
         Some(failure) => readiness_of(failure),
-        None if outcomes.iter().any(|(step, _)| step.calls_for_a_look()) => return Some(vault.status.clone()),
+        None if seen.lost.is_empty() && outcomes.iter().any(|(step, _)| step.calls_for_a_look()) => {
+            return Some(vault.status.clone());
+        }
         None if waits_unharmed(seen, vault) => return Some(vault.status.clone()),
         None => decide(seen).verdict,
     };

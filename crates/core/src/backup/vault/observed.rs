@@ -1,5 +1,7 @@
 //! What a decision about a vault looks at.
 
+use std::collections::BTreeSet;
+
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -39,6 +41,10 @@ pub struct Observed {
     pub location: Option<LocationSeen>,
     /// The last backup in the vault that was finished.
     pub last_backup: Option<LastBackup>,
+    /// Keys the gateway lists and nobody gets in with: it lost the way from the key to the user.
+    pub lost: BTreeSet<String>,
+    /// Whether the gateway has just refused [the key to try](super::key_to_try) although the user has it.
+    pub is_key_refused: bool,
     /// Used only where a key has to be made.
     pub fresh: FreshKeys,
 }
@@ -131,13 +137,13 @@ impl Vault {
 impl Observed {
     /// The record, if it was made for this very vault.
     pub(super) fn own_record(&self, vault: &Vault) -> Option<&Record> {
-        self.record.as_ref().filter(|record| record.claim_uid() == Some(&vault.target.uid))
+        self.record.as_ref().filter(|record| record.belongs_to(&vault.target.uid))
     }
 
     /// Whether the vault may have the user of a record that is not its own: an administrator says so, or its namespace kept it.
     pub(super) fn may_bind(&self, vault: &Vault, record: &Record) -> bool {
         let is_offered = record.body.offered_to.as_ref() == Some(&vault.target.place());
-        record.claim_uid() == Some(&vault.target.uid) || is_offered || self.comes_back(record)
+        record.belongs_to(&vault.target.uid) || is_offered || self.comes_back(record)
     }
 
     /// What nobody but Velero could write is as good as it was: whoever makes a vault anew in the same namespace has it back.

@@ -12,8 +12,8 @@ use crate::{
     storage::{
         CephUser, Class, KeyPair, Problem, Quota, Reason, Usage,
         claim::{
-            self, Backend, ClaimIdentity, Mark, Phase, Reached, Record, RecordBody, SetAside, User, UserQuota, no_team,
-            wanted,
+            self, Backend, ClaimIdentity, KEY_LOST, Mark, Phase, Reached, Record, RecordBody, Rotation, SetAside, User,
+            UserQuota, no_team, wanted,
         },
         credentials_file, display_name,
         ledger::Units,
@@ -52,8 +52,45 @@ pub(super) fn decide(seen: &Observed, vault: &Vault) -> Decision {
         user: ceph_user(&reached.class, &identity, seen.record.as_ref()),
         identity,
         quota,
+        rotation: rotation(seen, reached.user.as_ref()),
     };
     wish.decide(reached)
+}
+
+/// A key that Velero has and cannot get in with, as far as Velero says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeyToTry<'a> {
+    pub user: CephUser,
+    pub bucket: String,
+    pub key: &'a KeyPair,
+}
+
+/// Where Velero cannot use its location the gateway may have lost the key: nobody but Velero uses it, so it is tried.
+pub fn key_to_try(seen: &Observed) -> Option<KeyToTry<'_>> {
+    let vault = seen.vault.as_ref().filter(|vault| !vault.deleting)?;
+    let location = seen.location.as_ref()?;
+    let Backend::Reached(reached) = &seen.backend else { return None };
+    let (identity, bucket) = (vault.identity(), names::bucket(&vault.target.name));
+    let user = reached.user.as_ref().filter(|user| user.is_of(&identity.uid) && user.buckets.contains_key(&bucket))?;
+    let key = key(seen, user, rotation(seen, Some(user)).as_ref())?;
+    let user = ceph_user(&reached.class, &identity, seen.record.as_ref());
+    (!location.is_available).then_some(KeyToTry { user, bucket, key })
+}
+
+/// Of several keys the one Velero has, else the first by name.
+fn key<'u>(seen: &Observed, user: &'u User, rotation: Option<&Rotation>) -> Option<&'u KeyPair> {
+    let cloud = seen.keys.as_ref().and_then(|keys| keys.cloud.as_ref());
+    let is_retired = |key: &KeyPair| rotation.is_some_and(|rotation| rotation.retired.contains(&key.access_key));
+    let own = || user.keys_of(None).filter(|pair| !is_retired(pair));
+    let published = own().find(|pair| Some(&credentials_file(pair)) == cloud);
+    published.or_else(|| own().min_by_key(|pair| &pair.access_key))
+}
+
+/// The keys that are not to be used any more: those on record, and those that are lost.
+fn rotation(seen: &Observed, user: Option<&User>) -> Option<Rotation> {
+    let recorded = seen.record.as_ref().and_then(|record| record.body.rotation.clone());
+    let keys = user.into_iter().flat_map(|user| user.keys_of(None)).map(|pair| &pair.access_key);
+    Rotation::and_lost(recorded, keys.filter(|key| seen.lost.contains(*key)).cloned().collect())
 }
 
 /// The recorded user of a vault, else the one its class gives.
@@ -91,6 +128,7 @@ struct Wanted<'a> {
     identity: ClaimIdentity,
     user: CephUser,
     quota: Quota,
+    rotation: Option<Rotation>,
 }
 
 impl Wanted<'_> {
@@ -189,7 +227,8 @@ impl Wanted<'_> {
 
     fn record_body(&self, given: Option<&User>) -> RecordBody {
         let body = record_body(&self.identity, self.class, self.user.clone(), Some(self.quota));
-        RecordBody { taken_over_from: given.map(|before| before.display_name.clone()), ..body }
+        let taken_over_from = given.map(|before| before.display_name.clone());
+        RecordBody { taken_over_from, rotation: self.rotation.clone(), ..body }
     }
 
     fn record(&self, given: Option<&User>) -> Option<Step> {
@@ -255,12 +294,8 @@ impl Wanted<'_> {
         steps.into_iter().map(Step::Ceph).collect()
     }
 
-    /// Of several keys the one Velero has, else the first by name.
     fn key<'u>(&self, user: &'u User) -> Option<&'u KeyPair> {
-        let cloud = self.seen.keys.as_ref().and_then(|keys| keys.cloud.as_ref());
-        let own = || user.keys.iter().filter(|key| key.subuser.is_none()).map(|key| &key.pair);
-        let published = own().find(|pair| Some(&credentials_file(pair)) == cloud);
-        published.or_else(|| own().min_by_key(|pair| &pair.access_key))
+        key(self.seen, user, self.rotation.as_ref())
     }
 
     fn bucket(&self, user: &User, key: &KeyPair) -> Option<Step> {
@@ -321,6 +356,9 @@ impl Wanted<'_> {
     fn verdict(&self, has_key: bool) -> Readiness {
         if let Some(exceeded) = exceeded(self.seen) {
             return exceeded;
+        }
+        if !has_key && !self.seen.lost.is_empty() {
+            return Reason::KeyLost.progressing(KEY_LOST);
         }
         if !has_key {
             return Reason::Working.progressing("the key is being made");

@@ -134,8 +134,7 @@ pub struct Lookup<'a> {
     pub claim_uid: &'a str,
     claim_is_gone: bool,
     removing: bool,
-    /// Keys that are not to be used any more.
-    retired: Option<&'a BTreeSet<String>>,
+    record: &'a Record,
 }
 
 impl<'a> Lookup<'a> {
@@ -155,8 +154,7 @@ impl<'a> Lookup<'a> {
             (claim, Some(record)) => match (&record.body.class, &record.body.user, record.claim_uid()) {
                 (Some(class), Some(user), Some(claim_uid)) => {
                     let claim_is_gone = claim.is_none_or(|claim| !record.is_of(claim));
-                    let retired = record.body.rotation.as_ref().map(|rotation| &rotation.retired);
-                    Ok(Self { class, user, claim_uid, claim_is_gone, removing, retired })
+                    Ok(Self { class, user, claim_uid, claim_is_gone, removing, record })
                 }
                 _ => not_ready("its user is not made yet"),
             },
@@ -171,7 +169,6 @@ impl<'a> Lookup<'a> {
 
     /// What the gateway's answer makes of the owner; `empty`: there is nothing in the bucket, `lost`: keys nobody gets in with.
     pub fn owner(&self, seen: Option<&User>, found: Found, empty: bool, lost: &BTreeSet<String>) -> Owner {
-        let is_retired = |key: &str| lost.contains(key) || self.retired.is_some_and(|retired| retired.contains(key));
         match seen {
             None if self.claim_is_gone => Owner::Nobody,
             None => Owner::NotReady("its user is not made yet".to_owned()),
@@ -179,7 +176,7 @@ impl<'a> Lookup<'a> {
                 Owner::NotReady("the user of its name is not its own".to_owned())
             }
             Some(_) if self.removing => Owner::Removable { user: self.user.clone(), found, empty },
-            Some(user) => match user.lasting_key(is_retired) {
+            Some(user) => match user.lasting_key(self.record, lost) {
                 None if !lost.is_empty() => {
                     Owner::NotReady("the gateway lost the key of its user, and a new one is made".to_owned())
                 }

@@ -11,7 +11,7 @@ use super::{
 /// The claim is being deleted.
 pub(super) fn of_claim(seen: &Observed, claim: &Claim) -> Decision {
     // A record of an earlier claim is not this one's business: it is looked at again when this claim is gone.
-    let record = seen.record.as_ref().filter(|record| record.is_of(claim) || record.is_misnamed_of(claim));
+    let record = seen.record.as_ref().filter(|record| record.belongs_to(&claim.target.uid));
     let identity = ClaimIdentity {
         namespace: claim.target.namespace.clone(),
         name: claim.target.name.clone(),
@@ -58,7 +58,7 @@ pub(super) fn of_claim(seen: &Observed, claim: &Claim) -> Decision {
             }
         }
         // The record is made before the user: without one there is no user.
-        (_, None) => going(release(seen, &identity).into_iter().collect()),
+        (_, None) => going(release(seen, &identity, None).into_iter().collect()),
         (_, Some(record)) if seen.namespace_terminating => leave_to_record(record),
         (backend, Some(_)) => super::unavailable(backend),
     }
@@ -144,10 +144,16 @@ fn unchanged(record: &Record) -> Mark {
     }
 }
 
-/// After the user, before its record: what is in Ceph always counts.
-pub(super) fn release(seen: &Observed, claim: &ClaimIdentity) -> Option<Step> {
+/// After the user, before its record: what is in Ceph always counts, and what another claim of the name has on record or in Ceph still
+/// does.
+pub(super) fn release(seen: &Observed, claim: &ClaimIdentity, record: Option<&Record>) -> Option<Step> {
+    let has_user = match &seen.backend {
+        Backend::Reached(reached) => reached.user.as_ref().is_some_and(|user| !user.is_of(&claim.uid)),
+        _ => false,
+    };
+    let is_anothers = record.is_none() && (seen.record.is_some() || has_user);
     let release = || Step::ReleaseQuota { namespace: claim.namespace.clone(), claim: claim.name.clone() };
-    seen.books.hold_something().then(release)
+    (seen.books.hold_something() && !is_anothers).then(release)
 }
 
 /// The mark, unless the record bears it already.

@@ -54,6 +54,17 @@ pub struct Rotation {
     pub retired: BTreeSet<String>,
 }
 
+impl Rotation {
+    /// The same with these retired as well, in any case: nobody gets in with them.
+    pub(crate) fn and_lost(rotation: Option<Self>, lost: BTreeSet<String>) -> Option<Self> {
+        if lost.is_empty() {
+            return rotation;
+        }
+        let Rotation { asked, retired } = rotation.unwrap_or_default();
+        Some(Rotation { asked, retired: &retired | &lost })
+    }
+}
+
 /// What the names of new keys are made of, at random, by the shell for this reconcile. The secrets that go with them are the
 /// gateway's: sent to it they would stand in its access log.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -25,6 +25,7 @@ pub use observed::{
     PurgeSeen, Reached, Record, RecordBody, SecretSeen, SetAside, Spec, Status, User, UserQuota, ceph_user, class_of,
     inquiry, is_cleanup, may_exist, no_team, to_count, wanted,
 };
+pub(crate) use provision::KEY_LOST;
 pub use step::{Mark, SecretBody, Step, Version};
 pub use take_down::STILL;
 

@@ -97,7 +97,7 @@ impl Observed {
     /// Whether the claim may have the user of a record that is not its own: an administrator says so, or its class took the
     /// claim before away and brings this one.
     pub(super) fn may_bind(&self, claim: &Claim, record: &Record) -> bool {
-        record.is_meant_for(claim) || record.is_misnamed_of(claim) || self.comes_back(record)
+        record.is_meant_for(claim) || record.belongs_to(&claim.target.uid) || self.comes_back(record)
     }
 
     pub(super) fn comes_back(&self, record: &Record) -> bool {
@@ -225,9 +225,9 @@ impl Record {
         self.is_of(claim) || self.body.offered_to.as_ref() == Some(&claim.target.place())
     }
 
-    /// Whether it is this very claim's, although its reference says the wrong name.
-    pub(super) fn is_misnamed_of(&self, claim: &Claim) -> bool {
-        self.misnamed.as_ref() == Some(&claim.target.uid)
+    /// Whether it is of the claim or vault of this UID, even if its reference says the wrong name.
+    pub(crate) fn belongs_to(&self, uid: &str) -> bool {
+        self.claim_uid() == Some(uid) || self.misnamed.as_deref() == Some(uid)
     }
 
     /// Whether its user, seen under this display name, is on its way to the claim it names: recorded before it is begun.
@@ -240,6 +240,11 @@ impl Record {
         let is_kept =
             self.phase == Some(Phase::Released) && self.reason.as_deref() == Some(Reason::BucketsKept.as_str());
         is_kept || self.body.offered_to.is_some()
+    }
+
+    /// Whether a key is not to be used any more.
+    pub(crate) fn retires(&self, access_key: &str) -> bool {
+        self.body.rotation.as_ref().is_some_and(|rotation| rotation.retired.contains(access_key))
     }
 
     pub fn version(&self) -> Version {
@@ -348,13 +353,13 @@ impl User {
         one_of(self.keys_of(subuser), published)
     }
 
-    /// A key of the user itself that is to stay.
-    pub fn lasting_key(&self, is_retired: impl Fn(&str) -> bool) -> Option<&KeyPair> {
-        let lasting = self.keys_of(None).filter(|pair| !is_retired(&pair.access_key));
-        lasting.min_by_key(|pair| &pair.access_key)
+    /// A key of the user itself that is to stay: none that is retired on `record` or `lost`.
+    pub fn lasting_key(&self, record: &Record, lost: &BTreeSet<String>) -> Option<&KeyPair> {
+        let stays = |key: &String| !lost.contains(key) && !record.retires(key);
+        self.keys_of(None).filter(|pair| stays(&pair.access_key)).min_by_key(|pair| &pair.access_key)
     }
 
-    pub(super) fn keys_of(&self, subuser: Option<&str>) -> impl Iterator<Item = &KeyPair> + Clone {
+    pub(crate) fn keys_of(&self, subuser: Option<&str>) -> impl Iterator<Item = &KeyPair> + Clone {
         self.keys.iter().filter(move |key| key.subuser.as_deref() == subuser).map(|key| &key.pair)
     }
 }

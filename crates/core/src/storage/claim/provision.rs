@@ -19,6 +19,9 @@ use super::{
 };
 use crate::{conditions::Readiness, secret::Secret};
 
+/// What is said of a key that is lost.
+pub(crate) const KEY_LOST: &str = "the gateway no longer knows a key it made; a new one takes its place";
+
 pub(super) fn decide(seen: &Observed, claim: &Claim) -> Decision {
     let spec = match &claim.spec {
         Ok(spec) => spec,
@@ -337,7 +340,7 @@ impl<'a> Wanted<'a> {
             return exceeded;
         }
         if self.lacks_keys(user) && !self.seen.lost.is_empty() {
-            return Reason::KeyLost.progressing("the gateway no longer knows a key it made; a new one takes its place");
+            return Reason::KeyLost.progressing(KEY_LOST);
         }
         if self.lacks_keys(user) {
             return Reason::Working.progressing("the keys are being made");
@@ -388,12 +391,7 @@ fn rotation(seen: &Observed, claim: &Claim, identities: &[Identity], user: Optio
         }
         _ => recorded.cloned(),
     };
-    let lost: Vec<_> = keys.filter(|key| seen.lost.contains(key)).collect();
-    if lost.is_empty() {
-        return rotation;
-    }
-    let Rotation { asked, retired } = rotation.unwrap_or_default();
-    Some(Rotation { asked, retired: retired.into_iter().chain(lost).collect() })
+    Rotation::and_lost(rotation, keys.filter(|key| seen.lost.contains(key)).collect())
 }
 
 /// What is asked for, if the books grant it; else what was granted before.

@@ -44,7 +44,9 @@ pub(super) enum Left {
 impl TakeDown<'_> {
     pub(super) fn decide(&self) -> Left {
         let Some(found) = self.reached.user.as_ref().filter(|found| self.is_theirs(found)) else {
-            return Left::Nothing(release(self.seen, self.claim).into_iter().chain(self.delete_record()).collect());
+            return Left::Nothing(
+                release(self.seen, self.claim, self.record).into_iter().chain(self.delete_record()).collect(),
+            );
         };
         let user = ceph_user(&self.reached.class, &self.claim.namespace, &self.claim.name, self.record);
         if let Some(failure) = &found.unlisted {
@@ -63,7 +65,7 @@ impl TakeDown<'_> {
             .collect();
         if empty.len() == found.buckets.len() {
             steps.push(Step::RemoveUser { user });
-            steps.extend(release(self.seen, self.claim));
+            steps.extend(release(self.seen, self.claim, self.record));
             steps.extend(self.delete_record());
             return Left::Nothing(steps);
         }

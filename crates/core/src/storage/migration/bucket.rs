@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use super::{
     super::{
-        CephUser, Place, Usage,
+        CephUser, KeyPair, Place, Usage,
         bucket::{LONGEST_POLICY, Note},
         claim::Record,
         record_name,
@@ -130,10 +130,14 @@ pub(super) fn decide(seen: &Observed, next: &Move) -> Decision {
     match located {
         Located::Nowhere => give_up(next, "it is gone: somebody deleted it in Ceph"),
         located if next.state == MoveState::Returning => moving.send_back(&located),
-        Located::Home if seen.migration.deleting => stop(seen, DELETED, moving.restore()),
-        Located::Home | Located::Blocked(_) => match moving.obstacle(&located) {
-            Some(why) => Decision { steps: moving.restore().into_iter().collect(), ..give_up(next, &why) },
-            None => moving.goes(true),
+        Located::Home if seen.migration.deleting => match moving.restore() {
+            Ok(restored) => stop(seen, DELETED, restored),
+            Err(why) => Decision::wait_for_ceph(why),
+        },
+        Located::Home | Located::Blocked(_) => match (moving.obstacle(&located), moving.restore()) {
+            (None, _) => moving.goes(true),
+            (Some(why), Ok(restored)) => Decision { steps: restored.into_iter().collect(), ..give_up(next, &why) },
+            (Some(_), Err(why)) => Decision::wait_for_ceph(why),
         },
         Located::There { arrived } => moving.goes(!arrived),
     }
@@ -185,7 +189,7 @@ impl<'a> Moving<'a> {
     /// All that is left to do for the bucket; `links`: that it is given to its new owner, too.
     fn goes(&self, links: bool) -> Decision {
         let (seen, name) = (self.seen, &self.next.name);
-        let key = match usable(&seen.target, self.reached.target.as_ref()) {
+        let key = match usable(&seen.target, self.reached.target.as_ref(), &self.reached.lost) {
             Ok(key) => key.clone(),
             Err(why) => return Decision::wait_for_ceph(why),
         };
@@ -193,7 +197,8 @@ impl<'a> Moving<'a> {
         if links {
             match self.hand_over() {
                 Ok(handing_over) => steps.extend(handing_over),
-                Err(why) => return Decision::wait_for_ceph(why),
+                Err(why) if self.gets_a_key() => return Decision::wait_for_ceph(why),
+                Err(_) => return give_up(self.next, "its owner is being deleted and has no key that can be used"),
             }
         }
         steps.push(Step::PutPolicy { bucket: name.clone(), user: self.to.clone(), key, policy: self.policy() });
@@ -208,8 +213,10 @@ impl<'a> Moving<'a> {
     fn hand_over(&self) -> Result<Vec<Step>, Readiness> {
         let bucket = || self.next.name.clone();
         let mut steps = Vec::new();
-        if let PolicySeen::Text(policy) = &self.found.policy {
-            let key = usable(&self.seen.current, self.reached.current.as_ref())?;
+        if self.is_first_owners() {
+            // Without it nobody could tell what policy there is.
+            let key = self.current_key()?;
+            let PolicySeen::Text(policy) = &self.found.policy else { return Ok(vec![self.link(self.to)]) };
             if self.next.policy.as_ref() != Some(policy) {
                 steps.push(Step::SavePolicy { bucket: bucket(), policy: policy.clone() });
             }
@@ -217,6 +224,14 @@ impl<'a> Moving<'a> {
         }
         steps.push(self.link(self.to));
         Ok(steps)
+    }
+
+    fn is_first_owners(&self) -> bool {
+        self.found.in_current.as_ref().is_some_and(|bucket| self.is_it(bucket) && bucket.owner == *self.from)
+    }
+
+    fn current_key(&self) -> Result<&'a KeyPair, Readiness> {
+        usable(&self.seen.current, self.reached.current.as_ref(), &self.reached.lost)
     }
 
     /// From wherever it is.
@@ -230,7 +245,6 @@ impl<'a> Moving<'a> {
     /// A policy that came between ours keeps the new owner from setting any: whoever put it has the bucket again.
     fn send_back(&self, located: &Located<'_>) -> Decision {
         let refused = "a policy that was put on it while it moved keeps its new owner from setting one";
-        let is_back = self.found.in_current.as_ref().is_some_and(|it| self.is_it(it) && it.owner == *self.from);
         match (located, &self.found.in_current) {
             (Located::There { .. }, Some(other)) if !self.is_it(other) => {
                 let why = format!(
@@ -242,18 +256,27 @@ impl<'a> Moving<'a> {
             }
             _ => {
                 let why = format!("{refused}; it stays with its old owner");
-                let steps = (!is_back).then(|| self.link(self.from)).into_iter().collect();
+                let steps = (!self.is_first_owners()).then(|| self.link(self.from)).into_iter().collect();
                 Decision { steps, ..give_up(self.next, &why) }
             }
         }
     }
 
-    /// What was taken off a bucket that stays is put on again.
-    fn restore(&self) -> Option<Step> {
-        let policy = self.next.policy.clone().filter(|_| self.found.policy == PolicySeen::None)?;
-        let key = usable(&self.seen.current, self.reached.current.as_ref()).ok()?;
+    /// What was taken off a bucket that stays is put on again, as soon as there is a key for that if there is one to come.
+    fn restore(&self) -> Result<Option<Step>, Readiness> {
+        let is_off = self.found.policy == PolicySeen::None;
+        let Some(policy) = self.next.policy.clone().filter(|_| is_off) else { return Ok(None) };
         let (bucket, user) = (self.next.name.clone(), self.from.clone());
-        Some(Step::PutPolicy { bucket, user, key: key.clone(), policy })
+        match self.current_key() {
+            Ok(key) => Ok(Some(Step::PutPolicy { bucket, user, key: key.clone(), policy })),
+            Err(why @ Readiness::Progressing { .. }) if self.gets_a_key() => Err(why),
+            Err(_) => Ok(None),
+        }
+    }
+
+    /// Whether the first owner's claim is there to have a key made.
+    fn gets_a_key(&self) -> bool {
+        self.seen.current.bound().is_some_and(|(claim, _)| !claim.deleting)
     }
 
     /// What its first owner's policy said.

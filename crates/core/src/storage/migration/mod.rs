@@ -11,10 +11,11 @@
 
 mod bucket;
 mod observed;
+mod permits;
 pub mod policy;
 mod step;
 
-use std::time::Duration;
+use std::{collections::BTreeSet, time::Duration};
 
 pub use observed::{
     BucketSeen, Gateway, InCeph, Migration, Move, MoveState, MovedIn, Object, Observed, Phase, PolicySeen, Reached,
@@ -187,7 +188,7 @@ fn prepare(seen: &Observed) -> Decision {
         };
     }
     for (side, user) in [(&seen.current, &reached.current), (&seen.target, &reached.target)] {
-        match usable(side, user.as_ref()) {
+        match usable(side, user.as_ref(), &reached.lost) {
             Ok(_) => {}
             Err(Readiness::Stalled { message, .. }) => return fail(seen, &message),
             Err(why) => return Decision::wait_for_ceph(why),
@@ -313,15 +314,15 @@ fn unavailable(gateway: &Gateway) -> Decision {
 }
 
 /// The key of a user that is that of its record and can be worked with.
-fn usable<'a>(side: &Side, user: Option<&'a User>) -> Result<&'a KeyPair, Readiness> {
+fn usable<'a>(side: &Side, user: Option<&'a User>, lost: &BTreeSet<String>) -> Result<&'a KeyPair, Readiness> {
     let uid = side.record.as_ref().and_then(Record::claim_uid).unwrap_or_default();
     let name = side.user().map(ToString::to_string).unwrap_or_default();
     match user.filter(|user| user.is_of(uid)) {
         None => Err(Reason::UserTaken.stalled(format!("Ceph user {name} is not there, or not its claim's"))),
         Some(user) if user.suspended => Err(Reason::UserSuspended.stalled(format!("Ceph user {name} is suspended"))),
-        Some(user) => user
-            .key(None, None)
-            .ok_or_else(|| Reason::WaitingForClaim.progressing(format!("Ceph user {name} has no key of its own"))),
+        Some(user) => side.key(user, lost).ok_or_else(|| {
+            Reason::WaitingForClaim.progressing(format!("Ceph user {name} has no key of its own that can be used"))
+        }),
     }
 }
 

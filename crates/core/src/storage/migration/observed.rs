@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use serde::{Deserialize, Serialize};
 
 use super::super::{
-    CephUser, NoClass, Place, Target, Usage,
+    CephUser, KeyPair, NoClass, Place, Target, Usage,
     claim::{Claim, Record, User},
 };
 use crate::{conditions::Conditions, plan::Failure};
@@ -134,6 +134,15 @@ impl Side {
         record.is_of(claim).then_some((claim, record))
     }
 
+    /// What its buckets are worked on with; `lost`: keys nobody gets in with.
+    pub fn key<'u>(&self, user: &'u User, lost: &BTreeSet<String>) -> Option<&'u KeyPair> {
+        self.record.as_ref().and_then(|record| user.lasting_key(record, lost))
+    }
+
+    pub fn is_of(&self, user: &CephUser) -> bool {
+        self.user() == Some(user)
+    }
+
     pub(super) fn user(&self) -> Option<&CephUser> {
         self.record.as_ref().and_then(|record| record.body.user.as_ref())
     }
@@ -158,6 +167,8 @@ pub struct Reached {
     pub target: Option<User>,
     /// The buckets that [`look`](super::look) names.
     pub buckets: Vec<BucketSeen>,
+    /// Keys of the two that the gateway lists and nobody gets in with.
+    pub lost: BTreeSet<String>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -3,13 +3,14 @@
 mod world;
 
 use croft_core::{
-    backup::vault::{Observed, Step, plan, report},
-    plan::{Outcome, Plan},
+    backup::vault::{Observed, Step, key_to_try, must_retry, plan, report},
+    plan::{Failure, FailureClass, Outcome, Plan},
     storage::claim::{self, Phase},
 };
 
 use self::world::{
-    BUCKET, FIRST, RECORD, RecordState, SECOND, Slot, UserState, VaultState, World, owner_shown, target, user,
+    BUCKET, FIRST, RECORD, RecordState, SECOND, Slot, UserState, VaultState, World, number, owner_shown, pair, target,
+    user,
 };
 use crate::{
     done,
@@ -20,7 +21,7 @@ use crate::{
 
 impl World {
     fn number(&mut self, access_key: &str) -> u32 {
-        let number: u32 = access_key.trim_start_matches("AK").parse().unwrap();
+        let number = number(access_key);
         self.keys_used = self.keys_used.max(number / 1000);
         number
     }
@@ -167,8 +168,11 @@ impl explorer::World for World {
                 return self.on_record(seen, |record| *record = None);
             }
             Step::Ceph(step) => return self.on_ceph(seen, step),
-            Step::CreateBucket { bucket, .. } => {
+            Step::CreateBucket { bucket, key, .. } => {
                 assert_eq!(bucket, BUCKET);
+                if self.lost == Some(number(&key.access_key)) {
+                    return Outcome::Failed(Failure::new(FailureClass::Forbidden, "InvalidAccessKeyId", "no such key"));
+                }
                 return self.on_user(seen, |user| {
                     assert!(!user.suspended && !user.keys.is_empty());
                     user.stored = Some(user.stored.unwrap_or_default());
@@ -257,6 +261,22 @@ impl explorer::World for World {
             };
             acts.push(Act::new("Velero stores a backup", self, store).between_reconciles());
         }
+        if let Some(key) =
+            self.user.as_ref().and_then(|user| user.keys.first().copied()).filter(|_| self.lost.is_none())
+        {
+            acts.push(Act::new("the gateway loses a key", self, |world| world.lost = Some(key)));
+        }
+        if self.lost.is_some() {
+            acts.push(Act::new("another replica leads, which knows of no lost key", self, |world| world.lost = None));
+        }
+        if self.record.as_ref().is_some_and(|record| !record.misnamed) && self.vault.is_some() {
+            let misname = |world: &mut World| {
+                if let Some(record) = &mut world.record {
+                    record.misnamed = true;
+                }
+            };
+            acts.push(Act::new("somebody edits whose the S3User is", self, misname).between_reconciles());
+        }
         if let Slot::Ours(uid, true) = self.location {
             acts.push(Act::new("somebody edits the location", self, |world| {
                 world.location = Slot::Ours(uid, false);
@@ -316,6 +336,7 @@ impl World {
         assert_eq!((user.size, self.granted), (Some(vault.size), Some(vault.size)));
         let keys: Vec<_> = user.keys.iter().copied().collect();
         assert_eq!((self.keys, keys.len()), (Slot::Ours(vault.uid, keys[0]), 1), "a key that is not Velero's");
+        assert!(!keys.iter().any(|key| self.lost == Some(*key)), "Velero has a key that is lost");
         assert_eq!(self.location, Slot::Ours(vault.uid, true));
         let record = self.record.as_ref().expect("not on record");
         assert_eq!((record.vault, record.phase, record.taken_over_from), (vault.uid, Some(Phase::Bound), None));
@@ -383,6 +404,45 @@ fn what_a_vault_left_behind_unseen_is_nobodys_until_an_administrator_gives_it_aw
     let vault = again.vault.as_ref().expect("there");
     assert_eq!(vault.status.conditions.reason("Ready"), Some("UserTaken"));
     assert!(again.user.as_ref().is_some_and(|user| user.owner == FIRST && user.suspended));
+}
+
+#[test]
+fn a_key_the_gateway_lost_is_on_record_before_another_takes_its_place_and_velero_has_that_before_it_goes() {
+    let made = at_rest(&World::new());
+    let lost = made.user.as_ref().and_then(|user| user.keys.first().copied());
+    let mut world = World { lost, ..made };
+    let told = explorer::plans(&world).concat();
+    assert!(told.starts_with("update S3User vault-shop-safe\nadd a key to Ceph user"), "{told}");
+    assert!(!told.contains("remove key") && !told.contains("Secret"), "{told}");
+    world = explorer::worked(&world, "vault");
+    let reason =
+        |world: &World| world.vault.as_ref().and_then(|it| it.status.conditions.reason("Ready").map(str::to_owned));
+    assert_eq!(reason(&world).as_deref(), Some("KeyLost"));
+    // Nobody remembers but the record.
+    let settled = at_rest(&World { lost: None, ..world });
+    let user = settled.user.as_ref().expect("there");
+    assert!(user.keys.len() == 1 && !user.keys.contains(&lost.expect("made")), "{:?}", user.keys);
+    assert_eq!(settled.keys, Slot::Ours(FIRST, *user.keys.first().expect("one")));
+}
+
+#[test]
+fn a_key_is_tried_where_velero_cannot_use_its_location_and_only_there() {
+    let tried = |change: fn(&mut Observed)| {
+        let mut seen = at_rest(&World::new()).seen();
+        change(&mut seen);
+        key_to_try(&seen).map(|tried| (tried.user, tried.bucket, tried.key.clone()))
+    };
+    assert_eq!(tried(|_| {}), None, "nobody asks while all is well");
+    let away = |seen: &mut Observed| seen.location.as_mut().unwrap().is_available = false;
+    assert_eq!(tried(away), Some((user(), BUCKET.to_owned(), pair(1000))));
+    assert_eq!(tried(|seen| seen.location = None), None);
+    let lost = |seen: &mut Observed| {
+        seen.location.as_mut().unwrap().is_available = false;
+        seen.lost = [pair(1000).access_key].into();
+    };
+    assert_eq!(tried(lost), None, "it is known to be lost");
+    let refused = |is_key_refused| must_retry(&Observed { is_key_refused, ..at_rest(&World::new()).seen() });
+    assert_eq!((refused(false), refused(true)), (false, true));
 }
 
 #[test]

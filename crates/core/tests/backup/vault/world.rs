@@ -12,8 +12,8 @@ use croft_core::{
     storage::{
         Amount, CephUser, Class, KeyPair, OnDelete, Quota, QuotaAsked, Target, Usage,
         claim::{
-            Backend, Books, ClaimIdentity, FreshKeys, Key, Phase, Purge, PurgeSeen, Reached, Record, RecordBody, STILL,
-            SetAside, User, UserQuota,
+            Backend, Books, ClaimIdentity, FreshKeys, Key, Phase, Purge, PurgeSeen, Reached, Record, RecordBody,
+            Rotation, STILL, SetAside, User, UserQuota,
         },
         credentials_file, display_name,
         ledger::{Entry, Units},
@@ -49,6 +49,10 @@ pub(crate) struct RecordState {
     /// Objects in the bucket when it was last looked at, and whether that is long ago.
     pub(crate) purge: Option<(u64, bool)>,
     pub(crate) returns: bool,
+    /// Keys that are not to be used any more.
+    pub(crate) retired: BTreeSet<u32>,
+    /// Somebody edited which vault it is of.
+    pub(crate) misnamed: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -83,6 +87,8 @@ pub(crate) struct World {
     pub(crate) granted: Option<u64>,
     pub(crate) is_reached: bool,
     pub(crate) keys_used: u32,
+    /// The key the gateway is known to have lost.
+    pub(crate) lost: Option<u32>,
     /// Somebody said that what is stored may go.
     pub(crate) given_up: bool,
     /// Somebody took away our finalizer: what cannot be found again then is theirs to clean up.
@@ -115,6 +121,10 @@ pub(crate) fn user() -> CephUser {
 
 pub(crate) fn pair(number: u32) -> KeyPair {
     KeyPair { access_key: format!("AK{number}"), secret_key: Secret::new(format!("hush{number}")) }
+}
+
+pub(crate) fn number(access_key: &str) -> u32 {
+    access_key.trim_start_matches("AK").parse().unwrap()
 }
 
 pub(crate) fn identity(uid: &str) -> ClaimIdentity {
@@ -164,20 +174,24 @@ impl RecordState {
             reason: None,
             purge: None,
             returns: false,
+            retired: body.rotation.iter().flat_map(|rotation| &rotation.retired).map(|key| number(key)).collect(),
+            misnamed: false,
         }
     }
 
     pub(crate) fn seen(&self) -> Record {
+        let retired: BTreeSet<_> = self.retired.iter().map(|number| pair(*number).access_key).collect();
         Record {
             uid: "record".into(),
             resource_version: "1".into(),
             body: RecordBody {
-                claim: Some(identity(self.vault)),
+                claim: (!self.misnamed).then(|| identity(self.vault)),
                 taken_over_from: self.taken_over_from.map(|uid| display_name("shop", "safe", uid)),
                 class: Some("gold".into()),
                 user: Some(user()),
                 admin_secret: Some(keys_origin(&identity(self.vault)).nacuuid),
                 quota: self.size.map(quota),
+                rotation: (!retired.is_empty()).then(|| Rotation { asked: String::new(), retired }),
                 ..RecordBody::default()
             },
             phase: self.phase,
@@ -189,7 +203,7 @@ impl RecordState {
             }),
             returns_to: self.returns.then(|| NAMESPACE.to_owned()),
             adopts: false,
-            misnamed: None,
+            misnamed: self.misnamed.then(|| self.vault.to_owned()),
         }
     }
 }
@@ -224,6 +238,7 @@ impl World {
             granted: None,
             is_reached: true,
             keys_used: 0,
+            lost: None,
             given_up: false,
             is_lost: false,
         }
@@ -274,6 +289,8 @@ impl World {
                 Slot::Theirs => Some(location(None, false)),
             },
             last_backup: None,
+            lost: self.lost.map(|number| pair(number).access_key).into_iter().collect(),
+            is_key_refused: false,
             fresh: FreshKeys(format!("AK{}", self.keys_used + 1)),
         }
     }

@@ -233,6 +233,24 @@ fn a_key_the_gateway_lost_retires_before_another_takes_its_place() {
 }
 
 #[test]
+fn a_claim_that_goes_gives_back_nothing_that_an_earlier_one_of_its_name_has() {
+    let mut world = at_rest(&World { claim: Some(ClaimState::new(EARLIER)), ..World::new(ClassState::Retain) });
+    let granted = world.granted;
+    assert!(granted.is_some() && world.record.is_some() && world.user.is_some());
+    world.claim = Some(ClaimState { deleting: true, finalizer: true, ..ClaimState::new(NEW) });
+    for (record, reachable) in [(true, true), (true, false), (false, true)] {
+        let mut world = world.clone();
+        world.record.take_if(|_| !record);
+        let mut seen = world.seen();
+        if !reachable {
+            let away = Failure::new(FailureClass::Transient, "GatewayUnreachable", "no route");
+            seen.backend = Backend::Unreachable(away);
+        }
+        assert_eq!(claim::plan(&seen).to_string(), "remove the finalizer from S3UserClaim team-a/data");
+    }
+}
+
+#[test]
 fn a_bucket_is_worked_on_with_a_key_that_stays() {
     let world = at_rest(&World { claim: Some(ClaimState::new(NEW)), ..World::new(ClassState::Retain) });
     let seen = world.seen();

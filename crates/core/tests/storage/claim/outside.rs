@@ -81,11 +81,12 @@ impl World {
                 self.granted = self.granted.map(|granted| granted.min(units.size));
             }
             Step::ReleaseQuota { .. } => {
-                let owner = seen.record.as_ref().and_then(Record::claim_uid);
-                let owner = owner.or(seen.claim.as_ref().map(|claim| claim.target.uid.as_str()));
-                let left =
-                    self.user.as_ref().is_some_and(|user| user.owner.is_some() && user.owner.as_deref() == owner);
-                assert!(!left, "gave back the quota of a user that is still there");
+                let left = self.user.as_ref().is_some_and(|user| user.owner.is_some());
+                assert!(!left || self.is_lost, "gave back the quota of a user that is still there");
+                let going = seen.claim.as_ref().filter(|claim| claim.deleting).map(|claim| claim.target.uid.as_str());
+                let recorded = seen.record.as_ref().map(|record| record.claim_uid().or(record.misnamed.as_deref()));
+                let is_anothers = going.zip(recorded).is_some_and(|(going, recorded)| recorded != Some(going));
+                assert!(!is_anothers, "gave back what another claim of the name has on record");
                 self.granted = None;
             }
             Step::CreateRecord { .. }

@@ -40,7 +40,7 @@ pub(super) struct SideState {
     pub(super) claim_deleting: bool,
     pub(super) held: bool,
     pub(super) kept: bool,
-    /// Whether its user has a key.
+    /// Whether its user has a key that the gateway knows.
     pub(super) key: bool,
     /// Whether its S3User says from whom the bucket came.
     pub(super) remembers: bool,
@@ -195,15 +195,19 @@ impl SideState {
     }
 }
 
-fn ceph_user(namespace: &str, side: &SideState, buckets: BTreeMap<String, u64>) -> User {
-    let pair = KeyPair { access_key: format!("AK-{namespace}"), secret_key: Secret::new("hush") };
+fn access_key(namespace: &str) -> String {
+    format!("AK-{namespace}")
+}
+
+fn ceph_user(namespace: &str, buckets: BTreeMap<String, u64>) -> User {
+    let pair = KeyPair { access_key: access_key(namespace), secret_key: Secret::new("hush") };
     User {
         display_name: display_name(namespace, "data", &target(namespace, "data").uid),
         suspended: false,
         max_buckets: None,
         quota: UserQuota::default(),
         subusers: BTreeMap::new(),
-        keys: side.key.then_some(Key { subuser: None, pair }).into_iter().collect(),
+        keys: vec![Key { subuser: None, pair }],
         buckets,
         unlisted: None,
         usage: None,
@@ -259,13 +263,15 @@ impl World {
         let all = [is_home.then_some(BUCKET), self.more.then_some("more")];
         let all = all.into_iter().flatten().filter(|_| look.all_of_current);
         let policy = match &self.policy {
+            _ if !self.current.key => PolicySeen::None,
             Policy::Text(policy) if is_home => PolicySeen::Text(policy.clone()),
             Policy::Shut if is_home => PolicySeen::Unreadable("refused".into()),
             _ => PolicySeen::None,
         };
         let reached = Reached {
-            current: Some(ceph_user("a", &self.current, all.map(|name| (name.to_owned(), 1)).collect())),
-            target: Some(ceph_user("b", &self.target, BTreeMap::new())),
+            current: Some(ceph_user("a", all.map(|name| (name.to_owned(), 1)).collect())),
+            target: Some(ceph_user("b", BTreeMap::new())),
+            lost: self.lost(),
             buckets: look
                 .buckets
                 .into_iter()
@@ -282,6 +288,11 @@ impl World {
         let away = || Failure::new(FailureClass::Transient, "GatewayUnreachable", "no route");
         let gateway = if self.reachable { Gateway::Reached(Box::new(reached)) } else { Gateway::Unreachable(away()) };
         Observed { migration, current, target, gateway }
+    }
+
+    fn lost(&self) -> BTreeSet<String> {
+        let sides = [("a", &self.current), ("b", &self.target)];
+        sides.into_iter().filter(|(_, side)| !side.key).map(|(namespace, _)| access_key(namespace)).collect()
     }
 
     fn side(&mut self, record: &str) -> &mut SideState {
@@ -339,6 +350,9 @@ impl explorer::World for World {
                 self.target.remembers = true;
             }
             Step::SavePolicy { policy, .. } => self.status.buckets[0].policy = Some(policy.clone()),
+            Step::DeletePolicy { key, .. } | Step::PutPolicy { key, .. } if self.lost().contains(&key.access_key) => {
+                return Outcome::Failed(Failure::new(FailureClass::Forbidden, "InvalidAccessKeyId", "no such key"));
+            }
             Step::DeletePolicy { .. } | Step::PutPolicy { .. } if self.policy == Policy::Shut => return denied(),
             Step::DeletePolicy { .. } => {
                 assert_eq!(self.status.buckets[0].policy.as_deref(), Some(BEFORE), "removed before it was saved");
@@ -347,6 +361,8 @@ impl explorer::World for World {
             }
             Step::LinkBucket { .. } | Step::PutPolicy { .. } if self.bucket == Whereabouts::Gone => return stale(),
             Step::LinkBucket { id, to, .. } => {
+                let carries = matches!(&self.policy, Policy::Text(text) if text == BEFORE);
+                assert!(self.bucket != Whereabouts::Home || !carries, "its old policy goes with it");
                 assert_eq!((id.as_str(), self.status.buckets[0].id.as_deref()), (ID, Some(ID)));
                 assert!(self.target.remembers, "nobody will know who had it");
                 if *to == user("a") {
@@ -412,6 +428,9 @@ impl explorer::World for World {
                 world.target.key = !world.target.key;
             })
             .between_reconciles(),
+            Act::new("the key of the old owner is lost, or replaced", self, |world| {
+                world.current.key = !world.current.key && !world.current.claim_deleting;
+            }),
             Act::new("the namespace it goes to is deleted", self, |world| {
                 (world.namespace, world.target.claim_deleting) = (false, true);
             }),
@@ -447,15 +466,19 @@ impl explorer::World for World {
             Some(Phase::Failed) => {
                 assert!(!self.has_arrived(), "taken from its old owner in a migration that failed");
                 assert!(current.claim || current.claim_deleting, "deleted a claim whose bucket did not move");
-                assert_ne!((self.bucket, &self.policy), (Whereabouts::Home, &Policy::None), "its policy is lost");
+                let is_off = (self.bucket, &self.policy) == (Whereabouts::Home, &Policy::None);
+                assert!(!is_off || (!current.key && current.claim_deleting), "its policy is lost");
             }
-            Some(Phase::Running) => assert!(!self.reachable || !target.key, "hangs"),
+            Some(Phase::Running) => {
+                let key_comes = !current.key && !current.claim_deleting;
+                assert!(!self.reachable || !target.key || key_comes, "hangs");
+            }
             _ => {
-                let waits = !current.claim || !target.claim || target.claim_deleting || !target.key;
+                let waits = !current.claim || !target.claim || target.claim_deleting || !target.key || !current.key;
                 assert!(is_gone || !self.reachable || waits, "hangs");
             }
         }
-        if self.status.phase != Some(Phase::Running) && self.reachable && target.key {
+        if self.status.phase != Some(Phase::Running) && self.reachable && target.key && current.key {
             assert!(!current.held && !target.held, "left somebody held");
         }
         let claim_waits = current.claim && current.claim_deleting && current.held;

@@ -66,6 +66,8 @@ impl<K: Resource + Send + Sync> Sink<K> for CacheSink<K> {
                 if self.cache.put_unreadable(place.clone()) {
                     self.wake_whom_it_may_concern(&place);
                 }
+                // It may be on its way out.
+                self.wake(self.cache.keys_of(&place), how.priority());
             }
         }
     }
@@ -191,6 +193,15 @@ mod tests {
             self.sink.put(Arrived::Readable(ConfigMap { metadata, ..ConfigMap::default() }), how);
         }
 
+        fn shows_unreadable(&mut self) {
+            let metadata = ObjectMeta {
+                namespace: Some(self.place.namespace.clone()),
+                name: Some(self.place.name.clone()),
+                ..ObjectMeta::default()
+            };
+            self.sink.put(Arrived::Unreadable { metadata: Box::new(metadata), error: "too large".into() }, How::Live);
+        }
+
         fn shows_it_is_gone(&mut self) {
             self.sink.gone(&Departed { place: self.place.clone(), version: "9".into() });
         }
@@ -203,6 +214,20 @@ mod tests {
 
         fn may_look(&self) -> bool {
             self.journal.may_look(&self.key)
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn whoever_looks_after_an_object_is_woken_by_each_change_of_one_that_cannot_be_read() {
+        let mut scene = scene();
+        let (pusher, mut inboxes) = dispatch::channels([PART]);
+        scene.sink.pusher = pusher;
+        scene.sink.cache.looked_after_by(PART.work("test"));
+        let inbox = inboxes.get_mut(&PART).expect("of the part");
+        for _ in 0..2 {
+            scene.shows_unreadable();
+            let woken = inbox.keys();
+            assert_eq!(woken, [Key::new(PART.work("test"), "shop", "one")]);
         }
     }
 
