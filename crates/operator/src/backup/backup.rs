@@ -15,6 +15,8 @@ use croft_core::{
         backup::{self, Deletion, Location, LocationPhase, Observed, Status, Step},
         location,
         ownership::{Lies, Origin},
+        place::Place,
+        sync,
     },
     plan::{Failure, Outcome, Plan},
     time::Timestamp,
@@ -22,7 +24,7 @@ use croft_core::{
 use kube::ResourceExt;
 use serde_json::json;
 
-use super::{BACKUP, Caches, DELETIONS_OF_BACKUP, marks, request, vaults::Place};
+use super::{BACKUP, Caches, DELETIONS_OF_BACKUP, marks, request};
 use crate::{
     engine::{Key, Reconciler, Report, Target, Work, Writer, Written, is_deleting, write::gone_is_done},
     objects,
@@ -49,20 +51,25 @@ impl BackupReconciler {
 
     async fn location(&self, backup: &NonAdminBackup) -> Result<Location, Failure> {
         let namespace = backup.namespace().unwrap_or_default();
-        let place = self.caches.place_of(backup);
-        let is_to_come = matches!(place, Place::Vault(_));
-        let name = match place {
-            Place::Location(name) | Place::Vault(name) => name,
-            Place::Gone(name) => return Ok(Location::Missing { name }),
-            Place::Default => return Ok(Location::Default),
+        let location = match self.caches.place_of(backup) {
+            Place::Location(name) => {
+                let found = request::named(&self.writer, &self.caches.locations, &namespace, &name).await?;
+                found.ok_or(Location::Missing { name })
+            }
+            Place::Vault(vault) => {
+                let found = self.caches.locations.get(&namespace, &vault);
+                found.filter(|found| self.caches.vault_of(found).is_some()).ok_or(Location::OfVaultToCome { vault })
+            }
+            Place::Gone(name) => Err(Location::Missing { name }),
+            Place::Default => Err(Location::Default),
         };
-        let Some(location) = request::named(&self.writer, &self.caches.locations, &namespace, &name).await? else {
-            let to_come = Location::Found { phase: None, nacuuid: None, velero: None };
-            return Ok(if is_to_come { to_come } else { Location::Missing { name } });
+        let location = match location {
+            Ok(location) => location,
+            Err(none) => return Ok(none),
         };
         let status: location::Status = objects::status(location.status.as_ref());
         let nacuuid = status.velero_backup_storage_location.and_then(|reference| reference.nacuuid);
-        let origin = |nacuuid: &String| Origin { namespace, name, nacuuid: nacuuid.clone() };
+        let origin = |nacuuid: &String| Origin { namespace, name: location.name_any(), nacuuid: nacuuid.clone() };
         let velero = nacuuid.as_ref().map(origin).and_then(|origin| self.location_phase(&origin));
         Ok(Location::Found { phase: status.phase, nacuuid, velero })
     }
@@ -73,6 +80,13 @@ impl BackupReconciler {
         let location = self.caches.locations.get(&origin.namespace, &name)?;
         let is_noted = location.annotations().contains_key(&let_go_annotation(&origin.nacuuid));
         (!is_noted).then(|| Victim { name, uid: location.uid().unwrap_or_default() })
+    }
+
+    fn is_proven(&self, said: &Origin) -> bool {
+        let velero = self.caches.velero_backups.get(&self.caches.velero_namespace, &said.nacuuid);
+        velero.is_some_and(|velero| {
+            sync::proves(said, &marks::BACKUP.marks(&velero.metadata), &self.caches.lies(&velero.spec.0.0))
+        })
     }
 
     fn location_phase(&self, origin: &Origin) -> Option<LocationPhase> {
@@ -115,6 +129,13 @@ impl BackupReconciler {
         labels.insert(BACKUP_UID_LABEL.into(), backup.uid.clone());
         DeleteBackupRequest { metadata, spec: DeleteBackupRequestSpec::for_backup(&backup.name), status: None }
     }
+}
+
+/// What the request says it was made for, if it says so.
+fn said_to_be(backup: &NonAdminBackup) -> Option<Origin> {
+    let nacuuid = backup.labels().get(NAB_SYNCED_FROM_NACUUID_LABEL).filter(|nacuuid| !nacuuid.is_empty())?;
+    let namespace = backup.namespace().unwrap_or_default();
+    Some(Origin { namespace, name: backup.name_any(), nacuuid: nacuuid.clone() })
 }
 
 fn deletion_seen(deletion: &DeleteBackupRequest) -> Deletion {
@@ -160,12 +181,14 @@ impl Reconciler for BackupReconciler {
             is_synced: false,
             unnoted_in: None,
         };
-        if let Some(nacuuid) = backup.labels().get(NAB_SYNCED_FROM_NACUUID_LABEL).filter(|it| !it.is_empty()) {
+        if let Some(said) = said_to_be(&backup) {
             observed.is_synced = true;
-            // A name to look for, no more: what is found under it has to prove that it is this backup's.
-            observed.status.velero_backup.get_or_insert_default().nacuuid.get_or_insert_with(|| nacuuid.clone());
+            if self.is_proven(&said) {
+                observed.status.velero_backup.get_or_insert_default().nacuuid.get_or_insert(said.nacuuid);
+            }
         }
-        observed.object.ahead = self.caches.backups_ahead(&backup);
+        observed.object.ahead =
+            self.caches.backups_ahead(&backup, self.settings.load().backup.limits.unfinished_backups);
         let origin = observed.origin();
         observed.velero = self.velero(&origin);
         if let Some(velero) = observed.velero.as_mut().filter(|_| observed.is_synced) {

@@ -30,7 +30,10 @@ use croft_api::{
         NonAdminBackupStorageLocationRequest, NonAdminDownloadRequest, NonAdminRestore,
     },
     storage::S3Class,
-    velero::{BACKUP_NAME_LABEL, Backup, BackupStorageLocation, DeleteBackupRequest, DownloadRequest, Restore},
+    velero::{
+        BACKUP_NAME_LABEL, Backup, BackupStorageLocation, BackupStorageLocationSpec, DeleteBackupRequest,
+        DownloadRequest, Restore,
+    },
     yaml_document,
 };
 use croft_core::{
@@ -340,13 +343,14 @@ impl Caches {
         self.locations.in_namespace(namespace).iter().map(|location| key(LOCATION, &**location)).collect()
     }
 
-    /// Locations of a namespace that name this Secret.
+    /// Locations of a namespace that name this Secret, in what they ask for or in what was approved of them.
     fn locations_of_secret(&self, namespace: &str, secret: &str) -> Vec<Key> {
+        let names = |spec: &BackupStorageLocationSpec| spec.credential().is_some_and(|it| it.name == secret);
         let locations = self.locations.in_namespace(namespace).into_iter();
         locations
             .filter(|location| {
-                let credential = location.spec.backup_storage_location_spec.credential();
-                credential.is_some_and(|credential| credential.name == secret)
+                let approved = self.approved_spec(location);
+                names(&location.spec.backup_storage_location_spec) || approved.as_ref().is_some_and(names)
             })
             .map(|location| key(LOCATION, &*location))
             .collect()
@@ -383,7 +387,7 @@ fn install(engine: &mut EngineBuilder, ground: &Ground) {
     caches.wake_downloads();
     caches.wake_schedules();
     caches.wake_approvals();
-    caches.wake_held_back();
+    caches.wake_held_back(settings);
     caches.wake_sync();
     engine.reconciler(LocationReconciler::new(caches.clone(), writer.clone(), settings.clone()));
     engine.reconciler(BackupReconciler::new(caches.clone(), writer.clone(), settings.clone()));
