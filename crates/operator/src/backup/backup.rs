@@ -11,7 +11,7 @@ use croft_api::{
 };
 use croft_core::{
     backup::{
-        Handed, Victim,
+        Handed, OwnBucket, Victim,
         backup::{self, Deletion, Location, LocationPhase, Observed, Status, Step},
         location,
         ownership::{Lies, Origin},
@@ -21,12 +21,16 @@ use croft_core::{
     plan::{Failure, Outcome, Plan},
     time::Timestamp,
 };
-use kube::ResourceExt;
+use kube::{ResourceExt, api::ObjectMeta};
 use serde_json::json;
 
-use super::{BACKUP, Caches, DELETIONS_OF_BACKUP, marks, request};
+use super::{
+    BACKUP, Caches, DELETIONS_OF_BACKUP,
+    fences::{OWN_BUCKET_LABEL, OWN_BUCKET_VALUE},
+    marks, request,
+};
 use crate::{
-    engine::{Key, Reconciler, Report, Target, Work, Writer, Written, is_deleting, write::gone_is_done},
+    engine::{Key, Reconciler, Report, Target, Work, Writer, Written, is_deleting, timestamp, write::gone_is_done},
     objects,
     settings::SharedSettings,
 };
@@ -72,6 +76,16 @@ impl BackupReconciler {
         let origin = |nacuuid: &String| Origin { namespace, name: location.name_any(), nacuuid: nacuuid.clone() };
         let velero = nacuuid.as_ref().map(origin).and_then(|origin| self.location_phase(&origin));
         Ok(Location::Found { phase: status.phase, nacuuid, velero })
+    }
+
+    /// Where the backup is in a location of its namespace that is no vault's, or is to be.
+    fn own_bucket(&self, backup: &NonAdminBackup, origin: &Origin) -> Option<OwnBucket> {
+        let Place::Location(name) = self.caches.place_of(backup) else { return None };
+        let location = self.caches.locations.get(&origin.namespace, &name)?;
+        let velero = self.caches.velero_backups.get(&self.caches.velero_namespace, &origin.nacuuid);
+        let expires = velero.and_then(|velero| velero.status.as_ref()?.expiration());
+        let expires_in = expires.map(request::left_until);
+        self.caches.vault_of(&location).is_none().then(|| OwnBucket { reach: self.caches.reach(), expires_in })
     }
 
     /// The location of a backup that does not say yet that the backup is let go.
@@ -122,8 +136,17 @@ impl BackupReconciler {
             .collect()
     }
 
-    fn deletion(&self, origin: &Origin, backup: &Victim) -> DeleteBackupRequest {
+    /// Metadata of what is made in Velero's namespace.
+    fn metadata(&self, seen: &Seen, origin: &Origin) -> ObjectMeta {
         let mut metadata = marks::BACKUP.metadata(origin, &self.caches.velero_namespace);
+        if seen.observed.own_bucket.is_some() {
+            metadata.labels.get_or_insert_default().insert(OWN_BUCKET_LABEL.into(), OWN_BUCKET_VALUE.into());
+        }
+        metadata
+    }
+
+    fn deletion(&self, seen: &Seen, origin: &Origin, backup: &Victim) -> DeleteBackupRequest {
+        let mut metadata = self.metadata(seen, origin);
         let labels = metadata.labels.get_or_insert_default();
         labels.insert(BACKUP_NAME_LABEL.into(), backup.name.clone());
         labels.insert(BACKUP_UID_LABEL.into(), backup.uid.clone());
@@ -180,6 +203,7 @@ impl Reconciler for BackupReconciler {
             restores: self.restores(&backup),
             is_synced: false,
             unnoted_in: None,
+            own_bucket: None,
         };
         if let Some(said) = said_to_be(&backup) {
             observed.is_synced = true;
@@ -198,6 +222,7 @@ impl Reconciler for BackupReconciler {
         observed.lies = observed.velero.as_ref().map(|velero| self.caches.lies(&velero.spec)).unwrap_or_default();
         observed.deletions = self.deletions(&origin);
         observed.unnoted_in = self.unnoted_in(&backup, &origin);
+        observed.own_bucket = self.own_bucket(&backup, &origin);
         Ok(Some(Seen { request: backup, observed }))
     }
 
@@ -206,11 +231,11 @@ impl Reconciler for BackupReconciler {
     }
 
     async fn execute(&self, seen: &Seen, step: &Step) -> Result<Written, Failure> {
-        let (velero, object) = (self.caches.velero_namespace.as_str(), &seen.observed.object);
+        let object = &seen.observed.object;
         match step {
             Step::AddFinalizer { .. } => self.writer.add_finalizer(&*seen.request, NAB_FINALIZER).await,
             Step::CreateBackup { origin, spec, made_for } => {
-                let metadata = request::made_for(marks::BACKUP.metadata(origin, velero), made_for);
+                let metadata = request::made_for(self.metadata(seen, origin), made_for);
                 self.writer.create(&Backup { metadata, spec: spec.clone().into(), status: None }).await
             }
             Step::DeleteSelf { .. } => {
@@ -219,15 +244,17 @@ impl Reconciler for BackupReconciler {
             Step::DeleteRestore(victim) => {
                 request::delete::<NonAdminRestore>(&self.writer, &seen.observed.object.namespace, victim).await
             }
-            Step::CreateDeletion { origin, backup } => match self.writer.create(&self.deletion(origin, backup)).await {
-                Err(failure) if object.leaves_behind(&failure) => Ok(Written::elsewhere()),
-                result => result,
-            },
+            Step::CreateDeletion { origin, backup } => {
+                match self.writer.create(&self.deletion(seen, origin, backup)).await {
+                    Err(failure) if object.leaves_behind(&failure) => Ok(Written::elsewhere()),
+                    result => result,
+                }
+            }
             Step::DeleteDeletion(victim) => {
                 request::remove::<DeleteBackupRequest>(&self.writer, &self.caches, object, victim).await
             }
             Step::NoteLetGo { location: Victim { name, uid }, nacuuid } => {
-                let patch = json!({ "metadata": { "annotations": { let_go_annotation(nacuuid): "true" } } });
+                let patch = json!({ "metadata": { "annotations": { let_go_annotation(nacuuid): timestamp() } } });
                 let target = Target { namespace: &object.namespace, name, uid };
                 gone_is_done(self.writer.merge::<NonAdminBackupStorageLocation>(target, None, patch).await)
             }

@@ -42,3 +42,4 @@ mod restores;
 mod schedules;
 mod sync;
 mod vaults;
+mod wakes;
