@@ -25,7 +25,7 @@ use croft_core::{
 };
 use k8s_openapi::{ByteString, api::core::v1::Secret};
 use kube::{Api, ResourceExt, api::ObjectMeta};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::{Caches, LOCATION, marks, request};
 use crate::{
@@ -309,7 +309,7 @@ impl Reconciler for LocationReconciler {
                 request::delete::<NonAdminBackup>(&self.writer, &seen.observed.object.namespace, victim).await
             }
             Step::ForgetLetGo { names, .. } => {
-                let notes: BTreeMap<_, ()> = names.iter().map(|name| (let_go_annotation(name), ())).collect();
+                let notes: Fields = names.iter().map(|name| (let_go_annotation(name), Value::Null)).collect();
                 let patch = json!({ "metadata": { "annotations": notes } });
                 let target = objects::target(&seen.request.metadata);
                 self.writer.merge::<NonAdminBackupStorageLocation>(target, None, patch).await
