@@ -44,9 +44,16 @@ pub const VAULT_NAME_ANNOTATION: &str = "croft.dev/vault-name";
 pub const SCHEDULE_UID_LABEL: &str = "croft.dev/schedule-uid";
 pub const SCHEDULED_AT_ANNOTATION: &str = "croft.dev/scheduled-at";
 
-/// On a NonAdminBackupStorageLocation: this backup in it was deleted by force. What Velero finds of it is not given back.
+const LET_GO: &str = "let-go.croft.dev/";
+
+/// On a NonAdminBackupStorageLocation: this backup in it was deleted by force, and when. What Velero finds of it is not given back.
 pub fn let_go_annotation(nacuuid: &str) -> String {
-    format!("let-go.croft.dev/{nacuuid}")
+    format!("{LET_GO}{nacuuid}")
+}
+
+/// The backup such an annotation is about.
+pub fn let_go_of(annotation: &str) -> Option<&str> {
+    annotation.strip_prefix(LET_GO)
 }
 
 /// On a NonAdminBackupStorageLocationRequest that is pending because the spec has changed since it was approved.

@@ -108,6 +108,10 @@ velero_kind!(
     BackupStorageLocation, "v1", "backupstoragelocations", BackupStorageLocationSpec, BackupStorageLocationStatus
 );
 velero_kind!(
+    /// A place where snapshots of volumes are. Read only.
+    VolumeSnapshotLocation, "v1", "volumesnapshotlocations", WorkSpec, WorkStatus
+);
+velero_kind!(
     /// The backup of one volume through the file system. Read only.
     PodVolumeBackup, "v1", "podvolumebackups", WorkSpec, WorkStatus
 );

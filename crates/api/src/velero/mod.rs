@@ -10,7 +10,7 @@ mod statuses;
 
 pub use kinds::{
     Backup, BackupStorageLocation, DataDownload, DataUpload, DeleteBackupRequest, DownloadRequest, PodVolumeBackup,
-    PodVolumeRestore, Restore,
+    PodVolumeRestore, Restore, VolumeSnapshotLocation,
 };
 pub use names::*;
 pub use specs::{

@@ -211,12 +211,16 @@ impl Standing {
 /// The world around the request of one location.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Observed {
-    pub origin: Origin,
+    /// Of the location, if there is one.
+    pub origin: Option<Origin>,
     /// Its location, unless that is gone or goes.
     pub location: Option<Location>,
     pub policy: OwnBuckets,
     /// Under the location's name in Velero's namespace, whoever made it.
     pub request: Option<Request>,
+    /// Those that say they are of a location of this name and are not under its name in Velero's namespace, with what they would have
+    /// to be of.
+    pub of_others: Vec<(Origin, Request)>,
 }
 
 /// What matters of a location to its request.
@@ -286,8 +290,18 @@ impl fmt::Display for Step {
 
 /// What to do next.
 pub fn plan(seen: &Observed) -> Plan<Step> {
-    let name = || seen.origin.nacuuid.clone();
-    let own = seen.request.as_ref().filter(|request| seen.origin.owns(&request.marks));
+    let left = seen.of_others.iter().filter(|(origin, request)| origin.owns(&request.marks));
+    let left = left.map(|(origin, request)| {
+        vec![Step::DeleteRequest(Victim { name: origin.nacuuid.clone(), uid: request.uid.clone() })]
+    });
+    let Plan { groups, next } = seen.origin.as_ref().map_or_else(Plan::settled, |origin| plan_own(seen, origin));
+    // What was decided about a location that is gone says nothing about the one that has its name now.
+    Plan { groups: left.chain(groups).collect(), next }
+}
+
+fn plan_own(seen: &Observed, origin: &Origin) -> Plan<Step> {
+    let name = || origin.nacuuid.clone();
+    let own = seen.request.as_ref().filter(|request| origin.owns(&request.marks));
     let Some(location) = seen.location.as_ref().filter(|location| !location.is_vaults) else {
         return match own {
             Some(request) => Plan::step(Step::DeleteRequest(Victim { name: name(), uid: request.uid.clone() })),
@@ -300,7 +314,7 @@ pub fn plan(seen: &Observed) -> Plan<Step> {
     let is_free = seen.policy == OwnBuckets::Allow;
     let Some(request) = &seen.request else {
         let decision = if is_free || location.is_grandfathered { Decision::Approve } else { Decision::Pending };
-        return Plan::step(Step::CreateRequest { origin: seen.origin.clone(), decision });
+        return Plan::step(Step::CreateRequest { origin: origin.clone(), decision });
     };
     if own.is_none() {
         return Plan::settled();
@@ -339,8 +353,8 @@ pub fn plan(seen: &Observed) -> Plan<Step> {
         }),
         location: Some(Asked {
             nacuuid: name(),
-            name: seen.origin.name.clone(),
-            namespace: seen.origin.namespace.clone(),
+            name: origin.name.clone(),
+            namespace: origin.namespace.clone(),
             requested_spec: spec.clone(),
             approved_spec: approved,
         }),

@@ -10,6 +10,10 @@ pub enum Location {
     Missing {
         name: String,
     },
+    /// The vault of the namespace has no location of its own yet.
+    OfVaultToCome {
+        vault: String,
+    },
     Found {
         phase: Option<Phase>,
         nacuuid: Option<String>,
@@ -39,6 +43,9 @@ impl Location {
                 "NonAdminBackupStorageLocation not found in the namespace: \
                  nonadminbackupstoragelocations.oadp.openshift.io \"{name}\" not found"
             ))),
+            Location::OfVaultToCome { vault } => {
+                not_yet(format!("BackupVault \"{vault}\" has no storage location of its own yet"))
+            }
             Location::Found { phase, .. } if *phase != Some(Phase::Created) => not_yet(
                 "NonAdminBackupStorageLocation is not in created state and can not be used for the NonAdminBackup"
                     .into(),

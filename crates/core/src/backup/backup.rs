@@ -2,13 +2,16 @@
 //!
 //! How it gets to Velero is told in `handover`; for deletion see [`plan`].
 
-use std::{fmt, time::Duration};
+mod step;
+
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+pub use self::step::{Release, Step};
 pub use super::availability::{Location, LocationPhase};
 use super::{
-    Counts, Handed, Object, OnDelete, Phase, Policy, QueueInfo, Reference, Victim, fingerprint,
+    Counts, Handed, Object, OnDelete, OwnBucket, Phase, Policy, QueueInfo, Reference, Victim, fingerprint,
     handover::{HandOver, Next, Stage, Told, Words},
     ownership::{Claimant, Lies, Marks, Origin},
     policy::HeldBack,
@@ -17,7 +20,7 @@ use super::{
 };
 use crate::{
     conditions::{Conditions, Truth},
-    plan::{self, Outcome, Plan},
+    plan::{Outcome, Plan},
     time::Timestamp,
 };
 
@@ -29,7 +32,7 @@ const WORDS: Words = Words {
     accepted: ("BackupAccepted", "backup accepted"),
     invalid: "InvalidBackupSpec",
     gone: (
-        "VeleroBackupNotFound",
+        NOT_FOUND,
         "NonAdminBackup is finalized and its associated Velero Backup has been removed. \
          Please create a new NonAdminBackup to initiate a new backup",
     ),
@@ -37,6 +40,12 @@ const WORDS: Words = Words {
     scheduled: ("BackupScheduled", "Created Velero Backup object"),
     spec_changed: ("BackupSpecUpdateRejected", UNCHANGEABLE),
 };
+
+/// Said of a backup that is kept beyond its time.
+const EXPIRED: &str = "Expired";
+
+/// Why a backup is not accepted whose Velero Backup is gone.
+pub(super) const NOT_FOUND: &str = "VeleroBackupNotFound";
 
 /// What whoever changes the spec of a backup that Velero has is told.
 pub const UNCHANGEABLE: &str = "changes to backupSpec have no effect; create a new NonAdminBackup";
@@ -62,6 +71,8 @@ pub struct Observed {
     pub is_synced: bool,
     /// Its location, as long as that does not know that the backup is let go.
     pub unnoted_in: Option<Victim>,
+    /// If it is stored in a bucket of the tenant's own, or is to be.
+    pub own_bucket: Option<OwnBucket>,
 }
 
 /// `status` of a `NonAdminBackup`, as far as this file writes it.
@@ -92,111 +103,6 @@ pub struct Deletion {
     pub created: Timestamp,
     pub age: Duration,
     pub status: Fields,
-}
-
-/// One external call.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Step {
-    AddFinalizer {
-        uid: String,
-    },
-    CreateBackup {
-        origin: Origin,
-        spec: Fields,
-        /// See [`fingerprint`].
-        made_for: String,
-    },
-    /// The user asked in the spec; the API server has to be told.
-    DeleteSelf {
-        uid: String,
-    },
-    DeleteRestore(Victim),
-    CreateDeletion {
-        origin: Origin,
-        backup: Victim,
-    },
-    DeleteDeletion(Victim),
-    /// Velero will find in the bucket what is deleted here; the location says that nobody wants it back.
-    NoteLetGo {
-        location: Victim,
-        nacuuid: String,
-    },
-    DeleteBackup(Victim),
-    ReleaseFinalizer {
-        uid: String,
-        because: Release,
-    },
-}
-
-/// Why the finalizer may go.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Release {
-    NothingLeft,
-    Forced,
-    NamespaceGoes,
-    VeleroAway,
-}
-
-impl plan::Step for Step {
-    fn kind(&self) -> &'static str {
-        match self {
-            Step::AddFinalizer { .. } => "AddFinalizer",
-            Step::CreateBackup { .. } => "CreateVeleroBackup",
-            Step::DeleteSelf { .. } => "DeleteNonAdminBackup",
-            Step::DeleteRestore(_) => "DeleteNonAdminRestore",
-            Step::CreateDeletion { .. } => "CreateDeleteBackupRequest",
-            Step::DeleteDeletion(_) => "DeleteDeleteBackupRequest",
-            Step::NoteLetGo { .. } => "NoteLetGo",
-            Step::DeleteBackup(_) => "DeleteVeleroBackup",
-            Step::ReleaseFinalizer { .. } => "ReleaseFinalizer",
-        }
-    }
-}
-
-impl fmt::Display for Step {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Step::AddFinalizer { uid } => {
-                write!(out, "add finalizer (uid {uid}): a Velero Backup will need cleaning up")
-            }
-            Step::CreateBackup { origin, .. } => {
-                write!(out, "create Velero Backup {} (absent): accepted", origin.nacuuid)
-            }
-            Step::DeleteSelf { uid } => write!(out, "delete NonAdminBackup (uid {uid}): its spec says so"),
-            Step::DeleteRestore(Victim { name, uid }) => {
-                write!(out, "delete NonAdminRestore {name} (uid {uid}): its backup goes")
-            }
-            Step::CreateDeletion { origin, backup } => {
-                write!(
-                    out,
-                    "create DeleteBackupRequest {} (absent) for uid {}: deleteBackup",
-                    origin.nacuuid, backup.uid
-                )
-            }
-            Step::DeleteDeletion(Victim { name, uid }) => {
-                write!(out, "delete DeleteBackupRequest {name} (uid {uid}): it is of no more use")
-            }
-            Step::NoteLetGo { location: Victim { name, uid }, nacuuid } => {
-                write!(
-                    out,
-                    "note in NonAdminBackupStorageLocation {name} (uid {uid}) that {nacuuid} is let go for good"
-                )
-            }
-            Step::DeleteBackup(Victim { name, uid }) => {
-                write!(out, "delete Velero Backup {name} (uid {uid}): let go, its data stays")
-            }
-            Step::ReleaseFinalizer { uid, because } => write!(
-                out,
-                "release finalizer (uid {uid}): {}",
-                match because {
-                    Release::NothingLeft => "nothing of it is left",
-                    Release::Forced => "forceDeleteBackup",
-                    Release::NamespaceGoes => "the namespace is being deleted",
-                    Release::VeleroAway => "Velero is not there",
-                }
-            ),
-        }
-    }
 }
 
 /// What is being done about a `NonAdminBackup`.
@@ -255,6 +161,17 @@ impl Observed {
         matches!(self.location, Location::Missing { .. } | Location::Found { phase: Some(Phase::Deleting), .. })
     }
 
+    /// Why Velero is not asked to delete what is stored.
+    fn withheld(&self) -> Option<String> {
+        self.own_bucket.as_ref().and_then(|bucket| bucket.reach.withholds())
+    }
+
+    /// How long it is kept yet, where Velero does not see to that itself.
+    fn expires_in(&self) -> Option<Duration> {
+        let is_finished = self.velero.as_ref().is_some_and(|velero| Progress(&velero.status).is_finished());
+        self.own_bucket.as_ref().filter(|_| is_finished)?.expires_in
+    }
+
     fn own_deletions(&self) -> impl Iterator<Item = &Deletion> {
         let origin = self.origin();
         self.deletions.iter().filter(move |deletion| origin.owns(&deletion.marks))
@@ -264,7 +181,7 @@ impl Observed {
     fn wanted(&self, policy: &Policy) -> Result<Fields, Refusal> {
         if self.is_synced && !self.object.velero_is_away() {
             let message = "related Velero Backup to be synced from does not exist".to_owned();
-            return Err(Refusal::Groundless { reason: WORDS.gone.0, message });
+            return Err(Refusal::Groundless { reason: NOT_FOUND, message });
         }
         if self.is_synced {
             return Err(Refusal::not_yet("VeleroAway", "Velero is not there; this goes on when it is"));
@@ -311,11 +228,20 @@ pub fn plan(seen: &Observed, policy: &Policy) -> Plan<Step> {
 
 fn create(seen: &Observed, policy: &Policy) -> Plan<Step> {
     match seen.hand_over(policy).next() {
-        Next::Nothing => Plan::settled(),
+        Next::Nothing => expire(seen),
         Next::Finalizer => Plan::step(Step::AddFinalizer { uid: seen.object.uid.clone() }),
         Next::Make(spec) => {
             Plan::step(Step::CreateBackup { origin: seen.origin(), spec, made_for: fingerprint(&seen.spec) })
         }
+    }
+}
+
+/// Its time has come: its data goes, and it says so from then on.
+fn expire(seen: &Observed) -> Plan<Step> {
+    match (seen.own_backup(), seen.expires_in()) {
+        (Some(backup), Some(Duration::ZERO)) if seen.withheld().is_none() => ask_velero(seen, backup),
+        (Some(_), Some(left)) if !left.is_zero() => Plan::settled().look_again(left),
+        _ => Plan::settled(),
     }
 }
 
@@ -360,7 +286,7 @@ fn delete_with_data(seen: &Observed) -> Plan<Step> {
 
 fn data_deletion(seen: &Observed) -> Plan<Step> {
     let Some(backup) = seen.own_backup() else { return release(seen, Release::NothingLeft) };
-    if seen.loses_its_location() {
+    if seen.loses_its_location() || seen.withheld().is_some() {
         return if seen.object.namespace_is_terminating {
             let_go(seen, Some(Release::NamespaceGoes))
         } else {
@@ -421,6 +347,7 @@ pub fn report(seen: &Observed, policy: &Policy, outcomes: &[(&Step, Outcome)], n
         Path::CreateOrUpdate => {
             status.take_deletion_back();
             hand_over.accept(&mut status.told(), policy, now);
+            status.tell_of_expiry(seen, now);
         }
         path => deleting(&mut status, seen, policy, path, now),
     }
@@ -451,6 +378,14 @@ impl Status {
         }
     }
 
+    fn tell_of_expiry(&mut self, seen: &Observed, now: &Timestamp) {
+        let is_expired = seen.own_backup().is_some() && seen.expires_in() == Some(Duration::ZERO);
+        match seen.withheld().filter(|_| is_expired) {
+            Some(why) => self.conditions.set(EXPIRED, Truth::True, "DeletionWithheld", why, now),
+            None => self.conditions.remove(EXPIRED),
+        };
+    }
+
     /// The user does not want it deleted any more, in time.
     fn take_deletion_back(&mut self) {
         if self.phase == Some(Phase::Deleting) {
@@ -461,6 +396,8 @@ impl Status {
 }
 
 fn deleting(status: &mut Status, seen: &Observed, policy: &Policy, path: Path, now: &Timestamp) {
+    const ACCEPTED: &str = "backup accepted for deletion";
+    let withheld = seen.own_backup().and_then(|_| seen.withheld());
     let message = match (path, policy.on_delete) {
         (Path::ApiDelete, OnDelete::Hold) if !seen.loses_its_location() => {
             "backup deletion requires setting spec.deleteBackup or spec.forceDeleteBackup to true or finalizer removal"
@@ -469,7 +406,8 @@ fn deleting(status: &mut Status, seen: &Observed, policy: &Policy, path: Path, n
         (Path::DeleteWithData, _) if seen.own_backup().is_some() && seen.loses_its_location() => {
             "the storage location of this backup is gone and Velero deletes nothing there: only spec.forceDeleteBackup helps"
         }
-        _ => "backup accepted for deletion",
+        (Path::DeleteWithData, _) => withheld.as_deref().unwrap_or(ACCEPTED),
+        _ => ACCEPTED,
     };
     status.phase = Some(Phase::Deleting);
     status.conditions.set("Deleting", Truth::True, "DeletionPending", message, now);

@@ -13,10 +13,13 @@
 //! A URL opens everything in the file to whoever has it, so it is handed out only while the file is proven to be of a request
 //! in this namespace: at the moment Velero is asked, and again at the moment its answer is copied.
 
+mod subject;
+
 use std::{fmt, time::Duration};
 
 use serde::{Deserialize, Serialize};
 
+pub use self::subject::{BackupFound, RestoreFound, Subject};
 use super::{
     Phase, Victim,
     ownership::{Marks, Origin},
@@ -44,19 +47,6 @@ pub struct Observed {
     pub expires_in: Option<Duration>,
     /// The Velero DownloadRequest under our name, whoever made it.
     pub velero: Option<VeleroDownload>,
-}
-
-/// What the request names, as it is now.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Subject {
-    NoBackup,
-    NoRestore,
-    /// Its backup is stored elsewhere than in a location of the namespace.
-    NotInOwnLocation,
-    /// Velero is not done with it, or what Velero has is not proven to be its own.
-    NotReady(&'static str),
-    /// Name of the Velero Backup or Restore, proven to be of a request in this namespace.
-    Proven(String),
 }
 
 /// `status` of a `NonAdminDownloadRequest`.

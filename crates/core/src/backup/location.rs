@@ -15,6 +15,7 @@
 //!
 //! What Velero has stays as it is while a changed spec is refused or the Secret is away: backups keep working.
 
+mod let_go;
 mod step;
 
 use serde::{Deserialize, Serialize};
@@ -28,7 +29,7 @@ use super::{
     ownership::{Marks, Origin},
     policy::HeldBack,
     validate::{self, Invalid, LocationSpec, SecretKey},
-    velero::Fields,
+    velero::{Fields, text},
 };
 use crate::{
     conditions::{Conditions, Truth},
@@ -36,7 +37,7 @@ use crate::{
     time::Timestamp,
 };
 
-pub use self::step::Step;
+pub use self::{let_go::LetGo, step::Step};
 
 /// Annotation on a location by which its owner says that it may store elsewhere although it has backups.
 pub const CONFIRM_MOVE: &str = "croft.dev/confirm-move";
@@ -66,6 +67,8 @@ pub struct Observed {
     pub backups: Vec<Victim>,
     /// Its owner has confirmed that it may store elsewhere; see [`CONFIRM_MOVE`].
     pub may_move: bool,
+    /// What was deleted by force in it.
+    pub let_go: Vec<LetGo>,
     pub standing: Standing,
 }
 
@@ -257,7 +260,8 @@ pub fn plan(seen: &Observed, policy: &Policy) -> Plan<Step> {
         Ok(_) if !is_recorded || seen.object.velero_is_away() || seen.standing.is_withheld() => Plan::settled(),
         Ok(_) if !seen.object.has_finalizer => Plan::step(Step::AddFinalizer { uid: seen.object.uid.clone() }),
         Ok((spec, version)) => {
-            Plan::steps(sync_secret(seen, &spec, version).into_iter().chain(sync_location(seen, &spec)))
+            let steps = sync_secret(seen, &spec, version).into_iter().chain(sync_location(seen, &spec));
+            Plan::steps(steps.chain(forget_let_go(seen)))
         }
     }
 }
@@ -287,6 +291,13 @@ fn sync_location(seen: &Observed, spec: &LocationSpec) -> Option<Step> {
         }
         (_, Target::Ours(_)) => None,
     }
+}
+
+fn forget_let_go(seen: &Observed) -> Option<Step> {
+    let Target::Ours(velero) = seen.velero() else { return None };
+    let looked = text(&velero.status, "lastSyncedTime").and_then(|time| time.parse().ok());
+    let names = let_go::outdated(&seen.let_go, looked);
+    (!names.is_empty()).then(|| Step::ForgetLetGo { uid: seen.object.uid.clone(), names })
 }
 
 /// One length of time says something even at nought: that Velero does not synchronise.

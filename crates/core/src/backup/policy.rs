@@ -53,9 +53,10 @@ pub(super) struct HeldBack(pub(super) String);
 impl HeldBack {
     pub(super) const REASON: &str = "LimitReached";
 
-    /// Whether `ahead` are as many as there may be of `what`.
+    /// Whether `ahead` are as many as there may be of `what`. How many more there are is not said: it would be said anew to
+    /// everybody who waits whenever one goes.
     pub(super) fn by(limit: u64, ahead: u64, what: &str) -> Option<Self> {
-        let message = || format!("{ahead} {what} in this namespace, the limit is {limit}");
+        let message = || format!("{limit} {what} in this namespace, the limit is {limit}");
         (limit != 0 && ahead >= limit).then(|| Self(message()))
     }
 }

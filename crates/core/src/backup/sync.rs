@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use super::{
     Progress,
-    ownership::{Lies, Marks},
+    ownership::{Lies, Marks, Origin},
     velero::Fields,
 };
 use crate::plan::{self, Plan};
@@ -60,6 +60,12 @@ impl fmt::Display for Step {
     }
 }
 
+/// Whether a request was made for the Velero Backup it names: that says so itself, and lies in a location of the request's
+/// namespace. Anybody can write a name into a request.
+pub fn proves(request: &Origin, marks: &Marks, lies: &Lies) -> bool {
+    request.owns(marks) && *lies == Lies::WithTenant(request.namespace.clone())
+}
+
 /// What to do next.
 pub fn plan(seen: &Observed) -> Plan<Step> {
     let (Lies::WithTenant(tenant), Some(location)) = (&seen.lies, &seen.location) else { return Plan::settled() };
@@ -87,10 +93,24 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::backup::ownership::Origin;
+
+    fn origin() -> Origin {
+        Origin { namespace: "shop".into(), name: "nightly".into(), nacuuid: "shop-nightly-1".into() }
+    }
+
+    #[test]
+    fn only_what_says_so_itself_and_lies_with_her_proves_whose_it_is() {
+        let hers = Lies::WithTenant("shop".into());
+        assert!(proves(&origin(), &origin().marks(), &hers));
+        for lies in [Lies::WithTenant("bank".into()), Lies::WithAdministrator, Lies::Nowhere] {
+            assert!(!proves(&origin(), &origin().marks(), &lies), "{lies:?}");
+        }
+        let another = Origin { name: "weekly".into(), ..origin() };
+        assert!(!proves(&origin(), &another.marks(), &hers) && !proves(&origin(), &Marks::default(), &hers));
+    }
 
     fn found() -> Observed {
-        let origin = Origin { namespace: "shop".into(), name: "nightly".into(), nacuuid: "shop-nightly-1".into() };
+        let origin = origin();
         let fields = |value: Value| value.as_object().cloned().unwrap_or_default();
         Observed {
             name: origin.nacuuid.clone(),

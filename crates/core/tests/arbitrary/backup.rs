@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use croft_core::{
     backup::{
-        Fields, Handed, Hosts, Object, OnDelete, Phase, Policy, Presence, Transfers, Victim,
+        Fields, Handed, Hosts, Object, OnDelete, OwnBucket, Phase, Policy, Presence, Reach, Transfers, Victim,
         approval::Standing,
         backup::{self, Deletion, Location, LocationPhase},
-        location::{self, Copy, Keys, VeleroLocation, Version},
+        location::{self, Copy, Keys, LetGo, VeleroLocation, Version},
         ownership::{Lies, Marks, Origin},
         restorable,
         restore::{self, Source},
@@ -168,6 +168,13 @@ fn assert_restores_named_kinds(spec: &Fields) {
     );
 }
 
+fn own_bucket(dice: &mut Dice) -> OwnBucket {
+    let names = |count: u8| vec!["x".to_owned(); count.into()];
+    let reach = Reach { snapshot_locations: names(dice.roll(2)), missing_fences: names(dice.roll(2)) };
+    let left = Duration::from_secs(dice.roll(2).into());
+    OwnBucket { reach, expires_in: dice.some(left) }
+}
+
 /// Velero stores below the namespace's prefix, with the copied Secret.
 fn assert_below_prefix(spec: &Fields, secret: &str) {
     let prefix = spec["objectStorage"]["prefix"].as_str().unwrap_or_else(|| panic!("no prefix: {spec:?}"));
@@ -185,6 +192,7 @@ proptest! {
         let seen = backup::Observed {
             is_synced: dice.roll(6) == 0,
             unnoted_in: victims(&mut dice).pop(),
+            own_bucket: (dice.roll(3) == 0).then(|| own_bucket(&mut dice)),
             object: object(&mut dice),
             spec,
             delete_backup: dice.roll(4) == 0,
@@ -267,6 +275,10 @@ proptest! {
             twin: (dice.roll(8) == 0).then(|| "other".to_owned()),
             backups: victims(&mut dice),
             may_move: dice.flip(),
+            let_go: victims(&mut dice)
+                .into_iter()
+                .map(|Victim { name, .. }| LetGo { name, since: None, velero_has_it: dice.flip() })
+                .collect(),
             standing: match dice.roll(5) {
                 0 => Standing::Pending,
                 1 => Standing::Rejected,

@@ -4,8 +4,9 @@ use std::collections::BTreeSet;
 
 use croft_core::{
     backup::{
+        Victim,
         approval::{Decision, Location, Observed, OwnBuckets, Request, RequestStatus, Standing, Step, plan, standing},
-        ownership::Origin,
+        ownership::{Marks, Origin},
     },
     plan::{Outcome, Plan},
 };
@@ -120,7 +121,17 @@ impl explorer::World for World {
             is_grandfathered: false,
         });
         let request = self.request.as_ref().map(RequestState::seen);
-        vec![("request", Observed { origin: origin(), location, policy: self.policy(), request })]
+        let policy = self.policy();
+        // Without a location a request is known by its marks only.
+        vec![(
+            "request",
+            if location.is_some() {
+                Observed { origin: Some(origin()), location, policy, request, of_others: Vec::new() }
+            } else {
+                let of_others = request.map(|request| (origin(), request)).into_iter().collect();
+                Observed { origin: None, location, policy, request: None, of_others }
+            },
+        )]
     }
 
     fn plan(&self, seen: &Observed) -> Plan<Step> {
@@ -244,6 +255,21 @@ fn pending_by_a_person_takes_the_approval_back() {
     assert_eq!(revoked.in_force(), None);
     let edited = at_rest(&World { location: Some(2), ..revoked });
     assert_eq!(edited.in_force(), None);
+}
+
+#[test]
+fn what_was_asked_for_a_location_that_had_the_name_before_goes() {
+    let approved = decide(&World::new(0), Some(true));
+    let before = Origin { nacuuid: "shop-nightly-before".into(), ..origin() };
+    let request = approved.request.as_ref().map(RequestState::seen).expect("asked");
+    let left = Request { uid: "before".into(), marks: before.marks(), ..request.clone() };
+    let (_, mut seen) = explorer::World::observe(&approved).remove(0);
+    seen.of_others = vec![(before.clone(), left.clone())];
+    let gone = Step::DeleteRequest(Victim { name: before.nacuuid.clone(), uid: "before".into() });
+    assert_eq!(plan(&seen).groups, [[gone]], "and the one of the new location stays");
+    // What only looks like one is somebody else's.
+    seen.of_others = vec![(before, Request { marks: Marks::default(), ..left })];
+    assert!(plan(&seen).is_settled());
 }
 
 #[test]

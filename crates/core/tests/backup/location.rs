@@ -153,6 +153,7 @@ impl World {
                 .into_iter()
                 .collect(),
             may_move: true,
+            let_go: Vec::new(),
             standing: Standing::Grandfathered,
         })
     }
@@ -194,6 +195,7 @@ impl explorer::World for World {
                 assert!(look.request.deleting, "deleted a backup unasked");
                 self.backup = false;
             }
+            Step::ForgetLetGo { .. } => panic!("nothing was let go"),
             Step::ReleaseFinalizer { .. } => {
                 let left = self.something_of_ours();
                 return self.stored.release_finalizer(&look.request, left);

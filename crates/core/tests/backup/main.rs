@@ -6,6 +6,7 @@ mod explorer;
 mod approval;
 mod location;
 mod non_admin_backup;
+mod own_bucket;
 mod request;
 mod restore;
 mod schedule;

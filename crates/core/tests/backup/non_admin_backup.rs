@@ -154,6 +154,7 @@ impl World {
         Some(Observed {
             is_synced: false,
             unnoted_in: None,
+            own_bucket: None,
             object: Object {
                 generation: request.generation,
                 ..object(request.finalizer, request.deleting, self.terminating)

@@ -1,17 +1,19 @@
 //! The promises of a schedule: every time once, never two at work, what is kept is kept.
 
-use std::time::Duration;
+use std::{collections::BTreeSet, time::Duration};
 
 use croft_core::{
     backup::{
-        Limits, Policy,
-        schedule::{Backup, Keep, Observed, Spec, State, Status, Step, backup_name, cron::zone, plan, report},
+        Limits, Phase, Policy,
+        schedule::{
+            Backup, Keep, Observed, Spec, State, Status, Step, backup_name, cron::zone, is_named_by, plan, report,
+        },
     },
     plan::{Next, Outcome},
     problem::Problem,
 };
 use jiff::Timestamp as Moment;
-use serde_json::{Map, json};
+use serde_json::json;
 
 use crate::{done, fields, now};
 
@@ -38,6 +40,7 @@ fn hourly(hours: i64) -> Observed {
         }),
         status: Status::default(),
         backups: Vec::new(),
+        others: BTreeSet::new(),
         ahead: 0,
         now: at(hours),
     }
@@ -178,14 +181,60 @@ fn age_ends_a_backup_but_never_the_last_good_one() {
 }
 
 #[test]
-fn what_cannot_be_read_or_never_comes_is_told() {
+fn what_cannot_be_read_is_told() {
     let invalid = Observed { spec: Err(vec![Problem::new("spec.schedule", "is no cron")]), ..hourly(3) };
     assert!(plan(&invalid, &Policy::default()).is_settled());
     assert_eq!(report(&invalid, &Policy::default(), &[], &now()).conditions.reason("Stalled"), Some("InvalidSpec"));
-    let mut never = hourly(3);
-    never.spec = never.spec.map(|spec| Spec { cron: "0 0 31 2 *".parse().unwrap(), backup_spec: Map::new(), ..spec });
-    assert!(plan(&never, &Policy::default()).is_settled());
-    assert_eq!(report(&never, &Policy::default(), &[], &now()).conditions.reason("Stalled"), Some("NeverDue"));
+}
+
+#[test]
+fn a_name_that_somebody_else_has_is_told_and_the_next_time_is_served() {
+    let taken = backup_name("nightly", at(3));
+    let mut seen = Observed { others: [taken.clone()].into(), ..hourly(3) };
+    let waits = plan(&seen, &Policy::default());
+    assert!(waits.is_settled() && waits.next == Next::After(Duration::from_secs(3600)), "{waits}");
+    let stalled = report(&seen, &Policy::default(), &[], &now()).conditions.get("Stalled").cloned().unwrap();
+    assert_eq!(stalled.reason, "NameTaken");
+    assert!(stalled.message.starts_with(&format!("NonAdminBackup {taken} is there")), "{}", stalled.message);
+    seen.now = at(4);
+    assert!(told(&seen).starts_with(&format!("create NonAdminBackup {}", backup_name("nightly", at(4)))));
+    seen = Observed { others: [].into(), ..hourly(3) };
+    assert!(told(&seen).contains(&taken), "once it is gone");
+}
+
+#[test]
+fn only_what_ends_with_a_time_has_a_name_a_schedule_wants() {
+    assert!(is_named_by("nightly", &backup_name("nightly", at(3))));
+    for other in
+        ["nightly", "nightly-", "nightly-2026", "nightly-20260301030x", "night-202603010300", "nightly-1-202603010300"]
+    {
+        assert!(!is_named_by("nightly", other), "{other}");
+    }
+}
+
+#[test]
+fn a_backup_is_unfinished_until_velero_or_a_refusal_ends_it() {
+    let phases = [None, Some(Phase::New), Some(Phase::BackingOff), Some(Phase::Created), Some(Phase::Deleting)];
+    let done = |phase: &str| json!({ "phase": phase, "completionTimestamp": "2026-03-01T00:00:00Z" });
+    for phase in phases {
+        for accepted in [None, Some("BackupAccepted"), Some("VeleroBackupNotFound")] {
+            for (velero, wanted) in [
+                (None, None),
+                (Some(json!({})), None),
+                (Some(json!({ "phase": "InProgress" })), None),
+                (Some(done("Completed")), Some(State::Good)),
+                (Some(done("PartiallyFailed")), Some(State::Good)),
+                (Some(json!({ "phase": "FailedValidation" })), Some(State::Failed)),
+                (Some(done("Failed")), Some(State::Failed)),
+            ] {
+                let velero = velero.map(fields);
+                let ends = phase == Some(Phase::BackingOff) || accepted == Some("VeleroBackupNotFound");
+                let otherwise = if ends { State::Failed } else { State::Unfinished };
+                let state = State::of(phase, accepted, velero.as_ref());
+                assert_eq!(state, wanted.unwrap_or(otherwise), "{phase:?} {accepted:?} {velero:?}");
+            }
+        }
+    }
 }
 
 #[test]

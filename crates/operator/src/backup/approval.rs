@@ -1,11 +1,12 @@
 //! `NonAdminBackupStorageLocationRequest`: observes for [`croft_core::backup::approval`] and carries out its steps.
 
-use std::sync::Arc;
-
-use croft_api::backup::{
-    APPROVING_MEANS_ANNOTATION, AWAITS_CHANGE_ANNOTATION, ApprovalDecision, NABSL_FINALIZER,
-    NonAdminBackupStorageLocation, NonAdminBackupStorageLocationRequest, NonAdminBackupStorageLocationRequestSpec,
-    NonAdminPhase, validate,
+use croft_api::{
+    backup::{
+        APPROVING_MEANS_ANNOTATION, AWAITS_CHANGE_ANNOTATION, ApprovalDecision, NABSL_FINALIZER,
+        NonAdminBackupStorageLocation, NonAdminBackupStorageLocationRequest, NonAdminBackupStorageLocationRequestSpec,
+        NonAdminPhase, validate,
+    },
+    velero::BackupStorageLocationSpec,
 };
 use croft_core::{
     backup::{
@@ -20,13 +21,16 @@ use croft_core::{
 use kube::ResourceExt;
 use serde_json::json;
 
-use super::{APPROVAL, Caches, LOCATION, key, marks, request};
+use super::{APPROVAL, Caches, LOCATION, key, marks, request, vaults::velero_name};
 use crate::{
     conditions,
     engine::{Change, Key, NewStatus, Reconciler, Report, Target, Work, Writer, Written, is_deleting},
     objects,
     settings::SharedSettings,
 };
+
+/// Index: the location a request says it is of -> requests.
+const OF_LOCATION: &str = "location";
 
 #[derive(Debug)]
 pub(super) struct ApprovalReconciler {
@@ -59,6 +63,12 @@ impl Caches {
         )
     }
 
+    /// What was approved of a location, by its request.
+    pub(super) fn approved_spec(&self, location: &NonAdminBackupStorageLocation) -> Option<BackupStorageLocationSpec> {
+        let request = self.requests.get(&self.velero_namespace, velero_name(location)?)?;
+        request.status.as_ref()?.non_admin_backup_storage_location.as_ref()?.approved_spec.clone()
+    }
+
     fn origin_of(&self, location: &NonAdminBackupStorageLocation) -> Origin {
         let status: location::Status = objects::status(location.status.as_ref());
         let object = request::object(self, location, NABSL_FINALIZER);
@@ -67,6 +77,9 @@ impl Caches {
 
     /// A request is looked at when its location or somebody changes it; and its location when the request has changed.
     pub(super) fn wake_approvals(&self) {
+        self.requests.index(OF_LOCATION, |request: &NonAdminBackupStorageLocationRequest| {
+            location_of(request).map(|key| place(&key.namespace, &key.name)).into_iter().collect()
+        });
         self.locations.wakes(|change: Change<'_, NonAdminBackupStorageLocation>| {
             let recorded = |it: &NonAdminBackupStorageLocation| {
                 let velero = it.status.as_ref().and_then(|status| status.velero_backup_storage_location.as_ref());
@@ -113,13 +126,27 @@ fn decided(decision: Decision) -> ApprovalDecision {
     }
 }
 
+/// The location a request says it is of.
+fn location_of(request: &NonAdminBackupStorageLocationRequest) -> Option<Key> {
+    marks::LOCATION.request(APPROVAL, &request.metadata)
+}
+
+/// What a location of that name is found under.
+fn place(namespace: &str, name: &str) -> String {
+    format!("{namespace}/{name}")
+}
+
 impl ApprovalReconciler {
-    /// Requests whose location is gone: they are known by their marks only.
-    fn left_behind(&self) -> Vec<(Key, Arc<NonAdminBackupStorageLocationRequest>)> {
-        let requests = self.caches.requests.all().into_iter();
-        let marked =
-            requests.filter_map(|request| Some((marks::LOCATION.request(APPROVAL, &request.metadata)?, request)));
-        marked.filter(|(key, _)| !self.caches.locations.exists(&key.namespace, &key.name)).collect()
+    /// Requests of a location of that name but for the one called `own`: each is of one that is gone.
+    fn of_others(&self, key: &Key, own: Option<&str>) -> Vec<(Origin, Request)> {
+        let requests = self.caches.requests.by(OF_LOCATION, &place(&key.namespace, &key.name));
+        let others = requests.iter().filter(|request| Some(request.name_any().as_str()) != own);
+        others
+            .map(|request| {
+                let (namespace, name) = (key.namespace.clone(), key.name.clone());
+                (Origin { namespace, name, nacuuid: request.name_any() }, request_seen(request))
+            })
+            .collect()
     }
 
     fn location(&self, location: &NonAdminBackupStorageLocation, policy: &Policy) -> Option<Location> {
@@ -144,7 +171,9 @@ impl Reconciler for ApprovalReconciler {
 
     fn all(&self) -> Vec<Key> {
         let locations = self.caches.locations.all();
-        let left = self.left_behind().into_iter().map(|(key, _)| key);
+        let requests = self.caches.requests.all();
+        let left = requests.iter().filter_map(|request| location_of(request));
+        let left = left.filter(|key| !self.caches.locations.exists(&key.namespace, &key.name));
         locations.iter().map(|location| key(APPROVAL, &**location)).chain(left).collect()
     }
 
@@ -154,19 +183,15 @@ impl Reconciler for ApprovalReconciler {
             return Ok(None);
         }
         let location = self.caches.locations.get(&key.namespace, &key.name);
-        let left = || {
-            let (_, request) = self.left_behind().into_iter().find(|(place, _)| place == key)?;
-            Some(Origin { namespace: key.namespace.clone(), name: key.name.clone(), nacuuid: request.name_any() })
-        };
         let origin = location.as_ref().map(|location| self.caches.origin_of(location));
-        let Some(origin) = origin.or_else(left) else { return Ok(None) };
-        let request = self.caches.requests.get(&self.caches.velero_namespace, &origin.nacuuid);
+        let request = |origin: &Origin| self.caches.requests.get(&self.caches.velero_namespace, &origin.nacuuid);
         let policy = request::policy(&self.caches, &self.settings);
         Ok(Some(Observed {
+            request: origin.as_ref().and_then(request).map(|request| request_seen(&request)),
+            of_others: self.of_others(key, origin.as_ref().map(|origin| origin.nacuuid.as_str())),
             origin,
             location: location.and_then(|location| self.location(&location, &policy)),
             policy: policy.own_buckets,
-            request: request.map(|request| request_seen(&request)),
         }))
     }
 

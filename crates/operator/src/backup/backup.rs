@@ -11,20 +11,26 @@ use croft_api::{
 };
 use croft_core::{
     backup::{
-        Handed, Victim,
+        Handed, OwnBucket, Victim,
         backup::{self, Deletion, Location, LocationPhase, Observed, Status, Step},
         location,
         ownership::{Lies, Origin},
+        place::Place,
+        sync,
     },
     plan::{Failure, Outcome, Plan},
     time::Timestamp,
 };
-use kube::ResourceExt;
+use kube::{ResourceExt, api::ObjectMeta};
 use serde_json::json;
 
-use super::{BACKUP, Caches, DELETIONS_OF_BACKUP, marks, request, vaults::Place};
+use super::{
+    BACKUP, Caches, DELETIONS_OF_BACKUP,
+    fences::{OWN_BUCKET_LABEL, OWN_BUCKET_VALUE},
+    marks, request,
+};
 use crate::{
-    engine::{Key, Reconciler, Report, Target, Work, Writer, Written, is_deleting, write::gone_is_done},
+    engine::{Key, Reconciler, Report, Target, Work, Writer, Written, is_deleting, timestamp, write::gone_is_done},
     objects,
     settings::SharedSettings,
 };
@@ -49,22 +55,37 @@ impl BackupReconciler {
 
     async fn location(&self, backup: &NonAdminBackup) -> Result<Location, Failure> {
         let namespace = backup.namespace().unwrap_or_default();
-        let place = self.caches.place_of(backup);
-        let is_to_come = matches!(place, Place::Vault(_));
-        let name = match place {
-            Place::Location(name) | Place::Vault(name) => name,
-            Place::Gone(name) => return Ok(Location::Missing { name }),
-            Place::Default => return Ok(Location::Default),
+        let location = match self.caches.place_of(backup) {
+            Place::Location(name) => {
+                let found = request::named(&self.writer, &self.caches.locations, &namespace, &name).await?;
+                found.ok_or(Location::Missing { name })
+            }
+            Place::Vault(vault) => {
+                let found = self.caches.locations.get(&namespace, &vault);
+                found.filter(|found| self.caches.vault_of(found).is_some()).ok_or(Location::OfVaultToCome { vault })
+            }
+            Place::Gone(name) => Err(Location::Missing { name }),
+            Place::Default => Err(Location::Default),
         };
-        let Some(location) = request::named(&self.writer, &self.caches.locations, &namespace, &name).await? else {
-            let to_come = Location::Found { phase: None, nacuuid: None, velero: None };
-            return Ok(if is_to_come { to_come } else { Location::Missing { name } });
+        let location = match location {
+            Ok(location) => location,
+            Err(none) => return Ok(none),
         };
         let status: location::Status = objects::status(location.status.as_ref());
         let nacuuid = status.velero_backup_storage_location.and_then(|reference| reference.nacuuid);
-        let origin = |nacuuid: &String| Origin { namespace, name, nacuuid: nacuuid.clone() };
+        let origin = |nacuuid: &String| Origin { namespace, name: location.name_any(), nacuuid: nacuuid.clone() };
         let velero = nacuuid.as_ref().map(origin).and_then(|origin| self.location_phase(&origin));
         Ok(Location::Found { phase: status.phase, nacuuid, velero })
+    }
+
+    /// Where the backup is in a location of its namespace that is no vault's, or is to be.
+    fn own_bucket(&self, backup: &NonAdminBackup, origin: &Origin) -> Option<OwnBucket> {
+        let Place::Location(name) = self.caches.place_of(backup) else { return None };
+        let location = self.caches.locations.get(&origin.namespace, &name)?;
+        let velero = self.caches.velero_backups.get(&self.caches.velero_namespace, &origin.nacuuid);
+        let expires = velero.and_then(|velero| velero.status.as_ref()?.expiration());
+        let expires_in = expires.map(request::left_until);
+        self.caches.vault_of(&location).is_none().then(|| OwnBucket { reach: self.caches.reach(), expires_in })
     }
 
     /// The location of a backup that does not say yet that the backup is let go.
@@ -73,6 +94,13 @@ impl BackupReconciler {
         let location = self.caches.locations.get(&origin.namespace, &name)?;
         let is_noted = location.annotations().contains_key(&let_go_annotation(&origin.nacuuid));
         (!is_noted).then(|| Victim { name, uid: location.uid().unwrap_or_default() })
+    }
+
+    fn is_proven(&self, said: &Origin) -> bool {
+        let velero = self.caches.velero_backups.get(&self.caches.velero_namespace, &said.nacuuid);
+        velero.is_some_and(|velero| {
+            sync::proves(said, &marks::BACKUP.marks(&velero.metadata), &self.caches.lies(&velero.spec.0.0))
+        })
     }
 
     fn location_phase(&self, origin: &Origin) -> Option<LocationPhase> {
@@ -108,13 +136,29 @@ impl BackupReconciler {
             .collect()
     }
 
-    fn deletion(&self, origin: &Origin, backup: &Victim) -> DeleteBackupRequest {
+    /// Metadata of what is made in Velero's namespace.
+    fn metadata(&self, seen: &Seen, origin: &Origin) -> ObjectMeta {
         let mut metadata = marks::BACKUP.metadata(origin, &self.caches.velero_namespace);
+        if seen.observed.own_bucket.is_some() {
+            metadata.labels.get_or_insert_default().insert(OWN_BUCKET_LABEL.into(), OWN_BUCKET_VALUE.into());
+        }
+        metadata
+    }
+
+    fn deletion(&self, seen: &Seen, origin: &Origin, backup: &Victim) -> DeleteBackupRequest {
+        let mut metadata = self.metadata(seen, origin);
         let labels = metadata.labels.get_or_insert_default();
         labels.insert(BACKUP_NAME_LABEL.into(), backup.name.clone());
         labels.insert(BACKUP_UID_LABEL.into(), backup.uid.clone());
         DeleteBackupRequest { metadata, spec: DeleteBackupRequestSpec::for_backup(&backup.name), status: None }
     }
+}
+
+/// What the request says it was made for, if it says so.
+fn said_to_be(backup: &NonAdminBackup) -> Option<Origin> {
+    let nacuuid = backup.labels().get(NAB_SYNCED_FROM_NACUUID_LABEL).filter(|nacuuid| !nacuuid.is_empty())?;
+    let namespace = backup.namespace().unwrap_or_default();
+    Some(Origin { namespace, name: backup.name_any(), nacuuid: nacuuid.clone() })
 }
 
 fn deletion_seen(deletion: &DeleteBackupRequest) -> Deletion {
@@ -159,13 +203,16 @@ impl Reconciler for BackupReconciler {
             restores: self.restores(&backup),
             is_synced: false,
             unnoted_in: None,
+            own_bucket: None,
         };
-        if let Some(nacuuid) = backup.labels().get(NAB_SYNCED_FROM_NACUUID_LABEL).filter(|it| !it.is_empty()) {
+        if let Some(said) = said_to_be(&backup) {
             observed.is_synced = true;
-            // A name to look for, no more: what is found under it has to prove that it is this backup's.
-            observed.status.velero_backup.get_or_insert_default().nacuuid.get_or_insert_with(|| nacuuid.clone());
+            if self.is_proven(&said) {
+                observed.status.velero_backup.get_or_insert_default().nacuuid.get_or_insert(said.nacuuid);
+            }
         }
-        observed.object.ahead = self.caches.backups_ahead(&backup);
+        observed.object.ahead =
+            self.caches.backups_ahead(&backup, self.settings.load().backup.limits.unfinished_backups);
         let origin = observed.origin();
         observed.velero = self.velero(&origin);
         if let Some(velero) = observed.velero.as_mut().filter(|_| observed.is_synced) {
@@ -175,6 +222,7 @@ impl Reconciler for BackupReconciler {
         observed.lies = observed.velero.as_ref().map(|velero| self.caches.lies(&velero.spec)).unwrap_or_default();
         observed.deletions = self.deletions(&origin);
         observed.unnoted_in = self.unnoted_in(&backup, &origin);
+        observed.own_bucket = self.own_bucket(&backup, &origin);
         Ok(Some(Seen { request: backup, observed }))
     }
 
@@ -183,11 +231,11 @@ impl Reconciler for BackupReconciler {
     }
 
     async fn execute(&self, seen: &Seen, step: &Step) -> Result<Written, Failure> {
-        let (velero, object) = (self.caches.velero_namespace.as_str(), &seen.observed.object);
+        let object = &seen.observed.object;
         match step {
             Step::AddFinalizer { .. } => self.writer.add_finalizer(&*seen.request, NAB_FINALIZER).await,
             Step::CreateBackup { origin, spec, made_for } => {
-                let metadata = request::made_for(marks::BACKUP.metadata(origin, velero), made_for);
+                let metadata = request::made_for(self.metadata(seen, origin), made_for);
                 self.writer.create(&Backup { metadata, spec: spec.clone().into(), status: None }).await
             }
             Step::DeleteSelf { .. } => {
@@ -196,15 +244,17 @@ impl Reconciler for BackupReconciler {
             Step::DeleteRestore(victim) => {
                 request::delete::<NonAdminRestore>(&self.writer, &seen.observed.object.namespace, victim).await
             }
-            Step::CreateDeletion { origin, backup } => match self.writer.create(&self.deletion(origin, backup)).await {
-                Err(failure) if object.leaves_behind(&failure) => Ok(Written::elsewhere()),
-                result => result,
-            },
+            Step::CreateDeletion { origin, backup } => {
+                match self.writer.create(&self.deletion(seen, origin, backup)).await {
+                    Err(failure) if object.leaves_behind(&failure) => Ok(Written::elsewhere()),
+                    result => result,
+                }
+            }
             Step::DeleteDeletion(victim) => {
                 request::remove::<DeleteBackupRequest>(&self.writer, &self.caches, object, victim).await
             }
             Step::NoteLetGo { location: Victim { name, uid }, nacuuid } => {
-                let patch = json!({ "metadata": { "annotations": { let_go_annotation(nacuuid): "true" } } });
+                let patch = json!({ "metadata": { "annotations": { let_go_annotation(nacuuid): timestamp() } } });
                 let target = Target { namespace: &object.namespace, name, uid };
                 gone_is_done(self.writer.merge::<NonAdminBackupStorageLocation>(target, None, patch).await)
             }

@@ -1,6 +1,6 @@
 //! `NonAdminDownloadRequest`: observes for [`croft_core::backup::download`] and carries out its steps.
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use croft_api::{
     backup::{NonAdminBackup, NonAdminDownloadRequest, NonAdminRestore},
@@ -9,8 +9,8 @@ use croft_api::{
 use croft_core::{
     backup::{
         Phase, Progress,
-        download::{self, Answer, Observed, Status, Step, Subject, VeleroDownload},
-        ownership::{Claimant, Lies},
+        download::{self, Answer, BackupFound, Observed, RestoreFound, Status, Step, Subject, VeleroDownload},
+        ownership::Claimant,
     },
     plan::{Failure, Outcome, Plan},
     time::Timestamp,
@@ -51,11 +51,7 @@ impl DownloadReconciler {
         let Some(restore) = self.caches.restores.get(&namespace, &target.name) else { return Subject::NoRestore };
         let backup = restore.spec.restore_spec.backup_name().and_then(|name| self.caches.backups.get(&namespace, name));
         let Some(backup) = backup else { return Subject::NoBackup };
-        match self.backup(&backup) {
-            // The files of a restore lie beside those of its backup.
-            Subject::Proven(velero_backup) => self.restore(&restore, &velero_backup),
-            other => other,
-        }
+        self.backup(&backup).or_of_restore(self.restore(&restore))
     }
 
     fn backup(&self, backup: &NonAdminBackup) -> Subject {
@@ -68,41 +64,33 @@ impl DownloadReconciler {
             recorded: reference.and_then(|reference| reference.uid.as_deref()),
             names_location: backup.spec.backup_spec.storage_location().is_some(),
         };
-        let Some(velero) = self.caches.velero_backups.get(&self.caches.velero_namespace, &origin.nacuuid) else {
-            return Subject::NotReady("Velero does not have the backup");
-        };
-        let (uid, lies) = (velero.uid().unwrap_or_default(), self.caches.lies(&velero.spec.0.0));
-        let is_recorded = claimant.recorded.is_some() && status.phase == Some(Phase::Created);
-        if !is_recorded || !claimant.owns(&uid, &marks::BACKUP.marks(&velero.metadata), &lies) {
-            return Subject::NotReady("what Velero has under the name of the backup is not known to be it");
-        }
-        let is_finished = velero.status.as_ref().is_some_and(|status| Progress(&status.0.0).is_finished());
-        match lies {
-            Lies::WithAdministrator => Subject::NotInOwnLocation,
-            Lies::Nowhere => Subject::NotReady("the location of the backup is gone"),
-            Lies::WithTenant(_) if is_finished => Subject::Proven(origin.nacuuid),
-            Lies::WithTenant(_) => Subject::NotReady("the backup is not finished"),
-        }
+        let found = self.caches.velero_backups.get(&self.caches.velero_namespace, &origin.nacuuid);
+        Subject::of_backup(found.map(|velero| {
+            let (uid, lies) = (velero.uid().unwrap_or_default(), self.caches.lies(&velero.spec.0.0));
+            let is_recorded = claimant.recorded.is_some() && status.phase == Some(Phase::Created);
+            BackupFound {
+                name: origin.nacuuid.clone(),
+                is_proven: is_recorded && claimant.owns(&uid, &marks::BACKUP.marks(&velero.metadata), &lies),
+                lies,
+                is_finished: velero.status.as_ref().is_some_and(|status| Progress(&status.0.0).is_finished()),
+            }
+        }))
     }
 
-    fn restore(&self, restore: &NonAdminRestore, velero_backup: &str) -> Subject {
+    fn restore(&self, restore: &NonAdminRestore) -> Option<RestoreFound> {
         let object = request::object(&self.caches, restore, "");
         let status: croft_core::backup::restore::Status = objects::status(restore.status.as_ref());
         let reference = status.velero_restore.as_ref();
         let origin = object.origin(reference);
         let recorded = reference.and_then(|reference| reference.uid.clone());
-        let velero = self.caches.velero_restores.get(&self.caches.velero_namespace, &origin.nacuuid);
-        let velero = velero.filter(|velero| {
-            let is_the_one = recorded.is_some() && velero.uid() == recorded;
-            let is_from = velero.spec.backup_name() == Some(velero_backup);
-            is_the_one && is_from && origin.owns(&marks::RESTORE.marks(&velero.metadata))
-        });
-        let Some(velero) = velero else { return Subject::NotReady("Velero does not have the restore") };
-        if velero.status.as_ref().is_some_and(|status| Progress(&status.0.0).is_finished()) {
-            Subject::Proven(origin.nacuuid)
-        } else {
-            Subject::NotReady("the restore is not finished")
-        }
+        let velero = self.caches.velero_restores.get(&self.caches.velero_namespace, &origin.nacuuid)?;
+        let is_the_one = recorded.is_some() && velero.uid() == recorded;
+        Some(RestoreFound {
+            is_proven: is_the_one && origin.owns(&marks::RESTORE.marks(&velero.metadata)),
+            name: origin.nacuuid,
+            from: velero.spec.backup_name().map(str::to_owned),
+            is_finished: velero.status.as_ref().is_some_and(|status| Progress(&status.0.0).is_finished()),
+        })
     }
 
     fn velero(&self, uid: &str) -> Option<VeleroDownload> {
@@ -113,15 +101,10 @@ impl DownloadReconciler {
             marks: marks::DOWNLOAD.marks(&velero.metadata),
             kind: velero.spec.target_kind().unwrap_or_default().to_owned(),
             target: velero.spec.target_name().unwrap_or_default().to_owned(),
-            is_expired: status.expiration().is_some_and(|expiration| left_until(expiration).is_zero()),
+            is_expired: status.expiration().is_some_and(|expiration| request::left_until(expiration).is_zero()),
             answer: Answer(status.0.0),
         })
     }
-}
-
-/// Nothing is left once it is past.
-fn left_until(time: jiff::Timestamp) -> Duration {
-    Duration::try_from(time.duration_since(jiff::Timestamp::now())).unwrap_or_default()
 }
 
 impl Caches {
@@ -177,7 +160,7 @@ impl Reconciler for DownloadReconciler {
             is_deleting: is_deleting(&asked.metadata),
             kind: json!(asked.spec.target.kind).as_str().unwrap_or_default().to_owned(),
             subject: self.subject(&asked),
-            expires_in: copied.and_then(DownloadRequestStatus::expiration).map(left_until),
+            expires_in: copied.and_then(DownloadRequestStatus::expiration).map(request::left_until),
             velero: self.velero(&uid),
             status,
             uid,

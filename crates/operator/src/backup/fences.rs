@@ -10,6 +10,9 @@
 //! 4. The location of a vault is written by the operator alone. What counts is the object as it is stored, controlled by a vault: a
 //!    copy of one (a restored backup, say) locks nobody out.
 //!
+//! 5. While Velero deletes a backup from a tenant's own bucket it touches no snapshot of a volume: whose they are the bucket says.
+//! 6. Velero deletes no backup in a tenant's own bucket by itself: the operator does when its time has come, as fence 5 has it.
+//!
 //! Guarantees: every expression is total; an administrator's own restores and backups never come near fences 1 and 2; where
 //! Velero's kinds are gone, so are its restores, and nobody is held up.
 
@@ -32,6 +35,13 @@ pub(super) const UNMARKED: &str = "croft-restores-in-progress";
 pub(super) const BYPASSES: &str = "croft-velero-bypasses";
 pub(super) const VAULT_LOCATIONS: &str = "croft-vault-locations";
 
+pub(super) const SNAPSHOTS: &str = "croft-own-bucket-deletions";
+pub(super) const EXPIRY: &str = "croft-own-bucket-expiry";
+
+/// On a Velero Backup in a bucket of a tenant's own, and on the request to delete it.
+pub(super) const OWN_BUCKET_LABEL: &str = "croft.dev/own-bucket";
+pub(super) const OWN_BUCKET_VALUE: &str = "true";
+
 /// On a tenant's Velero Restore until Velero is done with it: by it the API server finds those that count.
 pub(super) const UNFINISHED_LABEL: &str = "croft.dev/unfinished";
 pub(super) const UNFINISHED_VALUE: &str = "true";
@@ -53,13 +63,23 @@ pub(super) type Fence = (ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBin
 
 /// Without all of these no tenant's Restore is made.
 pub(super) fn around_restores(velero_namespace: &str) -> [Fence; 2] {
-    [restored(velero_namespace), unmarked(velero_namespace)].map(|policy| {
-        let mut binding = policies::in_force(&policy);
-        if let Some(spec) = &mut binding.spec {
-            spec.param_ref = Some(unfinished_restores(velero_namespace));
-        }
-        (policy, binding)
-    })
+    let unfinished = (UNFINISHED_LABEL, UNFINISHED_VALUE);
+    [restored(velero_namespace), unmarked(velero_namespace)].map(|policy| bound(policy, velero_namespace, unfinished))
+}
+
+/// Without all of these nothing is deleted from a tenant's own bucket.
+pub(super) fn around_own_buckets(velero_namespace: &str) -> [Fence; 2] {
+    let own = (OWN_BUCKET_LABEL, OWN_BUCKET_VALUE);
+    [snapshots(velero_namespace), expiry(velero_namespace)].map(|policy| bound(policy, velero_namespace, own))
+}
+
+/// In force with those of our objects beside Velero that carry the label.
+fn bound(policy: ValidatingAdmissionPolicy, velero_namespace: &str, label: (&str, &str)) -> Fence {
+    let mut binding = policies::in_force(&policy);
+    if let Some(spec) = &mut binding.spec {
+        spec.param_ref = Some(labelled(velero_namespace, label));
+    }
+    (policy, binding)
 }
 
 /// Everything of this part.
@@ -68,11 +88,12 @@ pub(super) fn all(velero_namespace: &str, operator: &str) -> Vec<Fence> {
         let binding = policies::in_force(&policy);
         (policy, binding)
     });
-    around_restores(velero_namespace).into_iter().chain(others).collect()
+    let around = around_restores(velero_namespace).into_iter().chain(around_own_buckets(velero_namespace));
+    around.chain(others).collect()
 }
 
-fn unfinished_restores(velero_namespace: &str) -> ParamRef {
-    let labels = [(MANAGED_BY_LABEL, MANAGED_BY_VALUE), (UNFINISHED_LABEL, UNFINISHED_VALUE)];
+fn labelled(velero_namespace: &str, label: (&str, &str)) -> ParamRef {
+    let labels = [(MANAGED_BY_LABEL, MANAGED_BY_VALUE), label];
     ParamRef {
         name: None,
         namespace: Some(velero_namespace.to_owned()),
@@ -84,13 +105,18 @@ fn unfinished_restores(velero_namespace: &str) -> ParamRef {
     }
 }
 
-/// A policy that is judged once for every unfinished Restore of a tenant. Where that kind does not exist, there are none: a policy
-/// that failed then would hold up the whole cluster.
+/// A policy that is judged once for every unfinished Restore of a tenant.
 fn by_restore(name: &str, spec: ValidatingAdmissionPolicySpec) -> ValidatingAdmissionPolicy {
+    by_each("Restore", name, spec)
+}
+
+/// A policy that is judged once for every object of one of Velero's kinds that its binding selects. Where that kind does not exist,
+/// there are none: a policy that failed then would hold up the whole cluster.
+fn by_each(kind: &str, name: &str, spec: ValidatingAdmissionPolicySpec) -> ValidatingAdmissionPolicy {
     let mut policy = policy(name, spec);
     if let Some(spec) = &mut policy.spec {
         spec.failure_policy = Some("Ignore".into());
-        spec.param_kind = Some(ParamKind { api_version: Some("velero.io/v1".into()), kind: Some("Restore".into()) });
+        spec.param_kind = Some(ParamKind { api_version: Some("velero.io/v1".into()), kind: Some(kind.into()) });
     }
     policy
 }
@@ -271,6 +297,41 @@ fn vault_locations(operator: &str) -> ValidatingAdmissionPolicy {
                 "'this location belongs to BackupVault ' + oldObject.metadata.name + ' and is written by the operator only: \
                  change or delete the vault'"
                     .to_owned(),
+            )]),
+            ..ValidatingAdmissionPolicySpec::default()
+        },
+    )
+}
+
+/// Fence 5.
+fn snapshots(velero_namespace: &str) -> ValidatingAdmissionPolicy {
+    let kinds = ["volumesnapshots", "volumesnapshotcontents"];
+    by_each(
+        "DeleteBackupRequest",
+        SNAPSHOTS,
+        ValidatingAdmissionPolicySpec {
+            match_constraints: Some(matched("snapshot.storage.k8s.io", &kinds, &["CREATE", "UPDATE", "DELETE"], None)),
+            match_conditions: Some(vec![condition("by-velero", by_velero(velero_namespace))]),
+            validations: Some(vec![denied_unless(
+                "params.?status.?phase.orValue('') != 'InProgress'".into(),
+                "'Velero touches no snapshot while it deletes from the bucket of a tenant'".into(),
+            )]),
+            ..ValidatingAdmissionPolicySpec::default()
+        },
+    )
+}
+
+/// Fence 6.
+fn expiry(velero_namespace: &str) -> ValidatingAdmissionPolicy {
+    by_each(
+        "Backup",
+        EXPIRY,
+        ValidatingAdmissionPolicySpec {
+            match_constraints: Some(matched("velero.io", &["deletebackuprequests"], &["CREATE"], None)),
+            match_conditions: Some(vec![condition("by-velero", by_velero(velero_namespace))]),
+            validations: Some(vec![denied_unless(
+                "object.?spec.?backupName.orValue('') != params.metadata.name".into(),
+                "'what is in the bucket of a tenant is deleted by the operator only, when its time has come'".into(),
             )]),
             ..ValidatingAdmissionPolicySpec::default()
         },

@@ -1,4 +1,4 @@
-//! Who comes before whom in a namespace, where only so many may at a time; see [`croft_core::backup::Limits`].
+//! Who comes before whom in a namespace, where only so many may at a time; see [`croft_core::backup::turn`].
 
 use std::sync::Arc;
 
@@ -6,25 +6,27 @@ use croft_api::{
     Condition,
     backup::{BackupSchedule, NonAdminBackup, NonAdminBackupStorageLocation, NonAdminPhase, NonAdminRestore},
 };
-use croft_core::backup::{Fields, Progress};
+use croft_core::backup::{
+    Fields, Phase, Progress,
+    turn::{self, Said, Turn},
+};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt;
 
 use super::{BACKUP, Caches, LOCATION, RESTORE, SCHEDULE, key, was_queued};
 use crate::{
     conditions,
-    engine::{Change, Key, Work, is_deleting},
+    engine::{Cache, Change, Key, Work, is_deleting},
+    settings::SharedSettings,
 };
 
-/// How a request counts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Turn {
-    /// Velero has it and is not done with it.
-    Running,
-    /// It waits to be handed over.
-    Waiting,
-    /// It is done, refused, or goes.
-    Over,
+fn phase(phase: NonAdminPhase) -> Phase {
+    match phase {
+        NonAdminPhase::New => Phase::New,
+        NonAdminPhase::BackingOff => Phase::BackingOff,
+        NonAdminPhase::Created => Phase::Created,
+        NonAdminPhase::Deleting => Phase::Deleting,
+    }
 }
 
 fn is_accepted(conditions: Option<&Vec<Condition>>) -> bool {
@@ -39,15 +41,13 @@ trait Limited: ResourceExt {
     fn told(&self) -> Option<&Fields>;
 
     fn turn(&self) -> Turn {
-        let is_finished = self.told().is_some_and(|status| Progress(status).is_finished());
-        // Velero has it no more.
-        let is_lost = self.phase() == Some(NonAdminPhase::Created) && !is_accepted(self.conditions());
-        match self.phase() {
-            _ if is_deleting(self.meta()) || is_finished || is_lost => Turn::Over,
-            Some(NonAdminPhase::BackingOff | NonAdminPhase::Deleting) => Turn::Over,
-            _ if was_queued(self.conditions()) => Turn::Running,
-            _ => Turn::Waiting,
-        }
+        Turn::of(Said {
+            phase: self.phase().map(phase),
+            is_deleting: is_deleting(self.meta()),
+            is_accepted: is_accepted(self.conditions()),
+            was_queued: was_queued(self.conditions()),
+            is_finished: self.told().is_some_and(|status| Progress(status).is_finished()),
+        })
     }
 }
 
@@ -84,17 +84,13 @@ fn came(object: &impl ResourceExt) -> (Option<Time>, String) {
     (object.creation_timestamp(), object.name_any())
 }
 
-/// How many of its namespace count before `own`, which waits: those at work, and those that wait longer.
-fn ahead<K: Limited>(own: &K, all: &[Arc<K>]) -> u64 {
-    if own.turn() != Turn::Waiting {
+/// How many of its namespace count before `own`; see [`turn::ahead`].
+fn ahead<K: Limited>(own: &K, all: &[Arc<K>], limit: u64) -> u64 {
+    if limit == 0 || own.turn() != Turn::Waiting {
         return 0;
     }
-    let counts = |other: &Arc<K>| match other.turn() {
-        Turn::Running => true,
-        Turn::Waiting => came(&**other) < came(own),
-        Turn::Over => false,
-    };
-    all.iter().filter(|other| other.uid() != own.uid() && counts(other)).count() as u64
+    let others = all.iter().filter(|other| other.uid() != own.uid());
+    turn::ahead(&came(own), others.map(|other| (other.turn(), came(&**other))), limit)
 }
 
 /// How many came before `own`.
@@ -106,25 +102,24 @@ fn is_held_back(conditions: Option<&Vec<Condition>>, kind: &str) -> bool {
     conditions.is_some_and(|told| conditions::from_api(told).reason(kind) == Some("LimitReached"))
 }
 
-/// Those of a namespace that wait because of a limit.
-fn held_back<K: Limited>(work: Work, all: &[Arc<K>]) -> Vec<Key> {
-    let held_back = all.iter().filter(|one| is_held_back(one.conditions(), "Accepted"));
-    held_back.map(|one| key(work, &**one)).collect()
-}
-
-/// Whether a place has become free by the change.
-fn is_freed<K: Limited>(change: Change<'_, K>) -> bool {
-    let counts = |side: Option<&K>| side.is_some_and(|request| request.turn() != Turn::Over);
-    counts(change.before) && !counts(change.after)
+/// Those of a namespace whose turn has come, where the change has made room.
+fn next_in_line<K: Limited>(work: Work, change: Change<'_, K>, cache: &Cache<K>, limit: u64) -> Vec<Key> {
+    if !Turn::is_freed(change.before.map(K::turn), change.after.map(K::turn)) {
+        return Vec::new();
+    }
+    let namespace = change.object().namespace().unwrap_or_default();
+    let all = cache.in_namespace(&namespace);
+    let next = turn::whose_turn(all.iter().map(|one| (one.turn(), came(&**one))), limit);
+    next.into_iter().map(|(_, name)| Key::new(work, namespace.clone(), name)).collect()
 }
 
 impl Caches {
-    pub(super) fn backups_ahead(&self, own: &NonAdminBackup) -> u64 {
-        ahead(own, &self.backups.in_namespace(&own.namespace().unwrap_or_default()))
+    pub(super) fn backups_ahead(&self, own: &NonAdminBackup, limit: u64) -> u64 {
+        ahead(own, &self.backups.in_namespace(&own.namespace().unwrap_or_default()), limit)
     }
 
-    pub(super) fn restores_ahead(&self, own: &NonAdminRestore) -> u64 {
-        ahead(own, &self.restores.in_namespace(&own.namespace().unwrap_or_default()))
+    pub(super) fn restores_ahead(&self, own: &NonAdminRestore, limit: u64) -> u64 {
+        ahead(own, &self.restores.in_namespace(&own.namespace().unwrap_or_default()), limit)
     }
 
     pub(super) fn locations_ahead(&self, own: &NonAdminBackupStorageLocation) -> u64 {
@@ -137,16 +132,14 @@ impl Caches {
     }
 
     /// Whoever leaves makes room for those who wait.
-    pub(super) fn wake_held_back(&self) {
-        let seen = self.clone();
+    pub(super) fn wake_held_back(&self, settings: &SharedSettings) {
+        let (seen, shared) = (self.clone(), settings.clone());
         self.backups.wakes(move |change: Change<'_, NonAdminBackup>| {
-            let all = || seen.backups.in_namespace(&change.object().namespace().unwrap_or_default());
-            if is_freed(change) { held_back(BACKUP, &all()) } else { Vec::new() }
+            next_in_line(BACKUP, change, &seen.backups, shared.load().backup.limits.unfinished_backups)
         });
-        let seen = self.clone();
+        let (seen, shared) = (self.clone(), settings.clone());
         self.restores.wakes(move |change: Change<'_, NonAdminRestore>| {
-            let all = || seen.restores.in_namespace(&change.object().namespace().unwrap_or_default());
-            if is_freed(change) { held_back(RESTORE, &all()) } else { Vec::new() }
+            next_in_line(RESTORE, change, &seen.restores, shared.load().backup.limits.unfinished_restores)
         });
         let seen = self.clone();
         self.locations.wakes(move |change: Change<'_, NonAdminBackupStorageLocation>| {

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, fmt, sync::Arc};
 use croft_api::{
     backup::{
         NABSL_FINALIZER, NonAdminBackup, NonAdminBackupStorageLocation, REGISTRY_LABEL, REGISTRY_LABEL_FALSE,
-        REGISTRY_LABEL_TRUE, validate,
+        REGISTRY_LABEL_TRUE, let_go_annotation, let_go_of, validate,
     },
     velero::{BackupStorageLocation, BackupStorageLocationSpec},
 };
@@ -14,7 +14,8 @@ use croft_core::{
         AccessKeys, Fields, Policy, Store, Victim,
         approval::Standing,
         location::{
-            self, CONFIRM_MOVE, Claim, Copy, Keys, Observed, Status, Step, Unread, VeleroLocation, Version, copy_mark,
+            self, CONFIRM_MOVE, Claim, Copy, Keys, LetGo, Observed, Status, Step, Unread, VeleroLocation, Version,
+            copy_mark,
         },
         ownership::Origin,
         validate::SecretKey,
@@ -24,7 +25,7 @@ use croft_core::{
 };
 use k8s_openapi::{ByteString, api::core::v1::Secret};
 use kube::{Api, ResourceExt, api::ObjectMeta};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::{Caches, LOCATION, marks, request};
 use crate::{
@@ -172,6 +173,16 @@ impl LocationReconciler {
             .collect()
     }
 
+    fn let_go(&self, location: &NonAdminBackupStorageLocation) -> Vec<LetGo> {
+        let notes = location.annotations().iter().filter_map(|(note, since)| Some((let_go_of(note)?, since)));
+        let seen = notes.map(|(name, since)| LetGo {
+            name: name.to_owned(),
+            since: since.parse().ok(),
+            velero_has_it: self.caches.velero_backups.exists(&self.caches.velero_namespace, name),
+        });
+        seen.collect()
+    }
+
     /// What the copy is to hold, from the one key of the tenant's Secret, read now; or why there will be no copy.
     async fn read_keys(&self, namespace: &str, unread: &Unread) -> Result<Result<Content, String>, Failure> {
         let SecretKey { name, key } = &unread.source;
@@ -251,6 +262,7 @@ impl Reconciler for LocationReconciler {
             twin: self.twin(&location, &standing),
             backups: Vec::new(),
             may_move: location.annotations().get(CONFIRM_MOVE).is_some_and(|confirmed| confirmed == "true"),
+            let_go: self.let_go(&location),
             standing,
         };
         observed.object.ahead = self.caches.locations_ahead(&location);
@@ -295,6 +307,12 @@ impl Reconciler for LocationReconciler {
             }
             Step::DeleteBackup(victim) => {
                 request::delete::<NonAdminBackup>(&self.writer, &seen.observed.object.namespace, victim).await
+            }
+            Step::ForgetLetGo { names, .. } => {
+                let notes: Fields = names.iter().map(|name| (let_go_annotation(name), Value::Null)).collect();
+                let patch = json!({ "metadata": { "annotations": notes } });
+                let target = objects::target(&seen.request.metadata);
+                self.writer.merge::<NonAdminBackupStorageLocation>(target, None, patch).await
             }
             Step::ReleaseFinalizer { .. } => self.writer.release_finalizer(&*seen.request, NABSL_FINALIZER).await,
         }

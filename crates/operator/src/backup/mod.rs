@@ -30,12 +30,15 @@ use croft_api::{
         NonAdminBackupStorageLocationRequest, NonAdminDownloadRequest, NonAdminRestore,
     },
     storage::S3Class,
-    velero::{BACKUP_NAME_LABEL, Backup, BackupStorageLocation, DeleteBackupRequest, DownloadRequest, Restore},
+    velero::{
+        BACKUP_NAME_LABEL, Backup, BackupStorageLocation, BackupStorageLocationSpec, DeleteBackupRequest,
+        DownloadRequest, Restore, VolumeSnapshotLocation,
+    },
     yaml_document,
 };
 use croft_core::{
     backup::{
-        Fields, Presence, Progress,
+        Fields, Presence, Progress, Reach,
         ownership::{Lies, Marks},
     },
     watching::Standing,
@@ -52,6 +55,7 @@ use self::{
     approval::ApprovalReconciler,
     backup::BackupReconciler,
     download::DownloadReconciler,
+    fences::Fence,
     hooks::Door,
     location::LocationReconciler,
     queue::Queue,
@@ -148,6 +152,7 @@ pub const USES: &[Use] = &[
     veleros("deletebackuprequests", &["create", "delete", "list", "watch"]),
     veleros("downloadrequests", &["create", "delete", "list", "watch"]),
     veleros("backupstoragelocations", &["create", "delete", "list", "patch", "watch"]),
+    veleros("volumesnapshotlocations", &["list", "watch"]),
 ];
 
 /// The part as a whole.
@@ -201,9 +206,10 @@ struct Caches {
     velero_restores: Arc<Cache<Restore>>,
     velero_deletions: Arc<Cache<DeleteBackupRequest>>,
     velero_downloads: Arc<Cache<DownloadRequest>>,
+    snapshot_locations: Arc<Cache<VolumeSnapshotLocation>>,
     transfers: Transfers,
     /// How the watches in Velero's namespace stand.
-    velero_stands: [Receiver<Standing>; 6],
+    velero_stands: [Receiver<Standing>; 7],
     policies: Arc<Cache<ValidatingAdmissionPolicy>>,
     bindings: Arc<Cache<ValidatingAdmissionPolicyBinding>>,
     /// Their endpoints are servers the administrator chose.
@@ -221,6 +227,7 @@ impl Caches {
         let (velero_deletions, deletions_stand) = engine.dispensable_objects(BACKUPS, &velero);
         let (velero_downloads, downloads_stand) = engine.dispensable_objects(BACKUPS, &velero);
         let (requests, requests_stand) = engine.dispensable_objects(BACKUPS, &velero);
+        let (snapshot_locations, snapshots_stand) = engine.dispensable_objects(BACKUPS, &velero);
         Self {
             velero_namespace,
             namespaces: engine.cluster_objects(BACKUPS),
@@ -238,6 +245,7 @@ impl Caches {
             velero_restores,
             velero_deletions,
             velero_downloads,
+            snapshot_locations,
             transfers: Transfers::open(engine, &velero),
             velero_stands: [
                 locations_stand,
@@ -246,6 +254,7 @@ impl Caches {
                 deletions_stand,
                 downloads_stand,
                 requests_stand,
+                snapshots_stand,
             ],
             policies: engine.cluster_objects(BACKUPS),
             bindings: engine.cluster_objects(BACKUPS),
@@ -318,14 +327,39 @@ impl Caches {
             .collect()
     }
 
-    /// Names of the policies around tenants' restores that are not in force exactly as they should be.
-    fn missing_fences(&self) -> Vec<String> {
-        let missing = fences::around_restores(&self.velero_namespace).into_iter().filter(|(policy, binding)| {
+    /// Names of those of the policies that are not in force exactly as they should be.
+    fn missing(&self, fences: impl IntoIterator<Item = Fence>) -> Vec<String> {
+        let missing = fences.into_iter().filter(|(policy, binding)| {
             let name = policy.name_any();
             let there = self.policies.get("", &name).is_some_and(|found| found.spec == policy.spec);
             !there || self.bindings.get("", &name).is_none_or(|found| found.spec != binding.spec)
         });
         missing.map(|(policy, _)| policy.name_any()).collect()
+    }
+
+    /// Names of the policies around tenants' restores that are not in force.
+    fn missing_fences(&self) -> Vec<String> {
+        self.missing(fences::around_restores(&self.velero_namespace))
+    }
+
+    /// What Velero could delete with a backup in a tenant's own bucket.
+    fn reach(&self) -> Reach {
+        let places = self.snapshot_locations.all();
+        Reach {
+            snapshot_locations: places.iter().map(|place| place.name_any()).collect(),
+            missing_fences: self.missing(fences::around_own_buckets(&self.velero_namespace)),
+        }
+    }
+
+    /// Backups that are not deleted although they should be.
+    fn withheld_backups(&self) -> Vec<Key> {
+        let is_withheld = |backup: &NonAdminBackup| {
+            let status = backup.status.as_ref();
+            let mut told = status.into_iter().flat_map(|status| &status.conditions);
+            told.any(|condition| matches!(condition.type_.as_str(), "Deleting" | "Expired"))
+        };
+        let backups = self.backups.all().into_iter();
+        backups.filter(|backup| is_withheld(backup)).map(|backup| key(BACKUP, &*backup)).collect()
     }
 
     /// A Velero Restore nobody asked us for that is not done yet.
@@ -340,13 +374,14 @@ impl Caches {
         self.locations.in_namespace(namespace).iter().map(|location| key(LOCATION, &**location)).collect()
     }
 
-    /// Locations of a namespace that name this Secret.
+    /// Locations of a namespace that name this Secret, in what they ask for or in what was approved of them.
     fn locations_of_secret(&self, namespace: &str, secret: &str) -> Vec<Key> {
+        let names = |spec: &BackupStorageLocationSpec| spec.credential().is_some_and(|it| it.name == secret);
         let locations = self.locations.in_namespace(namespace).into_iter();
         locations
             .filter(|location| {
-                let credential = location.spec.backup_storage_location_spec.credential();
-                credential.is_some_and(|credential| credential.name == secret)
+                let approved = self.approved_spec(location);
+                names(&location.spec.backup_storage_location_spec) || approved.as_ref().is_some_and(names)
             })
             .map(|location| key(LOCATION, &*location))
             .collect()
@@ -383,7 +418,7 @@ fn install(engine: &mut EngineBuilder, ground: &Ground) {
     caches.wake_downloads();
     caches.wake_schedules();
     caches.wake_approvals();
-    caches.wake_held_back();
+    caches.wake_held_back(settings);
     caches.wake_sync();
     engine.reconciler(LocationReconciler::new(caches.clone(), writer.clone(), settings.clone()));
     engine.reconciler(BackupReconciler::new(caches.clone(), writer.clone(), settings.clone()));

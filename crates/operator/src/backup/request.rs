@@ -1,6 +1,6 @@
 //! What the three reconcilers of this part have in common: reading a request and telling about it.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use croft_api::velero::RESTORE_NAME_LABEL;
 use croft_core::{
@@ -153,6 +153,11 @@ where
 
 pub(super) fn time(time: Option<&Time>) -> Timestamp {
     Timestamp(time.map(|time| time.0.to_string()).unwrap_or_default())
+}
+
+/// Nothing is left once it is past.
+pub(super) fn left_until(time: jiff::Timestamp) -> Duration {
+    Duration::try_from(time.duration_since(jiff::Timestamp::now())).unwrap_or_default()
 }
 
 /// The new status, if it is new, and an Event for every condition that changed its reason.

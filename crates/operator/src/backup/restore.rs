@@ -138,7 +138,8 @@ impl Reconciler for RestoreReconciler {
             ahead: self.caches.restore_of_the_administrator(),
             has_modifiers: self.has_modifiers(&restore, &known).await?,
         };
-        observed.object.ahead = self.caches.restores_ahead(&restore);
+        observed.object.ahead =
+            self.caches.restores_ahead(&restore, self.settings.load().backup.limits.unfinished_restores);
         let origin = observed.origin();
         observed.velero = self.velero(&origin);
         observed.counts_as_unfinished = self.counts_as_unfinished(&origin);

@@ -1,14 +1,13 @@
 //! `BackupSchedule`: observes for [`croft_core::backup::schedule`] and carries out its steps.
 
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
 use croft_api::backup::{
-    BackupSchedule, NonAdminBackup, NonAdminBackupSpec, NonAdminPhase, SCHEDULE_UID_LABEL, SCHEDULED_AT_ANNOTATION,
-    validate,
+    BackupSchedule, NonAdminBackup, NonAdminBackupSpec, SCHEDULE_UID_LABEL, SCHEDULED_AT_ANNOTATION, validate,
 };
 use croft_core::{
     backup::{
-        Policy, Progress,
+        Policy, backup,
         schedule::{self, Backup, Observed, State, Status, Step},
     },
     plan::{Failure, Outcome, Plan},
@@ -56,6 +55,14 @@ impl ScheduleReconciler {
         let made = made.iter().filter(|backup| backup.namespace() == schedule.namespace());
         made.filter_map(|backup| backup_seen(backup)).collect()
     }
+
+    /// Names it could want that are not among `own`.
+    fn others(&self, schedule: &BackupSchedule, own: &[Backup]) -> BTreeSet<String> {
+        let all = self.caches.backups.in_namespace(&schedule.namespace().unwrap_or_default());
+        let names = all.iter().map(|backup| backup.name_any());
+        let wanted = names.filter(|name| schedule::is_named_by(&schedule.name_any(), name));
+        wanted.filter(|name| own.iter().all(|backup| backup.name != *name)).collect()
+    }
 }
 
 /// The backup that is made for a time.
@@ -81,18 +88,9 @@ fn made_for(
 
 /// One that does not tell its time was not made by us.
 fn backup_seen(backup: &NonAdminBackup) -> Option<Backup> {
-    let status = backup.status.as_ref();
-    let velero = status.and_then(|status| status.velero_backup.as_ref()?.status.as_ref());
-    let progress = velero.map(|velero| Progress(&velero.0.0));
-    let is_refused = status.and_then(|status| status.phase) == Some(NonAdminPhase::BackingOff);
-    let accepted = status.map(|status| conditions::from_api(&status.conditions));
-    let is_lost = accepted.is_some_and(|accepted| accepted.reason("Accepted") == Some("VeleroBackupNotFound"));
-    let state = match progress.and_then(Progress::phase) {
-        Some("Completed" | "PartiallyFailed") => State::Good,
-        _ if is_refused || progress.is_some_and(Progress::is_finished) => State::Failed,
-        _ if is_lost => State::Failed,
-        _ => State::Unfinished,
-    };
+    let status: backup::Status = objects::status(backup.status.as_ref());
+    let velero = status.velero_backup.as_ref().and_then(|velero| velero.status.as_ref());
+    let state = State::of(status.phase, status.conditions.reason("Accepted"), velero);
     Some(Backup {
         name: backup.name_any(),
         uid: backup.uid().unwrap_or_default(),
@@ -116,12 +114,18 @@ impl Caches {
         let seen = self.clone();
         self.backups.wakes(move |change: Change<'_, NonAdminBackup>| {
             let backup = change.object();
-            let Some(uid) = backup.labels().get(SCHEDULE_UID_LABEL) else { return Vec::new() };
-            if change.before.map(backup_seen) == change.after.map(backup_seen) {
+            let (uid, name) = (backup.labels().get(SCHEDULE_UID_LABEL), backup.name_any());
+            let is_anothers = uid.is_none() && change.after.is_some();
+            if is_anothers || change.before.map(backup_seen) == change.after.map(backup_seen) {
                 return Vec::new();
             }
             let schedules = seen.schedules.in_namespace(&backup.namespace().unwrap_or_default());
-            schedules.iter().filter(|it| it.uid().as_ref() == Some(uid)).map(|it| key(SCHEDULE, &**it)).collect()
+            let concerns = |schedule: &BackupSchedule| {
+                // Whatever had a name it wanted has made room.
+                let is_left = change.after.is_none() && schedule::is_named_by(&schedule.name_any(), &name);
+                (uid.is_some() && schedule.uid().as_ref() == uid) || is_left
+            };
+            schedules.iter().filter(|schedule| concerns(schedule)).map(|schedule| key(SCHEDULE, &**schedule)).collect()
         });
     }
 }
@@ -140,6 +144,7 @@ impl Reconciler for ScheduleReconciler {
 
     async fn observe(&self, key: &Key) -> Result<Option<Seen>, Failure> {
         let Some(raw) = self.caches.schedules.get(&key.namespace, &key.name) else { return Ok(None) };
+        let backups = self.backups(&raw);
         let observed = Observed {
             name: key.name.clone(),
             uid: raw.uid().unwrap_or_default(),
@@ -148,7 +153,8 @@ impl Reconciler for ScheduleReconciler {
             is_deleting: is_deleting(&raw.metadata),
             spec: validate::schedule(&raw, &self.policy()),
             status: objects::status(raw.status.as_ref()),
-            backups: self.backups(&raw),
+            others: self.others(&raw, &backups),
+            backups,
             ahead: self.caches.schedules_ahead(&raw),
             now: jiff::Timestamp::now(),
         };

@@ -22,6 +22,14 @@ use kube::{Api, ResourceExt, api::ObjectMeta};
 use super::{BACKUPS_IN_LOCATION, Caches, SYNC, key, marks, vaults::velero_name};
 use crate::engine::{Change, Key, Reconciler, Report, Work, Writer, Written, is_deleting, write::read};
 
+/// Index: the request a Velero Backup says it was made for -> the Velero Backups that say so.
+const OF_REQUEST: &str = "request";
+
+fn request_of(backup: &Backup) -> Option<String> {
+    let request = marks::BACKUP.request(SYNC, &backup.metadata)?;
+    Some(format!("{}/{}", request.namespace, request.name))
+}
+
 #[derive(Debug)]
 pub(super) struct SyncReconciler {
     caches: Caches,
@@ -68,6 +76,7 @@ impl Caches {
 
     /// A Velero Backup is looked at when it changes, when its location comes, and when its `NonAdminBackup` goes.
     pub(super) fn wake_sync(&self) {
+        self.velero_backups.index(OF_REQUEST, |backup: &Backup| request_of(backup).into_iter().collect());
         self.velero_backups.wakes(|change: Change<'_, Backup>| {
             let is_marked = marks::BACKUP.marks(&change.object().metadata).managed;
             is_marked.then(|| key(SYNC, change.object())).into_iter().collect()
@@ -81,9 +90,10 @@ impl Caches {
         });
         let seen = self.clone();
         self.backups.wakes(move |change: Change<'_, NonAdminBackup>| {
-            let gone = change.before.filter(|_| change.after.is_none());
-            let velero = gone.and_then(|gone| gone.status.as_ref()?.velero_backup.as_ref()?.name.clone());
-            velero.map(|name| Key::new(SYNC, seen.velero_namespace.clone(), name)).into_iter().collect()
+            let Some(gone) = change.before.filter(|_| change.after.is_none()) else { return Vec::new() };
+            let request = format!("{}/{}", gone.namespace().unwrap_or_default(), gone.name_any());
+            // Of several that had the name in their time the next may come back now.
+            seen.velero_backups.by(OF_REQUEST, &request).iter().map(|backup| key(SYNC, &**backup)).collect()
         });
     }
 }

@@ -74,9 +74,10 @@ impl VaultReconciler {
         Ok(read(api.get_opt(&key.name)).await?.map(Arc::new))
     }
 
-    /// The Secret in Velero's namespace, with its content.
-    async fn keys(&self, identity: &ClaimIdentity) -> Result<Option<KeysSeen>, Failure> {
-        let name = vault::keys_origin(identity).nacuuid;
+    /// The Secret of a vault in Velero's namespace, with its content.
+    async fn keys(&self, vault: Option<&ClaimIdentity>) -> Result<Option<KeysSeen>, Failure> {
+        let Some(vault) = vault else { return Ok(None) };
+        let name = vault::keys_origin(vault).nacuuid;
         if !self.caches.secrets.exists(&self.caches.velero_namespace, &name) {
             return Ok(None);
         }
@@ -264,10 +265,8 @@ impl Reconciler for VaultReconciler {
         let (Looked { backend, ceph, ca_bundle, lost }, books) =
             self.backend(key, seen.as_ref(), record.as_ref()).await?;
         let recorded = record.as_ref().and_then(|record| record.body.claim.clone());
-        let keys = match seen.as_ref().map(Vault::identity).or(recorded) {
-            Some(identity) => self.keys(&identity).await?,
-            None => None,
-        };
+        let own = seen.as_ref().map(Vault::identity).or_else(|| recorded.clone());
+        let earlier = recorded.filter(|recorded| Some(recorded) != own.as_ref());
         let namespace = self.caches.namespaces.get("", &key.namespace);
         let mut observed = Observed {
             vault: seen,
@@ -277,7 +276,8 @@ impl Reconciler for VaultReconciler {
             backend,
             ca_bundle,
             books,
-            keys,
+            keys: self.keys(own.as_ref()).await?,
+            earlier_keys: self.keys(earlier.as_ref()).await?,
             location: self.location(key),
             last_backup: self.last_backup(key),
             lost,

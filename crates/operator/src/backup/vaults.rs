@@ -7,35 +7,20 @@ use croft_api::{
     velero::Backup,
 };
 use croft_core::{
-    backup::{Progress, ownership::Lies},
+    backup::{
+        Progress,
+        place::{self, Place, Stored},
+    },
     storage::Reason,
 };
+use k8s_openapi::api::core::v1::Namespace;
 use kube::{Resource, ResourceExt, api::ObjectMeta};
 
-use super::{Caches, LOCATION, VAULT, key, marks, vault::vault_seen};
+use super::{BACKUP, Caches, LOCATION, VAULT, key, marks, request, vault::vault_seen, was_queued};
 use crate::{
     engine::{Change, Key, is_deleting},
     objects::controlling,
 };
-
-/// Where a backup goes, or lies.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) enum Place {
-    /// In a location of its namespace.
-    Location(String),
-    /// In a vault of its namespace, whose location may be still to come.
-    Vault(String),
-    /// In a location that is gone, by the name Velero knew it by.
-    Gone(String),
-    /// In Velero's default location.
-    Default,
-}
-
-impl Place {
-    pub(super) fn is_at(&self, location: &str) -> bool {
-        matches!(self, Place::Location(name) | Place::Vault(name) if name == location)
-    }
-}
 
 /// What Velero knows a location by.
 pub(super) fn velero_name(location: &NonAdminBackupStorageLocation) -> Option<&str> {
@@ -50,30 +35,31 @@ pub(super) fn vault_owner(location: &ObjectMeta) -> Option<String> {
 }
 
 impl Caches {
-    /// The location a backup names; else the one Velero has it in; else that of its namespace's vault.
     pub(super) fn place_of(&self, backup: &NonAdminBackup) -> Place {
-        if let Some(named) = backup.spec.backup_spec.storage_location() {
-            return Place::Location(named.to_owned());
-        }
         let namespace = backup.namespace().unwrap_or_default();
         let made = backup.status.as_ref().and_then(|status| status.velero_backup.as_ref()?.spec.as_ref());
-        let Some(spec) = made else { return self.vault_in(&namespace).map_or(Place::Default, Place::Vault) };
-        match (self.lies(&spec.0.0), spec.storage_location()) {
-            (Lies::WithAdministrator, _) | (_, None) => Place::Default,
-            (_, Some(stored)) => {
-                let locations = self.locations.in_namespace(&namespace);
-                let own = locations.iter().find(|location| velero_name(location) == Some(stored));
-                own.map_or_else(|| Place::Gone(stored.to_owned()), |location| Place::Location(location.name_any()))
-            }
-        }
+        let stored = made.map(|spec| {
+            let known_as = spec.storage_location().map(str::to_owned);
+            let locations = self.locations.in_namespace(&namespace);
+            let mut own = locations.iter().filter(|location| velero_name(location) == known_as.as_deref());
+            Stored { lies: self.lies(&spec.0.0), own: own.next().map(|location| location.name_any()), known_as }
+        });
+        let vaults = self.vaults.in_namespace(&namespace).into_iter().map(|vault| place::Vault {
+            name: vault.name_any(),
+            created: request::time(vault.creation_timestamp().as_ref()),
+            is_deleting: is_deleting(&vault.metadata),
+        });
+        Place::of(backup.spec.backup_spec.storage_location(), stored, vaults)
     }
 
-    /// The vault of a namespace; of several, the oldest.
-    fn vault_in(&self, namespace: &str) -> Option<String> {
-        let vaults = self.vaults.in_namespace(namespace).into_iter();
-        let staying = vaults.filter(|vault| !is_deleting(&vault.metadata));
-        let oldest = staying.min_by_key(|vault| (vault.creation_timestamp(), vault.name_any()));
-        oldest.map(|vault| vault.name_any())
+    /// Backups of a namespace that name no location and wait: which vault is theirs may have changed.
+    fn homeless_backups(&self, namespace: &str) -> Vec<Key> {
+        let backups = self.backups.in_namespace(namespace).into_iter();
+        backups
+            .filter(|backup| backup.spec.backup_spec.storage_location().is_none())
+            .filter(|backup| !was_queued(backup.status.as_ref().map(|status| &status.conditions)))
+            .map(|backup| key(BACKUP, &*backup))
+            .collect()
     }
 
     /// The vault behind a location, if there is one.
@@ -92,10 +78,18 @@ impl Caches {
             if change.before.map(view) == change.after.map(view) {
                 return Vec::new();
             }
-            let (namespace, name) = (change.object().namespace().unwrap_or_default(), change.object().name_any());
-            let mut keys = seen.waiting_backups(&namespace, &name);
+            let mut keys = seen.homeless_backups(&change.object().namespace().unwrap_or_default());
             keys.push(key(VAULT, change.object()));
             keys
+        });
+        let seen = self.clone();
+        self.namespaces.wakes(move |change: Change<'_, Namespace>| {
+            // Its team, and the classes it is offered.
+            if change.before.map(|before| before.labels()) == change.after.map(|after| after.labels()) {
+                return Vec::new();
+            }
+            let vaults = seen.vaults.in_namespace(&change.object().name_any());
+            vaults.iter().map(|vault| key(VAULT, &**vault)).collect()
         });
         let seen = self.clone();
         self.locations.wakes(move |change: Change<'_, NonAdminBackupStorageLocation>| {

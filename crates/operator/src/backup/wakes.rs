@@ -3,7 +3,7 @@
 use croft_api::{
     backup::{NonAdminBackup, NonAdminBackupStorageLocation, NonAdminRestore},
     storage::S3Class,
-    velero::{BACKUP_NAME_LABEL, Backup, BackupStorageLocation, DeleteBackupRequest, Restore},
+    velero::{BACKUP_NAME_LABEL, Backup, BackupStorageLocation, DeleteBackupRequest, Restore, VolumeSnapshotLocation},
 };
 use k8s_openapi::api::{
     admissionregistration::v1::{ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding},
@@ -111,9 +111,13 @@ pub(super) fn wake_on_velero(caches: &Caches) {
 /// Secrets that locations name or were copied to, servers they may name, and namespaces that must not be held up.
 pub(super) fn wake_on_surroundings(caches: &Caches) {
     let seen = caches.clone();
-    caches.policies.wakes(move |_: Change<'_, ValidatingAdmissionPolicy>| seen.all_waiting_restores());
+    caches.policies.wakes(move |_: Change<'_, ValidatingAdmissionPolicy>| seen.held_by_fences());
     let seen = caches.clone();
-    caches.bindings.wakes(move |_: Change<'_, ValidatingAdmissionPolicyBinding>| seen.all_waiting_restores());
+    caches.bindings.wakes(move |_: Change<'_, ValidatingAdmissionPolicyBinding>| seen.held_by_fences());
+    let seen = caches.clone();
+    caches.snapshot_locations.wakes(move |change: Change<'_, VolumeSnapshotLocation>| {
+        if change.before.is_some() && change.after.is_some() { Vec::new() } else { seen.withheld_backups() }
+    });
     let seen = caches.clone();
     caches.classes.wakes(move |change: Change<'_, S3Class>| {
         let endpoint = |class: Option<&S3Class>| class.map(|class| class.spec.endpoint.clone());
@@ -149,6 +153,13 @@ pub(super) fn wake_on_surroundings(caches: &Caches) {
         let vaults = seen.vaults.in_namespace(&namespace).into_iter().map(|vault| key(VAULT, &*vault));
         backups.chain(restores).chain(vaults).collect()
     });
+}
+
+impl Caches {
+    /// Whoever may wait for a policy to be in force.
+    fn held_by_fences(&self) -> Vec<Key> {
+        self.all_waiting_restores().into_iter().chain(self.withheld_backups()).collect()
+    }
 }
 
 #[cfg(test)]

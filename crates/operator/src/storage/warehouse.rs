@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, sync::Arc};
 
 use croft_api::{
     backup::BackupVault,
-    storage::{S3Class, S3User, validate},
+    storage::{S3Class, S3QuotaLedger, S3QuotaLedgerSpec, S3User, books, validate},
 };
 use croft_core::{
     backup::vault::{self, KeyToTry, names},
@@ -245,16 +245,34 @@ impl Warehouse {
     ) {
         self.caches.users.wakes(move |change: engine::Change<'_, S3User>| {
             let phase = |user: &S3User| user.status.as_ref().and_then(|status| status.phase);
-            let is_news = differs(change, |user| (user.metadata.generation, phase(user)));
-            let vault = user::vault_record(change.object()).body;
-            let place = vault.claim.map(|it| (it.namespace, it.name));
-            let place = place.or_else(|| vault.offered_to.map(|it| (it.namespace, it.name))).filter(|_| is_news);
-            place.map(|(namespace, name)| of(&namespace, &name)).unwrap_or_default()
+            if !differs(change, |user| (user.metadata.generation, phase(user))) {
+                return Vec::new();
+            }
+            // Also whom it names no more.
+            let places: BTreeSet<_> = change.both().filter_map(place_on_record).collect();
+            places.iter().flat_map(|(namespace, name)| of(namespace, name)).collect()
         });
         self.caches.classes.wakes(move |change: engine::Change<'_, S3Class>| {
             let serves = |class: &S3Class| class_seen(class).refusal(false).is_none();
             let view = |class: &S3Class| (class.spec.clone(), is_deleting(&class.metadata), serves(class));
             if differs(change, view) { in_class(&change.object().name_any()) } else { Vec::new() }
+        });
+        self.wakes_short_of_quota(short);
+    }
+
+    /// Where there is more left than before, whoever waits for it looks again.
+    fn wakes_short_of_quota(&self, short: impl Fn(&str) -> Vec<Key> + Clone + Send + Sync + 'static) {
+        let (caches, freed) = (self.caches.clone(), short.clone());
+        self.caches.books.wakes(move |change: engine::Change<'_, S3QuotaLedger>| {
+            let sum =
+                |ledger: Option<&S3QuotaLedger>| ledger.map(|ledger| books::sum(&ledger.spec)).unwrap_or_default();
+            if sum(change.before).is_within(sum(change.after)) {
+                return Vec::new();
+            }
+            let S3QuotaLedgerSpec { team, namespace, .. } = &change.object().spec;
+            let team = team.iter().flat_map(|team| caches.namespaces.by(TEAM_INDEX, team));
+            let namespaces = team.map(|namespace| namespace.name_any()).chain(namespace.clone());
+            namespaces.flat_map(|namespace| freed(&namespace)).collect()
         });
         let caches = self.caches.clone();
         let (of_team, shorts) = (short.clone(), short.clone());
@@ -278,4 +296,11 @@ impl Warehouse {
             if is_news { short(&change.object().namespace().unwrap_or_default()) } else { Vec::new() }
         });
     }
+}
+
+/// Namespace and name of the vault an S3User is of, or is offered to.
+fn place_on_record(user: &S3User) -> Option<(String, String)> {
+    let vault = user::vault_record(user).body;
+    let place = vault.claim.map(|claim| (claim.namespace, claim.name));
+    place.or_else(|| vault.offered_to.map(|place| (place.namespace, place.name)))
 }

@@ -2,20 +2,20 @@
 
 use anyhow::{Result, ensure};
 use croft_api::{
-    backup::{BackupVault, NonAdminBackupStorageLocation, NonAdminBackupStorageLocationRequest},
-    velero::BackupStorageLocation,
+    backup::{BackupVault, NonAdminBackup, NonAdminBackupStorageLocation, NonAdminBackupStorageLocationRequest},
+    velero::{Backup, BackupStorageLocation, DeleteBackupRequest, VolumeSnapshotLocation},
 };
 use croft_testbed::Testbed;
 use k8s_openapi::api::core::v1::Secret;
 use kube::{
-    ResourceExt,
-    api::{ListParams, Patch, PatchParams, PostParams},
+    Api, ResourceExt,
+    api::{DeleteParams, ListParams, Patch, PatchParams, PostParams},
 };
 use serde_json::{Value, json};
 use tokio::sync::OnceCell;
 
 use crate::{
-    plot::{Plot, message, told},
+    plot::{Plot, message, told, velero_name},
     support::{Shared, eventually},
 };
 
@@ -235,5 +235,83 @@ async fn a_location_that_only_says_that_it_is_a_vaults_waits_for_approval() -> R
     let with_velero = plot.veleros::<BackupStorageLocation>().list(&ListParams::default()).await?;
     let of_hers = json!(with_velero.items).to_string().contains(&plot.namespace);
     assert!(!of_hers, "nothing of it is with Velero");
+    Ok(())
+}
+
+#[tokio::test]
+async fn the_secret_of_what_is_in_force_is_copied_anew_while_a_change_waits() -> Result<()> {
+    let plot = Plot::asked("rotated").await?;
+    plot.is_asked_for(|_| true).await;
+    plot.decide("approve").await?;
+    plot.location_is_available().await;
+    let other =
+        json!({ "spec": { "backupStorageLocationSpec": { "credential": { "name": "others", "key": "cloud" } } } });
+    plot.patch::<NonAdminBackupStorageLocation>("here", other).await?;
+    plot.is_asked_for(|request| request["status"]["phase"] == "Pending").await;
+    let name = plot.velero_location().await?.name_any();
+    let before = plot.veleros::<Secret>().get(&name).await?;
+    let rotated = "[default]\naws_access_key_id=ROTATED\naws_secret_access_key=rotated\n";
+    let keys = json!({ "stringData": { "cloud": rotated } });
+    plot.patch::<Secret>("keys", keys).await?;
+    eventually("the copy to follow", || async {
+        let copy = plot.veleros::<Secret>().get(&name).await?;
+        let file = copy.data.iter().flatten().map(|(_, value)| String::from_utf8_lossy(&value.0).into_owned());
+        ensure!(copy.uid() == before.uid() && file.into_iter().any(|file| file.contains("ROTATED")), "it has not");
+        Ok(Some(()))
+    })
+    .await;
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_backup_in_an_own_bucket_is_deleted_only_while_no_snapshots_are_within_reach() -> Result<()> {
+    let plot = Plot::asked("reached").await?;
+    plot.is_asked_for(|_| true).await;
+    plot.decide("approve").await?;
+    plot.location_is_available().await;
+    let (_, velero) = plot.completed_backup().await?;
+    assert_eq!(velero.labels().get("croft.dev/own-bucket").map(String::as_str), Some("true"));
+    let places = plot.veleros::<VolumeSnapshotLocation>();
+    let mut place = VolumeSnapshotLocation::new(&plot.namespace, serde_json::from_value(json!({ "provider": "aws" }))?);
+    place = places.create(&PostParams::default(), &place).await?;
+    plot.patch::<NonAdminBackup>("nightly", json!({ "spec": { "deleteBackup": true } })).await?;
+    let withheld = |status: &Value| {
+        let said = message(status, "Deleting");
+        said.contains(&format!("VolumeSnapshotLocations: {}", plot.namespace))
+            && said.contains("spec.forceDeleteBackup")
+    };
+    plot.status::<NonAdminBackup>("nightly", "to be kept", withheld).await;
+    assert!(plot.veleros::<DeleteBackupRequest>().get_opt(&velero.name_any()).await?.is_none());
+    places.delete(&place.name_any(), &DeleteParams::default()).await?;
+    plot.vanishes(&plot.api::<NonAdminBackup>(), "nightly").await?;
+    assert!(!plot.stored().await?.iter().any(|name| name.contains("/backups/")), "its data goes with it");
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_backup_in_an_own_bucket_goes_when_its_time_has_come_and_velero_does_not_do_it_by_itself() -> Result<()> {
+    let plot = Plot::asked("expired").await?;
+    plot.is_asked_for(|_| true).await;
+    plot.decide("approve").await?;
+    plot.location_is_available().await;
+    plot.add_config_map("prices").await?;
+    let spec =
+        json!({ "backupSpec": { "storageLocation": "here", "ttl": "60s", "includedResources": ["configmaps"] } });
+    plot.create::<NonAdminBackup>("nightly", spec).await?;
+    let velero = velero_name(&plot.backup_completes("nightly").await?);
+
+    let by_velero = plot.world.bed.cluster_admin("velero", "velero").await?;
+    let asked = json!({ "apiVersion": "velero.io/v1", "kind": "DeleteBackupRequest", "metadata": { "name": "by-itself" },
+                        "spec": { "backupName": velero } });
+    let requests: Api<DeleteBackupRequest> =
+        Api::namespaced(by_velero.client.clone(), &plot.world.bed.velero().namespace);
+    let refused = requests.create(&PostParams::default(), &serde_json::from_value(asked)?).await;
+    let refused = refused.err().map(|error| error.to_string()).unwrap_or_default();
+    assert!(refused.contains("is deleted by the operator only"), "{refused:?}");
+
+    plot.vanishes(&plot.veleros::<Backup>(), &velero).await?;
+    let lost = |status: &Value| told(status).contains(&"Accepted=False VeleroBackupNotFound".to_owned());
+    plot.status::<NonAdminBackup>("nightly", "to tell of it", lost).await;
+    assert!(!plot.stored().await?.iter().any(|name| name.contains("/backups/")), "its data goes with it");
     Ok(())
 }

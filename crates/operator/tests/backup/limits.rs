@@ -1,7 +1,8 @@
 //! How much one namespace may have at a time: what comes after that waits and goes on by itself.
 
 use anyhow::Result;
-use croft_api::backup::{BackupSchedule, NonAdminBackup, NonAdminBackupStorageLocation};
+use croft_api::backup::{BackupSchedule, NonAdminBackup, NonAdminBackupStorageLocation, NonAdminRestore};
+use kube::ResourceExt;
 use serde_json::{Value, json};
 
 use crate::plot::{Plot, message};
@@ -15,11 +16,52 @@ async fn no_more_than_so_many_backups_of_a_namespace_are_with_velero() -> Result
     }
     let waits = |status: &Value| {
         let said = message(status, "Accepted");
-        status["phase"] == "New" && said.contains("unfinished backups in this namespace, the limit is 3")
+        status["phase"] == "New" && said == "3 unfinished backups in this namespace, the limit is 3"
     };
     plot.status::<NonAdminBackup>("b5", "to wait", waits).await;
     for number in 1..=5 {
         plot.backup_completes(&format!("b{number}")).await?;
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn no_more_than_so_many_restores_of_a_namespace_are_with_velero() -> Result<()> {
+    let plot = Plot::with_vault("impatient").await?;
+    plot.add_config_map("prices").await?;
+    plot.back_up_somewhere("nightly").await?;
+    plot.backup_completes("nightly").await?;
+    for number in 1..=5 {
+        let spec = json!({ "restoreSpec": { "backupName": "nightly" } });
+        plot.create::<NonAdminRestore>(&format!("r{number}"), spec).await?;
+    }
+    let waits = |status: &Value| {
+        let said = message(status, "Accepted");
+        status["phase"] == "New" && said == "2 unfinished restores in this namespace, the limit is 2"
+    };
+    plot.status::<NonAdminRestore>("r5", "to wait", waits).await;
+    for number in 1..=5 {
+        plot.restore_phase(&format!("r{number}"), "Completed").await;
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn who_waits_for_a_place_is_left_alone_until_it_is_its_turn() -> Result<()> {
+    let plot = Plot::with_vault("patient").await?;
+    plot.add_config_map("prices").await?;
+    for number in 1..=6 {
+        plot.back_up_somewhere(&format!("b{number}")).await?;
+    }
+    let waits =
+        |status: &Value| message(status, "Accepted") == "3 unfinished backups in this namespace, the limit is 3";
+    plot.status::<NonAdminBackup>("b6", "to wait", waits).await;
+    let before = plot.api::<NonAdminBackup>().get("b6").await?;
+    plot.backup_completes("b1").await?;
+    plot.status::<NonAdminBackup>("b4", "to have its turn", |status| status["phase"] == "Created").await;
+    let after = plot.api::<NonAdminBackup>().get("b6").await?;
+    if waits(&json!(after.status)) {
+        assert_eq!(after.resource_version(), before.resource_version(), "written to although it only waits");
     }
     Ok(())
 }

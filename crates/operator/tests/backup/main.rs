@@ -43,3 +43,4 @@ mod restores;
 mod schedules;
 mod sync;
 mod vaults;
+mod wakes;

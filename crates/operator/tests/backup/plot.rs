@@ -22,8 +22,7 @@ use serde_json::{Value, json};
 use crate::support::{Shared, eventually, shared_with};
 
 /// What most tests need of tenants' own buckets, and limits that are soon reached. Approval has a world of its own.
-pub(crate) const SETTINGS: &str =
-    "backup: { ownBuckets: Allow, limits: { unfinishedBackups: 3, locations: 3, schedules: 2 } }";
+pub(crate) const SETTINGS: &str = "backup: { ownBuckets: Allow, limits: { unfinishedBackups: 3, unfinishedRestores: 2, locations: 3, schedules: 2 } }";
 
 /// For what Velero does: it looks only once a minute at a queued backup whose turn it missed.
 pub(crate) const VELERO_PATIENCE: Duration = Duration::from_secs(150);

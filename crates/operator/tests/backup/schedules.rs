@@ -2,6 +2,7 @@
 
 use anyhow::Result;
 use croft_api::backup::{BackupSchedule, NonAdminBackup, SCHEDULE_UID_LABEL};
+use croft_core::backup::schedule::backup_name;
 use croft_testbed::wait;
 use kube::{ResourceExt, api::ListParams};
 use serde_json::{Value, json};
@@ -74,5 +75,26 @@ async fn what_is_no_schedule_is_refused_at_the_door() -> Result<()> {
     for field in ["spec.schedule", "spec.timeZone", "spec.keep.for", "spec.template.backupSpec"] {
         assert!(told.contains(field), "{told}");
     }
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_backup_of_somebody_elses_in_its_way_is_told_and_left_alone() -> Result<()> {
+    let plot = Plot::empty("occupied").await?;
+    let names: Vec<_> = (0..4)
+        .map(|minute| jiff::Timestamp::now() + jiff::SignedDuration::from_mins(minute))
+        .map(|due| backup_name("often", due))
+        .collect();
+    for name in &names {
+        plot.back_up_somewhere(name).await?;
+    }
+    let schedule = plot.add_schedule(json!({})).await?;
+    let says = |status: &Value| message(status, "Stalled").contains("was not made by this schedule");
+    plot.status::<BackupSchedule>("often", "to be in trouble", says).await;
+    assert_eq!(plot.made_by(&schedule).await?, [""; 0]);
+    for name in &names {
+        plot.delete::<NonAdminBackup>(name).await?;
+    }
+    plot.first_of(&schedule, None).await?;
     Ok(())
 }

@@ -95,13 +95,30 @@ async fn a_forged_claim_to_what_velero_has_is_refused() -> Result<()> {
     let status = his.status::<NonAdminBackup>("nothing", "to be refused", refused).await;
     assert_eq!((&status["phase"], &status["veleroBackup"]["status"]), (&json!("BackingOff"), &Value::Null));
     his.claim_found("nightly", &velero).await?;
-    let taken = |status: &Value| told(status) == ["Accepted=False VeleroBackupTaken"];
-    let status = his.status::<NonAdminBackup>("nightly", "to be refused", taken).await;
-    assert_eq!(status["veleroBackup"]["status"], Value::Null);
+    let status = his.status::<NonAdminBackup>("nightly", "to be refused", refused).await;
+    assert_eq!(status["veleroBackup"], Value::Null, "he learns nothing of what is there");
     his.delete::<NonAdminBackup>("nothing").await?;
     his.vanishes(&his.api::<NonAdminBackup>(), "nothing").await?;
     his.delete::<NonAdminBackup>("nightly").await?;
     his.vanishes(&his.api::<NonAdminBackup>(), "nightly").await?;
     assert!(hers.veleros::<Backup>().get(&velero).await?.metadata.deletion_timestamp.is_none());
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_name_beside_velero_is_never_the_tenants_to_choose() -> Result<()> {
+    let plot = Plot::with_vault("chosen").await?;
+    plot.add_config_map("prices").await?;
+    let chosen = format!("{}-chosen", plot.namespace);
+    plot.claim_found("nightly", &chosen).await?;
+    let refused = |status: &Value| told(status) == ["Accepted=False VeleroBackupNotFound"];
+    plot.status::<NonAdminBackup>("nightly", "to be refused", refused).await;
+    // Without the label it is a request like any other.
+    let changed = json!({ "metadata": { "labels": { NAB_SYNCED_FROM_NACUUID_LABEL: null } },
+                          "spec": { "backupSpec": { "includedNamespaces": null, "includedResources": ["configmaps"] } } });
+    plot.patch::<NonAdminBackup>("nightly", changed).await?;
+    let backup = plot.backup_completes("nightly").await?;
+    assert!(velero_name(&backup).ends_with(&backup.uid().unwrap_or_default()), "{}", velero_name(&backup));
+    assert!(plot.veleros::<Backup>().get_opt(&chosen).await?.is_none());
     Ok(())
 }

@@ -87,7 +87,7 @@ impl Plot {
     }
 
     /// Names of the Secrets of a vault in Velero's namespace.
-    async fn vault_secrets(&self) -> Result<Vec<String>> {
+    pub(crate) async fn vault_secrets(&self) -> Result<Vec<String>> {
         let labelled = ListParams::default().labels("croft.dev/vault-nacuuid");
         let secrets = self.veleros::<Secret>().list(&labelled).await?;
         let is_own = |secret: &Secret| {
@@ -298,6 +298,13 @@ async fn a_location_that_was_there_before_the_vault_is_left_alone() -> Result<()
     plot.vault_says("False", "LocationTaken").await;
     let location = plot.api::<NonAdminBackupStorageLocation>().get(VAULT).await?;
     assert_eq!(json!(location.spec), spec);
+    // Nor is it a place for what is to go into the vault.
+    plot.add_config_map("prices").await?;
+    plot.back_up_somewhere("nightly").await?;
+    let waits =
+        |status: &Value| message(status, "Accepted").contains("\"safe\" has no storage location of its own yet");
+    plot.status::<NonAdminBackup>("nightly", "to wait for the vault", waits).await;
+    assert!(plot.stored().await?.is_empty(), "it went into her own bucket");
     plot.delete::<NonAdminBackupStorageLocation>(VAULT).await?;
     wait::until("the vault to have its location", VELERO_PATIENCE, || async {
         let location = plot.api::<NonAdminBackupStorageLocation>().get(VAULT).await?;
@@ -306,5 +313,6 @@ async fn a_location_that_was_there_before_the_vault_is_left_alone() -> Result<()
     })
     .await?;
     plot.vault_says("True", "Provisioned").await;
+    plot.backup_completes("nightly").await?;
     Ok(())
 }

@@ -2,6 +2,7 @@
 //!
 //! Figures depend on the machine and on what else runs on it, which is why its state stands next to each.
 
+mod backup;
 mod calls;
 mod claims;
 mod cluster;
@@ -39,6 +40,8 @@ pub(crate) enum Subject {
     Namespaces,
     /// 1,000 claims on a gateway, against bare calls to it
     Storage,
+    /// 1,000 backups, against a generator that makes the same Velero Backups
+    Backup,
 }
 
 /// Measures the subjects named, or all; fails if a bar is missed.
@@ -56,6 +59,7 @@ pub(crate) fn bench(subjects: &[Subject]) -> Result<()> {
                 Subject::Rest => rest::measure(&program).await?,
                 Subject::Namespaces => Box::pin(namespaces::measure(&program)).await?,
                 Subject::Storage => Box::pin(storage::measure(&program)).await?,
+                Subject::Backup => Box::pin(backup::measure(&program)).await?,
             };
             // At once: minutes of measuring are not lost to the next subject's failure.
             figures::print(&measured);

@@ -44,6 +44,11 @@ impl Usage {
         seconds(self.ticks())
     }
 
+    /// What one of the programs used.
+    pub(super) fn seconds_of(&self, program: &str) -> f64 {
+        seconds(self.0.get(program).copied().unwrap_or_default())
+    }
+
     /// In milliseconds for each of so many things: all, and who used how much of it.
     pub(super) fn for_each(&self, things: f64) -> String {
         let each = |ticks: u64| format!("{:.1}", seconds(ticks) * 1000.0 / things);

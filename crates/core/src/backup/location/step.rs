@@ -10,15 +10,39 @@ use crate::{
 /// One external call. The content of a Secret is never part of a plan.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Step {
-    AddFinalizer { uid: String },
-    CreateSecret { origin: Origin, source: SecretKey },
-    UpdateSecret { origin: Origin, uid: String, source: SecretKey },
-    CreateLocation { origin: Origin, spec: Fields, serves_registry: bool },
-    UpdateLocation { name: String, uid: String, spec: Fields },
+    AddFinalizer {
+        uid: String,
+    },
+    CreateSecret {
+        origin: Origin,
+        source: SecretKey,
+    },
+    UpdateSecret {
+        origin: Origin,
+        uid: String,
+        source: SecretKey,
+    },
+    CreateLocation {
+        origin: Origin,
+        spec: Fields,
+        serves_registry: bool,
+    },
+    UpdateLocation {
+        name: String,
+        uid: String,
+        spec: Fields,
+    },
     DeleteSecret(Victim),
     DeleteLocation(Victim),
     DeleteBackup(Victim),
-    ReleaseFinalizer { uid: String },
+    /// Takes notes of what was let go off the location.
+    ForgetLetGo {
+        uid: String,
+        names: Vec<String>,
+    },
+    ReleaseFinalizer {
+        uid: String,
+    },
 }
 
 impl plan::Step for Step {
@@ -32,6 +56,7 @@ impl plan::Step for Step {
             Step::DeleteSecret(_) => "DeleteSecretCopy",
             Step::DeleteLocation(_) => "DeleteVeleroLocation",
             Step::DeleteBackup(_) => "DeleteNonAdminBackup",
+            Step::ForgetLetGo { .. } => "ForgetLetGo",
             Step::ReleaseFinalizer { .. } => "ReleaseFinalizer",
         }
     }
@@ -65,6 +90,9 @@ impl fmt::Display for Step {
             }
             Step::DeleteBackup(Victim { name, uid }) => {
                 write!(out, "delete NonAdminBackup {name} (uid {uid}): its location is deleted")
+            }
+            Step::ForgetLetGo { uid, names } => {
+                write!(out, "forget (uid {uid}) that {} backups were let go: they are gone", names.len())
             }
             Step::ReleaseFinalizer { uid } => write!(out, "release finalizer (uid {uid}): nothing of it is left"),
         }

@@ -7,13 +7,15 @@ use std::fmt;
 use jiff::{
     Timestamp,
     civil::{Date, DateTime, Time},
-    tz::TimeZone,
+    tz::{Offset, TimeZone},
 };
 
 /// How far to look for a time that is due: the 29th of February may be eight years away.
 const YEARS: i16 = 9;
 /// Clocks are never put forward or back by more.
 const SHIFT: jiff::SignedDuration = jiff::SignedDuration::from_hours(25);
+/// The days of the longest February, and so on.
+const DAYS: [i8; 12] = [31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31];
 
 /// Why a text is no schedule.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,6 +40,20 @@ struct Values {
 impl Values {
     fn has(self, value: i8) -> bool {
         u32::try_from(value).is_ok_and(|value| value < 64 && self.bits & (1 << value) != 0)
+    }
+
+    /// The first value from `value` on.
+    fn first_from(self, value: i8) -> Option<i8> {
+        let from = u32::try_from(value).ok().and_then(|value| u64::MAX.checked_shl(value))?;
+        let left = self.bits & from;
+        (left != 0).then(|| i8::try_from(left.trailing_zeros()).ok()).flatten()
+    }
+
+    /// The last value up to `value`.
+    fn last_to(self, value: i8) -> Option<i8> {
+        let to = u32::try_from(value).ok().and_then(|value| u64::MAX.checked_shr(63_u32.checked_sub(value)?))?;
+        let left = self.bits & to;
+        left.checked_ilog2().and_then(|value| i8::try_from(value).ok())
     }
 }
 
@@ -131,20 +147,25 @@ impl std::str::FromStr for Cron {
         };
         let mut weekday = WEEKDAY.values(weekday)?;
         weekday.bits |= u64::from(weekday.bits & (1 << 7) != 0);
-        Ok(Self {
+        let cron = Self {
             minute: MINUTE.values(minute)?,
             hour: HOUR.values(hour)?,
             day: DAY.values(day)?,
             month: MONTH.values(month)?,
             weekday,
-        })
+        };
+        if cron.is_ever_due() {
+            Ok(cron)
+        } else {
+            Err(NotCron(format!("{text} is never due: no month it names has such a day")))
+        }
     }
 }
 
 impl Cron {
     /// The first time due after `time`; none if there is no such day.
     pub fn after(&self, time: Timestamp, zone: &TimeZone) -> Option<Timestamp> {
-        let mut at = zone.to_datetime(time).checked_sub(SHIFT).ok()?;
+        let mut at = clocks_around(time, zone)?.into_iter().min()?;
         let end = at.year().saturating_add(YEARS);
         loop {
             at = self.first_from(minute_after(at)?, end)?;
@@ -157,7 +178,7 @@ impl Cron {
 
     /// The last time that was due at `time` or before.
     pub fn until(&self, time: Timestamp, zone: &TimeZone) -> Option<Timestamp> {
-        let mut at = minute_of(zone.to_datetime(time).checked_add(SHIFT).ok()?);
+        let mut at = minute_of(clocks_around(time, zone)?.into_iter().max()?);
         let end = at.year().saturating_sub(YEARS);
         loop {
             at = self.last_to(at, end)?;
@@ -178,8 +199,7 @@ impl Cron {
                 earliest = Time::midnight();
                 continue;
             }
-            let due = self.is_day(date).then(|| self.times().find(|time| *time >= earliest)).flatten();
-            if let Some(time) = due {
+            if let Some(time) = self.is_day(date).then(|| self.time_from(earliest)).flatten() {
                 return Some(date.to_datetime(time));
             }
             date = date.tomorrow().ok()?;
@@ -190,22 +210,49 @@ impl Cron {
 
     fn last_to(&self, to: DateTime, end: i16) -> Option<DateTime> {
         let mut date = to.date();
-        let mut latest = Some(to.time());
+        let mut latest = to.time();
         while date.year() >= end {
             if !self.month.has(date.month()) {
                 date = date.first_of_month().yesterday().ok()?;
-                latest = None;
+                latest = Time::MAX;
                 continue;
             }
-            let in_time = |time: &Time| latest.is_none_or(|latest| *time <= latest);
-            let due = self.is_day(date).then(|| self.times().filter(in_time).last()).flatten();
-            if let Some(time) = due {
+            if let Some(time) = self.is_day(date).then(|| self.time_to(latest)).flatten() {
                 return Some(date.to_datetime(time));
             }
             date = date.yesterday().ok()?;
-            latest = None;
+            latest = Time::MAX;
         }
         None
+    }
+
+    /// The first time of a day from `earliest` on.
+    fn time_from(&self, earliest: Time) -> Option<Time> {
+        let at = |hour, minute| Time::new(hour, minute, 0, 0).ok();
+        let this_hour = self.minute.first_from(earliest.minute()).filter(|_| self.hour.has(earliest.hour()));
+        match this_hour {
+            Some(minute) => at(earliest.hour(), minute),
+            None => at(self.hour.first_from(earliest.hour().saturating_add(1))?, self.minute.first_from(0)?),
+        }
+    }
+
+    /// The last time of a day up to `latest`.
+    fn time_to(&self, latest: Time) -> Option<Time> {
+        let at = |hour, minute| Time::new(hour, minute, 0, 0).ok();
+        let this_hour = self.minute.last_to(latest.minute()).filter(|_| self.hour.has(latest.hour()));
+        match this_hour {
+            Some(minute) => at(latest.hour(), minute),
+            None => at(self.hour.last_to(latest.hour().checked_sub(1)?)?, self.minute.last_to(59)?),
+        }
+    }
+
+    /// Whether there is a day it names, in some year.
+    fn is_ever_due(&self) -> bool {
+        let has_day =
+            |(month, days): (i8, i8)| self.month.has(month) && self.day.first_from(1).is_some_and(|it| it <= days);
+        let by_day = || (1..).zip(DAYS).any(has_day);
+        // A day of the week comes in every month.
+        (!self.day.is_any && !self.weekday.is_any) || by_day()
     }
 
     /// Where both say something about the day, either will do.
@@ -213,15 +260,15 @@ impl Cron {
         let (day, weekday) = (self.day.has(date.day()), self.weekday.has(date.weekday().to_sunday_zero_offset()));
         if self.day.is_any || self.weekday.is_any { day && weekday } else { day || weekday }
     }
+}
 
-    /// The times of a day, in order.
-    fn times(&self) -> impl Iterator<Item = Time> {
-        let hours = (0..24_i8).filter(|hour| self.hour.has(*hour));
-        let times = hours.flat_map(|hour| (0..60_i8).map(move |minute| (hour, minute)));
-        times
-            .filter(|(_, minute)| self.minute.has(*minute))
-            .filter_map(|(hour, minute)| Time::new(hour, minute, 0, 0).ok())
-    }
+/// What the clocks show at `time`, and would show by what they are put forward or back shortly before and after. Whatever is due
+/// after `time` is later than the earliest of these, by the clock, and whatever was due is no later than the latest.
+fn clocks_around(time: Timestamp, zone: &TimeZone) -> Option<[DateTime; 3]> {
+    let shown = |offset: Offset| offset.to_datetime(time);
+    let before = time.checked_sub(SHIFT).ok()?;
+    let after = time.checked_add(SHIFT).ok()?;
+    Some([before, time, after].map(|moment| shown(zone.to_offset(moment))))
 }
 
 fn minute_of(time: DateTime) -> DateTime {
@@ -277,7 +324,6 @@ mod tests {
             ("0 0 * * 7", "2026-03-02T00:00:00Z", "2026-03-08T00:00:00Z"),
             ("@weekly", "2026-03-02T00:00:00Z", "2026-03-08T00:00:00Z"),
             ("@hourly", "2026-12-31T23:10:00Z", "2027-01-01T00:00:00Z"),
-            ("0 0 31 2 *", "2026-03-01T00:00:00Z", "never"),
         ] {
             assert_eq!(after(schedule, from, "UTC"), due, "{schedule} after {from}");
         }
@@ -319,11 +365,59 @@ mod tests {
         ] {
             assert!(text.parse::<Cron>().is_err(), "{text}");
         }
+        for (never, ever) in
+            [("0 0 30 2 *", "0 0 29 2 *"), ("0 0 31 4,6,9,11 *", "0 0 31 4,5 *"), ("0 0 30 2 *", "0 0 30 2 1")]
+        {
+            assert_eq!(
+                never.parse::<Cron>().unwrap_err().to_string(),
+                format!("{never} is never due: no month it names has such a day")
+            );
+            assert_ne!(after(ever, "2026-03-01T00:00:00Z", "UTC"), "never", "{ever}");
+        }
         assert_eq!("61 * * * *".parse::<Cron>().unwrap_err().to_string(), "61 is no minute: give values from 0 to 59");
         assert!(zone("Europe/Paris").is_some() && zone("").is_some() && zone("Middle/Earth").is_none());
     }
 
+    impl Cron {
+        fn is_due(&self, at: DateTime) -> bool {
+            let is_time = self.minute.has(at.minute()) && self.hour.has(at.hour());
+            is_time && self.month.has(at.month()) && self.is_day(at.date())
+        }
+
+        /// Minute by minute: what the clock shows in two weeks around `time`, and which of it is due.
+        fn every_time_around(&self, time: Timestamp, zone: &TimeZone) -> Vec<Timestamp> {
+            let week = jiff::SignedDuration::from_hours(7 * 24);
+            let start = minute_of(zone.to_datetime(time).checked_sub(week).unwrap());
+            let minutes =
+                (0..14 * 24 * 60).map(|minute| start.checked_add(jiff::SignedDuration::from_mins(minute)).unwrap());
+            minutes.filter(|at| self.is_due(*at)).map(|at| zone.to_timestamp(at).unwrap()).collect()
+        }
+    }
+
     proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+
+        #[test]
+        fn leaping_from_field_to_field_finds_what_walking_minute_by_minute_does(
+            minute in "[*]|[*]/(7|15)|[0-5]?[0-9]|0,30", hour in "[*]|[*]/5|[0-3]|2,3,22",
+            weekday in "[*]|0|1-5", hours in -30_i64..30, seconds in 0..3600_i64,
+            (name, change) in prop::sample::select(vec![
+                ("UTC", "2026-02-28T12:00:00Z"), ("Europe/Paris", "2026-03-29T01:00:00Z"), ("Europe/Paris", "2026-10-25T01:00:00Z"),
+                ("Australia/Lord_Howe", "2026-04-04T15:00:00Z"), ("Australia/Lord_Howe", "2026-10-03T15:30:00Z"),
+                ("Pacific/Apia", "2011-12-30T10:00:00Z"), ("America/St_Johns", "2026-11-01T04:30:00Z"),
+            ]),
+        ) {
+            let cron = cron(&format!("{minute} {hour} * * {weekday}"));
+            let zone = zone(name).unwrap();
+            let time = Timestamp::from_second(at(change).as_second() + hours * 3600 + seconds).unwrap();
+            let every = cron.every_time_around(time, &zone);
+            if let Some(first) = every.iter().find(|due| **due > time) {
+                prop_assert_eq!(cron.after(time, &zone), Some(*first), "after {}", time);
+            }
+            if let Some(last) = every.iter().rev().find(|due| **due <= time) {
+                prop_assert_eq!(cron.until(time, &zone), Some(*last), "until {}", time);
+            }
+        }
         #[test]
         fn whatever_is_written_there_is_an_answer(text in "[0-9*/,?a-z@ -]{0,24}", seconds in -4_000_000_000_i64..9_000_000_000) {
             if let (Ok(cron), Ok(time)) = (text.parse::<Cron>(), Timestamp::from_second(seconds)) {

@@ -16,7 +16,7 @@ use jiff::{Timestamp as Moment, tz::TimeZone};
 use serde::{Deserialize, Serialize};
 
 use self::cron::Cron;
-use super::{Policy, Victim, policy::HeldBack, velero::Fields};
+use super::{Phase, Policy, Progress, Victim, backup::NOT_FOUND, policy::HeldBack, velero::Fields};
 use crate::{
     conditions::{Conditions, Readiness},
     plan::{self, FailureClass, Outcomes, Plan, first_failure},
@@ -26,6 +26,8 @@ use crate::{
 
 /// Backups that came to nothing are kept so many, for people to look at.
 const FAILURES: usize = 3;
+/// What the name of a backup ends with: year, month, day, hour and minute.
+const TIME_DIGITS: usize = 12;
 /// The longest name of a schedule: those of its backups end with a time.
 pub const LONGEST_NAME: usize = 200;
 
@@ -41,6 +43,8 @@ pub struct Observed {
     pub status: Status,
     /// The backups it made that are there, in no order.
     pub backups: Vec<Backup>,
+    /// Names of backups of the namespace that it did not make, as far as it could want to have them.
+    pub others: BTreeSet<String>,
     /// Schedules of the namespace that came before it.
     pub ahead: u64,
     pub now: Moment,
@@ -129,6 +133,26 @@ impl fmt::Display for Step {
     }
 }
 
+impl State {
+    /// From where the `NonAdminBackup` stands, why it is not accepted, and what Velero says of it.
+    pub fn of(phase: Option<Phase>, accepted: Option<&str>, velero: Option<&Fields>) -> Self {
+        let progress = velero.map(Progress);
+        let is_finished = progress.is_some_and(Progress::is_finished);
+        let is_lost = accepted == Some(NOT_FOUND);
+        match progress.and_then(Progress::phase) {
+            Some("Completed" | "PartiallyFailed") => State::Good,
+            _ if phase == Some(Phase::BackingOff) || is_finished || is_lost => State::Failed,
+            _ => State::Unfinished,
+        }
+    }
+}
+
+/// Whether a backup could be one that the schedule wants to make, by its name.
+pub fn is_named_by(schedule: &str, backup: &str) -> bool {
+    let time = backup.strip_prefix(schedule).and_then(|rest| rest.strip_prefix('-'));
+    time.is_some_and(|time| time.len() == TIME_DIGITS && time.bytes().all(|byte| byte.is_ascii_digit()))
+}
+
 /// Name of the backup that is made for a time.
 pub fn backup_name(schedule: &str, due: Moment) -> String {
     format!("{schedule}-{}", due.strftime("%Y%m%d%H%M"))
@@ -138,9 +162,10 @@ pub fn backup_name(schedule: &str, due: Moment) -> String {
 enum Clock {
     /// This time has come, and nothing was made for it.
     Due(Moment),
+    /// This time has come, and a backup that is not of the schedule has the name of the one to be made.
+    Taken(Moment),
     /// Nothing yet.
     Early,
-    Never,
 }
 
 impl Observed {
@@ -157,10 +182,10 @@ impl Observed {
 
     fn clock(&self, spec: &Spec) -> Clock {
         let due = spec.cron.until(self.now, &spec.zone).filter(|due| *due > self.served());
-        match (due, self.next(spec)) {
-            (Some(due), _) => Clock::Due(due),
-            (None, Some(_)) => Clock::Early,
-            (None, None) => Clock::Never,
+        match due {
+            Some(due) if self.others.contains(&backup_name(&self.name, due)) => Clock::Taken(due),
+            Some(due) => Clock::Due(due),
+            None => Clock::Early,
         }
     }
 
@@ -276,7 +301,13 @@ fn verdict(seen: &Observed, spec: &Spec, outcomes: Outcomes<'_, Step>) -> Readin
             reason: "Waiting",
             message: format!("a backup is due and waits for {}, which is not finished", running.name),
         },
-        (Clock::Never, _) => stalled("NeverDue", "there is no day the schedule names".into()),
+        (Clock::Taken(due), _) => stalled(
+            "NameTaken",
+            format!(
+                "NonAdminBackup {} is there and was not made by this schedule: nothing is backed up for {due} unless it goes",
+                backup_name(&seen.name, due)
+            ),
+        ),
         _ => Readiness::Ready { reason: "Scheduled", message: "the next backup is made in time".into() },
     }
 }

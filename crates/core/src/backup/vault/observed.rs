@@ -37,6 +37,8 @@ pub struct Observed {
     pub books: Books,
     /// The Secret under the vault's name for it in Velero's namespace, whoever made it.
     pub keys: Option<KeysSeen>,
+    /// The same of the vault on record, where that is another one.
+    pub earlier_keys: Option<KeysSeen>,
     /// The `NonAdminBackupStorageLocation` of the vault's name, whoever made it.
     pub location: Option<LocationSeen>,
     /// The last backup in the vault that was finished.
@@ -138,6 +140,11 @@ impl Observed {
     /// The record, if it was made for this very vault.
     pub(super) fn own_record(&self, vault: &Vault) -> Option<&Record> {
         self.record.as_ref().filter(|record| record.belongs_to(&vault.target.uid))
+    }
+
+    /// The Secret of a vault, proven to be its own.
+    pub(super) fn keys_of(&self, vault: &ClaimIdentity) -> Option<&KeysSeen> {
+        self.keys.iter().chain(&self.earlier_keys).find(|keys| keys_origin(vault).owns(&keys.marks))
     }
 
     /// Whether the vault may have the user of a record that is not its own: an administrator says so, or its namespace kept it.

@@ -3,6 +3,7 @@
 use super::{
     Decision, names,
     observed::{KeysSeen, LocationSeen, Observed, QuotaTold, Spec, Status, Vault, keys_origin, location_spec},
+    removal::delete_keys,
     step::Step,
 };
 use crate::{
@@ -154,6 +155,7 @@ impl Wanted<'_> {
         let mut steps = Vec::new();
         steps.extend((!self.vault.finalizer).then(|| Step::AddFinalizer { vault: self.vault.target.clone() }));
         steps.extend(self.confirmation());
+        steps.extend(self.earlier_keys());
         steps.extend(self.record(given));
         steps.extend(given.into_iter().flat_map(|before| self.takeover(before)));
         steps.extend(self.user_itself(user));
@@ -223,6 +225,12 @@ impl Wanted<'_> {
         let units = Units::from(&self.quota);
         let settle = || Step::Settle { vault: self.vault.target.clone(), generation: self.vault.generation, units };
         self.seen.books.hold_more_than(units).then(settle)
+    }
+
+    /// Once the record is of this vault, nobody finds the Secret of the one before.
+    fn earlier_keys(&self) -> Option<Step> {
+        let recorded = self.seen.record.as_ref()?.body.claim.as_ref()?;
+        delete_keys(self.seen, recorded).filter(|_| recorded.uid != self.identity.uid)
     }
 
     fn record_body(&self, given: Option<&User>) -> RecordBody {

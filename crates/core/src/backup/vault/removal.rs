@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::{
     Decision, names,
-    observed::{Observed, Vault, keys_origin},
+    observed::{Observed, Vault},
     provision::{ceph_user, record_body},
     step::Step,
 };
@@ -207,8 +207,8 @@ fn nothing_left(seen: &Observed, vault: &ClaimIdentity, record: Option<&Record>)
     delete_keys(seen, vault).into_iter().chain(release).chain(record).collect()
 }
 
-fn delete_keys(seen: &Observed, vault: &ClaimIdentity) -> Option<Step> {
-    let keys = seen.keys.as_ref().filter(|keys| keys_origin(vault).owns(&keys.marks))?;
+pub(super) fn delete_keys(seen: &Observed, vault: &ClaimIdentity) -> Option<Step> {
+    let keys = seen.keys_of(vault)?;
     Some(Step::DeleteKeys(Victim { name: keys.target.name.clone(), uid: keys.target.uid.clone() }))
 }
 

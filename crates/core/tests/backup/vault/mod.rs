@@ -250,7 +250,12 @@ impl explorer::World for World {
                     world.edit(|vault| vault.finalizer = false);
                 }));
             }
-        } else if !self.terminating {
+        } else if self.terminating {
+            acts.push(Act::new("the namespace and the vault are made again", self, |world| {
+                (world.terminating, world.is_renewed) = (false, true);
+                world.vault = Some(VaultState::new(SECOND));
+            }));
+        } else {
             acts.push(Act::new("the user makes it again", self, |world| world.vault = Some(VaultState::new(SECOND))));
         }
         if self.user.as_ref().is_some_and(|user| user.stored.is_some() && !user.suspended && !user.keys.is_empty()) {
@@ -312,7 +317,9 @@ impl explorer::World for World {
             Some(vault) => {
                 let reason = vault.status.conditions.reason("Ready");
                 let is_taken = self.location == Slot::Theirs || self.keys == Slot::Theirs;
-                let is_explained = !self.is_reached || is_taken || self.is_lost;
+                let is_kept = self.is_renewed && reason == Some("UserTaken");
+                assert!(!is_kept || !matches!(self.keys, Slot::Ours(..)), "a key that is of no more use");
+                let is_explained = !self.is_reached || is_taken || is_kept || self.is_lost;
                 assert!(is_explained, "{reason:?} for no reason");
             }
             None if !self.is_reached || self.is_lost => {}

@@ -27,7 +27,7 @@ pub(crate) const FIRST: &str = "uid-first";
 pub(crate) const SECOND: &str = "uid-second";
 pub(crate) const RECORD: &str = "vault-shop-safe";
 pub(crate) const BUCKET: &str = "vault-safe";
-const NAMESPACE: &str = "uid-namespace";
+const NAMESPACES: [&str; 2] = ["uid-namespace", "uid-of-the-next"];
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct VaultState {
@@ -78,6 +78,8 @@ pub(crate) enum Slot<T> {
 pub(crate) struct World {
     pub(crate) vault: Option<VaultState>,
     pub(crate) terminating: bool,
+    /// There is another namespace of the same name now.
+    pub(crate) is_renewed: bool,
     pub(crate) record: Option<RecordState>,
     pub(crate) user: Option<UserState>,
     /// The Secret in Velero's namespace, by the number of its key.
@@ -201,7 +203,7 @@ impl RecordState {
                 purge: Purge { buckets: 1, bucket: BUCKET.into(), objects },
                 age: if is_old { STILL } else { Duration::ZERO },
             }),
-            returns_to: self.returns.then(|| NAMESPACE.to_owned()),
+            returns_to: self.returns.then(|| NAMESPACES[0].to_owned()),
             adopts: false,
             misnamed: self.misnamed.then(|| self.vault.to_owned()),
         }
@@ -231,6 +233,7 @@ impl World {
         Self {
             vault: Some(VaultState::new(FIRST)),
             terminating: false,
+            is_renewed: false,
             record: None,
             user: None,
             keys: Slot::Empty,
@@ -252,9 +255,10 @@ impl World {
         } else {
             Backend::Unreachable(Failure::new(FailureClass::Transient, "GatewayUnreachable", "no route"))
         };
-        // The Secret is looked for under the name of whom it is looked at for.
-        let looked_for = self.vault.as_ref().map(|vault| vault.uid).or(self.record.as_ref().map(|record| record.vault));
-        let keys = match self.keys {
+        // A Secret is looked for under the name of whom it is looked at for.
+        let recorded = self.record.as_ref().map(|record| record.vault);
+        let own = self.vault.as_ref().map(|vault| vault.uid).or(recorded);
+        let keys = |looked_for: Option<&str>| match self.keys {
             Slot::Ours(uid, number) if looked_for == Some(uid) => Some(KeysSeen {
                 target: target("keys"),
                 marks: keys_origin(&identity(uid)).marks(),
@@ -277,12 +281,13 @@ impl World {
         Observed {
             vault: self.vault.as_ref().map(VaultState::seen),
             namespace_terminating: self.terminating,
-            namespace_uid: Some(NAMESPACE.into()),
+            namespace_uid: Some(NAMESPACES[usize::from(self.is_renewed)].into()),
             record: self.record.as_ref().map(RecordState::seen),
             backend,
             ca_bundle: None,
             books: Books { entry: granted.map(|_| Entry { granted, ..Entry::default() }), exceeded: None },
-            keys,
+            keys: keys(own),
+            earlier_keys: recorded.filter(|uid| Some(*uid) != own).and_then(|uid| keys(Some(uid))),
             location: match self.location {
                 Slot::Empty => None,
                 Slot::Ours(uid, is_right) => Some(location(Some(uid), is_right)),

@@ -1,0 +1,113 @@
+//! The calls a plan may make. Each is one request, and each says what must hold for it.
+
+use std::fmt;
+
+use crate::{
+    backup::{Victim, ownership::Origin, velero::Fields},
+    plan,
+};
+
+/// One external call.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Step {
+    AddFinalizer {
+        uid: String,
+    },
+    CreateBackup {
+        origin: Origin,
+        spec: Fields,
+        /// See [`fingerprint`](crate::backup::fingerprint).
+        made_for: String,
+    },
+    /// The user asked in the spec; the API server has to be told.
+    DeleteSelf {
+        uid: String,
+    },
+    DeleteRestore(Victim),
+    CreateDeletion {
+        origin: Origin,
+        backup: Victim,
+    },
+    DeleteDeletion(Victim),
+    /// Velero will find in the bucket what is deleted here; the location says that nobody wants it back.
+    NoteLetGo {
+        location: Victim,
+        nacuuid: String,
+    },
+    DeleteBackup(Victim),
+    ReleaseFinalizer {
+        uid: String,
+        because: Release,
+    },
+}
+
+/// Why the finalizer may go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Release {
+    NothingLeft,
+    Forced,
+    NamespaceGoes,
+    VeleroAway,
+}
+
+impl plan::Step for Step {
+    fn kind(&self) -> &'static str {
+        match self {
+            Step::AddFinalizer { .. } => "AddFinalizer",
+            Step::CreateBackup { .. } => "CreateVeleroBackup",
+            Step::DeleteSelf { .. } => "DeleteNonAdminBackup",
+            Step::DeleteRestore(_) => "DeleteNonAdminRestore",
+            Step::CreateDeletion { .. } => "CreateDeleteBackupRequest",
+            Step::DeleteDeletion(_) => "DeleteDeleteBackupRequest",
+            Step::NoteLetGo { .. } => "NoteLetGo",
+            Step::DeleteBackup(_) => "DeleteVeleroBackup",
+            Step::ReleaseFinalizer { .. } => "ReleaseFinalizer",
+        }
+    }
+}
+
+impl fmt::Display for Step {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Step::AddFinalizer { uid } => {
+                write!(out, "add finalizer (uid {uid}): a Velero Backup will need cleaning up")
+            }
+            Step::CreateBackup { origin, .. } => {
+                write!(out, "create Velero Backup {} (absent): accepted", origin.nacuuid)
+            }
+            Step::DeleteSelf { uid } => write!(out, "delete NonAdminBackup (uid {uid}): its spec says so"),
+            Step::DeleteRestore(Victim { name, uid }) => {
+                write!(out, "delete NonAdminRestore {name} (uid {uid}): its backup goes")
+            }
+            Step::CreateDeletion { origin, backup } => {
+                write!(
+                    out,
+                    "create DeleteBackupRequest {} (absent) for uid {}: deleteBackup",
+                    origin.nacuuid, backup.uid
+                )
+            }
+            Step::DeleteDeletion(Victim { name, uid }) => {
+                write!(out, "delete DeleteBackupRequest {name} (uid {uid}): it is of no more use")
+            }
+            Step::NoteLetGo { location: Victim { name, uid }, nacuuid } => {
+                write!(
+                    out,
+                    "note in NonAdminBackupStorageLocation {name} (uid {uid}) that {nacuuid} is let go for good"
+                )
+            }
+            Step::DeleteBackup(Victim { name, uid }) => {
+                write!(out, "delete Velero Backup {name} (uid {uid}): let go, its data stays")
+            }
+            Step::ReleaseFinalizer { uid, because } => write!(
+                out,
+                "release finalizer (uid {uid}): {}",
+                match because {
+                    Release::NothingLeft => "nothing of it is left",
+                    Release::Forced => "forceDeleteBackup",
+                    Release::NamespaceGoes => "the namespace is being deleted",
+                    Release::VeleroAway => "Velero is not there",
+                }
+            ),
+        }
+    }
+}

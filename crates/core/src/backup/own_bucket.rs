@@ -1,0 +1,55 @@
+//! A backup in a bucket of the tenant's own. With a backup Velero deletes the snapshots its bucket names, whosever they are: so
+//! there it deletes only while none is within its reach, by request and in time; see [`super::backup::plan`].
+
+use std::time::Duration;
+
+/// What counts of a tenant's own bucket where a backup in it is to be deleted.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct OwnBucket {
+    pub reach: Reach,
+    /// How long the backup is kept yet; nothing is left of one whose time has come.
+    pub expires_in: Option<Duration>,
+}
+
+/// What Velero could reach that is not the tenant's.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Reach {
+    /// Names of the VolumeSnapshotLocations.
+    pub snapshot_locations: Vec<String>,
+    /// Admission policies around such a deletion that are not in force.
+    pub missing_fences: Vec<String>,
+}
+
+impl Reach {
+    /// Why nothing is deleted.
+    pub fn withholds(&self) -> Option<String> {
+        let because = match (self.snapshot_locations.as_slice(), self.missing_fences.as_slice()) {
+            ([], []) => return None,
+            ([], fences) => format!("until the administrator installs these admission policies: {}", fences.join(", ")),
+            (places, _) => {
+                format!("while Velero has snapshots elsewhere, in VolumeSnapshotLocations: {}", places.join(", "))
+            }
+        };
+        Some(format!(
+            "nothing is deleted from a bucket of a tenant's own {because}; spec.forceDeleteBackup lets the backup go and leaves what \
+             is stored"
+        ))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whatever_is_within_reach_withholds_a_deletion_by_name() {
+        let reach = |places: &[&str], fences: &[&str]| {
+            let owned = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
+            Reach { snapshot_locations: owned(places), missing_fences: owned(fences) }.withholds()
+        };
+        assert_eq!(reach(&[], &[]), None);
+        assert!(reach(&["aws"], &[]).is_some_and(|why| why.contains("VolumeSnapshotLocations: aws;")));
+        assert!(reach(&[], &["a", "b"]).is_some_and(|why| why.contains("admission policies: a, b;")));
+        assert!(reach(&["aws"], &["a"]).is_some_and(|why| why.contains("VolumeSnapshotLocations: aws;")));
+    }
+}

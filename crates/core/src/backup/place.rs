@@ -1,0 +1,119 @@
+//! Where a backup goes, or lies.
+
+use super::ownership::Lies;
+use crate::time::Timestamp;
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// In a location of its namespace.
+    Location(String),
+    /// In a vault of its namespace, whose location may be still to come.
+    Vault(String),
+    /// In a location that is gone, by the name Velero knew it by.
+    Gone(String),
+    /// In Velero's default location.
+    Default,
+}
+
+impl Place {
+    pub fn is_at(&self, location: &str) -> bool {
+        matches!(self, Place::Location(name) | Place::Vault(name) if name == location)
+    }
+
+    /// The location a backup names; else the one Velero has it in; else that of its namespace's vault.
+    pub fn of(named: Option<&str>, stored: Option<Stored>, vaults: impl IntoIterator<Item = Vault>) -> Self {
+        match (named, stored) {
+            (Some(named), _) => Place::Location(named.to_owned()),
+            (None, Some(stored)) => stored.place(),
+            (None, None) => home(vaults).map_or(Place::Default, Place::Vault),
+        }
+    }
+}
+
+/// Where Velero has a backup.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stored {
+    pub lies: Lies,
+    /// The location, by the name Velero knows it by.
+    pub known_as: Option<String>,
+    /// The location of the backup's namespace that Velero knows by that name.
+    pub own: Option<String>,
+}
+
+impl Stored {
+    fn place(self) -> Place {
+        match self {
+            Stored { lies: Lies::WithAdministrator, .. } | Stored { known_as: None, .. } => Place::Default,
+            Stored { own: Some(own), .. } => Place::Location(own),
+            Stored { known_as: Some(known_as), own: None, .. } => Place::Gone(known_as),
+        }
+    }
+}
+
+/// What counts of a vault where a backup looks for one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Vault {
+    pub name: String,
+    pub created: Timestamp,
+    pub is_deleting: bool,
+}
+
+/// Of several vaults that stay the oldest; of those made in one second, by name.
+fn home(vaults: impl IntoIterator<Item = Vault>) -> Option<String> {
+    let staying = vaults.into_iter().filter(|vault| !vault.is_deleting);
+    staying.map(|vault| (vault.created, vault.name)).min().map(|(_, name)| name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn vault(name: &str, second: u32, is_deleting: bool) -> Vault {
+        let created = Timestamp(format!("2026-01-01T00:00:{second:02}Z"));
+        Vault { name: name.into(), created, is_deleting }
+    }
+
+    #[test]
+    fn a_backup_is_where_it_says_then_where_velero_has_it_then_in_the_vault() {
+        let own = || Some("here".to_owned());
+        for named in [None, Some("there")] {
+            for lies in
+                [None, Some(Lies::Nowhere), Some(Lies::WithAdministrator), Some(Lies::WithTenant("shop".into()))]
+            {
+                for known_as in [None, Some("shop-here-1".to_owned())] {
+                    for own in [None, own()] {
+                        let stored =
+                            lies.clone().map(|lies| Stored { lies, known_as: known_as.clone(), own: own.clone() });
+                        let place = Place::of(named, stored, [vault("safe", 0, false)]);
+                        let wanted = match (named, &lies, &known_as, &own) {
+                            (Some(named), ..) => Place::Location(named.into()),
+                            (None, None, ..) => Place::Vault("safe".into()),
+                            (None, Some(Lies::WithAdministrator), ..) | (None, _, None, _) => Place::Default,
+                            (None, Some(_), Some(_), Some(own)) => Place::Location(own.clone()),
+                            (None, Some(_), Some(known_as), None) => Place::Gone(known_as.clone()),
+                        };
+                        assert_eq!(place, wanted, "{named:?} {lies:?} {known_as:?} {own:?}");
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn of_several_vaults_the_oldest_that_stays_is_home() {
+        let place = |vaults: &[Vault]| Place::of(None, None, vaults.to_vec());
+        assert_eq!(place(&[]), Place::Default);
+        assert_eq!(place(&[vault("a", 0, true)]), Place::Default);
+        assert_eq!(place(&[vault("a", 2, false), vault("b", 1, false)]), Place::Vault("b".into()));
+        assert_eq!(place(&[vault("b", 1, false), vault("a", 1, false)]), Place::Vault("a".into()));
+        assert_eq!(place(&[vault("a", 0, true), vault("b", 1, false)]), Place::Vault("b".into()));
+    }
+
+    #[test]
+    fn a_backup_waits_for_the_location_of_its_place() {
+        assert!(Place::Location("a".into()).is_at("a") && Place::Vault("a".into()).is_at("a"));
+        assert!(
+            !Place::Vault("a".into()).is_at("b") && !Place::Gone("a".into()).is_at("a") && !Place::Default.is_at("a")
+        );
+    }
+}

@@ -1,0 +1,97 @@
+//! Backups in a bucket of the tenant's own: deleted only while nothing that is not hers is within Velero's reach.
+
+use std::time::Duration;
+
+use croft_core::backup::{
+    OwnBucket, Phase, Reach,
+    backup::{Location, LocationPhase, Observed, Status, plan, report},
+    ownership::Lies,
+};
+use serde_json::json;
+
+use crate::{fields, handed, now, object, policy, told};
+
+const HOUR: Duration = Duration::from_secs(3600);
+
+fn within_reach() -> Reach {
+    Reach { snapshot_locations: vec!["aws".into()], missing_fences: Vec::new() }
+}
+
+/// A backup that is done, and as it was told.
+fn stored(reach: Reach, expires_in: Option<Duration>) -> Observed {
+    let done = json!({ "phase": "Completed", "completionTimestamp": "2026-01-01T00:00:10Z" });
+    let mut seen = Observed {
+        object: object(true, false, false),
+        spec: fields(json!({ "storageLocation": "here" })),
+        delete_backup: false,
+        force_delete_backup: false,
+        status: Status::default(),
+        location: Location::Found {
+            phase: Some(Phase::Created),
+            nacuuid: Some("here-1".into()),
+            velero: Some(LocationPhase::Available),
+        },
+        velero: Some(handed(true, done, false, 0)),
+        lies: Lies::WithTenant("shop".into()),
+        deletions: Vec::new(),
+        restores: Vec::new(),
+        is_synced: false,
+        unnoted_in: None,
+        own_bucket: Some(OwnBucket { reach, expires_in }),
+    };
+    seen.status = report(&seen, &policy(), &[], &now()).expect("a status");
+    seen
+}
+
+fn deleting(mut seen: Observed) -> Observed {
+    (seen.delete_backup, seen.object.is_deleting) = (true, true);
+    seen.status = report(&seen, &policy(), &[], &now()).expect("a status");
+    seen
+}
+
+#[test]
+fn what_is_in_an_own_bucket_is_deleted_on_request_only_while_nothing_else_is_within_reach() {
+    let free = deleting(stored(Reach::default(), None));
+    assert!(plan(&free, &policy()).to_string().starts_with("create DeleteBackupRequest"));
+
+    let held = deleting(stored(within_reach(), None));
+    assert!(plan(&held, &policy()).is_settled());
+    let said = held.status.conditions.get("Deleting").map(|condition| condition.message.clone()).unwrap_or_default();
+    assert_eq!(Some(said), within_reach().withholds());
+
+    let in_a_vault = Observed { own_bucket: None, ..held.clone() };
+    assert!(plan(&in_a_vault, &policy()).to_string().starts_with("create DeleteBackupRequest"));
+
+    let forced = Observed { force_delete_backup: true, ..held.clone() };
+    assert!(plan(&forced, &policy()).to_string().starts_with("delete Velero Backup"));
+
+    let namespace_goes = Observed { object: object(true, true, true), ..held };
+    let steps = plan(&namespace_goes, &policy()).to_string();
+    assert!(steps.contains("delete Velero Backup") && steps.contains("release finalizer"), "{steps}");
+    assert!(!steps.contains("DeleteBackupRequest"), "{steps}");
+}
+
+#[test]
+fn what_is_in_an_own_bucket_goes_in_time_only_while_nothing_else_is_within_reach() {
+    let young = stored(Reach::default(), Some(HOUR));
+    let waits = plan(&young, &policy());
+    assert!(waits.is_settled() && waits.next == croft_core::plan::Next::After(HOUR), "{waits}");
+
+    let expired = stored(Reach::default(), Some(Duration::ZERO));
+    assert!(plan(&expired, &policy()).to_string().starts_with("create DeleteBackupRequest"));
+    assert_eq!(told(&expired.status.conditions), ["Accepted=True BackupAccepted", "Queued=True BackupScheduled"]);
+
+    let held = stored(within_reach(), Some(Duration::ZERO));
+    assert!(plan(&held, &policy()).is_settled());
+    assert!(told(&held.status.conditions).contains(&"Expired=True DeletionWithheld".to_owned()));
+    let mut freed = held;
+    freed.own_bucket = Some(OwnBucket { expires_in: Some(Duration::ZERO), ..OwnBucket::default() });
+    let status = report(&freed, &policy(), &[], &now()).expect("a status");
+    assert!(status.conditions.get("Expired").is_none(), "said no longer than it holds");
+
+    let mut running = stored(Reach::default(), Some(Duration::ZERO));
+    running.velero = Some(handed(true, json!({ "phase": "InProgress" }), false, 1));
+    assert!(plan(&running, &policy()).is_settled());
+    let in_a_vault = Observed { own_bucket: None, ..expired };
+    assert!(plan(&in_a_vault, &policy()).is_settled(), "Velero sees to that itself");
+}
