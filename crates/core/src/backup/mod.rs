@@ -22,6 +22,7 @@ mod enforcement;
 pub mod fields;
 mod handover;
 mod hosts;
+pub mod left_out;
 pub mod location;
 mod meaning;
 pub mod names;

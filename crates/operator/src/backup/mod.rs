@@ -10,6 +10,7 @@ mod download;
 mod fences;
 mod hooks;
 mod limits;
+mod lists;
 mod location;
 mod marks;
 mod queue;
@@ -381,6 +382,7 @@ fn install(engine: &mut EngineBuilder, ground: &Ground) {
     });
     caches.wake_vaults();
     caches.wake_downloads();
+    caches.wake_on_lists();
     caches.wake_schedules();
     caches.wake_approvals();
     caches.wake_held_back();

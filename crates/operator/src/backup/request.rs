@@ -1,6 +1,6 @@
 //! What the three reconcilers of this part have in common: reading a request and telling about it.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use croft_api::velero::RESTORE_NAME_LABEL;
 use croft_core::{
@@ -153,6 +153,13 @@ where
 
 pub(super) fn time(time: Option<&Time>) -> Timestamp {
     Timestamp(time.map(|time| time.0.to_string()).unwrap_or_default())
+}
+
+/// How long ago it was made.
+pub(super) fn age(object: &impl Resource) -> Duration {
+    let created = object.meta().creation_timestamp.as_ref();
+    let age = created.map(|created| jiff::Timestamp::now().duration_since(created.0));
+    age.and_then(|age| Duration::try_from(age).ok()).unwrap_or_default()
 }
 
 /// The new status, if it is new, and an Event for every condition that changed its reason.
