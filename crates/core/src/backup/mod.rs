@@ -23,6 +23,7 @@ pub mod fields;
 mod handover;
 mod hosts;
 pub mod left_out;
+pub mod leftover;
 pub mod location;
 mod meaning;
 pub mod names;

@@ -9,6 +9,7 @@ mod backup;
 mod download;
 mod fences;
 mod hooks;
+mod leftover;
 mod limits;
 mod lists;
 mod location;
@@ -54,6 +55,7 @@ use self::{
     backup::BackupReconciler,
     download::DownloadReconciler,
     hooks::Door,
+    leftover::LeftoverReconciler,
     location::LocationReconciler,
     queue::Queue,
     restore::RestoreReconciler,
@@ -387,11 +389,16 @@ fn install(engine: &mut EngineBuilder, ground: &Ground) {
     caches.wake_approvals();
     caches.wake_held_back();
     caches.wake_sync();
+    caches.wake_on_leftovers();
     engine.reconciler(LocationReconciler::new(caches.clone(), writer.clone(), settings.clone()));
     engine.reconciler(BackupReconciler::new(caches.clone(), writer.clone(), settings.clone()));
     engine.reconciler(DownloadReconciler::new(caches.clone(), writer.clone()));
     engine.reconciler(ScheduleReconciler::new(caches.clone(), writer.clone(), settings.clone()));
     engine.reconciler(SyncReconciler::new(caches.clone(), writer.clone()));
+    engine.reconciler(LeftoverReconciler::<Restore>::new(caches.clone(), writer.clone()));
+    engine.reconciler(LeftoverReconciler::<Backup>::new(caches.clone(), writer.clone()));
+    engine.reconciler(LeftoverReconciler::<BackupStorageLocation>::new(caches.clone(), writer.clone()));
+    engine.reconciler(LeftoverReconciler::<PartialObjectMeta<Secret>>::new(caches.clone(), writer.clone()));
     engine.reconciler(ApprovalReconciler::new(caches.clone(), writer.clone(), settings.clone()));
     engine.reconciler(VaultReconciler::new(caches.clone(), writer.clone()));
     engine.reconciler(RestoreReconciler::new(caches, writer.clone(), settings.clone()));

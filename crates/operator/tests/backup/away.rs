@@ -83,6 +83,14 @@ async fn a_namespace_goes_although_velero_is_closed_to_us_and_the_rest_goes_on_w
         apply(admin, &item.to_string()).await?;
     }
     is_handed_over(&world, "opening").await;
+    eventually("nothing to be left of the namespace that went meanwhile", || async {
+        let kinds = "backups.velero.io,restores.velero.io,backupstoragelocations.velero.io,secrets";
+        let left = admin.kubectl(&["get", kinds, "-n", "velero", "-o", "name"]).await?;
+        let left: Vec<_> = left.lines().filter(|name| name.contains("/closing-")).collect();
+        ensure!(left.is_empty(), "{left:?}");
+        Ok(Some(()))
+    })
+    .await;
     Ok(())
 }
 

@@ -21,6 +21,7 @@
 //! | a phase never flaps, conditions end with their cause | `locations::a_settled_location_is_left_alone_while_velero_keeps_checking_it`, core |
 //! | a rotated Secret reaches Velero | `locations::a_changed_secret_and_a_changed_spec_reach_velero` |
 //! | what comes back is accepted like what was asked for | `sync::the_backups_of_a_vault_that_is_made_again_come_back_and_can_be_restored` |
+//! | what is left of requests that are gone goes | `leftovers`, `away`, core |
 //! | what a restore left out is told | `restores::what_a_restore_leaves_out_is_told_by_kind_with_the_reason`, core |
 //! | what a restore brought back does not run | `backups::a_request_that_a_restore_brought_back_is_not_carried_out_again` |
 
@@ -36,6 +37,7 @@ mod fields;
 mod hostile;
 mod injection;
 mod kill;
+mod leftovers;
 mod limits;
 mod locations;
 mod plot;
