@@ -16,6 +16,7 @@ mod availability;
 pub mod backup;
 mod counters;
 mod credentials;
+mod data_protection;
 pub mod download;
 pub mod duration;
 mod enforcement;

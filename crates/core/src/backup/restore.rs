@@ -229,6 +229,7 @@ impl Observed {
         const NOT_READY: &str =
             "NonAdminRestore spec.restoreSpec.backupName is invalid: NonAdminBackup is not ready to be restored";
         let spec = validate::restore(&self.spec, &self.object.namespace, policy)?;
+        policy.is_clear()?;
         let held_back = HeldBack::by(policy.limits.restores, self.object.ahead, "unfinished restores");
         match &self.source {
             Source::Missing => Err(Refusal::invalid(format!(

@@ -28,7 +28,7 @@ use std::sync::Arc;
 
 use croft_api::{
     backup::{
-        BackupSchedule, BackupVault, NonAdminBackup, NonAdminBackupStorageLocation,
+        BackupSchedule, BackupVault, DataProtectionApplication, NonAdminBackup, NonAdminBackupStorageLocation,
         NonAdminBackupStorageLocationRequest, NonAdminDownloadRequest, NonAdminRestore,
     },
     storage::S3Class,
@@ -138,6 +138,12 @@ pub const USES: &[Use] = &[
         verbs: &["update"],
         within: Within::VeleroNamespace,
     },
+    Use {
+        group: "oadp.openshift.io",
+        resource: "dataprotectionapplications",
+        verbs: &["list", "watch"],
+        within: Within::VeleroNamespace,
+    },
     Use { group: "", resource: "configmaps", verbs: &["create", "get", "patch"], within: Within::VeleroNamespace },
     policies("validatingadmissionpolicies"),
     policies("validatingadmissionpolicybindings"),
@@ -209,6 +215,8 @@ struct Caches {
     velero_stands: [Receiver<Standing>; 6],
     policies: Arc<Cache<ValidatingAdmissionPolicy>>,
     bindings: Arc<Cache<ValidatingAdmissionPolicyBinding>>,
+    /// What whoever installs Velero says about tenants' backups, where there is such a kind.
+    applications: Arc<Cache<DataProtectionApplication>>,
     /// Their endpoints are servers the administrator chose.
     classes: Arc<Cache<S3Class>>,
     backup_queue: Queue,
@@ -223,6 +231,7 @@ impl Caches {
         let (velero_restores, restores_stand) = engine.dispensable_objects(BACKUPS, &velero);
         let (velero_deletions, deletions_stand) = engine.dispensable_objects(BACKUPS, &velero);
         let (velero_downloads, downloads_stand) = engine.dispensable_objects(BACKUPS, &velero);
+        let applications = engine.optional_objects(BACKUPS, &velero);
         let (requests, requests_stand) = engine.dispensable_objects(BACKUPS, &velero);
         Self {
             velero_namespace,
@@ -250,6 +259,7 @@ impl Caches {
                 downloads_stand,
                 requests_stand,
             ],
+            applications,
             policies: engine.cluster_objects(BACKUPS),
             bindings: engine.cluster_objects(BACKUPS),
             classes: engine.cluster_objects(BACKUPS),
@@ -309,7 +319,9 @@ impl Caches {
         let requests = self.locations.all().into_iter().map(|location| key(APPROVAL, &*location));
         let downloads = self.downloads.all().into_iter().map(|download| key(DOWNLOAD, &*download));
         let vaults = self.vaults.all().into_iter().map(|vault| key(VAULT, &*vault));
-        locations.chain(backups).chain(restores).chain(requests).chain(downloads).chain(vaults).collect()
+        let schedules = self.schedules.all().into_iter().map(|schedule| key(SCHEDULE, &*schedule));
+        let requests = requests.chain(downloads).chain(vaults).chain(schedules);
+        locations.chain(backups).chain(restores).chain(requests).collect()
     }
 
     /// All restores that Velero has not had.

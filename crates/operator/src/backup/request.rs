@@ -40,7 +40,7 @@ pub(super) fn policy(caches: &Caches, shared: &SharedSettings) -> Policy {
     let shared = shared.load();
     let settings = &shared.backup;
     let classes = caches.classes.all();
-    Policy {
+    let mut policy = Policy {
         velero_namespace: caches.velero_namespace.clone(),
         on_delete: match settings.on_delete {
             settings::OnDelete::Hold => OnDelete::Hold,
@@ -70,6 +70,23 @@ pub(super) fn policy(caches: &Caches, shared: &SharedSettings) -> Policy {
             locations: settings.limits.locations,
             schedules: settings.limits.schedules,
         },
+        mistake: None,
+    };
+    caches.applications_say(&mut policy);
+    policy
+}
+
+impl Caches {
+    /// Of several applications the first that says anything counts.
+    fn applications_say(&self, policy: &mut Policy) {
+        let all = self.applications.all();
+        if let Some(said) = all.iter().find_map(|application| application.spec.non_admin.as_ref()) {
+            policy.heed(&said.0);
+        }
+        if self.applications.has_unreadable_in(&self.velero_namespace) {
+            policy.mistake =
+                Some("a DataProtectionApplication cannot be read: the administrator has to mend it".into());
+        }
     }
 }
 

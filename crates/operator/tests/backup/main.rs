@@ -22,12 +22,14 @@
 //! | a rotated Secret reaches Velero | `locations::a_changed_secret_and_a_changed_spec_reach_velero` |
 //! | what comes back is accepted like what was asked for | `sync::the_backups_of_a_vault_that_is_made_again_come_back_and_can_be_restored` |
 //! | what is left of requests that are gone goes | `leftovers`, `away`, core |
+//! | what an administrator enforces counts at once | `applications`, core |
 //! | what a restore left out is told | `restores::what_a_restore_leaves_out_is_told_by_kind_with_the_reason`, core |
 //! | what a restore brought back does not run | `backups::a_request_that_a_restore_brought_back_is_not_carried_out_again` |
 
 #[path = "../support/mod.rs"]
 mod support;
 
+mod applications;
 mod approvals;
 mod away;
 mod backups;
