@@ -6,6 +6,7 @@ use croft_api::velero::RESTORE_NAME_LABEL;
 use croft_core::{
     backup::{
         Enforced, Fields, Handed, Hosts, Limits, Object, OnDelete, Policy, Transfers, Victim, approval::OwnBuckets,
+        queue_position,
     },
     conditions::Conditions,
     plan::{Failure, FailureClass},
@@ -121,14 +122,15 @@ pub(super) fn made_for(mut metadata: ObjectMeta, fingerprint: &str) -> ObjectMet
 
 /// A Velero Backup or Restore as the core reads it.
 pub(super) fn handed<K: Queued>(object: &K, tags: Tags, spec: &Fields, queue: &Queue, transfers: Transfers) -> Handed {
+    let status = object.status().cloned().unwrap_or_default();
     Handed {
         uid: object.uid().unwrap_or_default(),
         marks: tags.marks(object.meta()),
         made_for: object.annotations().get(MADE_FOR_ANNOTATION).cloned(),
         spec: spec.clone(),
-        status: object.status().cloned().unwrap_or_default(),
+        position: queue_position::told(&status, queue.position(object)),
+        status,
         is_deleting: is_deleting(object.meta()),
-        position: queue.position(object),
         transfers,
     }
 }
