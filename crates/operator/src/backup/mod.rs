@@ -217,6 +217,8 @@ struct Caches {
     bindings: Arc<Cache<ValidatingAdmissionPolicyBinding>>,
     /// What whoever installs Velero says about tenants' backups, where there is such a kind.
     applications: Arc<Cache<DataProtectionApplication>>,
+    /// How their watch stands.
+    applications_stand: Receiver<Standing>,
     /// Their endpoints are servers the administrator chose.
     classes: Arc<Cache<S3Class>>,
     backup_queue: Queue,
@@ -231,7 +233,7 @@ impl Caches {
         let (velero_restores, restores_stand) = engine.dispensable_objects(BACKUPS, &velero);
         let (velero_deletions, deletions_stand) = engine.dispensable_objects(BACKUPS, &velero);
         let (velero_downloads, downloads_stand) = engine.dispensable_objects(BACKUPS, &velero);
-        let applications = engine.optional_objects(BACKUPS, &velero);
+        let (applications, applications_stand) = engine.optional_objects(BACKUPS, &velero);
         let (requests, requests_stand) = engine.dispensable_objects(BACKUPS, &velero);
         Self {
             velero_namespace,
@@ -260,6 +262,7 @@ impl Caches {
                 requests_stand,
             ],
             applications,
+            applications_stand,
             policies: engine.cluster_objects(BACKUPS),
             bindings: engine.cluster_objects(BACKUPS),
             classes: engine.cluster_objects(BACKUPS),
