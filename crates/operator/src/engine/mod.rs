@@ -230,6 +230,22 @@ impl EngineBuilder {
         cache
     }
 
+    /// As [`EngineBuilder::dispensable_objects`], of a kind others may have installed or not: nobody waits for it.
+    pub fn optional_objects<K>(&mut self, part: Part, scope: &Scope) -> (Arc<Cache<K>>, Receiver<Standing>)
+    where
+        K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
+            + Clone
+            + DeserializeOwned
+            + fmt::Debug
+            + Send
+            + Sync
+            + 'static,
+    {
+        let watched = self.dispensable_objects(part, scope);
+        self.readiness.may_be_missing(&write::resource_name::<K>());
+        watched
+    }
+
     /// The cache of a namespaced kind's metadata, cluster-wide.
     pub fn metadata<K>(&mut self, part: Part) -> Arc<Cache<PartialObjectMeta<K>>>
     where
