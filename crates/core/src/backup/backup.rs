@@ -26,6 +26,8 @@ use crate::{
 
 /// How long a refused deletion rests before Velero is asked again. Velero refuses while the location cannot be reached.
 pub const ASK_AGAIN: Duration = Duration::from_secs(60);
+/// A backup whose time has come waits this long for a location that cannot be reached.
+const OUT_OF_REACH: Duration = Duration::from_secs(3600);
 
 const WORDS: Words = Words {
     kind: "NonAdminBackup",
@@ -166,6 +168,11 @@ impl Observed {
         self.own_bucket.as_ref().and_then(|bucket| bucket.reach.withholds())
     }
 
+    /// Whether Velero can get at what is stored.
+    fn can_be_reached(&self) -> bool {
+        matches!(self.location, Location::Found { velero: Some(LocationPhase::Available), .. })
+    }
+
     /// How long it is kept yet, where Velero does not see to that itself.
     fn expires_in(&self) -> Option<Duration> {
         let is_finished = self.velero.as_ref().is_some_and(|velero| Progress(&velero.status).is_finished());
@@ -240,6 +247,7 @@ fn create(seen: &Observed, policy: &Policy) -> Plan<Step> {
 /// Its time has come: its data goes, and it says so from then on.
 fn expire(seen: &Observed) -> Plan<Step> {
     match (seen.own_backup(), seen.expires_in()) {
+        (Some(_), Some(Duration::ZERO)) if !seen.can_be_reached() => Plan::settled().look_again(OUT_OF_REACH),
         (Some(backup), Some(Duration::ZERO)) if seen.withheld().is_none() => ask_velero(seen, backup),
         (Some(_), Some(left)) if !left.is_zero() => Plan::settled().look_again(left),
         _ => Plan::settled(),

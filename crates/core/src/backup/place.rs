@@ -20,11 +20,13 @@ impl Place {
         matches!(self, Place::Location(name) | Place::Vault(name) if name == location)
     }
 
-    /// The location a backup names; else the one Velero has it in; else that of its namespace's vault.
+    /// Where Velero has a backup, whatever it names now; else the location it names; else that of its namespace's vault.
     pub fn of(named: Option<&str>, stored: Option<Stored>, vaults: impl IntoIterator<Item = Vault>) -> Self {
-        match (named, stored) {
-            (Some(named), _) => Place::Location(named.to_owned()),
-            (None, Some(stored)) => stored.place(),
+        match (named, stored.map(Stored::place)) {
+            // Known to people by the name they gave it.
+            (Some(named), Some(Place::Gone(_))) => Place::Gone(named.to_owned()),
+            (_, Some(place)) => place,
+            (Some(named), None) => Place::Location(named.to_owned()),
             (None, None) => home(vaults).map_or(Place::Default, Place::Vault),
         }
     }
@@ -74,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn a_backup_is_where_it_says_then_where_velero_has_it_then_in_the_vault() {
+    fn a_backup_is_where_velero_has_it_then_where_it_says_then_in_the_vault() {
         let own = || Some("here".to_owned());
         for named in [None, Some("there")] {
             for lies in
@@ -86,10 +88,11 @@ mod tests {
                             lies.clone().map(|lies| Stored { lies, known_as: known_as.clone(), own: own.clone() });
                         let place = Place::of(named, stored, [vault("safe", 0, false)]);
                         let wanted = match (named, &lies, &known_as, &own) {
-                            (Some(named), ..) => Place::Location(named.into()),
+                            (Some(named), None, ..) => Place::Location(named.into()),
                             (None, None, ..) => Place::Vault("safe".into()),
-                            (None, Some(Lies::WithAdministrator), ..) | (None, _, None, _) => Place::Default,
-                            (None, Some(_), Some(_), Some(own)) => Place::Location(own.clone()),
+                            (_, Some(Lies::WithAdministrator), ..) | (_, _, None, _) => Place::Default,
+                            (_, Some(_), Some(_), Some(own)) => Place::Location(own.clone()),
+                            (Some(named), Some(_), Some(_), None) => Place::Gone(named.into()),
                             (None, Some(_), Some(known_as), None) => Place::Gone(known_as.clone()),
                         };
                         assert_eq!(place, wanted, "{named:?} {lies:?} {known_as:?} {own:?}");

@@ -78,14 +78,15 @@ impl BackupReconciler {
         Ok(Location::Found { phase: status.phase, nacuuid, velero })
     }
 
-    /// Where the backup is in a location of its namespace that is no vault's, or is to be.
+    /// Where the backup is in a location of its namespace that is not proven to be a vault's, or is to be.
     fn own_bucket(&self, backup: &NonAdminBackup, origin: &Origin) -> Option<OwnBucket> {
-        let Place::Location(name) = self.caches.place_of(backup) else { return None };
-        let location = self.caches.locations.get(&origin.namespace, &name)?;
+        let (Place::Location(name) | Place::Gone(name)) = self.caches.place_of(backup) else { return None };
+        let location = self.caches.locations.get(&origin.namespace, &name);
         let velero = self.caches.velero_backups.get(&self.caches.velero_namespace, &origin.nacuuid);
         let expires = velero.and_then(|velero| velero.status.as_ref()?.expiration());
         let expires_in = expires.map(request::left_until);
-        self.caches.vault_of(&location).is_none().then(|| OwnBucket { reach: self.caches.reach(), expires_in })
+        let is_vaults = location.is_some_and(|location| self.caches.vault_of(&location).is_some());
+        (!is_vaults).then(|| OwnBucket { reach: self.caches.reach(), expires_in })
     }
 
     /// The location of a backup that does not say yet that the backup is let go.

@@ -305,16 +305,17 @@ fn vault_locations(operator: &str) -> ValidatingAdmissionPolicy {
 
 /// Fence 5.
 fn snapshots(velero_namespace: &str) -> ValidatingAdmissionPolicy {
-    let kinds = ["volumesnapshots", "volumesnapshotcontents"];
+    // By such a one Velero makes a snapshot that an archive names its own, to delete it.
+    let of_a_snapshot = "has(object.spec.source.snapshotHandle)";
     by_each(
         "DeleteBackupRequest",
         SNAPSHOTS,
         ValidatingAdmissionPolicySpec {
-            match_constraints: Some(matched("snapshot.storage.k8s.io", &kinds, &["CREATE", "UPDATE", "DELETE"], None)),
+            match_constraints: Some(matched("snapshot.storage.k8s.io", &["volumesnapshotcontents"], &["CREATE"], None)),
             match_conditions: Some(vec![condition("by-velero", by_velero(velero_namespace))]),
             validations: Some(vec![denied_unless(
-                "params.?status.?phase.orValue('') != 'InProgress'".into(),
-                "'Velero touches no snapshot while it deletes from the bucket of a tenant'".into(),
+                format!("params.?status.?phase.orValue('') != 'InProgress' || !{of_a_snapshot}"),
+                "'Velero takes up no snapshot while it deletes from the bucket of a tenant'".into(),
             )]),
             ..ValidatingAdmissionPolicySpec::default()
         },

@@ -110,7 +110,8 @@ fn unless_invalid<K>(
 
 /// What Velero has stays as it was asked for. Programs in Go may write the same one in other words.
 fn keeps_what_was_handed_over(phase: Option<NonAdminPhase>, before: &Fields, after: &Fields) -> bool {
-    phase != Some(NonAdminPhase::Created) || fingerprint(before) == fingerprint(after)
+    !matches!(phase, Some(NonAdminPhase::Created | NonAdminPhase::Deleting))
+        || fingerprint(before) == fingerprint(after)
 }
 
 pub(super) struct BackupRule;

@@ -11,6 +11,7 @@ use croft_core::backup::{
 };
 use flate2::read::GzDecoder;
 use kube::ResourceExt;
+use tracing::debug;
 
 use super::{Caches, RESTORE, marks, request};
 use crate::engine::{Change, is_deleting};
@@ -67,7 +68,11 @@ pub(super) fn asking(list: List, origin: &Origin, uid: &str, of: &str, velero_na
 }
 
 async fn counted(url: &str, ca_pem: Option<&str>) -> Result<Tally, String> {
-    let packed = croft_rgw::fetch(url, ca_pem, LONGEST_LIST).await.map_err(|error| error.to_string())?;
+    let packed = croft_rgw::fetch(url, ca_pem, LONGEST_LIST).await.map_err(|error| {
+        // Whoever chose the server learns nothing of what else we can reach.
+        debug!(%error, "a list of Velero's was not read");
+        "the server that keeps the backup did not hand out Velero's lists".to_owned()
+    })?;
     Tally::read(&unpacked(&packed)?)
 }
 

@@ -66,9 +66,7 @@ pub(super) fn wanted(
         // By name: all at once would mean the user itself too.
         statement(SUBUSERS, Effect::Deny, subusers(&grants.everybody), &LEAKS),
     ];
-    // What we have no record of is not ours to take off.
-    let is_ours = |statement: &Value| is_ours(statement) || (former.is_some() && moved::is_ours(statement));
-    let own: Vec<_> = policy.statements().iter().filter(|statement| !is_ours(statement)).cloned().collect();
+    let own = own_statements(&policy, former.is_some());
     let owner = CephUser { tenant: user.tenant().to_owned(), id: user.id().to_owned() };
     let moved = former.map(|former| {
         let unbound =
@@ -76,7 +74,10 @@ pub(super) fn wanted(
         let unbound = unbound.cloned().collect();
         Moved { bucket, owner: &owner, former, subusers: &grants.everybody, unbound: &unbound }.statements(&own)
     });
-    policy.replace_those(is_ours, statements.into_iter().filter(|statement| !statement.principals.is_empty()));
+    policy.replace_those(
+        |statement| is_ours(statement, former.is_some()),
+        statements.into_iter().filter(|statement| !statement.principals.is_empty()),
+    );
     policy.append(moved.into_iter().flatten());
     policy
 }
@@ -85,7 +86,21 @@ fn sid(statement: &Value) -> &str {
     statement.get("Sid").and_then(Value::as_str).unwrap_or_default()
 }
 
-fn is_ours(statement: &Value) -> bool {
+/// Why the policy of a bucket that was moved is left as it is.
+pub(super) fn objection(current: &Policy) -> Option<String> {
+    moved::objection(&own_statements(current, true))
+}
+
+fn own_statements(policy: &Policy, is_moved: bool) -> Vec<Value> {
+    policy.statements().iter().filter(|statement| !is_ours(statement, is_moved)).cloned().collect()
+}
+
+/// What we have no record of is not ours to take off.
+fn is_ours(statement: &Value, is_moved: bool) -> bool {
+    is_croft(statement) || (is_moved && moved::is_ours(statement))
+}
+
+fn is_croft(statement: &Value) -> bool {
     let sid = sid(statement);
     sid.starts_with(OURS) || (sid == GRANT && Statement::read(statement).is_some_and(|read| is_grant(&read)))
 }

@@ -106,6 +106,9 @@ impl Opened<'_> {
             Ok(current) => current,
             Err(why) => return Ok(PolicySeen::Unreadable(why)),
         };
+        if let Some(why) = self.former.and(current.as_ref()).and_then(policy::objection) {
+            return Ok(PolicySeen::Unreadable(why));
+        }
         let wanted = policy::wanted(current.as_ref(), &user_id(self.user)?, self.name, grants, self.former).to_string();
         Ok(PolicySeen::Read { current: current.as_ref().map(Policy::to_string), wanted })
     }

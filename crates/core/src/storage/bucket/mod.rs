@@ -30,7 +30,7 @@ use crate::{
 pub const BUCKET_NOT_EMPTY: &str = "BucketNotEmpty";
 
 /// A policy longer than S3 allows is not repeated in a status.
-pub(super) const LONGEST_POLICY: usize = 20 * 1024;
+pub(in crate::storage) const LONGEST_POLICY: usize = 20 * 1024;
 
 /// What to do, and what to say if it works.
 struct Decision {

@@ -10,8 +10,8 @@ use serde_json::{Value, json};
 
 use super::{
     super::{
-        CephUser,
-        bucket::{GRANT, OURS},
+        CephUser, READONLY_SUBUSER,
+        bucket::{GRANT, LONGEST_POLICY, OURS},
     },
     permits::{Permits, covers},
 };
@@ -60,6 +60,17 @@ const LISTED: [&str; 10] = [
     "s3:PutObject",
 ];
 
+/// Whom the owner of a bucket that was moved may name: what each of them is kept from is said of each.
+const MOST_NAMES: usize = 32;
+
+/// Why nothing can be said beside what the owner of a bucket that was moved says in its policy.
+pub fn objection(own: &[Value]) -> Option<String> {
+    if Value::from(own).to_string().len() > LONGEST_POLICY {
+        return Some(format!("it is longer than {LONGEST_POLICY} bytes"));
+    }
+    (Permits::of(own).names().len() > MOST_NAMES).then(|| format!("it names more than {MOST_NAMES} users"))
+}
+
 /// A bucket that came from others, and whom it is for now.
 #[derive(Clone, Copy, Debug)]
 pub struct Moved<'a> {
@@ -82,8 +93,8 @@ impl Moved<'_> {
         let mut statements = vec![statement(OWNER, "Allow", ("Principal", vec![owner.clone()]), &own_reading, objects)];
         statements.extend(self.away(&permits));
         statements.extend(self.others(&owner, &permits));
-        for (sid, subusers, actions) in [(UNBOUND, self.unbound, READING), (SUBUSERS_CHANGES, self.subusers, CHANGING)]
-        {
+        let readers: BTreeSet<_> = self.subusers.iter().cloned().chain([READONLY_SUBUSER.to_owned()]).collect();
+        for (sid, subusers, actions) in [(UNBOUND, self.unbound, READING), (SUBUSERS_CHANGES, &readers, CHANGING)] {
             for (permitted, actions) in permits.by_action(&actions) {
                 let subusers = subusers.iter().map(|name| format!("{owner}:{name}"));
                 let subusers = subusers.map(|name| (name.clone(), permitted.of_exactly(&name)));
@@ -107,28 +118,29 @@ impl Moved<'_> {
         // Subusers of the owner are meant where the owner is, and told apart further below.
         let is_owners = |name: &str| name == owner || covers(owner, name);
         let names: BTreeSet<_> = permits.names().into_iter().filter(|name| !is_owners(name)).collect();
-        let all_but = |excepted: BTreeSet<&str>| {
-            let all_but = names.iter().map(String::as_str).filter(|name| !excepted.contains(name)).chain([owner]);
+        let all_but = |is_meant: &dyn Fn(&str) -> bool| {
+            let all_but = names.iter().map(String::as_str).filter(|name| !is_meant(name)).chain([owner]);
             ("NotPrincipal", all_but.collect::<BTreeSet<_>>().into_iter().map(str::to_owned).collect())
         };
         let open = permits.open();
-        let strangers = || all_but(BTreeSet::new());
+        let strangers = || all_but(&|_| false);
+        // To deny a whole tenant something would deny it to those of its users, too, who have more: the owner may be one.
+        let is_group = |name: &&String| covers(name, owner) || names.iter().any(|other| covers(name, other));
+        let (groups, singles): (Vec<_>, Vec<_>) = names.iter().partition(is_group);
         let mut statements = vec![statement(OTHERS, "Deny", strangers(), &["s3:*"], self.beyond(&open))];
         for (permitted, actions) in permits.by_action(&[&READING[..], &CHANGING, &LISTED].concat()) {
             if permitted.open != open {
                 statements.push(statement(OTHERS, "Deny", strangers(), &actions, self.beyond(&permitted.open)));
             }
-            // To deny a whole tenant something would deny it to those of its users, too, who have more.
-            let (groups, singles): (Vec<_>, Vec<_>) =
-                names.iter().partition(|name| names.iter().any(|other| covers(name, other)));
-            for group in groups {
+            for group in &groups {
                 let places = permitted.of(group);
                 if !self.is_everything(&places, &actions) {
-                    let rest = all_but([group.as_str()].into());
+                    // Whom it is one of have no more than it.
+                    let rest = all_but(&|name| name == *group || covers(name, group));
                     statements.push(statement(NAMED, "Deny", rest, &actions, self.beyond(&places)));
                 }
             }
-            let singles = singles.into_iter().map(|name| (name.clone(), permitted.of(name)));
+            let singles = singles.iter().map(|name| ((*name).clone(), permitted.of(name)));
             statements.extend(self.denials(NAMED, singles, &actions));
         }
         statements
@@ -249,6 +261,7 @@ mod tests {
     const FRIEND: &str = "arn:aws:iam::friends:user/one";
     const FORMER: &str = "arn:aws:iam::lab_a:user/data";
     const ANONYMOUS: &str = "anonymous";
+    const OWN_TENANT: &str = "arn:aws:iam::lab_b:root";
 
     /// What the new owner may have said, each with or without the others.
     fn own_pool() -> Vec<Value> {
@@ -261,6 +274,8 @@ mod tests {
             allow(json!({ "AWS": [FORMER] }), &["s3:GetObject"], &[folder]),
             allow(json!({ "AWS": ["arn:aws:iam::friends:root"] }), &["s3:PutObject*"], &everything),
             allow(json!({ "AWS": [format!("{OWN}:late")] }), &["s3:GetObject", "s3:PutObjectTagging"], &[folder]),
+            allow(json!({ "AWS": [OWN_TENANT] }), &["s3:GetObject"], &[folder]),
+            allow(json!({ "AWS": [format!("{FRIEND}:x")] }), &["s3:PutObject"], &[folder]),
             json!({ "Effect": "Deny", "Principal": { "AWS": [FRIEND, format!("{OWN}:bound")] }, "Action": "s3:PutBucketAcl",
                     "Resource": everything }),
             json!({ "Effect": "Allow", "NotPrincipal": { "AWS": FORMER }, "Action": "s3:*", "Resource": everything }),
@@ -298,6 +313,18 @@ mod tests {
     }
 
     #[test]
+    fn what_would_make_a_policy_without_bounds_is_objected_to() {
+        let naming = |count: usize| {
+            let names: Vec<_> = (0..count).map(|number| format!("arn:aws:iam::t{number}:root")).collect();
+            [json!({ "Effect": "Allow", "Principal": { "AWS": names }, "Action": "s3:GetObject", "Resource": "*" })]
+        };
+        assert_eq!(objection(&naming(MOST_NAMES)), None);
+        assert_eq!(objection(&naming(MOST_NAMES + 1)).unwrap(), "it names more than 32 users");
+        let long = [json!({ "Sid": "x".repeat(LONGEST_POLICY) })];
+        assert_eq!(objection(&long).unwrap(), "it is longer than 20480 bytes");
+    }
+
+    #[test]
     fn whatever_access_lists_say_everybody_has_what_the_new_owner_says_and_nothing_besides() {
         let (bound, late) = (format!("{OWN}:bound"), format!("{OWN}:late"));
         let everybody =
@@ -317,7 +344,9 @@ mod tests {
                     // Only those that a bucket's access list gives are about the bucket itself.
                     for resource in resources.into_iter().skip(usize::from(!LISTED.contains(&action))) {
                         let denied = ours.iter().any(|it| it["Effect"] == "Deny" && applies(it, who, action, resource));
-                        let said = plain.iter().any(|it| applies(it, who, action, resource));
+                        // Subusers of the owner are told apart by name.
+                        let concerns = |it: &&&Value| !(is_owners && it["Principal"]["AWS"] == json!([OWN_TENANT]));
+                        let said = plain.iter().filter(concerns).any(|it| applies(it, who, action, resource));
                         let (reads, changes) = (READING.contains(&action), CHANGING.contains(&action));
                         let is_shut = match who {
                             OWN => false,
