@@ -78,7 +78,7 @@ impl MigrationReconciler {
         };
         let [class, other] = [class, other].map(|name| self.caches.gateways.class(ClassChoice::Named(&name), false));
         let chosen = match (class, other) {
-            (Ok(class), Ok(other)) if class.class.endpoint != other.class.endpoint => return (Gateway::Apart, None),
+            (Ok(class), Ok(other)) if !class.is_of_one_ceph_with(&other) => return (Gateway::Apart, None),
             (Ok(class), Ok(_)) => class,
             (Err(why), _) | (_, Err(why)) => return (Gateway::NoClass(why), None),
         };
