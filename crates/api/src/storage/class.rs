@@ -26,7 +26,8 @@ use crate::{Condition, LabelSelector, is_false, schema};
 )]
 #[serde(rename_all = "camelCase")]
 pub struct S3ClassSpec {
-    /// Address of the gateway, for the operator and in the tenants' Secrets, for example `https://s3.example.com`.
+    /// Address of the gateway, for the operator and in the tenants' Secrets, for example `https://s3.example.com`. Once the
+    /// class has users it must lead to the Ceph they are in.
     #[schemars(length(max = 1024), regex(pattern = r"^https?://[^/?#@\s]+/?$"))]
     pub endpoint: String,
     /// Region told to S3 clients. Default: `us-east-1`.
@@ -99,9 +100,24 @@ pub struct S3ClassStatus {
     /// The release of Ceph behind the gateway, where it tells.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub release: Option<String>,
+    /// The Ceph the class serves. As long as it has users it serves no other one (`AnotherCluster`), unless the annotation
+    /// `s3.snappcloud.io/confirm-cluster` of the class says that they are there: with its id, or its endpoint where no id is told.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cluster: Option<S3ClassCluster>,
     /// `Ready`: the gateway answers and accepts the admin keys. Claims wait for it. `Reconciling`: it is asked again.
     /// `Stalled`: somebody must act.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "schema::conditions_by_type")]
     pub conditions: Vec<Condition>,
+}
+
+/// A Ceph, as its gateway was reached.
+#[derive(JsonSchema, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct S3ClassCluster {
+    /// Address of the gateway.
+    pub endpoint: String,
+    /// Id of the Ceph cluster, where the gateway tells it: from Ceph 17 on, to an administrator with the capability `info=read`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub id: Option<String>,
 }

@@ -18,7 +18,7 @@ pub use bucket::{
     S3BucketStatus, SubuserBinding,
 };
 pub use claim::{S3UserClaim, S3UserClaimSpec, S3UserClaimStatus};
-pub use class::{OnDelete, S3Class, S3ClassSpec, S3ClassStatus, SecretReference};
+pub use class::{OnDelete, S3Class, S3ClassCluster, S3ClassSpec, S3ClassStatus, SecretReference};
 pub use ledger::{LedgerAmount, LedgerEntry, S3QuotaLedger, S3QuotaLedgerSpec};
 pub use migration::{
     BucketMove, BucketMoveState, MigrationPhase, UserMigration, UserMigrationSpec, UserMigrationStatus, UserReference,

@@ -2,7 +2,12 @@
 //!
 //! - A class that is in use is never let go, and serves whom it has until then.
 //! - Nobody calls a gateway that is known not to answer: claims wait for the class, and one look after the other is made here.
-//! - No two classes of one gateway can put two namespaces into one tenant: the younger class waits.
+//! - No two classes of one Ceph can put two namespaces into one tenant: the younger class waits.
+//! - A class with users serves nobody in another Ceph than the one they are in.
+
+mod cluster;
+
+pub use cluster::{Cluster, is_one_ceph};
 
 use std::{collections::BTreeSet, fmt, time::Duration};
 
@@ -43,6 +48,8 @@ pub struct ClassSeen {
     pub finalizer: bool,
     /// Whether it is meant for claims that name no class.
     pub default: bool,
+    /// The Ceph an administrator says the users of the class are in.
+    pub confirmed_cluster: Option<String>,
     pub spec: Result<Class, Vec<Problem>>,
     pub status: Status,
 }
@@ -55,6 +62,9 @@ pub struct Status {
     /// The release of Ceph, where the gateway tells it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub release: Option<String>,
+    /// The Ceph it serves.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cluster: Option<Cluster>,
     pub conditions: Conditions,
 }
 
@@ -66,6 +76,8 @@ pub struct Gateway {
     /// Whether the key may change users and buckets.
     pub may_write: bool,
     pub release: Option<String>,
+    /// The Ceph behind it, where it tells.
+    pub cluster_id: Option<String>,
 }
 
 impl ClassSeen {
@@ -101,7 +113,7 @@ pub fn default_of(classes: &[ClassSeen]) -> Option<&ClassSeen> {
     classes.iter().filter(|class| class.default && !class.deleting).min_by_key(|class| class.age())
 }
 
-/// The older class of the same gateway with which `class` could share a tenant of two namespaces. One that is refused for that
+/// The older class of the same Ceph with which `class` could share a tenant of two namespaces. One that is refused for that
 /// reason itself stands in nobody's way.
 pub fn overlapping<'a>(class: &ClassSeen, others: &'a [ClassSeen]) -> Option<&'a ClassSeen> {
     let mut older: Vec<_> = others.iter().filter(|other| other.age() < class.age()).collect();
@@ -130,16 +142,16 @@ pub fn beside_others(class: &ClassSeen, others: &[ClassSeen]) -> Vec<Problem> {
 
 fn overlap(other: &ClassSeen) -> String {
     format!(
-        "S3Class {} on the same gateway has a prefix with which two namespaces could share a tenant; make this class anew with another prefix",
+        "S3Class {} on the same Ceph has a prefix with which two namespaces could share a tenant; make this class anew with another prefix",
         other.name()
     )
 }
 
 /// Whether two classes could put two namespaces into one tenant.
 fn share(one: &ClassSeen, other: &ClassSeen) -> bool {
-    let (Ok(one), Ok(other)) = (&one.spec, &other.spec) else { return false };
-    let (here, there) = (&one.tenant_prefix, &other.tenant_prefix);
-    one.endpoint.eq_ignore_ascii_case(&other.endpoint) && (extends(here, there) || extends(there, here))
+    let (Ok(here), Ok(there)) = (&one.spec, &other.spec) else { return false };
+    let (here, there) = (&here.tenant_prefix, &there.tenant_prefix);
+    (extends(here, there) || extends(there, here)) && is_one_ceph(one, other)
 }
 
 /// Whether `<longer>_<namespace>` may be `<shorter>_<another namespace>`. A namespace begins with a letter or digit.
@@ -149,8 +161,8 @@ fn extends(shorter: &str, longer: &str) -> bool {
 }
 
 /// Whether it matters what the gateway says.
-pub fn asks_gateway(class: &ClassSeen, others: &[ClassSeen], is_used: bool) -> bool {
-    class.spec.is_ok() && overlapping(class, others).is_none() && (is_used || !class.deleting)
+pub fn asks_gateway(class: &ClassSeen, is_used: bool) -> bool {
+    class.spec.is_ok() && (is_used || !class.deleting)
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -194,6 +206,7 @@ pub fn plan(seen: &Observed) -> Plan<Step> {
     let plan = Plan::steps(step);
     match &seen.gateway {
         None => plan,
+        Some(Ok(_)) if cluster::led_astray(seen).is_some() => plan.look_again(REFUSING),
         Some(Ok(gateway)) if gateway.may_write => plan.look_again(WELL),
         Some(Err(failure)) if is_passing(failure) => plan.look_again(DOWN),
         Some(_) => plan.look_again(REFUSING),
@@ -217,6 +230,9 @@ pub fn report(seen: &Observed, outcomes: Outcomes<'_, Step>, now: &Timestamp) ->
     if let Some(Ok(gateway)) = &seen.gateway {
         status.release.clone_from(&gateway.release);
     }
+    if cluster::led_astray(seen).is_none() {
+        status.cluster = cluster::reached(seen).or(status.cluster);
+    }
     verdict.write(&mut status.conditions, class.generation, now);
     status
 }
@@ -226,7 +242,10 @@ fn verdict(seen: &Observed) -> Readiness {
     if let Err(problems) = &class.spec {
         return Reason::InvalidSpec.stalled(Problem::list(problems));
     }
-    if let Some(other) = overlapping(class, &seen.others) {
+    if let Some((bound, reached)) = cluster::led_astray(seen) {
+        return cluster::another(class.name(), bound, &reached);
+    }
+    if let Some(other) = overlapping(&as_told(seen), &seen.others) {
         return Reason::PrefixOverlap.stalled(format!("spec.tenantPrefix: {}", overlap(other)));
     }
     let health = match &seen.gateway {
@@ -242,6 +261,13 @@ fn verdict(seen: &Observed) -> Readiness {
         Some(note) => health.noting(&note),
         None => health,
     }
+}
+
+/// The class with what its gateway says of the Ceph behind it.
+fn as_told(seen: &Observed) -> ClassSeen {
+    let mut class = seen.class.clone();
+    class.status.cluster = cluster::reached(seen).or(class.status.cluster);
+    class
 }
 
 fn answers(seen: &Observed, gateway: &Gateway) -> String {

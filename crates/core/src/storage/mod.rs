@@ -41,6 +41,9 @@ use crate::conditions::Readiness;
 /// The subuser every Ceph user has, behind the read Secret.
 pub const READONLY_SUBUSER: &str = "readonly";
 
+/// Annotation of an S3Class by which an administrator says in which Ceph its users are: its id, or the endpoint where that is not told.
+pub const CONFIRM_CLUSTER: &str = "s3.snappcloud.io/confirm-cluster";
+
 /// What a person must put right in Ceph is looked at again after this long: Ceph tells nobody.
 pub(crate) const RECHECK: Duration = Duration::from_secs(60);
 

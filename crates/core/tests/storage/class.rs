@@ -6,7 +6,7 @@ use croft_core::{
     plan::{Failure, FailureClass, Next, Outcome},
     storage::{
         Class, NoClass, OnDelete, QuotaAsked, Target,
-        class::{self, ClassSeen, Gateway, Observed, Status, Step, asks_gateway, default_of, overlapping},
+        class::{self, ClassSeen, Cluster, Gateway, Observed, Status, Step, default_of, overlapping},
     },
     time::Timestamp,
 };
@@ -29,6 +29,7 @@ fn class(name: &str, second: u32, prefix: &str) -> ClassSeen {
         deleting: false,
         finalizer: true,
         default: false,
+        confirmed_cluster: None,
         spec: Ok(Class {
             name: name.into(),
             endpoint: "http://s3".into(),
@@ -43,7 +44,7 @@ fn class(name: &str, second: u32, prefix: &str) -> ClassSeen {
 }
 
 fn well() -> Gateway {
-    Gateway { admin: "admin".into(), may_write: true, release: Some("reef".into()) }
+    Gateway { admin: "admin".into(), may_write: true, release: Some("reef".into()), cluster_id: None }
 }
 
 fn failing(class: FailureClass) -> Failure {
@@ -95,7 +96,7 @@ fn a_gateway_that_is_down_keeps_claims_waiting_and_is_asked_again_soon() {
 
 #[test]
 fn a_key_that_may_not_change_users_is_told_with_the_command_that_helps() {
-    let gateway = Some(Ok(Gateway { admin: "bob".into(), may_write: false, release: None }));
+    let gateway = Some(Ok(Gateway { admin: "bob".into(), may_write: false, release: None, cluster_id: None }));
     let (reason, message) = told(&Observed { gateway, ..seen(class("gold", 1, "lab")) });
     assert_eq!(reason, "MissingCapabilities");
     assert!(message.contains("caps add --uid=bob"), "{message}");
@@ -144,8 +145,7 @@ fn prefixes_that_could_share_a_tenant_are_found_and_the_younger_class_waits() {
     }
     let young = class("young", 2, "croft_a");
     let others = vec![class("old", 1, "croft")];
-    assert!(!asks_gateway(&young, &others, true));
-    assert_eq!(told(&Observed { others, gateway: None, ..seen(young) }).0, "PrefixOverlap");
+    assert_eq!(told(&Observed { others, ..seen(young) }).0, "PrefixOverlap");
 }
 
 #[test]
@@ -210,4 +210,83 @@ fn a_class_in_use_names_a_few_of_its_users() {
         class::in_use("gold", &users).unwrap(),
         "S3Class gold is in use by S3Users a.u0, a.u1, a.u2, a.u3, a.u4 and 2 more; delete their claims first"
     );
+}
+
+/// As its gateway tells it: where it is and which Ceph is behind it.
+fn answering(mut class: ClassSeen, endpoint: &str, id: Option<&str>, users: &[&str]) -> Observed {
+    class.spec.as_mut().unwrap().endpoint = endpoint.into();
+    let gateway = Gateway { cluster_id: id.map(str::to_owned), ..well() };
+    let users = users.iter().map(|user| (*user).to_owned()).collect();
+    Observed { users, gateway: Some(Ok(gateway)), ..seen(class) }
+}
+
+#[test]
+fn a_class_with_users_serves_nobody_in_another_ceph_than_theirs() {
+    let (here, there) = ("http://s3", "http://other");
+    // Where it was and which Ceph it told; where it is and which Ceph it tells; whether that is its own.
+    for (before, now, is_its_own) in [
+        ((here, Some("A")), (here, Some("A")), true),
+        ((here, Some("A")), (there, Some("A")), true),
+        ((here, Some("A")), (here, Some("B")), false),
+        ((here, Some("A")), (there, Some("B")), false),
+        ((here, Some("A")), (here, None), true),
+        ((here, Some("A")), (there, None), false),
+        ((here, None), (here, Some("B")), true),
+        ((here, None), (there, Some("B")), false),
+        ((here, None), ("HTTP://S3", None), true),
+        ((here, None), (there, None), false),
+    ] {
+        let bound = looked_at(answering(class("gold", 1, "lab"), before.0, before.1, &["a.b"]));
+        let led = answering(bound.clone(), now.0, now.1, &["a.b"]);
+        let after = looked_at(led.clone());
+        assert_eq!(after.refusal(false).is_none(), is_its_own, "{before:?} {now:?}");
+        if is_its_own {
+            let id = now.1.or(before.1).map(str::to_owned);
+            assert_eq!(after.status.cluster, Some(Cluster { endpoint: now.0.into(), id }), "{before:?} {now:?}");
+        } else {
+            assert_eq!(told(&led).0, "AnotherCluster");
+            assert_eq!(after.status.cluster, bound.status.cluster, "it stays bound");
+            assert_eq!(class::plan(&led).next, Next::After(Duration::from_secs(30)));
+        }
+        // Without users there is nothing to be lost.
+        let unused = looked_at(Observed { users: BTreeSet::new(), ..led });
+        assert_eq!(unused.refusal(true), None);
+        assert_eq!(unused.status.cluster.unwrap().endpoint, now.0);
+    }
+}
+
+#[test]
+fn an_administrator_confirms_exactly_one_other_ceph() {
+    for (id, confirmed, serves) in [
+        (None, "http://other", true),
+        (None, "http://third", false),
+        (Some("B"), "B", true),
+        (Some("B"), "http://other", false),
+        (Some("B"), "A", false),
+    ] {
+        let bound = looked_at(answering(class("gold", 1, "lab"), "http://s3", id.map(|_| "A"), &["a.b"]));
+        let moved = answering(bound, "http://other", id, &["a.b"]);
+        let (_, message) = told(&moved);
+        let command = format!("s3.snappcloud.io/confirm-cluster={}`", id.unwrap_or("http://other"));
+        assert!(message.contains("http://s3") && message.ends_with(&command), "{message}");
+        let mut confirming = moved;
+        confirming.class.confirmed_cluster = Some(confirmed.into());
+        assert_eq!(looked_at(confirming).refusal(false).is_none(), serves, "{id:?} {confirmed}");
+    }
+}
+
+#[test]
+fn prefixes_overlap_at_two_addresses_of_one_ceph_too() {
+    let at = |name, second, prefix, endpoint, id| looked_at(answering(class(name, second, prefix), endpoint, id, &[]));
+    let old = at("old", 1, "croft", "http://s3", Some("A"));
+    for (id, shares) in [(Some("A"), true), (Some("B"), false), (None, false)] {
+        let young = answering(class("young", 2, "croft_a"), "http://also-s3", id, &[]);
+        let reason = told(&Observed { others: vec![old.clone()], ..young.clone() }).0;
+        assert_eq!(reason == "PrefixOverlap", shares, "{id:?}: {reason}");
+        assert_eq!(overlapping(&looked_at(young), std::slice::from_ref(&old)).is_some(), shares, "{id:?}");
+    }
+    // It is told at once should its endpoint lead elsewhere.
+    let mut elsewhere = at("young", 2, "croft_a", "http://also-s3", Some("A"));
+    elsewhere.spec.as_mut().unwrap().endpoint = "http://third".into();
+    assert_eq!(overlapping(&elsewhere, &[old]), None);
 }

@@ -99,6 +99,8 @@ fn a_bucket_goes_step_by_step_and_its_first_owner_after_it() {
          delete the policy of bucket photos as Ceph user lab_a$data: it may name what no longer holds\n\
          link bucket lab_a/photos to Ceph user lab_b$data\n\
          set the policy of bucket photos as Ceph user lab_b$data\n\
+         set the lifecycle of bucket photos again as Ceph user lab_b$data\n\
+         have counted what Ceph user lab_b$data has\n\
          create S3Bucket b/photos of claim data like a/photos\n\
          remove the finalizer from S3Bucket a/photos\n\
          delete S3Bucket a/photos: its bucket is elsewhere\n--\n\
@@ -151,4 +153,17 @@ fn a_migration_that_cannot_end_does_not_begin() {
     }
     let (phase, message) = judge(|seen| seen.current.claim = None);
     assert!(phase == Some(Phase::Pending) && message.contains("a/data must be there"), "{message}");
+}
+
+#[test]
+fn a_claim_that_stays_names_each_bucket_it_has_once() {
+    let mut finishing = explorer::worked(&explorer::worked(&held(), "migration"), "migration").seen();
+    finishing.current.buckets.insert("more".into());
+    let Gateway::Reached(reached) = &mut finishing.gateway else { panic!("no gateway") };
+    reached.current.as_mut().unwrap().buckets.insert("more".into(), 1);
+    let plan = migration::plan(&finishing);
+    let done: Vec<_> = plan.iter().map(|step| (step, Outcome::done())).collect();
+    let status = migration::report(&finishing, &done, &now());
+    let message = &status.conditions.get("Ready").unwrap().message;
+    assert!(message.ends_with("it has buckets: more"), "{message}");
 }

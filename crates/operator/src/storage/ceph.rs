@@ -210,6 +210,19 @@ impl Ceph {
         done(self.s3(key).put_bucket_policy(bucket, &policy).await)
     }
 
+    /// All rules stay as they are, those of the tenant's own too.
+    pub(super) async fn renew_lifecycle(&self, bucket: &str, key: &KeyPair) -> Done {
+        let s3 = self.s3(key);
+        match s3.bucket_lifecycle(bucket).await.map_err(failure)? {
+            Some(lifecycle) if !lifecycle.is_empty() => done(s3.put_bucket_lifecycle(bucket, &lifecycle).await),
+            _ => Ok(Written::elsewhere()),
+        }
+    }
+
+    pub(super) async fn count_usage(&self, user: &CephUser) -> Done {
+        done(self.0.usage_of(&user_id(user)?).await)
+    }
+
     /// Refused if there is something in the bucket.
     pub(super) async fn delete_bucket(&self, user: &CephUser, name: &str) -> Done {
         done(self.0.remove_bucket(&user.tenant, name, false).await)

@@ -5,7 +5,10 @@ use std::{collections::BTreeSet, sync::Arc};
 use croft_api::storage::{CLASS_FINALIZER, S3Class, validate};
 use croft_core::{
     plan::{Failure, Outcome, Plan},
-    storage::class::{self, ClassSeen, Gateway, Observed, Step},
+    storage::{
+        CONFIRM_CLUSTER,
+        class::{self, ClassSeen, Gateway, Observed, Step},
+    },
     time::Timestamp,
 };
 use kube::ResourceExt;
@@ -37,7 +40,8 @@ impl ClassReconciler {
     async fn probe(&self, class: &Arc<S3Class>) -> Result<Gateway, Failure> {
         let ceph = self.caches.gateways.reach(class).await?;
         let probe = ceph.0.probe().await.map_err(failure)?;
-        Ok(Gateway { admin: probe.admin.to_string(), may_write: probe.may_write, release: probe.release })
+        let croft_rgw::Probe { admin, may_write, release, cluster_id } = probe;
+        Ok(Gateway { admin: admin.to_string(), may_write, release, cluster_id })
     }
 }
 
@@ -61,8 +65,8 @@ impl Reconciler for ClassReconciler {
             others.iter().filter(|other| other.name_any() != key.name).map(|it| class_seen(it)).collect();
         let users = self.caches.users.by(CLASS_INDEX, &key.name);
         let users: BTreeSet<_> = users.iter().map(|user| user.name_any()).collect();
-        let gateway =
-            if class::asks_gateway(&class, &others, !users.is_empty()) { Some(self.probe(&raw).await) } else { None };
+        let asks = class::asks_gateway(&class, !users.is_empty());
+        let gateway = if asks { Some(self.probe(&raw).await) } else { None };
         Ok(Some(Seen { raw, observed: Observed { class, others, users, gateway } }))
     }
 
@@ -101,6 +105,7 @@ pub(super) fn class_seen(class: &S3Class) -> ClassSeen {
         deleting: is_deleting(&class.metadata),
         finalizer: objects::has_finalizer(&class.metadata, CLASS_FINALIZER),
         default: class.spec.default,
+        confirmed_cluster: class.annotations().get(CONFIRM_CLUSTER).cloned(),
         spec: validate::class(class),
         status: objects::status(class.status.as_ref()),
     }

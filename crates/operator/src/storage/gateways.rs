@@ -71,6 +71,10 @@ impl Chosen {
         self.raw.spec.ca_bundle.clone()
     }
 
+    pub(super) fn is_of_one_ceph_with(&self, other: &Self) -> bool {
+        class::is_one_ceph(&class_seen(&self.raw), &class_seen(&other.raw))
+    }
+
     /// Whether a namespace with these labels may use the class.
     pub(super) fn allows(&self, labels: &BTreeMap<String, String>) -> bool {
         match self.raw.spec.allowed_namespaces.clone().map(Selector::try_from) {

@@ -78,7 +78,7 @@ impl MigrationReconciler {
         };
         let [class, other] = [class, other].map(|name| self.caches.gateways.class(ClassChoice::Named(&name), false));
         let chosen = match (class, other) {
-            (Ok(class), Ok(other)) if class.class.endpoint != other.class.endpoint => return (Gateway::Apart, None),
+            (Ok(class), Ok(other)) if !class.is_of_one_ceph_with(&other) => return (Gateway::Apart, None),
             (Ok(class), Ok(_)) => class,
             (Err(why), _) | (_, Err(why)) => return (Gateway::NoClass(why), None),
         };
@@ -180,6 +180,8 @@ impl MigrationReconciler {
             Step::DeletePolicy { bucket, key, .. } => ceph()?.delete_policy(bucket, key).await,
             Step::LinkBucket { tenant, bucket, id, to } => ceph()?.link_bucket(tenant, bucket, id, to).await,
             Step::PutPolicy { bucket, key, policy, .. } => ceph()?.put_policy(bucket, key, policy).await,
+            Step::RenewLifecycle { bucket, key, .. } => ceph()?.renew_lifecycle(bucket, key).await,
+            Step::CountUsage { user } => ceph()?.count_usage(user).await,
             Step::Note { record, seen: version, bucket, note } => {
                 let object = self.caches.users.get("", record).ok_or_else(super::no_longer_there)?;
                 let target = Target { namespace: "", name: record, uid: &version.uid };
@@ -237,8 +239,12 @@ impl Reconciler for MigrationReconciler {
 
     async fn execute(&self, seen: &Seen, step: &Step) -> Result<Written, Failure> {
         let done = self.carry_out(seen, step).await;
-        if let (Some(ceph), Step::DeletePolicy { user, key, .. } | Step::PutPolicy { user, key, .. }) =
-            (&seen.ceph, step)
+        if let (
+            Some(ceph),
+            Step::DeletePolicy { user, key, .. }
+            | Step::PutPolicy { user, key, .. }
+            | Step::RenewLifecycle { user, key, .. },
+        ) = (&seen.ceph, step)
         {
             let spec = &seen.observed.migration.spec;
             let place = if seen.observed.target.is_of(user) { &spec.target } else { &spec.current };

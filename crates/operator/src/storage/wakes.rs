@@ -6,6 +6,7 @@ use croft_api::{
     namespaces::NamespaceClassBinding,
     storage::{S3Bucket, S3Class, S3User, S3UserClaim, S3UserClaimStatus, S3UserPhase, UserMigration},
 };
+use croft_core::storage::record_name;
 use k8s_openapi::api::core::v1::{Namespace, Secret};
 use kube::{ResourceExt, core::PartialObjectMeta};
 
@@ -100,22 +101,31 @@ impl Caches {
     fn woken_by_class(&self, change: Change<'_, S3Class>) -> Vec<Key> {
         let name = change.object().name_any();
         let is_changed = differs(change, |class| (class.spec.clone(), is_deleting(&class.metadata)));
+        let is_bound_anew = differs(change, |class| class.status.as_ref().and_then(|status| status.cluster.clone()));
+        let asks_for_a_look = differs(change, |class| {
+            let confirmed = class_seen(class).confirmed_cluster;
+            (class.metadata.generation, class.finalizers().to_vec(), confirmed)
+        });
         let mut keys = Vec::new();
-        if is_changed {
-            // Who stood in another class's way may do so no more.
-            keys.extend(self.classes.all().iter().map(|class| class::key(class)));
-            keys.extend(self.keys_of_class(&name, |_| true, |_| true));
-        } else if differs(change, |class| (class.metadata.generation, class.finalizers().to_vec())) {
+        if is_changed || is_bound_anew {
+            // Who stood in another class's way may do so no more, and the other way round.
+            let classes = self.classes.all();
+            keys.extend(classes.iter().filter(|it| it.name_any() != name).map(|it| class::key(it)));
+        }
+        if is_changed || asks_for_a_look {
             keys.push(Key::cluster(CLASS, &name));
         }
         let serves = |class: &S3Class| class_seen(class).refusal(false).is_none();
-        if !is_changed && change.after.is_some_and(serves) {
-            if differs(change, |class| class.status.as_ref().and_then(|status| status.observed_generation)) {
-                keys.extend(self.keys_of_class(&name, |_| true, |_| true));
+        let generation = |class: &S3Class| class.status.as_ref().and_then(|status| status.observed_generation);
+        if is_changed {
+            keys.extend(self.keys_of_class(change, |_| true, |_| true));
+        } else if change.after.is_some_and(serves) {
+            if is_bound_anew || differs(change, generation) {
+                keys.extend(self.keys_of_class(change, |_| true, |_| true));
             } else if !change.before.is_some_and(serves) {
                 // Whoever has waited for it; the others have what they need.
                 let waits = |claim: &S3UserClaim| !self.is_settled(claim);
-                keys.extend(self.keys_of_class(&name, waits, |bucket| !bucket_seen(bucket).is_settled()));
+                keys.extend(self.keys_of_class(change, waits, |bucket| !bucket_seen(bucket).is_settled()));
             }
         }
         keys
@@ -124,13 +134,18 @@ impl Caches {
     /// The claims of a class, those that may be, and their buckets, as far as they are meant.
     fn keys_of_class(
         &self,
-        class: &str,
+        change: Change<'_, S3Class>,
         claim_is_meant: impl Fn(&S3UserClaim) -> bool,
         bucket_is_meant: impl Fn(&S3Bucket) -> bool,
     ) -> Vec<Key> {
-        let claims = [class, ""].into_iter().flat_map(|name| self.claims.by(CLASS_INDEX, name));
+        let class = change.object().name_any();
+        // Who names no class has that of his S3User, and before there is one that which is the default.
+        let may_be_default = change.both().any(|class| class.spec.default);
+        let undecided = if may_be_default { self.claims.by(CLASS_INDEX, "") } else { Vec::new() };
+        let undecided = undecided.into_iter().filter(|claim| !self.has_class(claim));
+        let claims = self.claims.by(CLASS_INDEX, &class).into_iter().chain(undecided);
         let claims = claims.map(|claim| (claim.namespace().unwrap_or_default(), claim.name_any()));
-        let recorded = self.users.by(CLASS_INDEX, class);
+        let recorded = self.users.by(CLASS_INDEX, &class);
         let recorded = recorded.iter().filter_map(|user| claim_of(user));
         let places: BTreeSet<_> = claims.chain(recorded).collect();
         let mut keys = Vec::new();
@@ -142,6 +157,12 @@ impl Caches {
             keys.extend(buckets.iter().filter(|it| bucket_is_meant(it)).map(|bucket| bucket_key(bucket)));
         }
         keys
+    }
+
+    /// Whether it is on record which class a claim is of.
+    fn has_class(&self, claim: &S3UserClaim) -> bool {
+        let record = record_name(&claim.namespace().unwrap_or_default(), &claim.name_any());
+        self.users.get("", &record).is_some_and(|user| user::record(&user).body.class.is_some())
     }
 
     fn woken_by_namespace(&self, change: Change<'_, Namespace>) -> Vec<Key> {

@@ -2,12 +2,16 @@
 
 use anyhow::{Context, Result};
 use croft_api::storage::{CLASS_FINALIZER, S3Class};
+use croft_core::storage::CONFIRM_CLUSTER;
 use croft_testbed::{
     Testbed,
     fault::{Action, FaultProxy, Match, Seen},
 };
 use k8s_openapi::api::core::v1::Secret;
-use kube::{Api, api::DeleteParams};
+use kube::{
+    Api,
+    api::{DeleteParams, Patch, PatchParams},
+};
 use serde_json::{Value, json};
 
 use crate::{
@@ -144,6 +148,11 @@ async fn a_gateway_that_falls_silent_holds_up_no_other_and_everybody_is_served_o
     Ok(())
 }
 
+fn asks_for_user(seen: &Seen) -> bool {
+    let parameters = seen.request.subresource.clone().unwrap_or_default();
+    seen.request.verb == "get" && seen.request.resource == "/admin/user" && parameters.contains("uid")
+}
+
 #[tokio::test]
 async fn a_restart_asks_the_gateway_for_nobody_who_has_what_he_needs() -> Result<()> {
     let World { bed, installed, operator } = Box::pin(World::own(Testbed::kubernetes().with_ceph())).await?;
@@ -167,13 +176,95 @@ async fn a_restart_asks_the_gateway_for_nobody_who_has_what_he_needs() -> Result
     // Somebody new is served; by then the others would have been looked at, too.
     plot.claim_called("new", claim_of("calm", 9)).await?;
     plot.ready("new").await;
-    let asks_for_user = |seen: &Seen| {
-        let parameters = seen.request.subresource.clone().unwrap_or_default();
-        seen.request.verb == "get" && seen.request.resource == "/admin/user" && parameters.contains("uid")
-    };
     let log = proxy.log();
     let asked = log.iter().filter(|seen| asks_for_user(seen)).count();
     assert!((1..=2).contains(&asked), "the new one's keys are read, and nothing else: {log:#?}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_change_of_one_class_asks_the_gateway_for_nobody_of_another() -> Result<()> {
+    let world = Box::pin(World::own(Testbed::kubernetes().with_ceph())).await?;
+    let plot = Plot::on(&world.bed, "unmoved").await?;
+    let proxy = FaultProxy::rgw(&world.bed.ceph().endpoint).await?;
+    plot.class("default", json!({ "endpoint": proxy.endpoint(), "default": true })).await?;
+    plot.claim(json!({})).await?;
+    plot.bucket("photos", json!({})).await?;
+    plot.ready("data").await;
+    plot.bucket_says("photos", "True", "Provisioned").await;
+    plot.class("other", json!({ "endpoint": plot.ceph.endpoint })).await?;
+    plot.claim_called("other", claim_of("other", 1)).await?;
+    plot.ready("other").await;
+    proxy.clear_log();
+    plot.class("other", json!({ "endpoint": plot.ceph.endpoint, "region": "elsewhere" })).await?;
+    eventually("the change to reach whom it concerns", || async {
+        Ok((plot.secret("admin-1").await?["region"] == "elsewhere").then_some(()))
+    })
+    .await;
+    let log = proxy.log();
+    assert!(!log.iter().any(asks_for_user), "those of another class have what they need: {log:#?}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_class_that_is_led_to_another_ceph_makes_removes_and_forgets_nobody_there() -> Result<()> {
+    let world = Box::pin(World::own(Testbed::kubernetes().with_ceph())).await?;
+    let (plot, other) = (Plot::on(&world.bed, "astray").await?, Plot::new("elsewhere").await?);
+    admin_secret(&plot, "other-ceph", &other.ceph.access_key, &other.ceph.secret_key).await?;
+    plot.class("gold", json!({})).await?;
+    plot.claim(json!({ "s3ClassName": "gold" })).await?;
+    plot.bucket("photos", json!({})).await?;
+    plot.claim_called("leaves", claim_of("gold", 1)).await?;
+    plot.ready("data").await;
+    plot.ready("leaves").await;
+    plot.bucket_says("photos", "True", "Provisioned").await;
+    let keys = plot.secret("admin").await?;
+
+    let there = json!({ "namespace": "croft-system", "name": "other-ceph" });
+    plot.class("gold", json!({ "endpoint": other.ceph.endpoint, "adminSecret": there })).await?;
+    let told = message(&class_says(&plot, "gold", "False", "AnotherCluster").await);
+    assert!(told.contains(&plot.ceph.endpoint), "{told}");
+    plot.claims().delete("leaves", &DeleteParams::default()).await?;
+    plot.claim_called("comes", claim_of("gold", 2)).await?;
+    plot.claim_says("comes", "False", "ClassNotReady").await;
+    plot.claim(json!({ "s3ClassName": "gold", "quota": { "buckets": 7 } })).await?;
+    plot.claim_says("data", "False", "ClassNotReady").await;
+    assert_eq!(plot.secret("admin").await?, keys);
+    for claim in ["data", "leaves", "comes"] {
+        assert!(other.gateway().user(&plot.user_id(claim)).await?.is_none(), "{claim} was made in another Ceph");
+    }
+    assert!(plot.users().get_opt(&plot.record_name("leaves")).await?.is_some(), "its user is in the first Ceph");
+
+    plot.class("gold", json!({})).await?;
+    for claim in ["data", "comes"] {
+        plot.ready(claim).await;
+    }
+    gone(&plot.claims(), "leaves").await;
+    plot.user_is_gone("leaves").await;
+    assert_eq!(plot.secret("admin").await?, keys);
+    Ok(())
+}
+
+#[tokio::test]
+async fn another_address_of_the_same_ceph_is_taken_up_where_it_is_told_or_confirmed() -> Result<()> {
+    let plot = Plot::new("renamed").await?;
+    let name = format!("renamed-{}", plot.namespace);
+    plot.class(&name, json!({})).await?;
+    plot.claim(json!({ "s3ClassName": name })).await?;
+    plot.ready("data").await;
+    let proxy = FaultProxy::rgw(&plot.ceph.endpoint).await?;
+    plot.class(&name, json!({ "endpoint": proxy.endpoint() })).await?;
+    if plot.gateway().probe().await?.cluster_id.is_none() {
+        let told = message(&class_says(&plot, &name, "False", "AnotherCluster").await);
+        assert!(told.ends_with(&format!("{CONFIRM_CLUSTER}={}`", proxy.endpoint())), "{told}");
+        let confirmed = json!({ "metadata": { "annotations": { CONFIRM_CLUSTER: proxy.endpoint() } } });
+        plot.classes().patch(&name, &PatchParams::default(), &Patch::Merge(&confirmed)).await?;
+    }
+    class_says(&plot, &name, "True", "Reached").await;
+    eventually("the new address to be told to the tenant", || async {
+        Ok((plot.secret("admin").await?["endpoint"] == proxy.endpoint()).then_some(()))
+    })
+    .await;
     Ok(())
 }
 

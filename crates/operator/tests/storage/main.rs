@@ -19,6 +19,7 @@ mod identities;
 mod input;
 mod kill;
 mod memory;
+mod migrated;
 mod migration;
 mod plot;
 mod quota;

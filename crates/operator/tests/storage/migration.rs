@@ -16,11 +16,11 @@ use crate::{
     support::eventually,
 };
 
-fn migrations(plot: &Plot<'_>) -> Api<UserMigration> {
+pub(crate) fn migrations(plot: &Plot<'_>) -> Api<UserMigration> {
     Api::all(plot.client.clone())
 }
 
-async fn migrate(from: &Plot<'_>, to: &Plot<'_>, buckets: &[&str], more: Value) -> Result<String> {
+pub(crate) async fn migrate(from: &Plot<'_>, to: &Plot<'_>, buckets: &[&str], more: Value) -> Result<String> {
     let mut spec = json!({
         "currentUser": { "namespace": from.namespace, "name": "data" },
         "targetUser": { "namespace": to.namespace, "name": "data" },
@@ -33,7 +33,7 @@ async fn migrate(from: &Plot<'_>, to: &Plot<'_>, buckets: &[&str], more: Value) 
     Ok(from.namespace.clone())
 }
 
-async fn ends(plot: &Plot<'_>, name: &str, phase: MigrationPhase) -> UserMigration {
+pub(crate) async fn ends(plot: &Plot<'_>, name: &str, phase: MigrationPhase) -> UserMigration {
     eventually(&format!("migration {name} to be {phase:?}"), || async {
         let migration = migrations(plot).get(name).await?;
         let status = migration.status.clone().unwrap_or_default();
@@ -44,7 +44,7 @@ async fn ends(plot: &Plot<'_>, name: &str, phase: MigrationPhase) -> UserMigrati
     .await
 }
 
-fn message(migration: &UserMigration) -> String {
+pub(crate) fn message(migration: &UserMigration) -> String {
     let conditions = migration.status.clone().unwrap_or_default().conditions;
     conditions.into_iter().find(|it| it.type_ == "Ready").map(|it| it.message).unwrap_or_default()
 }

@@ -201,7 +201,10 @@ impl<'a> Moving<'a> {
                 Err(_) => return give_up(self.next, "its owner is being deleted and has no key that can be used"),
             }
         }
-        steps.push(Step::PutPolicy { bucket: name.clone(), user: self.to.clone(), key, policy: self.policy() });
+        let (bucket, user) = (|| name.clone(), || self.to.clone());
+        steps.push(Step::PutPolicy { bucket: bucket(), user: user(), key: key.clone(), policy: self.policy() });
+        steps.push(Step::RenewLifecycle { bucket: bucket(), user: user(), key });
+        steps.push(Step::CountUsage { user: user() });
         steps.extend(self.notes());
         steps.extend(self.objects());
         let message = self.own_policy().and_then(policy::left_out);

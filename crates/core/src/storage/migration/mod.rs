@@ -269,10 +269,11 @@ fn finish(seen: &Observed) -> Decision {
                 other => return unavailable(other),
             };
             let names = left.into_iter().flat_map(|left| left.keys()).chain(&seen.current.buckets);
-            let names: Vec<_> = names.map(String::as_str).collect();
+            let names: BTreeSet<_> = names.map(String::as_str).collect();
             if names.is_empty() {
                 steps.push(Step::DeleteClaim { claim: claim.target.clone() });
             } else {
+                let names: Vec<_> = names.into_iter().collect();
                 told = format!("{told}; S3UserClaim {} stays, it has buckets: {}", claim.target, names.join(", "));
             }
         }

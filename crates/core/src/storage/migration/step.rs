@@ -54,6 +54,16 @@ pub enum Step {
         key: KeyPair,
         policy: String,
     },
+    /// Sets the bucket's lifecycle again as it is: the gateway knows by its owner which buckets it has to look after.
+    RenewLifecycle {
+        bucket: String,
+        user: CephUser,
+        key: KeyPair,
+    },
+    /// Has the gateway count what the user has now: its quota is checked against that, and a bucket that is linked is not counted.
+    CountUsage {
+        user: CephUser,
+    },
     /// Says on the S3User what becomes of the bucket. Fails if the S3User is not the one seen.
     Note {
         record: String,
@@ -100,6 +110,8 @@ impl plan::Step for Step {
             Step::DeletePolicy { .. } => "DeletePolicy",
             Step::LinkBucket { .. } => "LinkBucket",
             Step::PutPolicy { .. } => "PutPolicy",
+            Step::RenewLifecycle { .. } => "RenewLifecycle",
+            Step::CountUsage { .. } => "CountUsage",
             Step::Note { .. } => "Note",
             Step::CreateObject { .. } => "CreateObject",
             Step::DeleteObject { .. } => "DeleteObject",
@@ -131,6 +143,10 @@ impl fmt::Display for Step {
             Step::PutPolicy { bucket, user, .. } => {
                 write!(out, "set the policy of bucket {bucket} as Ceph user {user}")
             }
+            Step::RenewLifecycle { bucket, user, .. } => {
+                write!(out, "set the lifecycle of bucket {bucket} again as Ceph user {user}")
+            }
+            Step::CountUsage { user } => write!(out, "have counted what Ceph user {user} has"),
             Step::Note { record, bucket, note, .. } => {
                 write!(out, "note on S3User {record} about bucket {bucket}: {}", note.told())
             }

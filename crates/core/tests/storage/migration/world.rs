@@ -74,6 +74,9 @@ pub(super) struct World {
     pub(super) status: migration::Status,
     pub(super) bucket: Whereabouts,
     pub(super) policy: Policy,
+    /// Whether the gateway looks after its lifecycle where it is, and counts what is in it for its owner.
+    pub(super) looked_after: bool,
+    pub(super) counted: bool,
     /// Whether the namespace it goes to is there to stay.
     pub(super) namespace: bool,
     /// Somebody has a bucket of the name where it is to go.
@@ -87,6 +90,7 @@ impl Hash for World {
     fn hash<H: Hasher>(&self, state: &mut H) {
         let moves: Vec<_> = self.status.buckets.iter().map(|it| (it.state, it.policy.clone())).collect();
         (&self.current, &self.target, self.finalizer, self.deleting, self.bucket, &self.policy).hash(state);
+        (self.looked_after, self.counted).hash(state);
         (self.namespace, self.clash, self.more, self.reachable, self.status.phase, moves).hash(state);
     }
 }
@@ -233,6 +237,8 @@ impl World {
             status: migration::Status::default(),
             bucket: Whereabouts::Home,
             policy: Policy::Text(BEFORE.to_owned()),
+            looked_after: true,
+            counted: true,
             namespace: true,
             clash: false,
             more: false,
@@ -350,7 +356,9 @@ impl explorer::World for World {
                 self.target.remembers = true;
             }
             Step::SavePolicy { policy, .. } => self.status.buckets[0].policy = Some(policy.clone()),
-            Step::DeletePolicy { key, .. } | Step::PutPolicy { key, .. } if self.lost().contains(&key.access_key) => {
+            Step::DeletePolicy { key, .. } | Step::PutPolicy { key, .. } | Step::RenewLifecycle { key, .. }
+                if self.lost().contains(&key.access_key) =>
+            {
                 return Outcome::Failed(Failure::new(FailureClass::Forbidden, "InvalidAccessKeyId", "no such key"));
             }
             Step::DeletePolicy { .. } | Step::PutPolicy { .. } if self.policy == Policy::Shut => return denied(),
@@ -360,6 +368,8 @@ impl explorer::World for World {
                 self.policy = Policy::None;
             }
             Step::LinkBucket { .. } | Step::PutPolicy { .. } if self.bucket == Whereabouts::Gone => return stale(),
+            Step::RenewLifecycle { user: by, .. } => self.looked_after = self.has_arrived() && *by == user("b"),
+            Step::CountUsage { user: of } => self.counted = self.has_arrived() && *of == user("b"),
             Step::LinkBucket { id, to, .. } => {
                 let carries = matches!(&self.policy, Policy::Text(text) if text == BEFORE);
                 assert!(self.bucket != Whereabouts::Home || !carries, "its old policy goes with it");
@@ -370,8 +380,8 @@ impl explorer::World for World {
                     self.bucket = Whereabouts::Home;
                 } else if self.clash {
                     return stale();
-                } else {
-                    self.bucket = Whereabouts::Arrived;
+                } else if self.bucket == Whereabouts::Home {
+                    (self.bucket, self.looked_after, self.counted) = (Whereabouts::Arrived, false, false);
                 }
             }
             Step::PutPolicy { user: by, policy, .. } => {
@@ -460,6 +470,7 @@ impl explorer::World for World {
                 assert!(self.has_arrived() && (is_shut || self.policy == moved(&["two"])), "{:?}", self.policy);
                 assert_eq!(current.object, None);
                 assert!(target.remembers, "who had it is not known");
+                assert!(self.looked_after && self.counted, "the gateway does not know whose it is");
                 assert_eq!(self.status.moved.as_deref(), Some("1/1"));
                 assert!(!self.finalizer && self.status.buckets[0].state == MoveState::Moved);
             }

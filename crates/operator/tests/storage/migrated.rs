@@ -1,0 +1,89 @@
+//! What the gateway does for a bucket that has changed hands, and what keeps it from getting an S3Bucket.
+
+use anyhow::Result;
+use croft_api::storage::MigrationPhase;
+use croft_rgw::{Lifecycle, LifecycleRule};
+use k8s_openapi::api::core::v1::ResourceQuota;
+use kube::{Api, api::DeleteParams};
+use serde_json::json;
+
+use crate::{
+    migration::{ends, message, migrate, migrations},
+    plot::{Plot, apply},
+    support::eventually,
+};
+
+const MIB: usize = 1 << 20;
+
+#[tokio::test]
+async fn the_gateway_goes_on_with_the_lifecycle_of_a_bucket_that_was_moved() -> Result<()> {
+    let (from, to) = (Plot::new("cycled").await?, Plot::new("cycles").await?);
+    from.claim(json!({})).await?;
+    from.bucket("photos", json!({ "lifecycle": [{ "id": "tmp", "prefix": "tmp/", "expirationDays": 7 }] })).await?;
+    from.bucket("own", json!({})).await?;
+    for bucket in ["photos", "own"] {
+        from.bucket_says(bucket, "True", "Provisioned").await;
+    }
+    let rule = LifecycleRule {
+        id: "mine".into(),
+        prefix: "old/".into(),
+        enabled: true,
+        expiration_days: Some(3),
+        noncurrent_expiration_days: None,
+        abort_multipart_days: None,
+    };
+    let mine = Lifecycle { rules: vec![rule], others: vec![] };
+    from.s3("admin").await?.put_bucket_lifecycle("own", &mine).await?;
+    let name = migrate(&from, &to, &["photos", "own"], json!({})).await?;
+    ends(&from, &name, MigrationPhase::Succeeded).await;
+    assert_eq!(to.s3("admin").await?.bucket_lifecycle("own").await?, Some(mine));
+    // What is not in this list is never looked after.
+    let listed = to.ceph.admin(&["lc", "list"]).await?;
+    for bucket in ["photos", "own"] {
+        let entry = format!("{}:{bucket}:", to.user_id("data").tenant());
+        assert!(listed.contains(&entry), "{entry} is not in {listed}");
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn what_a_migration_brings_counts_against_the_quota_of_its_new_owner_at_once() -> Result<()> {
+    let (from, to) = (Plot::new("heavy").await?, Plot::new("bounded").await?);
+    from.claim(json!({})).await?;
+    from.bucket("photos", json!({})).await?;
+    from.bucket_says("photos", "True", "Provisioned").await;
+    from.s3("admin").await?.put_object("photos", "large", vec![0; 6 * MIB]).await?;
+    to.claim(json!({ "quota": { "size": "8Mi", "objects": "1k", "buckets": 2 } })).await?;
+    to.ready("data").await;
+    let name = migrate(&from, &to, &["photos"], json!({})).await?;
+    ends(&from, &name, MigrationPhase::Succeeded).await;
+    let refused = to.s3("admin").await?.put_object("photos", "more", vec![0; 4 * MIB]).await;
+    assert_eq!(refused.expect_err("6 and 4 are more than 8").reason(), "QuotaExceeded");
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_quota_that_keeps_an_s3bucket_out_is_named_and_the_migration_ends_once_it_is_lifted() -> Result<()> {
+    let (from, to) = (Plot::new("barred").await?, Plot::new("bars").await?);
+    from.claim(json!({})).await?;
+    from.bucket("photos", json!({})).await?;
+    from.bucket_says("photos", "True", "Provisioned").await;
+    let quotas: Api<ResourceQuota> = Api::namespaced(to.client.clone(), &to.namespace);
+    let hard = json!({ "count/s3buckets.s3.snappcloud.io": "0" });
+    apply(&quotas, "none", json!({ "spec": { "hard": hard } })).await?;
+    eventually("the quota to count", || async {
+        Ok(quotas.get("none").await?.status.and_then(|status| status.hard).map(drop))
+    })
+    .await;
+    let name = migrate(&from, &to, &["photos"], json!({})).await?;
+    eventually("the migration to say what it waits for", || async {
+        let told = message(&migrations(&from).get(&name).await?);
+        anyhow::ensure!(told.contains("exceeded quota: none"), "it says {told}");
+        Ok(Some(()))
+    })
+    .await;
+    quotas.delete("none", &DeleteParams::default()).await?;
+    ends(&from, &name, MigrationPhase::Succeeded).await;
+    to.bucket_says("photos", "True", "Provisioned").await;
+    Ok(())
+}
