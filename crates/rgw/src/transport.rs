@@ -177,7 +177,7 @@ impl Session {
 }
 
 /// hyper's own words are "client error (Connect)"; the cause worth reading is further down.
-fn with_sources(error: &dyn Error) -> String {
+pub(crate) fn with_sources(error: &dyn Error) -> String {
     std::iter::successors(Some(error), |error| Error::source(*error))
         .map(ToString::to_string)
         .collect::<Vec<_>>()
@@ -200,7 +200,7 @@ fn origin_of(url: &str) -> Result<Uri, RgwError> {
 }
 
 /// As it is sent and signed: a port only where it is not the scheme's own.
-fn host_of(origin: &Uri) -> String {
+pub(crate) fn host_of(origin: &Uri) -> String {
     let host = origin.host().unwrap_or_default();
     match (origin.scheme_str(), origin.port_u16()) {
         (_, None) | (Some("http"), Some(80)) | (Some("https"), Some(443)) => host.to_owned(),
@@ -208,7 +208,7 @@ fn host_of(origin: &Uri) -> String {
     }
 }
 
-fn connector(ca_pem: Option<&str>) -> Result<HttpsConnector<HttpConnector>, RgwError> {
+pub(crate) fn connector(ca_pem: Option<&str>) -> Result<HttpsConnector<HttpConnector>, RgwError> {
     let builder = HttpsConnectorBuilder::new();
     let builder = match ca_pem {
         Some(pem) => builder.with_tls_config(trusting(pem)?),

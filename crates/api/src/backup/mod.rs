@@ -2,6 +2,7 @@
 //!
 //! Specs and statuses of Velero appear inside these kinds as they are, in the types of [`crate::velero`].
 
+mod data_protection;
 mod download;
 mod location;
 mod location_request;
@@ -13,6 +14,7 @@ mod status;
 pub mod validate;
 mod vault;
 
+pub use data_protection::{DataProtectionApplication, DataProtectionApplicationSpec};
 pub use download::{
     DownloadTarget, DownloadTargetKind, NonAdminDownloadRequest, NonAdminDownloadRequestSpec,
     NonAdminDownloadRequestStatus, VeleroDownload,

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::status::{DataMoverCounts, FileSystemCounts, NonAdminPhase, QueueInfo};
 use crate::velero::{RestoreSpec, RestoreStatus};
-use crate::{Condition, schema};
+use crate::{Condition, is_zero, schema};
 
 /// What to restore.
 #[derive(CustomResource, KubeSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -54,6 +54,37 @@ pub struct NonAdminRestoreStatus {
     /// Place in Velero's queue.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub queue_info: Option<QueueInfo>,
+    /// What of the backup did not come back, once the restore has ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub left_out: Option<LeftOut>,
+}
+
+/// What of the backup did not come back. Empty: everything did.
+#[derive(JsonSchema, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct LeftOut {
+    /// By kind and reason.
+    #[schemars(length(max = 50))]
+    pub kinds: Vec<LeftOutKind>,
+    /// How many more there are than `kinds` has room for.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub more_kinds: i64,
+    /// Why it is not known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub unknown: Option<String>,
+}
+
+/// Objects of one kind that did not come back for one reason.
+#[derive(JsonSchema, Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LeftOutKind {
+    /// As `version/Kind` or `group/version/Kind`.
+    pub kind: String,
+    /// How many objects.
+    pub count: i64,
+    /// `ClusterScoped`: it belongs to the cluster. `NotForTenants`: the administrator does not list the kind. `NotSelected`: the
+    /// restore does not ask for it, or it has ended (pods, jobs). `NotWritten`: there is one of the name that differs, and
+    /// `existingResourcePolicy` is not `update`; or it was refused. A NonAdminDownloadRequest for `RestoreResults` says which.
+    pub reason: String,
 }
 
 /// The Velero Restore behind a NonAdminRestore.

@@ -187,6 +187,7 @@ impl Observed {
             return Err(Refusal::not_yet("VeleroAway", "Velero is not there; this goes on when it is"));
         }
         let spec = validate::backup(&self.spec, &self.object.namespace, policy)?;
+        policy.is_clear()?;
         let location = self.location.usable(policy)?;
         if let Some(held_back) = HeldBack::by(policy.limits.backups, self.object.ahead, "unfinished backups") {
             return Err(held_back.into());

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Hosts, approval::OwnBuckets, velero::Fields};
+use super::{Hosts, approval::OwnBuckets, validate::Refusal, velero::Fields};
 
 /// What a plain API deletion of a `NonAdminBackup` does while Velero still has the backup.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -32,6 +32,8 @@ pub struct Policy {
     pub no_default_location: bool,
     pub own_buckets: OwnBuckets,
     pub limits: Limits,
+    /// What the administrator has written down and nobody can carry out: until it is mended nothing is handed to Velero.
+    pub mistake: Option<String>,
 }
 
 /// How many of a kind one namespace may have at a time, so that it cannot fill Velero's queue; 0 does not limit.
@@ -58,6 +60,13 @@ impl HeldBack {
     pub(super) fn by(limit: u64, ahead: u64, what: &str) -> Option<Self> {
         let message = || format!("{limit} {what} in this namespace, the limit is {limit}");
         (limit != 0 && ahead >= limit).then(|| Self(message()))
+    }
+}
+
+impl Policy {
+    pub(super) fn is_clear(&self) -> Result<(), Refusal> {
+        let unclear = |mistake: &String| Err(Refusal::not_yet("PolicyUnclear", mistake));
+        self.mistake.as_ref().map_or(Ok(()), unclear)
     }
 }
 

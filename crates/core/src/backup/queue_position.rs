@@ -3,7 +3,14 @@
 //!
 //! Velero keeps what it has done for weeks, so that those still waiting are few among many. Only they are in a [`Line`].
 
+use super::velero::{Fields, Progress};
 use crate::time::Timestamp;
+
+/// The place to tell: Velero's own word where it has one, else that `in_line`.
+pub fn told(status: &Fields, in_line: u64) -> u64 {
+    let own = Progress(status).queue_position().filter(|_| in_line > 0);
+    own.unwrap_or(in_line)
+}
 
 /// One Backup (or Restore) in Velero's namespace, whoever made it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -103,6 +110,17 @@ mod tests {
     fn the_running_one_is_first_and_the_finished_one_is_served() {
         assert_eq!(line(&[turn(5, false)]).position("0", &turn(5, false)), 1);
         assert_eq!(line(&[turn(1, false), turn(5, true)]).position("1", &turn(5, true)), 0);
+    }
+
+    #[test]
+    fn veleros_own_word_counts_while_it_has_one() {
+        let told = |status: serde_json::Value, in_line| told(status.as_object().expect("an object"), in_line);
+        assert_eq!(told(serde_json::json!({ "phase": "Queued", "queuePosition": 7 }), 3), 7);
+        assert_eq!(told(serde_json::json!({ "phase": "InProgress", "queuePosition": 0 }), 1), 1);
+        assert_eq!(told(serde_json::json!({ "phase": "New" }), 3), 3);
+        assert_eq!(told(serde_json::json!({ "phase": "Completed", "queuePosition": 7 }), 0), 0, "served");
+        assert_eq!(told(serde_json::json!({ "phase": "InProgress", "queuePosition": 7 }), 1), 1, "it runs");
+        assert_eq!(told(serde_json::json!({ "phase": "Queued", "queuePosition": "x" }), 3), 3);
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! A `NonAdminRestore` and the Velero Restore behind it.
 //!
-//! How it gets to Velero is told in `handover`. Deleted: `Deleting`, the Velero Restore is deleted, then the finalizer goes.
+//! How it gets to Velero is told in `handover`, what is told once it has ended in [`super::left_out`]. Deleted: `Deleting`, the Velero Restore is deleted, then the finalizer goes.
 
 use std::fmt;
 
@@ -9,10 +9,11 @@ use serde::{Deserialize, Serialize};
 use super::{
     Counts, Handed, Object, Phase, Policy, QueueInfo, Reference, Victim, fingerprint,
     handover::{HandOver, Next, Stage, Told, Words},
+    left_out::{Inquiry, LeftOut, List, Listing},
     ownership::Origin,
     policy::HeldBack,
     validate::{self, Refusal},
-    velero::{Fields, MODIFIERS, Progress},
+    velero::{Fields, MODIFIERS, Progress, text},
 };
 use crate::{
     conditions::{Conditions, Truth},
@@ -54,6 +55,8 @@ pub struct Observed {
     pub ahead: Option<String>,
     /// The rules for tenants' restores are in Velero's namespace; see [`super::modifiers`].
     pub has_modifiers: bool,
+    /// Velero's lists of what is in the backup and what became of it.
+    pub lists: [Listing; 2],
 }
 
 /// `status` of a `NonAdminRestore`, as far as this file writes it.
@@ -71,6 +74,8 @@ pub struct Status {
     pub file_system_pod_volume_restores: Option<Counts>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub data_mover_data_downloads: Option<Counts>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub left_out: Option<LeftOut>,
 }
 
 /// The `NonAdminBackup` the restore names.
@@ -115,6 +120,13 @@ pub enum Step {
     },
     /// What Velero is done with judges nothing any more.
     CountAsFinished(Victim),
+    AskForList {
+        list: List,
+        origin: Origin,
+        /// The Velero Backup or Restore it is of.
+        of: String,
+    },
+    ForgetList(Victim),
     DeleteRestore(Victim),
     ReleaseFinalizer {
         uid: String,
@@ -128,6 +140,8 @@ impl plan::Step for Step {
             Step::WriteModifiers => "WriteRestoreModifiers",
             Step::CreateRestore { .. } => "CreateVeleroRestore",
             Step::CountAsFinished(_) => "CountAsFinished",
+            Step::AskForList { .. } => "CreateVeleroDownload",
+            Step::ForgetList(_) => "DeleteVeleroDownload",
             Step::DeleteRestore(_) => "DeleteVeleroRestore",
             Step::ReleaseFinalizer { .. } => "ReleaseFinalizer",
         }
@@ -145,6 +159,13 @@ impl fmt::Display for Step {
             }
             Step::CountAsFinished(Victim { name, uid }) => {
                 write!(out, "unlabel Velero Restore {name} (uid {uid}): Velero is done with it")
+            }
+            Step::AskForList { list, of, .. } => {
+                let list = list.in_veleros_words();
+                write!(out, "create Velero DownloadRequest (absent): {list} of {of} tells what was left out")
+            }
+            Step::ForgetList(Victim { name, uid }) => {
+                write!(out, "delete Velero DownloadRequest {name} (uid {uid}): it is of no more use")
             }
             Step::CreateRestore { origin, .. } => {
                 write!(out, "create Velero Restore {} (absent): accepted", origin.nacuuid)
@@ -181,11 +202,34 @@ impl Observed {
         Victim { name: self.origin().nacuuid, uid: velero.uid.clone() }
     }
 
+    /// Whether Velero's lists are to be read: it is done, and what it left out is not told yet.
+    pub fn wants_lists(&self, policy: &Policy) -> bool {
+        self.done(policy).is_some() && self.status.left_out.is_none()
+    }
+
+    /// The Velero Restore, once it has brought back what it could.
+    fn done(&self, policy: &Policy) -> Option<&Handed> {
+        let Stage::Made(velero) = self.hand_over(policy).stage() else { return None };
+        let has_ended = matches!(Progress(&velero.status).phase(), Some("Completed" | "PartiallyFailed"));
+        (has_ended && !self.object.is_deleting).then_some(velero)
+    }
+
+    /// How far the question is what was left out, as long as it is open.
+    fn inquiry(&self, policy: &Policy) -> Option<Inquiry> {
+        let can_ask = matches!(self.source, Source::Ready { .. });
+        self.wants_lists(policy).then(|| Inquiry::of(&self.lists, can_ask, policy))
+    }
+
+    fn forget_lists(&self) -> impl Iterator<Item = Step> {
+        self.lists.iter().filter_map(|listing| listing.victim(&self.object.uid)).map(Step::ForgetList)
+    }
+
     /// The spec for Velero, if the request is allowed and its backup is ready.
     fn wanted(&self, policy: &Policy) -> Result<Fields, Refusal> {
         const NOT_READY: &str =
             "NonAdminRestore spec.restoreSpec.backupName is invalid: NonAdminBackup is not ready to be restored";
         let spec = validate::restore(&self.spec, &self.object.namespace, policy)?;
+        policy.is_clear()?;
         let held_back = HeldBack::by(policy.limits.restores, self.object.ahead, "unfinished restores");
         match &self.source {
             Source::Missing => Err(Refusal::invalid(format!(
@@ -232,7 +276,25 @@ fn create(seen: &Observed, policy: &Policy) -> Plan<Step> {
         (Next::Nothing, Stage::Made(velero)) if seen.counts_as_unfinished && Progress(&velero.status).is_finished() => {
             Plan::step(Step::CountAsFinished(seen.victim(velero)))
         }
-        (Next::Nothing, _) => Plan::settled(),
+        (Next::Nothing, _) => find_out(seen, policy),
+    }
+}
+
+/// What is left to do once Velero is done.
+fn find_out(seen: &Observed, policy: &Policy) -> Plan<Step> {
+    match (seen.inquiry(policy), seen.done(policy)) {
+        (Some(Inquiry::Ask(lists)), Some(velero)) => Plan::steps(lists.into_iter().map(|list| Step::AskForList {
+            list,
+            origin: seen.origin(),
+            of: match list {
+                List::Contents => text(&velero.spec, "backupName").unwrap_or_default().to_owned(),
+                List::Restored => seen.origin().nacuuid,
+            },
+        })),
+        (Some(Inquiry::Wait(rest)), _) => Plan::settled().look_again(rest),
+        // First it is told.
+        (Some(_), _) => Plan::settled(),
+        (None, _) => Plan::steps(seen.forget_lists()),
     }
 }
 
@@ -246,7 +308,7 @@ fn delete(seen: &Observed, policy: &Policy) -> Plan<Step> {
         Stage::Made(velero) => {
             let delete = (!velero.is_deleting).then(|| Step::DeleteRestore(seen.victim(velero)));
             let release = seen.object.namespace_is_terminating.then_some(release);
-            Plan::steps(delete.into_iter().chain(release))
+            Plan::steps(seen.forget_lists().chain(delete).chain(release))
         }
         Stage::Unseen if !seen.object.needs_no_velero() => Plan::settled(),
         Stage::Unseen | Stage::Gone | Stage::Taken | Stage::NotMade => Plan::step(release),
@@ -274,6 +336,9 @@ pub fn report(seen: &Observed, policy: &Policy, outcomes: &[(&Step, Outcome)], n
         }
     }
     hand_over.follow(&mut status.told(), now);
+    if let Some(Inquiry::Over(left_out)) = seen.inquiry(policy) {
+        status.left_out = Some(left_out);
+    }
     Some(status)
 }
 

@@ -61,6 +61,12 @@ impl<'a> Progress<'a> {
         self.completed().is_some() || matches!(self.phase(), Some("Failed" | "FailedValidation"))
     }
 
+    /// The place Velero gives to one that waits.
+    pub fn queue_position(self) -> Option<u64> {
+        let place = field(self.0, "queuePosition")?.as_u64().filter(|place| *place > 0);
+        place.filter(|_| self.phase() == Some("Queued"))
+    }
+
     pub fn completed(self) -> Option<Timestamp> {
         text(self.0, "completionTimestamp").map(|time| Timestamp(time.to_owned()))
     }

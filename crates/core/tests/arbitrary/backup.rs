@@ -7,6 +7,7 @@ use croft_core::{
         Fields, Handed, Hosts, Object, OnDelete, OwnBucket, Phase, Policy, Presence, Reach, Transfers, Victim,
         approval::Standing,
         backup::{self, Deletion, Location, LocationPhase},
+        left_out::{Asked, List, Listing, Tally},
         location::{self, Copy, Keys, LetGo, VeleroLocation, Version},
         ownership::{Lies, Marks, Origin},
         restorable,
@@ -27,6 +28,12 @@ use crate::{
 const NAMESPACE: &str = "shop";
 const UID: &str = "0d0b7b2c-ee76-412d-a867-2c23b8aa51ab";
 const NACUUID: &str = "shop-nightly-0d0b7b2c-ee76-412d-a867-2c23b8aa51ab";
+
+fn listing(dice: &mut Dice, list: List) -> Listing {
+    let asked = Asked { uid: "u".into(), age: Duration::from_secs(u64::from(dice.flip()) * 600) };
+    let read = if dice.flip() { Ok(Tally::default()) } else { Err("torn".to_owned()) };
+    Listing { list, asked: dice.some(asked), read: dice.some(read) }
+}
 
 fn fields(good: Vec<Value>) -> impl Strategy<Value = Fields> {
     any_or_bent(good).prop_filter_map("not an object", |value| match value {
@@ -241,6 +248,7 @@ proptest! {
             missing_fences: (dice.roll(8) == 0).then(|| "a".to_owned()).into_iter().collect(),
             ahead: (dice.roll(8) == 0).then(|| "a".to_owned()),
             has_modifiers: dice.flip(),
+            lists: List::ALL.map(|list| listing(&mut dice, list)),
         };
         let policy = policy(&mut dice);
         let plan = restore::plan(&seen, &policy);

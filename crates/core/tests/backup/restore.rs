@@ -1,6 +1,9 @@
+use std::time::Duration;
+
 use croft_core::{
     backup::{
         Handed, Object, Phase,
+        left_out::{Asked, List, Listing, Tally},
         restore::{Observed, Source, Status, Step, plan, report},
     },
     plan::{Outcome, Plan},
@@ -8,7 +11,7 @@ use croft_core::{
 use serde_json::json;
 
 use crate::{
-    EVERYTHING, assert_forward_unless_edited, done,
+    EVERYTHING, UID, assert_forward_unless_edited, done,
     explorer::{self, Act, explore, stale},
     fields, handed, judged_at, now, object, policy,
     request::{self, Stored, Told},
@@ -34,17 +37,52 @@ struct World {
     backup_is_ready: bool,
     has_modifiers: bool,
     restore: Option<Restore>,
+    /// Our requests for Velero's lists.
+    lists: [Asking; 2],
+}
+
+/// How far a request for a list is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Asking {
+    Not,
+    Waits,
+    Signed,
+}
+
+impl Asking {
+    fn seen(self, list: List) -> Listing {
+        let asked = (self != Asking::Not).then(|| Asked { uid: "asked".into(), age: Duration::from_secs(1) });
+        let read = (self == Asking::Signed).then(|| Ok(Tally::default()));
+        Listing { list, asked, read }
+    }
 }
 
 type Look = request::Look<bool, Told<Status>, Observed>;
 
 impl World {
     fn new(valid: bool, backup_is_ready: bool, restore: Option<Restore>) -> Self {
-        World { stored: Stored::new(valid), terminating: false, backup_is_ready, has_modifiers: false, restore }
+        World {
+            stored: Stored::new(valid),
+            terminating: false,
+            backup_is_ready,
+            has_modifiers: false,
+            restore,
+            lists: [Asking::Not; 2],
+        }
     }
 
     fn has_our_restore(&self) -> bool {
         self.restore.is_some_and(|restore| restore.ours)
+    }
+
+    fn list(&self, list: List) -> Asking {
+        let [contents, restored] = self.lists;
+        if list == List::Contents { contents } else { restored }
+    }
+
+    fn list_mut(&mut self, list: List) -> &mut Asking {
+        let [contents, restored] = &mut self.lists;
+        if list == List::Contents { contents } else { restored }
     }
 
     fn seen(&self) -> Option<Observed> {
@@ -63,6 +101,7 @@ impl World {
             missing_fences: Vec::new(),
             ahead: None,
             has_modifiers: self.has_modifiers,
+            lists: List::ALL.map(|list| self.list(list).seen(list)),
         })
     }
 }
@@ -109,6 +148,16 @@ impl explorer::World for World {
                 assert_eq!(spec["backupName"], "shop-nightly-1");
                 self.restore = Some(Restore { ours: true, running: true, counts: true, deleting: false });
             }
+            Step::AskForList { list, .. } if self.list(*list) != Asking::Not => return stale(),
+            Step::AskForList { list, .. } => {
+                assert!(look.observed.status.left_out.is_none(), "asked for what is known");
+                *self.list_mut(*list) = Asking::Waits;
+            }
+            Step::ForgetList(victim) => {
+                for list in List::ALL.into_iter().filter(|list| list.request(UID) == victim.name) {
+                    *self.list_mut(list) = Asking::Not;
+                }
+            }
             Step::DeleteRestore(victim) => match &mut self.restore {
                 None => {}
                 Some(restore) if victim.uid == seen_restore(*restore).uid => {
@@ -154,6 +203,10 @@ impl explorer::World for World {
     }
 
     fn passes(&self) -> Option<World> {
+        if self.lists.contains(&Asking::Waits) {
+            let lists = self.lists.map(|asking| if asking == Asking::Waits { Asking::Signed } else { asking });
+            return Some(World { lists, ..self.clone() });
+        }
         let restore = self.restore.filter(|restore| restore.ours && (restore.running || restore.deleting))?;
         let restore = (!restore.deleting).then_some(Restore { running: false, ..restore });
         Some(World { restore, ..self.clone() })
@@ -190,6 +243,8 @@ impl explorer::World for World {
             (true, queued, _) => {
                 assert!(self.restore.is_some_and(|restore| !restore.counts), "one that is done judges for ever");
                 assert!(queued && conditions.is_true("Accepted") && status.phase == Some(Phase::Created));
+                assert!(status.left_out.is_some(), "nobody says what was left out");
+                assert_eq!(self.lists, [Asking::Not; 2], "a list nobody reads any more");
                 assert_eq!(status.queue_info.map(|queue| queue.estimated_queue_position), Some(0));
             }
             (false, true, _) => assert_eq!(conditions.reason("Accepted"), Some("VeleroRestoreNotFound")),

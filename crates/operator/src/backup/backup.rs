@@ -1,6 +1,6 @@
 //! `NonAdminBackup`: observes for [`croft_core::backup::backup`] and carries out its steps.
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use croft_api::{
     backup::{
@@ -162,14 +162,12 @@ fn said_to_be(backup: &NonAdminBackup) -> Option<Origin> {
 }
 
 fn deletion_seen(deletion: &DeleteBackupRequest) -> Deletion {
-    let created = deletion.creation_timestamp();
-    let age = created.as_ref().map(|created| jiff::Timestamp::now().duration_since(created.0));
     Deletion {
         name: deletion.name_any(),
         uid: deletion.uid().unwrap_or_default(),
         marks: marks::BACKUP.marks(&deletion.metadata),
-        created: request::time(created.as_ref()),
-        age: age.and_then(|age| Duration::try_from(age).ok()).unwrap_or_default(),
+        created: request::time(deletion.metadata.creation_timestamp.as_ref()),
+        age: request::age(deletion),
         status: deletion.status.as_ref().map(|status| status.0.0.clone()).unwrap_or_default(),
     }
 }

@@ -9,7 +9,9 @@ mod backup;
 mod download;
 mod fences;
 mod hooks;
+mod leftover;
 mod limits;
+mod lists;
 mod location;
 mod marks;
 mod queue;
@@ -26,7 +28,7 @@ use std::sync::Arc;
 
 use croft_api::{
     backup::{
-        BackupSchedule, BackupVault, NonAdminBackup, NonAdminBackupStorageLocation,
+        BackupSchedule, BackupVault, DataProtectionApplication, NonAdminBackup, NonAdminBackupStorageLocation,
         NonAdminBackupStorageLocationRequest, NonAdminDownloadRequest, NonAdminRestore,
     },
     storage::S3Class,
@@ -57,6 +59,7 @@ use self::{
     download::DownloadReconciler,
     fences::Fence,
     hooks::Door,
+    leftover::LeftoverReconciler,
     location::LocationReconciler,
     queue::Queue,
     restore::RestoreReconciler,
@@ -139,6 +142,12 @@ pub const USES: &[Use] = &[
         verbs: &["update"],
         within: Within::VeleroNamespace,
     },
+    Use {
+        group: "oadp.openshift.io",
+        resource: "dataprotectionapplications",
+        verbs: &["list", "watch"],
+        within: Within::VeleroNamespace,
+    },
     Use { group: "", resource: "configmaps", verbs: &["create", "get", "patch"], within: Within::VeleroNamespace },
     policies("validatingadmissionpolicies"),
     policies("validatingadmissionpolicybindings"),
@@ -212,6 +221,8 @@ struct Caches {
     velero_stands: [Receiver<Standing>; 7],
     policies: Arc<Cache<ValidatingAdmissionPolicy>>,
     bindings: Arc<Cache<ValidatingAdmissionPolicyBinding>>,
+    /// What whoever installs Velero says about tenants' backups, where there is such a kind.
+    applications: Arc<Cache<DataProtectionApplication>>,
     /// Their endpoints are servers the administrator chose.
     classes: Arc<Cache<S3Class>>,
     backup_queue: Queue,
@@ -226,6 +237,7 @@ impl Caches {
         let (velero_restores, restores_stand) = engine.dispensable_objects(BACKUPS, &velero);
         let (velero_deletions, deletions_stand) = engine.dispensable_objects(BACKUPS, &velero);
         let (velero_downloads, downloads_stand) = engine.dispensable_objects(BACKUPS, &velero);
+        let applications = engine.optional_objects(BACKUPS, &velero);
         let (requests, requests_stand) = engine.dispensable_objects(BACKUPS, &velero);
         let (snapshot_locations, snapshots_stand) = engine.dispensable_objects(BACKUPS, &velero);
         Self {
@@ -256,6 +268,7 @@ impl Caches {
                 requests_stand,
                 snapshots_stand,
             ],
+            applications,
             policies: engine.cluster_objects(BACKUPS),
             bindings: engine.cluster_objects(BACKUPS),
             classes: engine.cluster_objects(BACKUPS),
@@ -315,7 +328,9 @@ impl Caches {
         let requests = self.locations.all().into_iter().map(|location| key(APPROVAL, &*location));
         let downloads = self.downloads.all().into_iter().map(|download| key(DOWNLOAD, &*download));
         let vaults = self.vaults.all().into_iter().map(|vault| key(VAULT, &*vault));
-        locations.chain(backups).chain(restores).chain(requests).chain(downloads).chain(vaults).collect()
+        let schedules = self.schedules.all().into_iter().map(|schedule| key(SCHEDULE, &*schedule));
+        let requests = requests.chain(downloads).chain(vaults).chain(schedules);
+        locations.chain(backups).chain(restores).chain(requests).collect()
     }
 
     /// All restores that Velero has not had.
@@ -416,15 +431,21 @@ fn install(engine: &mut EngineBuilder, ground: &Ground) {
     });
     caches.wake_vaults();
     caches.wake_downloads();
+    caches.wake_on_lists();
     caches.wake_schedules();
     caches.wake_approvals();
     caches.wake_held_back(settings);
     caches.wake_sync();
+    caches.wake_on_leftovers();
     engine.reconciler(LocationReconciler::new(caches.clone(), writer.clone(), settings.clone()));
     engine.reconciler(BackupReconciler::new(caches.clone(), writer.clone(), settings.clone()));
     engine.reconciler(DownloadReconciler::new(caches.clone(), writer.clone()));
     engine.reconciler(ScheduleReconciler::new(caches.clone(), writer.clone(), settings.clone()));
     engine.reconciler(SyncReconciler::new(caches.clone(), writer.clone()));
+    engine.reconciler(LeftoverReconciler::<Restore>::new(caches.clone(), writer.clone()));
+    engine.reconciler(LeftoverReconciler::<Backup>::new(caches.clone(), writer.clone()));
+    engine.reconciler(LeftoverReconciler::<BackupStorageLocation>::new(caches.clone(), writer.clone()));
+    engine.reconciler(LeftoverReconciler::<PartialObjectMeta<Secret>>::new(caches.clone(), writer.clone()));
     engine.reconciler(ApprovalReconciler::new(caches.clone(), writer.clone(), settings.clone()));
     engine.reconciler(VaultReconciler::new(caches.clone(), writer.clone()));
     engine.reconciler(RestoreReconciler::new(caches, writer.clone(), settings.clone()));

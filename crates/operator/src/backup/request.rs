@@ -6,6 +6,7 @@ use croft_api::velero::RESTORE_NAME_LABEL;
 use croft_core::{
     backup::{
         Enforced, Fields, Handed, Hosts, Limits, Object, OnDelete, Policy, Transfers, Victim, approval::OwnBuckets,
+        queue_position,
     },
     conditions::Conditions,
     plan::{Failure, FailureClass},
@@ -40,7 +41,7 @@ pub(super) fn policy(caches: &Caches, shared: &SharedSettings) -> Policy {
     let shared = shared.load();
     let settings = &shared.backup;
     let classes = caches.classes.all();
-    Policy {
+    let mut policy = Policy {
         velero_namespace: caches.velero_namespace.clone(),
         on_delete: match settings.on_delete {
             settings::OnDelete::Hold => OnDelete::Hold,
@@ -70,6 +71,23 @@ pub(super) fn policy(caches: &Caches, shared: &SharedSettings) -> Policy {
             locations: settings.limits.locations,
             schedules: settings.limits.schedules,
         },
+        mistake: None,
+    };
+    caches.applications_say(&mut policy);
+    policy
+}
+
+impl Caches {
+    /// Of several applications the first that says anything counts.
+    fn applications_say(&self, policy: &mut Policy) {
+        let all = self.applications.all();
+        if let Some(said) = all.iter().find_map(|application| application.spec.non_admin.as_ref()) {
+            policy.heed(&said.0);
+        }
+        if self.applications.has_unreadable_in(&self.velero_namespace) {
+            policy.mistake =
+                Some("a DataProtectionApplication cannot be read: the administrator has to mend it".into());
+        }
     }
 }
 
@@ -104,14 +122,15 @@ pub(super) fn made_for(mut metadata: ObjectMeta, fingerprint: &str) -> ObjectMet
 
 /// A Velero Backup or Restore as the core reads it.
 pub(super) fn handed<K: Queued>(object: &K, tags: Tags, spec: &Fields, queue: &Queue, transfers: Transfers) -> Handed {
+    let status = object.status().cloned().unwrap_or_default();
     Handed {
         uid: object.uid().unwrap_or_default(),
         marks: tags.marks(object.meta()),
         made_for: object.annotations().get(MADE_FOR_ANNOTATION).cloned(),
         spec: spec.clone(),
-        status: object.status().cloned().unwrap_or_default(),
+        position: queue_position::told(&status, queue.position(object)),
+        status,
         is_deleting: is_deleting(object.meta()),
-        position: queue.position(object),
         transfers,
     }
 }
@@ -158,6 +177,13 @@ pub(super) fn time(time: Option<&Time>) -> Timestamp {
 /// Nothing is left once it is past.
 pub(super) fn left_until(time: jiff::Timestamp) -> Duration {
     Duration::try_from(time.duration_since(jiff::Timestamp::now())).unwrap_or_default()
+}
+
+/// How long ago it was made.
+pub(super) fn age(object: &impl Resource) -> Duration {
+    let created = object.meta().creation_timestamp.as_ref();
+    let age = created.map(|created| jiff::Timestamp::now().duration_since(created.0));
+    age.and_then(|age| Duration::try_from(age).ok()).unwrap_or_default()
 }
 
 /// The new status, if it is new, and an Event for every condition that changed its reason.

@@ -4,12 +4,13 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use croft_api::{
     backup::{NAR_FINALIZER, NonAdminRestore},
-    velero::{Restore, VOLUME_TIMEOUT_ANNOTATION},
+    velero::{DownloadRequest, Restore, VOLUME_TIMEOUT_ANNOTATION},
 };
 use croft_core::{
     backup::{
         Handed, MODIFIERS, VOLUME_TIMEOUT, Victim,
         backup::Status as BackupStatus,
+        left_out::{List, Listing},
         modifiers,
         ownership::{Claimant, Origin},
         restore::{self, Observed, Source, Status, Step},
@@ -24,7 +25,7 @@ use serde_json::json;
 use super::{
     Caches, RESTORE,
     fences::{UNFINISHED_LABEL, UNFINISHED_VALUE},
-    marks, request,
+    lists, marks, request,
 };
 use crate::{
     engine::{Key, Reconciler, Report, Target, Work, Writer, Written, write::read},
@@ -137,12 +138,17 @@ impl Reconciler for RestoreReconciler {
             missing_fences: self.caches.missing_fences(),
             ahead: self.caches.restore_of_the_administrator(),
             has_modifiers: self.has_modifiers(&restore, &known).await?,
+            lists: List::ALL.map(Listing::unasked),
         };
         observed.object.ahead =
             self.caches.restores_ahead(&restore, self.settings.load().backup.limits.unfinished_restores);
         let origin = observed.origin();
         observed.velero = self.velero(&origin);
         observed.counts_as_unfinished = self.counts_as_unfinished(&origin);
+        observed.lists = self.caches.listings(&origin, &observed.object.uid);
+        if observed.wants_lists(&request::policy(&self.caches, &self.settings)) {
+            self.caches.read_lists(&mut observed.lists, &origin, &observed.object.uid).await;
+        }
         Ok(Some(Seen { request: restore, observed }))
     }
 
@@ -163,6 +169,12 @@ impl Reconciler for RestoreReconciler {
             Step::CreateRestore { origin, spec, made_for } => {
                 let metadata = metadata(origin, velero, made_for);
                 self.writer.create(&Restore { metadata, spec: spec.clone().into(), status: None }).await
+            }
+            Step::AskForList { list, origin, of } => {
+                self.writer.create(&lists::asking(*list, origin, &seen.observed.object.uid, of, velero)).await
+            }
+            Step::ForgetList(victim) => {
+                request::remove::<DownloadRequest>(&self.writer, &self.caches, &seen.observed.object, victim).await
             }
             Step::DeleteRestore(victim) => {
                 request::remove::<Restore>(&self.writer, &self.caches, &seen.observed.object, victim).await

@@ -1,7 +1,7 @@
 //! Which change of which object wakes whom.
 
 use croft_api::{
-    backup::{NonAdminBackup, NonAdminBackupStorageLocation, NonAdminRestore},
+    backup::{DataProtectionApplication, NonAdminBackup, NonAdminBackupStorageLocation, NonAdminRestore},
     storage::S3Class,
     velero::{BACKUP_NAME_LABEL, Backup, BackupStorageLocation, DeleteBackupRequest, Restore, VolumeSnapshotLocation},
 };
@@ -110,6 +110,11 @@ pub(super) fn wake_on_velero(caches: &Caches) {
 
 /// Secrets that locations name or were copied to, servers they may name, and namespaces that must not be held up.
 pub(super) fn wake_on_surroundings(caches: &Caches) {
+    let seen = caches.clone();
+    caches.applications.wakes(move |change: Change<'_, DataProtectionApplication>| {
+        let said = |side: Option<&DataProtectionApplication>| side.and_then(|side| side.spec.non_admin.clone());
+        if said(change.before) == said(change.after) { Vec::new() } else { seen.everybody() }
+    });
     let seen = caches.clone();
     caches.policies.wakes(move |_: Change<'_, ValidatingAdmissionPolicy>| seen.held_by_fences());
     let seen = caches.clone();

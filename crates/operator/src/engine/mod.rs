@@ -228,6 +228,22 @@ impl EngineBuilder {
         cache
     }
 
+    /// As [`EngineBuilder::objects`], of a kind others may have installed or not: nobody waits for it.
+    pub fn optional_objects<K>(&mut self, part: Part, scope: &Scope) -> Arc<Cache<K>>
+    where
+        K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
+            + Clone
+            + DeserializeOwned
+            + fmt::Debug
+            + Send
+            + Sync
+            + 'static,
+    {
+        let cache = self.objects(part, scope);
+        self.readiness.may_be_missing(&write::resource_name::<K>());
+        cache
+    }
+
     /// The cache of a namespaced kind's metadata, cluster-wide.
     pub fn metadata<K>(&mut self, part: Part) -> Arc<Cache<PartialObjectMeta<K>>>
     where

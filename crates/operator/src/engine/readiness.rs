@@ -105,7 +105,7 @@ impl Readiness {
     pub fn is_ready(&self) -> bool {
         self.watches.iter().all(|watched| match &*watched.standing.borrow() {
             Standing::Synced => true,
-            Standing::NotServed => watched.foreign,
+            Standing::NotServed => watched.foreign || watched.optional,
             Standing::Starting => false,
             Standing::Forbidden | Standing::Failing(_) => watched.dispensable,
         })

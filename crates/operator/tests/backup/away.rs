@@ -12,7 +12,7 @@ use crate::{
 };
 
 /// A namespace with a location and a backup that Velero has.
-async fn furnish(world: &World, namespace: &str) -> Result<()> {
+pub(crate) async fn furnish(world: &World, namespace: &str) -> Result<()> {
     let ceph = world.bed.ceph();
     let keys = format!("[default]\naws_access_key_id={}\naws_secret_access_key={}\n", ceph.access_key, ceph.secret_key);
     ceph.create_bucket(namespace).await?;
@@ -41,7 +41,7 @@ async fn phase(world: &World, namespace: &str, kind: &str, name: &str) -> Result
     world.bed.admin().kubectl(&["get", kind, name, "-n", namespace, "-o", "jsonpath={.status.phase}"]).await
 }
 
-async fn is_handed_over(world: &World, namespace: &str) {
+pub(crate) async fn is_handed_over(world: &World, namespace: &str) {
     eventually("Velero to have the backup", || async {
         let phase = phase(world, namespace, "nonadminbackup", "nightly").await?;
         ensure!(phase == "Created", "its phase is {phase:?}");
@@ -83,6 +83,14 @@ async fn a_namespace_goes_although_velero_is_closed_to_us_and_the_rest_goes_on_w
         apply(admin, &item.to_string()).await?;
     }
     is_handed_over(&world, "opening").await;
+    eventually("nothing to be left of the namespace that went meanwhile", || async {
+        let kinds = "backups.velero.io,restores.velero.io,backupstoragelocations.velero.io,secrets";
+        let left = admin.kubectl(&["get", kinds, "-n", "velero", "-o", "name"]).await?;
+        let left: Vec<_> = left.lines().filter(|name| name.contains("/closing-")).collect();
+        ensure!(left.is_empty(), "{left:?}");
+        Ok(Some(()))
+    })
+    .await;
     Ok(())
 }
 

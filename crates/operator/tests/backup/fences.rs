@@ -1,13 +1,13 @@
 //! The API server judges what Velero's account writes, by the tenants' Restores that are not finished.
 
 use anyhow::{Result, ensure};
-use croft_testbed::Identity;
+use croft_testbed::{Identity, Testbed};
 use kube::ResourceExt;
 use serde_json::{Value, json};
 
 use crate::{
     plot::Plot,
-    support::{apply, eventually},
+    support::{World, apply, eventually},
 };
 
 /// What Velero's account is told who writes this; nothing if it may.
@@ -34,18 +34,39 @@ fn object(version: &str, kind: &str, namespace: Option<&str>, restore: Option<&s
 #[tokio::test]
 async fn what_velero_writes_for_a_tenant_is_judged_by_her_restore() -> Result<()> {
     let plot = Plot::bare("judged").await?;
-    let (tenant, name) = (plot.namespace.as_str(), format!("{}-restore", plot.namespace));
-    let velero = plot.world.bed.cluster_admin("velero", "velero").await?;
+    is_judged(plot.world.bed, &plot.namespace).await
+}
+
+#[tokio::test]
+async fn what_velero_writes_for_a_tenant_is_judged_while_no_operator_runs() -> Result<()> {
+    let (bed, _installed) = World::installed(Testbed::kubernetes().with_velero()).await?;
+    let tenant = bed.namespace("unwatched").await?;
+    is_judged(&bed, &tenant).await
+}
+
+/// What is refused, and what passes, while a restore of the tenant is in progress.
+async fn is_judged(bed: &Testbed, tenant: &str) -> Result<()> {
+    let name = format!("{tenant}-restore");
+    let velero = bed.cluster_admin("velero", "velero").await?;
     // In progress from the beginning, so that Velero itself leaves it alone.
     let restore = json!({
         "apiVersion": "velero.io/v1", "kind": "Restore",
         "metadata": { "name": name, "namespace": "velero", "labels": {
             "app.kubernetes.io/managed-by": "oadp-nac-controller", "croft.dev/unfinished": "true",
         } },
-        "spec": { "backupName": "b", "includedNamespaces": [tenant], "includedResources": ["configmaps", "deployments.apps"] },
+        "spec": { "backupName": "b", "includedNamespaces": [tenant], "includedResources": [
+            "configmaps", "deployments.apps", "persistentvolumeclaims", "pods",
+        ] },
         "status": { "phase": "InProgress" },
     });
-    apply(plot.world.bed.admin(), &restore.to_string()).await?;
+    apply(bed.admin(), &restore.to_string()).await?;
+    let claim = json!({ "spec": {
+        "accessModes": ["ReadWriteOnce"], "resources": { "requests": { "storage": "1Gi" } },
+    } });
+    let copying = json!({ "spec": {
+        "backupStorageLocation": "l", "pod": { "kind": "Pod", "namespace": tenant, "name": "p" }, "repoIdentifier": "",
+        "snapshotID": "s", "sourceNamespace": tenant, "volume": "v",
+    } });
     let volume = json!({ "spec": { "capacity": { "storage": "1Gi" }, "accessModes": ["ReadWriteOnce"], "hostPath": { "path": "/" } } });
     let rules = json!({ "rules": [] });
     let (hers, none) = (Some(name.as_str()), json!({}));
@@ -57,6 +78,17 @@ async fn what_velero_writes_for_a_tenant_is_judged_by_her_restore() -> Result<()
     let rbac = "rbac.authorization.k8s.io/v1";
     for (what, made, because) in [
         ("her ConfigMap", object("v1", "ConfigMap", Some(tenant), hers, none.clone()), None),
+        ("her claim", object("v1", "PersistentVolumeClaim", Some(tenant), hers, claim), None),
+        (
+            "what tells the node agent to copy a volume",
+            object("velero.io/v1", "PodVolumeRestore", Some("velero"), hers, copying.clone()),
+            None,
+        ),
+        (
+            "the same elsewhere",
+            object("velero.io/v1", "PodVolumeRestore", Some("default"), hers, copying),
+            Some("is not hers"),
+        ),
         ("a ConfigMap elsewhere", object("v1", "ConfigMap", Some("default"), hers, none.clone()), Some("is not hers")),
         ("one of Velero's own", object("v1", "ConfigMap", Some("velero"), hers, none.clone()), Some("is not hers")),
         (
@@ -82,7 +114,7 @@ async fn what_velero_writes_for_a_tenant_is_judged_by_her_restore() -> Result<()
             Some(why) => ensure!(told.as_ref().is_some_and(|told| told.contains(why)), "{what}: {told:?}"),
         }
     }
-    plot.world.bed.admin().kubectl(&["delete", "restores.velero.io", &name, "-n", "velero"]).await?;
+    bed.admin().kubectl(&["delete", "restores.velero.io", &name, "-n", "velero"]).await?;
     Ok(())
 }
 

@@ -6,8 +6,7 @@ use std::{collections::BTreeMap, path::Path};
 use anyhow::{Context, Result, ensure};
 use croft_api::backup::NonAdminRestore;
 use croft_core::backup::restorable::USUAL;
-use croft_testbed::{S3Call, wait};
-use http::Method;
+use croft_testbed::wait;
 use kube::{
     Api, ResourceExt,
     api::{DynamicObject, ListParams},
@@ -194,7 +193,7 @@ async fn of_a_rewritten_archive_nothing_appears_that_is_not_the_tenants() -> Res
     assert!(archives.len() >= 50, "only {}", archives.len());
     for (number, entry) in archives.iter().enumerate() {
         let scratch = plot.world.bed.dir().join(format!("{}-{number}", plot.namespace));
-        put(&plot, &path, &entry.pack(&scratch)?).await?;
+        plot.put(&path, &entry.pack(&scratch)?).await?;
         let name = format!("back-{number}");
         plot.create::<NonAdminRestore>(&name, json!({ "restoreSpec": { "backupName": "nightly" } })).await?;
         ended(&plot, &name).await?;
@@ -202,14 +201,6 @@ async fn of_a_rewritten_archive_nothing_appears_that_is_not_the_tenants() -> Res
     let (foreign, hers) = came_with(&plot).await?;
     assert_eq!(foreign, Vec::<String>::new());
     assert!(hers >= 3, "what is hers came back: {hers}");
-    Ok(())
-}
-
-async fn put(plot: &Plot, path: &str, body: &[u8]) -> Result<()> {
-    let ceph = plot.world.bed.ceph();
-    let call = S3Call { method: Method::PUT, path, body, ..S3Call::default() };
-    let (status, answer) = ceph.call((&ceph.access_key, &ceph.secret_key), &call).await?;
-    ensure!(status.is_success(), "{path}: {status} {answer}");
     Ok(())
 }
 

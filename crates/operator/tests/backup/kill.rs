@@ -5,7 +5,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::{Context, Result, ensure};
 use croft_api::{
-    backup::{BackupVault, NonAdminBackup, NonAdminBackupStorageLocation, NonAdminDownloadRequest, NonAdminRestore},
+    backup::{
+        BackupSchedule, BackupVault, NonAdminBackup, NonAdminBackupStorageLocation, NonAdminDownloadRequest,
+        NonAdminRestore, SCHEDULE_UID_LABEL,
+    },
     storage::S3User,
     velero::{Backup, BackupStorageLocation, Restore},
 };
@@ -23,7 +26,7 @@ use kube::{
 use serde_json::{Value, json};
 
 use crate::{
-    plot::{Kind, SETTINGS, VELERO_PATIENCE},
+    plot::{Kind, SETTINGS, VELERO_PATIENCE, velero_name},
     support::{PATIENCE, World, apply, eventually},
 };
 
@@ -207,6 +210,7 @@ async fn every_path_ends_as_it_should(death: Death) -> Result<()> {
         })
         .await?;
     ensure!(one.with_velero::<Backup>().await? == 1, "it was made more than once");
+    let nightly = velero_name(&one.api::<NonAdminBackup>().get("nightly").await?);
     let log = json!({ "target": { "kind": "BackupLog", "name": "nightly" } });
     rough
         .path("the log", one.make::<NonAdminDownloadRequest>("log", log), || {
@@ -222,6 +226,29 @@ async fn every_path_ends_as_it_should(death: Death) -> Result<()> {
         )
         .await?;
     ensure!(one.with_velero::<Restore>().await? == 1, "it was made more than once");
+    let often =
+        json!({ "schedule": "* * * * *", "template": { "backupSpec": { "includedResources": ["configmaps"] } } });
+    rough
+        .path("the schedule", one.make::<BackupSchedule>("often", often), || async {
+            let schedule = json!(one.api::<BackupSchedule>().get("often").await?);
+            let name = schedule["status"]["lastBackupName"].as_str().context("no backup yet")?.to_owned();
+            one.says::<NonAdminBackup>(&name, "/status/phase", "Created").await
+        })
+        .await?;
+    let asked = async {
+        one.api::<BackupSchedule>().delete("often", &DeleteParams::default()).await?;
+        Ok(())
+    };
+    rough.path("the schedule to go", asked, || one.is_gone::<BackupSchedule>("often")).await?;
+    let forced = json!({ "spec": { "forceDeleteBackup": true } });
+    for backup in one.api::<NonAdminBackup>().list(&ListParams::default().labels(SCHEDULE_UID_LABEL)).await? {
+        let name = backup.name_any();
+        let asked = async {
+            one.api::<NonAdminBackup>().patch(&name, &PatchParams::default(), &Patch::Merge(&forced)).await?;
+            Ok(())
+        };
+        rough.path("the backup to be let go", asked, || one.is_gone::<NonAdminBackup>(&name)).await?;
+    }
     let whole = json!({ "spec": { "deleteBackup": true } });
     let asked = async {
         one.api::<NonAdminBackup>().patch("nightly", &PatchParams::default(), &Patch::Merge(&whole)).await?;
@@ -230,7 +257,8 @@ async fn every_path_ends_as_it_should(death: Death) -> Result<()> {
     rough.path("the backup to go", asked, || one.is_gone::<NonAdminBackup>("nightly")).await?;
     eventually("what was with Velero, and the restore, to be gone too", || async {
         let restore = one.api::<NonAdminRestore>().get_opt("undo").await?;
-        Ok((one.with_velero::<Backup>().await? == 0 && restore.is_none()).then_some(()))
+        let backup = one.veleros::<Backup>().get_opt(&nightly).await?;
+        Ok((backup.is_none() && restore.is_none()).then_some(()))
     })
     .await;
     let asked = async {

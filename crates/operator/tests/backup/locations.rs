@@ -5,9 +5,10 @@ use croft_api::{
     backup::{NABSL_ORIGIN_NACUUID_LABEL, NonAdminBackup, NonAdminBackupStorageLocation},
     velero::BackupStorageLocation,
 };
+use croft_core::backup::location::CONFIRM_MOVE;
 use k8s_openapi::api::core::v1::Secret;
 use kube::{ResourceExt, api::DeleteParams};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::{
     plot::{Plot, message, phase, told},
@@ -208,5 +209,29 @@ async fn deleting_a_location_takes_its_velero_objects_and_asks_for_its_backups()
     if let Some(backup) = backup {
         assert!(backup.metadata.deletion_timestamp.is_some(), "{:?}", phase(&backup));
     }
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_location_with_backups_moves_elsewhere_only_once_that_is_confirmed() -> Result<()> {
+    let plot = Plot::furnished("move").await?;
+    plot.completed_backup().await?;
+    let before = plot.velero_location().await?;
+    let elsewhere = json!({ "spec": { "backupStorageLocationSpec": {
+        "objectStorage": { "bucket": plot.namespace, "prefix": "elsewhere" },
+    } } });
+    plot.patch::<NonAdminBackupStorageLocation>("here", elsewhere).await?;
+    let warned = |status: &Value| message(status, "Accepted").contains("which would vanish: set the annotation");
+    plot.status::<NonAdminBackupStorageLocation>("here", "to warn", warned).await;
+    ensure!(plot.velero_location().await?.spec == before.spec, "it stores elsewhere unasked");
+    let confirmed = json!({ "metadata": { "annotations": { CONFIRM_MOVE: "true" } } });
+    plot.patch::<NonAdminBackupStorageLocation>("here", confirmed).await?;
+    eventually("it to store elsewhere", || async {
+        let velero = plot.velero_location().await?;
+        ensure!(velero.spec.prefix() == Some(&format!("{}/elsewhere", plot.namespace)), "{:?}", velero.spec);
+        Ok(Some(()))
+    })
+    .await;
+    plot.location_is_available().await;
     Ok(())
 }

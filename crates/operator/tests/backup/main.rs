@@ -8,7 +8,8 @@
 //! | identity is nothing a tenant or a bucket can write | `injection`, `sync::a_forged_claim_to_what_velero_has_is_refused`, `downloads::what_another_tenant_has_cannot_be_downloaded` |
 //! | nothing foreign is deleted or copied from | `backups::somebody_elses_velero_backup_is_never_touched`, core |
 //! | what Velero finds goes to the namespace of its location | `injection`, `sync` |
-//! | an archive brings nothing that is not hers | `hostile`, `fences` |
+//! | an archive brings nothing that is not hers, also while no operator runs | `hostile`, `fences` |
+//! | claims come back without the volumes of the archive | `volumes`, `fences` |
 //! | two locations never share a place, a prefix stays inside | `locations::a_second_location_in_the_same_place_waits_until_it_is_free`, core |
 //! | credentials are keys and nothing else | `locations::credentials_that_are_more_than_keys_never_reach_velero` |
 //! | `config`, hosts and objects beside Velero are restricted | `locations::a_location_that_would_borrow_or_reach_anything_is_refused_at_the_door`, `fields`, core |
@@ -21,20 +22,27 @@
 //! | a phase never flaps, conditions end with their cause | `locations::a_settled_location_is_left_alone_while_velero_keeps_checking_it`, core |
 //! | a rotated Secret reaches Velero | `locations::a_changed_secret_and_a_changed_spec_reach_velero` |
 //! | what comes back is accepted like what was asked for | `sync::the_backups_of_a_vault_that_is_made_again_come_back_and_can_be_restored` |
+//! | what is left of requests that are gone goes | `leftovers`, `away`, core |
+//! | what an administrator enforces counts at once | `applications`, core |
+//! | what a restore left out is told | `restores::what_a_restore_leaves_out_is_told_by_kind_with_the_reason`, core |
+//! | a client of the published API works unchanged | `clients`, `backups::a_backup_that_velero_has_is_not_changed_any_more` |
 //! | what a restore brought back does not run | `backups::a_request_that_a_restore_brought_back_is_not_carried_out_again` |
 
 #[path = "../support/mod.rs"]
 mod support;
 
+mod applications;
 mod approvals;
 mod away;
 mod backups;
+mod clients;
 mod downloads;
 mod fences;
 mod fields;
 mod hostile;
 mod injection;
 mod kill;
+mod leftovers;
 mod limits;
 mod locations;
 mod plot;
@@ -42,4 +50,5 @@ mod restores;
 mod schedules;
 mod sync;
 mod vaults;
+mod volumes;
 mod wakes;

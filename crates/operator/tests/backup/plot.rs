@@ -7,7 +7,8 @@ use croft_api::{
     backup::{NonAdminBackup, NonAdminBackupStorageLocation, NonAdminPhase, NonAdminRestore},
     velero::{Backup, BackupStorageLocation},
 };
-use croft_testbed::{Identity, Testbed, wait};
+use croft_testbed::{Identity, S3Call, Testbed, wait};
+use http::Method;
 use k8s_openapi::{
     NamespaceResourceScope,
     api::{core::v1::ConfigMap, rbac::v1::RoleBinding},
@@ -222,6 +223,19 @@ impl Plot {
         let listed = self.world.bed.ceph().admin(&["bucket", "list", "--bucket", &self.namespace]).await?;
         let listed: Vec<Value> = serde_json::from_str(&listed)?;
         Ok(listed.iter().filter_map(|object| object["name"].as_str().map(str::to_owned)).collect())
+    }
+
+    /// Writes into the bucket, as its owner may.
+    pub(crate) async fn put(&self, path: &str, body: &[u8]) -> Result<()> {
+        let ceph = self.world.bed.ceph();
+        let call = S3Call { method: Method::PUT, path, body, ..S3Call::default() };
+        let (status, answer) = ceph.call((&ceph.access_key, &ceph.secret_key), &call).await?;
+        ensure!(status.is_success(), "{path}: {status} {answer}");
+        Ok(())
+    }
+
+    pub(crate) async fn uid_of_restore(&self, name: &str) -> Result<String> {
+        Ok(self.api::<NonAdminRestore>().get(name).await?.metadata.uid.unwrap_or_default())
     }
 
     pub(crate) async fn velero_location(&self) -> Result<BackupStorageLocation> {

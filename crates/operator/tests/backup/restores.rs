@@ -3,8 +3,9 @@
 use anyhow::Result;
 use croft_api::{
     backup::{NAR_FINALIZER, NonAdminBackup, NonAdminRestore},
-    velero::Restore,
+    velero::{DownloadRequest, Restore},
 };
+use croft_core::backup::left_out::List;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::ResourceExt;
 use serde_json::json;
@@ -103,6 +104,34 @@ async fn a_restore_that_reaches_out_of_its_namespace_is_refused_at_the_door() ->
         let spec = json!({ "restoreSpec": { "backupName": "nightly", field: value } });
         let refusal = plot.refusal::<NonAdminRestore>("back", spec).await?;
         assert!(refusal.contains(&format!("spec.restoreSpec.{field} is restricted")), "{refusal}");
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn what_a_restore_leaves_out_is_told_by_kind_with_the_reason() -> Result<()> {
+    let plot = Plot::furnished("left").await?;
+    plot.add_config_map("prices").await?;
+    plot.add_config_map("staying").await?;
+    plot.create::<NonAdminBackup>("nightly", json!({ "backupSpec": { "storageLocation": "here" } })).await?;
+    plot.backup_completes("nightly").await?;
+    plot.delete::<ConfigMap>("prices").await?;
+    plot.patch::<ConfigMap>("staying", json!({ "data": { "price": "8" } })).await?;
+    let spec = json!({ "restoreSpec": { "backupName": "nightly", "excludedResources": ["serviceaccounts"] } });
+    plot.create::<NonAdminRestore>("back", spec).await?;
+    let status = plot.status::<NonAdminRestore>("back", "to tell", |status| !status["leftOut"].is_null()).await;
+    let told = |kind: &str| {
+        let shares = status["leftOut"]["kinds"].as_array().into_iter().flatten();
+        let shares = shares.filter(|share| share["kind"] == kind);
+        shares.map(|share| (share["count"].as_u64(), share["reason"].clone())).collect::<Vec<_>>()
+    };
+    assert_eq!(told("rbac.authorization.k8s.io/v1/RoleBinding"), [(Some(1), json!("NotForTenants"))], "{status}");
+    assert_eq!(told("v1/ServiceAccount"), [(Some(2), json!("NotSelected"))], "{status}");
+    let not_written = told("v1/ConfigMap");
+    assert!(not_written.len() == 1 && not_written.iter().all(|(_, reason)| reason == "NotWritten"), "{status}");
+    assert_eq!(status["leftOut"].get("unknown"), None);
+    for list in List::ALL {
+        plot.vanishes(&plot.veleros::<DownloadRequest>(), &list.request(&plot.uid_of_restore("back").await?)).await?;
     }
     Ok(())
 }

@@ -1,0 +1,82 @@
+//! What a DataProtectionApplication says about tenants' backups (`spec.nonAdmin`), beside the settings: field by field it wins.
+
+use serde_json::Value;
+
+use super::{
+    Policy,
+    approval::OwnBuckets,
+    fields,
+    velero::{Fields, field},
+};
+
+impl Policy {
+    /// The choices of an application on top of these.
+    pub fn heed(&mut self, non_admin: &Fields) {
+        match field(non_admin, "requireApprovalForBSL").and_then(Value::as_bool) {
+            Some(true) => self.own_buckets = OwnBuckets::Approve,
+            Some(false) => self.own_buckets = OwnBuckets::Allow,
+            None => {}
+        }
+        let sections = [
+            ("enforceBackupSpec", fields::BACKUP, &mut self.enforced.backup),
+            ("enforceRestoreSpec", fields::RESTORE, &mut self.enforced.restore),
+            ("enforceBSLSpec", fields::LOCATION, &mut self.enforced.location),
+        ];
+        for (section, table, enforced) in sections {
+            let Some(Value::Object(said)) = field(non_admin, section) else { continue };
+            let mut said = said.clone();
+            said.retain(|_, value| !value.is_null());
+            match fields::not_enforceable(table, &said) {
+                None => enforced.extend(said),
+                Some(name) => {
+                    let path = format!("DataProtectionApplication spec.nonAdmin.{section}.{name}");
+                    let mistake = format!("{path} is non-enforceable by admins: the administrator has to leave it out");
+                    self.mistake = Some(mistake);
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn heeded(non_admin: Value) -> Policy {
+        let of = |value: Value| value.as_object().cloned().unwrap_or_default();
+        let mut policy = Policy { own_buckets: OwnBuckets::Deny, ..Policy::default() };
+        policy.enforced.backup = of(json!({ "ttl": "1h", "snapshotVolumes": false }));
+        policy.heed(&of(non_admin));
+        policy
+    }
+
+    #[test]
+    fn what_an_application_says_wins_field_by_field() {
+        let policy = heeded(json!({
+            "enable": true, "enforceBackupSpec": { "ttl": "36h", "hooks": null }, "enforceRestoreSpec": { "restorePVs": false },
+            "enforceBSLSpec": { "provider": "aws" }, "backupSyncPeriod": "2m",
+        }));
+        assert_eq!(json!(policy.enforced.backup), json!({ "ttl": "36h", "snapshotVolumes": false }));
+        assert_eq!(json!(policy.enforced.restore), json!({ "restorePVs": false }));
+        assert_eq!(json!(policy.enforced.location), json!({ "provider": "aws" }));
+        assert_eq!((policy.own_buckets, policy.mistake), (OwnBuckets::Deny, None), "nothing is said of these");
+    }
+
+    #[test]
+    fn only_an_explicit_word_on_approval_counts() {
+        let own_buckets = |said: Value| heeded(json!({ "requireApprovalForBSL": said })).own_buckets;
+        assert_eq!(own_buckets(json!(true)), OwnBuckets::Approve);
+        assert_eq!(own_buckets(json!(false)), OwnBuckets::Allow);
+        assert_eq!(own_buckets(json!(null)), OwnBuckets::Deny);
+    }
+
+    #[test]
+    fn what_cannot_be_enforced_is_a_mistake_that_is_named() {
+        let mistake = heeded(json!({ "enforceBackupSpec": { "storageLocation": "x" } })).mistake.unwrap_or_default();
+        assert!(
+            mistake.starts_with("DataProtectionApplication spec.nonAdmin.enforceBackupSpec.storageLocation is non-")
+        );
+    }
+}

@@ -1,0 +1,110 @@
+//! What is left in Velero's namespace of a request that is gone: Velero was closed to us when its namespace went, say, or somebody
+//! took its finalizer away.
+//!
+//! A request is known by the name we chose for it, which holds its UID: who is made again under the old name does not keep what its
+//! predecessor left. What Velero finds in a bucket it makes again as often as it is deleted, so that a Backup goes only when its
+//! location is gone; see [`super::sync`] for the others.
+
+use std::fmt;
+
+use super::{
+    Victim,
+    ownership::{Lies, Marks},
+};
+use crate::plan::{self, Plan};
+
+/// The world around one object in Velero's namespace.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Observed {
+    pub object: Victim,
+    pub marks: Marks,
+    pub is_deleting: bool,
+    /// The name we chose for the request its marks tell of, if there is one.
+    pub request: Option<String>,
+    /// Where it lies, if it is a Backup.
+    pub lies: Option<Lies>,
+}
+
+/// One external call.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Step {
+    Delete(Victim),
+}
+
+impl plan::Step for Step {
+    fn kind(&self) -> &'static str {
+        match self {
+            Step::Delete(_) => "DeleteLeftover",
+        }
+    }
+}
+
+impl fmt::Display for Step {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Step::Delete(Victim { name, uid }) => write!(out, "delete {name} (uid {uid}): its request is gone"),
+        }
+    }
+}
+
+/// What to do next.
+pub fn plan(seen: &Observed) -> Plan<Step> {
+    let Marks { managed: true, nacuuid: Some(nacuuid), namespace: Some(_), name: Some(_) } = &seen.marks else {
+        return Plan::settled();
+    };
+    let is_ours = *nacuuid == seen.object.name;
+    let is_held = seen.request.as_ref() == Some(nacuuid);
+    let comes_back = seen.lies.as_ref().is_some_and(|lies| *lies != Lies::Nowhere);
+    if !is_ours || is_held || comes_back || seen.is_deleting {
+        return Plan::settled();
+    }
+    Plan::step(Step::Delete(seen.object.clone()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::backup::ownership::Origin;
+
+    fn left() -> Observed {
+        let origin = Origin { namespace: "shop".into(), name: "nightly".into(), nacuuid: "shop-nightly-1".into() };
+        Observed {
+            object: Victim { name: origin.nacuuid.clone(), uid: "u1".into() },
+            marks: origin.marks(),
+            is_deleting: false,
+            request: None,
+            lies: None,
+        }
+    }
+
+    #[test]
+    fn what_a_request_has_left_goes_and_what_one_of_the_same_name_has_stays() {
+        let goes = |change: fn(&mut Observed)| {
+            let mut seen = left();
+            change(&mut seen);
+            !plan(&seen).is_settled()
+        };
+        assert!(goes(|_| {}));
+        assert!(goes(|seen| seen.request = Some("shop-nightly-2".into())), "made again under the old name");
+        assert!(goes(|seen| seen.lies = Some(Lies::Nowhere)));
+        assert!(!goes(|seen| seen.request = Some("shop-nightly-1".into())));
+        assert!(!goes(|seen| seen.is_deleting = true));
+        assert!(!goes(|seen| seen.lies = Some(Lies::WithAdministrator)), "Velero would find it again");
+        assert!(!goes(|seen| seen.lies = Some(Lies::WithTenant("shop".into()))));
+    }
+
+    #[test]
+    fn what_is_not_marked_as_ours_in_every_way_stays() {
+        let other = || Some("other".to_owned());
+        for marks in [
+            Marks { managed: false, ..left().marks },
+            Marks { nacuuid: other(), ..left().marks },
+            Marks { nacuuid: None, ..left().marks },
+            Marks { namespace: None, ..left().marks },
+            Marks { name: None, ..left().marks },
+            Marks::default(),
+        ] {
+            assert!(plan(&Observed { marks, ..left() }).is_settled());
+        }
+    }
+}

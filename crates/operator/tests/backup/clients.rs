@@ -1,0 +1,103 @@
+//! Programs written for the published API: they write whole objects back, zero values and all, with labels of their own.
+
+use anyhow::{Result, ensure};
+use croft_api::{
+    backup::{NonAdminBackup, NonAdminBackupStorageLocation, NonAdminRestore},
+    velero::Backup,
+};
+use croft_testbed::Testbed;
+use kube::{Resource, api::PostParams};
+use serde_json::{Value, json};
+
+use crate::{
+    away::{furnish, is_handed_over},
+    plot::{Kind, Plot, SETTINGS, told},
+    support::{World, eventually},
+};
+
+/// What programs in Go write for a `backupSpec` that says nothing but the place.
+fn zeroes() -> Value {
+    json!({
+        "metadata": {}, "ttl": "0s", "hooks": {}, "storageLocation": "here", "csiSnapshotTimeout": "0s", "itemOperationTimeout": "0s",
+        "includedNamespaces": null, "labelSelector": null,
+    })
+}
+
+impl Plot {
+    /// Makes it as such a program does.
+    async fn make<K: Kind>(&self, name: &str, spec: Value) -> Result<()> {
+        let object = json!({
+            "apiVersion": K::api_version(&()), "kind": K::kind(&()),
+            "metadata": { "name": name, "creationTimestamp": null, "labels": { "app.kubernetes.io/managed-by": "oadp-cli" } },
+            "spec": spec, "status": {},
+        });
+        self.api::<K>().create(&PostParams::default(), &serde_json::from_value(object)?).await?;
+        Ok(())
+    }
+
+    /// Reads it, changes it, and writes back all of it.
+    async fn update<K: Kind>(&self, name: &str, change: impl Fn(&mut Value)) -> Result<K> {
+        loop {
+            let mut object = json!(self.api::<K>().get(name).await?);
+            change(&mut object);
+            match self.api::<K>().replace(name, &PostParams::default(), &serde_json::from_value(object)?).await {
+                Err(kube::Error::Api(refused)) if refused.code == 409 => {}
+                other => return Ok(other?),
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_client_of_the_published_api_works_with_whole_objects_and_zero_values() -> Result<()> {
+    let plot = Plot::furnished("client").await?;
+    plot.add_config_map("prices").await?;
+    plot.make::<NonAdminBackup>("nightly", json!({ "backupSpec": zeroes() })).await?;
+    let made = plot.backup_completes("nightly").await?;
+    let labels = made.meta().labels.clone().unwrap_or_default();
+    ensure!(labels.get("app.kubernetes.io/managed-by").is_some_and(|value| value == "oadp-cli"), "{labels:?}");
+    plot.update::<NonAdminBackup>("nightly", |backup| backup["spec"]["backupSpec"] = zeroes()).await?;
+    plot.update::<NonAdminBackup>("nightly", |backup| backup["spec"]["backupSpec"]["uploaderConfig"] = Value::Null)
+        .await?;
+
+    let spec =
+        json!({ "backupName": "nightly", "hooks": {}, "itemOperationTimeout": "0s", "includedNamespaces": null });
+    plot.make::<NonAdminRestore>("back", json!({ "restoreSpec": spec })).await?;
+    plot.restore_phase("back", "Completed").await;
+    plot.update::<NonAdminRestore>("back", |restore| restore["metadata"]["labels"]["seen"] = json!("yes")).await?;
+    let before = plot.velero_location().await?;
+    plot.update::<NonAdminBackupStorageLocation>("here", |location| {
+        location["spec"]["backupStorageLocationSpec"]["validationFrequency"] = Value::Null;
+    })
+    .await?;
+    let after = plot.velero_location().await?;
+    ensure!(after.spec == before.spec, "{after:?}");
+    let status =
+        plot.status::<NonAdminBackup>("nightly", "to be as it was", |status| status["phase"] == "Created").await;
+    ensure!(told(&status) == ["Accepted=True BackupAccepted", "Queued=True BackupScheduled"], "{status}");
+
+    let velero = status["veleroBackup"]["name"].as_str().unwrap_or_default();
+    plot.update::<NonAdminBackup>("nightly", |backup| backup["spec"]["deleteBackup"] = json!(true)).await?;
+    plot.vanishes(&plot.api::<NonAdminBackup>(), "nightly").await?;
+    plot.vanishes(&plot.veleros::<Backup>(), velero).await
+}
+
+#[tokio::test]
+async fn whoever_changes_a_backup_past_the_door_is_told_that_it_has_no_effect() -> Result<()> {
+    let world = World::own_with(Testbed::kubernetes().with_velero(), SETTINGS).await?;
+    let admin = world.bed.admin();
+    furnish(&world, "bypassed").await?;
+    is_handed_over(&world, "bypassed").await;
+    admin.kubectl(&["delete", "validatingwebhookconfigurations", "--all"]).await?;
+    let change = r#"{"spec":{"backupSpec":{"ttl":"5h"}}}"#;
+    let changed = ["patch", "nonadminbackup", "nightly", "-n", "bypassed", "--type=merge", "-p", change];
+    eventually("the door to be gone", || async { Ok(admin.kubectl(&changed).await.ok()) }).await;
+    eventually("it to be told", || async {
+        let path = "jsonpath={.status.conditions[?(@.type=='SpecUpdateApproved')].message}";
+        let told = admin.kubectl(&["get", "nonadminbackup", "nightly", "-n", "bypassed", "-o", path]).await?;
+        ensure!(told.contains("changes to backupSpec have no effect; create a new NonAdminBackup"), "{told:?}");
+        Ok(Some(()))
+    })
+    .await;
+    Ok(())
+}
