@@ -163,6 +163,11 @@ impl Observed {
 
     /// Why Velero is not asked to delete what is stored.
     fn withheld(&self) -> Option<String> {
+    /// Velero must find it until it is done with it.
+    fn is_at_work(&self) -> bool {
+        self.is_in_place() && self.velero.as_ref().is_some_and(|velero| Progress(&velero.status).is_at_work())
+    }
+
         self.own_bucket.as_ref().and_then(|bucket| bucket.reach.withholds())
     }
 
@@ -208,7 +213,8 @@ impl Deletion {
 /// - `forceDeleteBackup`: the Velero objects are deleted, the stored data is not waited for;
 /// - `deleteBackup`: Velero is asked to delete the data; the request stays until the Velero Backup is gone;
 /// - plain deletion: held until one of the two is set, or [`OnDelete::Release`];
-/// - in a namespace that goes, the finalizer goes at once.
+/// - in a namespace that goes, the finalizer goes at once;
+/// - what Velero is working on is never deleted: that is waited for.
 pub fn plan(seen: &Observed, policy: &Policy) -> Plan<Step> {
     // Status first: whoever looks must see that deletion is under way before anything disappears.
     let deletion_is_recorded = seen.status.phase == Some(Phase::Deleting);
@@ -276,6 +282,11 @@ fn let_go(seen: &Observed, then: Option<Release>) -> Plan<Step> {
     let release = then.map(|because| Step::ReleaseFinalizer { uid: seen.object.uid.clone(), because });
     Plan::steps(deletions.chain(backup).chain(release))
 }
+    if seen.is_at_work() {
+        // What is left then goes as [`super::leftover`] has it: no namespace and no location is held up.
+        let holds_up = seen.object.namespace_is_terminating || seen.loses_its_location();
+        return if holds_up { release(seen, Release::VeleroAtWork) } else { Plan::settled() };
+    }
 
 fn delete_with_data(seen: &Observed) -> Plan<Step> {
     let mut plan = data_deletion(seen);
@@ -403,16 +414,19 @@ fn deleting(status: &mut Status, seen: &Observed, policy: &Policy, path: Path, n
         (Path::ApiDelete, OnDelete::Hold) if !seen.loses_its_location() => {
             "backup deletion requires setting spec.deleteBackup or spec.forceDeleteBackup to true or finalizer removal"
         }
+    const AT_WORK: &str = "Velero is working on this backup: it goes as soon as Velero is done with it";
         (Path::ApiDelete, _) => "permanent backup deletion requires setting spec.deleteBackup to true",
         (Path::DeleteWithData, _) if seen.own_backup().is_some() && seen.loses_its_location() => {
             "the storage location of this backup is gone and Velero deletes nothing there: only spec.forceDeleteBackup helps"
         }
         (Path::DeleteWithData, _) => withheld.as_deref().unwrap_or(ACCEPTED),
+        (Path::ApiDelete, _) if seen.is_at_work() => AT_WORK,
         _ => ACCEPTED,
     };
     status.phase = Some(Phase::Deleting);
     status.conditions.set("Deleting", Truth::True, "DeletionPending", message, now);
     if let Some(deletion) = seen.own_deletions().next() {
+        _ if seen.is_at_work() => AT_WORK,
         let reference = status.velero_delete_backup_request.get_or_insert_default();
         reference.record(&seen.origin(), policy);
         reference.name = Some(deletion.name.clone());

@@ -67,6 +67,20 @@ impl<'a> Progress<'a> {
         place.filter(|_| self.phase() == Some("Queued"))
     }
 
+    /// Velero has begun and is not done. It looks for what is deleted under its hands again and again, and nobody else is served
+    /// meanwhile.
+    pub fn is_at_work(self) -> bool {
+        let begun = [
+            "ReadyToStart",
+            "InProgress",
+            "WaitingForPluginOperations",
+            "WaitingForPluginOperationsPartiallyFailed",
+            "Finalizing",
+            "FinalizingPartiallyFailed",
+        ];
+        !self.is_finished() && self.phase().is_some_and(|phase| begun.contains(&phase))
+    }
+
     pub fn completed(self) -> Option<Timestamp> {
         text(self.0, "completionTimestamp").map(|time| Timestamp(time.to_owned()))
     }

@@ -136,6 +136,7 @@ impl World {
         match self.backup {
             Some(backup) if backup.seen().uid == victim.uid => {
                 assert!(backup.ours, "deleted somebody else's backup");
+                assert!(!backup.running, "deleted under Velero's hands");
                 self.backup = None;
                 done()
             }
