@@ -73,6 +73,8 @@ pub struct Observed {
     pub unnoted_in: Option<Victim>,
     /// If it is stored in a bucket of the tenant's own, or is to be.
     pub own_bucket: Option<OwnBucket>,
+    /// Policies it needs that are not in force.
+    pub missing_fences: Vec<String>,
 }
 
 /// `status` of a `NonAdminBackup`, as far as this file writes it.
@@ -161,13 +163,13 @@ impl Observed {
         matches!(self.location, Location::Missing { .. } | Location::Found { phase: Some(Phase::Deleting), .. })
     }
 
-    /// Why Velero is not asked to delete what is stored.
-    fn withheld(&self) -> Option<String> {
     /// Velero must find it until it is done with it.
     fn is_at_work(&self) -> bool {
         self.is_in_place() && self.velero.as_ref().is_some_and(|velero| Progress(&velero.status).is_at_work())
     }
 
+    /// Why Velero is not asked to delete what is stored.
+    fn withheld(&self) -> Option<String> {
         self.own_bucket.as_ref().and_then(|bucket| bucket.reach.withholds())
     }
 
@@ -193,6 +195,9 @@ impl Observed {
         }
         let spec = validate::backup(&self.spec, &self.object.namespace, policy)?;
         policy.is_clear()?;
+        if !self.missing_fences.is_empty() {
+            return Err(Refusal::unfenced("backed up", &self.missing_fences));
+        }
         let location = self.location.usable(policy)?;
         if let Some(held_back) = HeldBack::by(policy.limits.backups, self.object.ahead, "unfinished backups") {
             return Err(held_back.into());
@@ -277,16 +282,16 @@ fn force_delete(seen: &Observed) -> Plan<Step> {
 
 /// Deletes the Velero objects but not what is stored; then releases, unless they are to be seen gone first.
 fn let_go(seen: &Observed, then: Option<Release>) -> Plan<Step> {
-    let deletions = seen.own_deletions().map(|deletion| Step::DeleteDeletion(deletion.victim()));
-    let backup = seen.own_backup().map(Step::DeleteBackup);
-    let release = then.map(|because| Step::ReleaseFinalizer { uid: seen.object.uid.clone(), because });
-    Plan::steps(deletions.chain(backup).chain(release))
-}
     if seen.is_at_work() {
         // What is left then goes as [`super::leftover`] has it: no namespace and no location is held up.
         let holds_up = seen.object.namespace_is_terminating || seen.loses_its_location();
         return if holds_up { release(seen, Release::VeleroAtWork) } else { Plan::settled() };
     }
+    let deletions = seen.own_deletions().map(|deletion| Step::DeleteDeletion(deletion.victim()));
+    let backup = seen.own_backup().map(Step::DeleteBackup);
+    let release = then.map(|because| Step::ReleaseFinalizer { uid: seen.object.uid.clone(), because });
+    Plan::steps(deletions.chain(backup).chain(release))
+}
 
 fn delete_with_data(seen: &Observed) -> Plan<Step> {
     let mut plan = data_deletion(seen);
@@ -409,24 +414,24 @@ impl Status {
 
 fn deleting(status: &mut Status, seen: &Observed, policy: &Policy, path: Path, now: &Timestamp) {
     const ACCEPTED: &str = "backup accepted for deletion";
+    const AT_WORK: &str = "Velero is working on this backup: it goes as soon as Velero is done with it";
     let withheld = seen.own_backup().and_then(|_| seen.withheld());
     let message = match (path, policy.on_delete) {
         (Path::ApiDelete, OnDelete::Hold) if !seen.loses_its_location() => {
             "backup deletion requires setting spec.deleteBackup or spec.forceDeleteBackup to true or finalizer removal"
         }
-    const AT_WORK: &str = "Velero is working on this backup: it goes as soon as Velero is done with it";
+        (Path::ApiDelete, _) if seen.is_at_work() => AT_WORK,
         (Path::ApiDelete, _) => "permanent backup deletion requires setting spec.deleteBackup to true",
         (Path::DeleteWithData, _) if seen.own_backup().is_some() && seen.loses_its_location() => {
             "the storage location of this backup is gone and Velero deletes nothing there: only spec.forceDeleteBackup helps"
         }
         (Path::DeleteWithData, _) => withheld.as_deref().unwrap_or(ACCEPTED),
-        (Path::ApiDelete, _) if seen.is_at_work() => AT_WORK,
+        _ if seen.is_at_work() => AT_WORK,
         _ => ACCEPTED,
     };
     status.phase = Some(Phase::Deleting);
     status.conditions.set("Deleting", Truth::True, "DeletionPending", message, now);
     if let Some(deletion) = seen.own_deletions().next() {
-        _ if seen.is_at_work() => AT_WORK,
         let reference = status.velero_delete_backup_request.get_or_insert_default();
         reference.record(&seen.origin(), policy);
         reference.name = Some(deletion.name.clone());

@@ -52,6 +52,17 @@ impl Refusal {
     pub(super) fn not_yet(reason: &'static str, message: impl Into<String>) -> Self {
         Refusal::NotYet { reason, message: message.into() }
     }
+
+    /// What is done for tenants is fenced, or not done.
+    pub(super) fn unfenced(what: &str, missing: &[String]) -> Self {
+        let missing = missing.join(", ");
+        Self::not_yet(
+            "PoliciesMissing",
+            format!(
+                "nothing is {what} for tenants until the administrator installs these admission policies: {missing}"
+            ),
+        )
+    }
 }
 
 impl From<HeldBack> for Refusal {
