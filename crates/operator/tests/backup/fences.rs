@@ -191,7 +191,8 @@ async fn no_subresource_and_no_earlier_note_lets_a_note_in() -> Result<()> {
         "accessModes": ["ReadWriteOnce"], "storageClassName": "", "resources": { "requests": { "storage": "1Mi" } },
     });
     plot.create::<PersistentVolumeClaim>("data", spec).await?;
-    plot.create::<Pod>("web", json!({ "containers": [{ "name": "c", "image": "x" }] })).await?;
+    plot.create::<Pod>("web", json!({ "serviceAccountName": "owner", "containers": [{ "name": "c", "image": "x" }] }))
+        .await?;
     let noted = |notes: &[&str]| json!({ "metadata": { "annotations": notes.iter().map(|note| ((*note).to_owned(), json!("true"))).collect::<serde_json::Map<_, _>>() } });
     let claims: Api<PersistentVolumeClaim> = Api::namespaced(owner.client.clone(), &plot.namespace);
     let patched = claims.patch_status("data", &PatchParams::default(), &Patch::Merge(noted(&NOTES[..1]))).await;
@@ -230,7 +231,7 @@ async fn printed(policy: &str, arguments: &[&str]) -> Result<String> {
 async fn told_of_pod(plot: &Plot, name: &str, annotations: Value) -> String {
     let pod = json!({
         "metadata": { "name": name, "annotations": annotations },
-        "spec": { "containers": [{ "name": "c", "image": "x" }] },
+        "spec": { "serviceAccountName": "owner", "containers": [{ "name": "c", "image": "x" }] },
     });
     match serde_json::from_value::<Pod>(pod) {
         Ok(pod) => refused(plot.api::<Pod>().create(&PostParams::default(), &pod).await),
