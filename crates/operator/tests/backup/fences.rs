@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use crate::{
     plot::Plot,
-    support::{World, apply, eventually},
+    support::{World, apply, croft, eventually},
 };
 
 /// Annotations that make Velero pass its filters by.
@@ -219,7 +219,7 @@ async fn no_subresource_and_no_earlier_note_lets_a_note_in() -> Result<()> {
 
 /// One policy with its binding, as the program prints it.
 async fn printed(policy: &str, arguments: &[&str]) -> Result<String> {
-    let program = tokio::process::Command::new(env!("CARGO_BIN_EXE_croft")).arg("manifests").args(arguments).output();
+    let program = tokio::process::Command::new(croft()).arg("manifests").args(arguments).output();
     let printed = String::from_utf8(program.await?.stdout)?;
     let name = format!("name: {policy}\n");
     let documents: Vec<_> = printed.split("---\n").filter(|document| document.contains(&name)).collect();
