@@ -6,7 +6,7 @@ use k8s_openapi::api::admissionregistration::v1::{ValidatingAdmissionPolicy, Val
 use super::{brings, by_others};
 use crate::policies::{condition, denied_unless, matched, policy};
 
-pub(in crate::backup) const HOOKS: &str = "croft-velero-hooks";
+const HOOKS: &str = "croft-velero-hooks";
 
 /// Whether `key` is an annotation by which a pod tells Velero to run something in it.
 const IS_HOOK: &str = "key.matches('(^|[.])hook[.](backup|restore)[.]velero[.]io/')";
