@@ -315,6 +315,7 @@ mod tests {
 
     use super::*;
 
+    #[expect(clippy::needless_pass_by_value, reason = "called with literals")]
     fn tally(list: Value) -> Tally {
         Tally::read(list.to_string().as_bytes()).expect("a list")
     }

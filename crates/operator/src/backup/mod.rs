@@ -223,6 +223,8 @@ struct Caches {
     bindings: Arc<Cache<ValidatingAdmissionPolicyBinding>>,
     /// What whoever installs Velero says about tenants' backups, where there is such a kind.
     applications: Arc<Cache<DataProtectionApplication>>,
+    /// How their watch stands.
+    applications_stand: Receiver<Standing>,
     /// Their endpoints are servers the administrator chose.
     classes: Arc<Cache<S3Class>>,
     backup_queue: Queue,
@@ -237,7 +239,7 @@ impl Caches {
         let (velero_restores, restores_stand) = engine.dispensable_objects(BACKUPS, &velero);
         let (velero_deletions, deletions_stand) = engine.dispensable_objects(BACKUPS, &velero);
         let (velero_downloads, downloads_stand) = engine.dispensable_objects(BACKUPS, &velero);
-        let applications = engine.optional_objects(BACKUPS, &velero);
+        let (applications, applications_stand) = engine.optional_objects(BACKUPS, &velero);
         let (requests, requests_stand) = engine.dispensable_objects(BACKUPS, &velero);
         let (snapshot_locations, snapshots_stand) = engine.dispensable_objects(BACKUPS, &velero);
         Self {
@@ -269,6 +271,7 @@ impl Caches {
                 snapshots_stand,
             ],
             applications,
+            applications_stand,
             policies: engine.cluster_objects(BACKUPS),
             bindings: engine.cluster_objects(BACKUPS),
             classes: engine.cluster_objects(BACKUPS),

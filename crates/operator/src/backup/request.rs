@@ -12,6 +12,7 @@ use croft_core::{
     plan::{Failure, FailureClass},
     storage::is_object_name,
     time::Timestamp,
+    watching::Standing,
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::{
@@ -85,7 +86,9 @@ impl Caches {
         if let Some(said) = all.iter().find_map(|application| application.spec.non_admin.as_ref()) {
             policy.heed(&said.0);
         }
-        if self.applications.has_unreadable_in(&self.velero_namespace) {
+        // What cannot be seen may enforce anything.
+        let is_hidden = matches!(&*self.applications_stand.borrow(), Standing::Forbidden | Standing::Failing(_));
+        if is_hidden || self.applications.has_unreadable_in(&self.velero_namespace) {
             policy.mistake =
                 Some("a DataProtectionApplication cannot be read: the administrator has to mend it".into());
         }

@@ -228,8 +228,8 @@ impl EngineBuilder {
         cache
     }
 
-    /// As [`EngineBuilder::objects`], of a kind others may have installed or not: nobody waits for it.
-    pub fn optional_objects<K>(&mut self, part: Part, scope: &Scope) -> Arc<Cache<K>>
+    /// As [`EngineBuilder::dispensable_objects`], of a kind others may have installed or not: nobody waits for it.
+    pub fn optional_objects<K>(&mut self, part: Part, scope: &Scope) -> (Arc<Cache<K>>, Receiver<Standing>)
     where
         K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
             + Clone
@@ -239,9 +239,9 @@ impl EngineBuilder {
             + Sync
             + 'static,
     {
-        let cache = self.objects(part, scope);
+        let watched = self.dispensable_objects(part, scope);
         self.readiness.may_be_missing(&write::resource_name::<K>());
-        cache
+        watched
     }
 
     /// The cache of a namespaced kind's metadata, cluster-wide.

@@ -6,10 +6,7 @@ use croft_api::{
     velero::{PodVolumeRestore, RESTORE_NAME_LABEL, Restore},
 };
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
-use kube::{
-    Api, ResourceExt,
-    api::{DeleteParams, Patch, PatchParams, PostParams},
-};
+use kube::{Api, ResourceExt, api::PostParams};
 use serde_json::json;
 
 use crate::{plot::Plot, support::eventually};
@@ -39,17 +36,6 @@ impl Plot {
         .await;
         Ok(())
     }
-
-    /// The API server protects claims from those who use them, and here nobody does.
-    async fn lose_claim(&self) -> Result<()> {
-        let claims = self.administrators::<PersistentVolumeClaim>();
-        claims.delete("data", &DeleteParams::default()).await?;
-        let unprotected = json!({ "metadata": { "finalizers": null } });
-        if claims.get_opt("data").await?.is_some() {
-            claims.patch("data", &PatchParams::default(), &Patch::Merge(&unprotected)).await?;
-        }
-        self.vanishes(&claims, "data").await
-    }
 }
 
 #[tokio::test]
@@ -59,7 +45,8 @@ async fn a_claim_comes_back_without_its_volume_and_copies_are_counted_as_the_nod
     plot.add_bound_claim().await?;
     plot.create::<NonAdminBackup>("nightly", json!({ "backupSpec": { "storageLocation": "here" } })).await?;
     plot.backup_completes("nightly").await?;
-    plot.lose_claim().await?;
+    plot.delete::<PersistentVolumeClaim>("data").await?;
+    plot.vanishes(&plot.api::<PersistentVolumeClaim>(), "data").await?;
     plot.create::<NonAdminRestore>("back", json!({ "restoreSpec": { "backupName": "nightly" } })).await?;
     let status = plot.restore_phase("back", "Completed").await;
     let claim = plot.api::<PersistentVolumeClaim>().get("data").await?;
