@@ -254,6 +254,9 @@ fn prefix(spec: &Fields, namespace: &str) -> Result<String, Invalid> {
     let Some(storage) = field(spec, "objectStorage").and_then(Value::as_object) else {
         return refuse(format!("{LOCATION} spec.backupStorageLocationSpec.objectStorage is not set"));
     };
+    if text(storage, "bucket").is_none() {
+        return refuse(format!("{LOCATION} spec.backupStorageLocationSpec.objectStorage.bucket is not set"));
+    }
     Ok(match text(storage, "prefix") {
         None => namespace.to_owned(),
         Some(own) => format!("{namespace}/{}", checked_prefix(own)?),

@@ -96,6 +96,18 @@ fn what_is_no_name_of_an_object_is_refused_before_anybody_asks_for_it() {
     assert!(backup(&fields(json!({ "storageLocation": "here.too-1" })), "shop", &Policy::default()).is_ok());
 }
 
+#[test]
+fn a_location_names_a_bucket() {
+    for storage in [json!({}), json!({ "bucket": "" }), json!({ "bucket": null, "prefix": "deep" })] {
+        let spec =
+            json!({ "provider": "aws", "objectStorage": storage, "credential": { "name": "mine", "key": "cloud" } });
+        assert_eq!(
+            refusal(location(&fields(spec), "shop", &Policy::default())),
+            "NonAdminBackupStorageLocation spec.backupStorageLocationSpec.objectStorage.bucket is not set"
+        );
+    }
+}
+
 fn restored(spec: Value) -> Result<RestoreSpec, Invalid> {
     restore(&fields(spec), "shop", &Policy::default())
 }
