@@ -142,17 +142,17 @@ pub fn modifiers(no_hooks: bool) -> String {
     let rule = |kind: &str, patch: Value| json!({ "conditions": { "groupResource": kind }, "mergePatches": [{ "patchData": patch.to_string() }] });
     let named =
         USUAL.iter().map(|usual| rule(usual.name, json!({ "apiVersion": usual.api_version, "kind": usual.kind })));
-    let hooks = no_hooks.then(|| rule("pods", json!({ "metadata": { "annotations": no_hook() } })));
+    let no_hook: Fields = hook_annotations().into_iter().map(|annotation| (annotation, Value::Null)).collect();
+    let hooks = no_hooks.then(|| rule("pods", json!({ "metadata": { "annotations": no_hook } })));
     let rules: Vec<_> =
         named.chain([rule("persistentvolumeclaims", claims)]).chain(hooks).chain([rule("**", all)]).collect();
     json!({ "version": "v1", "resourceModifierRules": rules }).to_string()
 }
 
-/// Every annotation that is a hook's, as a patch that takes it off.
-fn no_hook() -> Fields {
-    let names =
-        HOOK_ANNOTATIONS.iter().flat_map(|(prefix, names)| names.iter().map(move |name| format!("{prefix}/{name}")));
-    names.map(|annotation| (annotation, Value::Null)).collect()
+/// Every annotation by which a pod tells Velero to run something in it.
+pub fn hook_annotations() -> Vec<String> {
+    let all = HOOK_ANNOTATIONS.iter();
+    all.flat_map(|(prefix, names)| names.iter().map(move |name| format!("{prefix}/{name}"))).collect()
 }
 
 /// How long a restore waits for a pod's volumes. Velero works on one restore at a time: everybody else waits, too.

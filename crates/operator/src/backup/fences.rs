@@ -192,11 +192,11 @@ fn restored(velero_namespace: &str) -> ValidatingAdmissionPolicy {
                     format!("{subject} + '/' + request.?subResource.orValue('') + ' is not restored for tenants'"),
                 ),
                 denied_unless(
-                    format!("!variables.concerned || variables.helper || !({})", brings(&is_bypass())),
+                    format!("!variables.concerned || variables.helper || !{}", brings_a_bypass()),
                     format!("{subject} + 'annotations {} are not restored for tenants'", BYPASS_ANNOTATIONS.join(", ")),
                 ),
                 denied_unless(
-                    format!("!variables.concerned || !({})", brings(&hooks::is_lasting())),
+                    format!("!variables.concerned || variables.kind != 'pods' || !{}", hooks::brings_a_lasting()),
                     format!("{subject} + '{}'", hooks::TOO_LONG),
                 ),
             ]),
@@ -251,8 +251,8 @@ fn unmarked(velero_namespace: &str) -> ValidatingAdmissionPolicy {
                 denied_unless(
                     format!(
                         "variables.resource != 'serviceaccounts' || !({in_progress}) || \
-                         request.?namespace.orValue('') != {tenant} || !({})",
-                        brings(&is_bypass())
+                         request.?namespace.orValue('') != {tenant} || !{}",
+                        brings_a_bypass()
                     ),
                     format!(
                         "'Velero merges no annotations {} into a ServiceAccount while it restores for a tenant'",
@@ -270,17 +270,17 @@ fn rule(group: &str, resources: &[&str]) -> NamedRuleWithOperations {
     constraints.resource_rules.unwrap_or_default().pop().unwrap_or_default()
 }
 
-/// Whether `key` is one of the notes of fence 3.
-fn is_bypass() -> String {
-    format!("key in [{}]", BYPASS_ANNOTATIONS.map(quoted).join(", "))
+/// Whether an object gets this annotation, or another value of it. What it costs to find out does not grow with the annotations: an
+/// archive may have as many as it likes.
+fn brings(annotation: &str) -> String {
+    let of = |object: &str| format!("{object}.metadata.?annotations[?{}]", quoted(annotation));
+    let (before, after) = (of("oldObject"), of("object"));
+    format!("({after}.hasValue() && (oldObject == null || {before} != {after}))")
 }
 
-/// Whether an object gets an annotation, or another value of one, whose `key` is such.
-fn brings(such: &str) -> String {
-    format!(
-        "object.metadata.?annotations.orValue({{}}).exists(key, {such} && (oldObject == null || \
-         oldObject.metadata.?annotations[?key] != object.metadata.?annotations[?key]))"
-    )
+/// Whether an object gets a note of fence 3.
+fn brings_a_bypass() -> String {
+    format!("({})", BYPASS_ANNOTATIONS.map(brings).join(" || "))
 }
 
 /// Fence 3. Velero itself and the administrators of last resort may bring such notes back. What is written of an object by way of
@@ -297,10 +297,7 @@ fn bypasses(velero_namespace: &str) -> ValidatingAdmissionPolicy {
                 ..matched("*", &["*/*"], &["CREATE", "UPDATE"], None)
             }),
             match_conditions: Some(vec![
-                condition(
-                    "brings-a-note",
-                    format!("object != null && has(object.metadata) && {}", brings(&is_bypass())),
-                ),
+                condition("brings-a-note", format!("object != null && has(object.metadata) && {}", brings_a_bypass())),
                 condition("by-others", by_others(velero_namespace)),
             ]),
             validations: Some(vec![denied_unless(
