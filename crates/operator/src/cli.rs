@@ -135,6 +135,10 @@ pub struct ManifestOptions {
     #[arg(long, default_value = "velero", value_name = "NAME")]
     pub velero_namespace: String,
 
+    /// Keep the annotations by which Velero runs commands in pods off all pods: goes with the setting `backup.hooks: false`
+    #[arg(long)]
+    pub without_hooks: bool,
+
     /// Point the webhook at this URL instead of the Service: for an operator outside the cluster
     #[arg(long, value_name = "URL")]
     pub webhook_url: Option<String>,

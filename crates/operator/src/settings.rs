@@ -97,7 +97,8 @@ pub struct BackupSettings {
     /// Kinds tenants' restores bring back besides the usual ones, as `plural` or `plural.group`. Whoever may write a bucket can
     /// make objects of these kinds in its namespace, whatever its own rights.
     pub restorable_kinds: Vec<String>,
-    /// Whether tenants' backups may run commands in their own pods.
+    /// Whether tenants' backups may run commands in their own pods. If not, none is made unless the policies of
+    /// `croft manifests --without-hooks` are in force.
     pub hooks: bool,
     /// Fields of every `backupSpec`: whoever leaves one open gets this value, whoever says otherwise is refused.
     pub enforce_backup_spec: Map<String, Value>,

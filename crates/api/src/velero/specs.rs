@@ -12,7 +12,7 @@ use crate::open::open_type;
 /// Velero's own types write `null` for an empty list, so every field may be `null`.
 fn schema_of_shape(shape: Shape) -> Schema {
     let mut schema = match shape {
-        Shape::Text | Shape::Duration => json_schema!({ "type": "string" }),
+        Shape::Text | Shape::Name | Shape::Duration => json_schema!({ "type": "string" }),
         Shape::Flag => json_schema!({ "type": "boolean" }),
         Shape::Number => json_schema!({ "type": "integer" }),
         Shape::Texts => json_schema!({ "type": "array", "items": { "type": "string" } }),

@@ -12,7 +12,7 @@
 //! location deleted          the request goes
 //! ```
 //!
-//! With `Allow` the request is there and approved by itself, with `Deny` nothing is in force. What was in force before anybody
+//! With `Allow` the request is there and approved by itself unless somebody rejects it, with `Deny` nothing is in force. What was in force before anybody
 //! could be asked stays so. Who approves a request trusts the tenant with what Velero does to the cluster.
 
 use std::fmt;
@@ -143,6 +143,7 @@ pub fn standing(policy: OwnBuckets, spec: &Fields, is_grandfathered: bool, reque
     };
     match (policy, request) {
         (OwnBuckets::Deny, _) => Standing::Denied,
+        (OwnBuckets::Allow, Some(Request { decision: Decision::Reject, .. })) => Standing::Rejected,
         (OwnBuckets::Allow, _) => current(),
         (OwnBuckets::Approve, request) if is_grandfathered && request.is_none_or(|it| it.requested().is_none()) => {
             Standing::Grandfathered
@@ -328,7 +329,7 @@ fn plan_own(seen: &Observed, origin: &Origin) -> Plan<Step> {
     let is_for_nothing = request.requested().is_none() && !location.is_grandfathered;
     let is_changed = !request.requests(spec);
     let approved = match request.decision {
-        Decision::Pending | Decision::Reject if is_free => return decide(Decision::Approve, false),
+        Decision::Pending if is_free => return decide(Decision::Approve, false),
         // A person has decided since: what waited for that waits no more.
         Decision::Approve | Decision::Reject if request.awaits_change => return decide(request.decision, false),
         Decision::Approve if is_free => Some(spec.clone()),

@@ -75,6 +75,8 @@ pub struct Observed {
     pub unnoted_in: Option<Victim>,
     /// If it is stored in a bucket of the tenant's own, or is to be.
     pub own_bucket: Option<OwnBucket>,
+    /// Policies it needs that are not in force.
+    pub missing_fences: Vec<String>,
 }
 
 /// `status` of a `NonAdminBackup`, as far as this file writes it.
@@ -163,6 +165,11 @@ impl Observed {
         matches!(self.location, Location::Missing { .. } | Location::Found { phase: Some(Phase::Deleting), .. })
     }
 
+    /// Velero must find it until it is done with it.
+    fn is_at_work(&self) -> bool {
+        self.is_in_place() && self.velero.as_ref().is_some_and(|velero| Progress(&velero.status).is_at_work())
+    }
+
     /// Why Velero is not asked to delete what is stored.
     fn withheld(&self) -> Option<String> {
         self.own_bucket.as_ref().and_then(|bucket| bucket.reach.withholds())
@@ -195,6 +202,9 @@ impl Observed {
         }
         let spec = validate::backup(&self.spec, &self.object.namespace, policy)?;
         policy.is_clear()?;
+        if !self.missing_fences.is_empty() {
+            return Err(Refusal::unfenced("backed up", &self.missing_fences));
+        }
         let location = self.location.usable(policy)?;
         if let Some(held_back) = HeldBack::by(policy.limits.backups, self.object.ahead, "unfinished backups") {
             return Err(held_back.into());
@@ -215,7 +225,8 @@ impl Deletion {
 /// - `forceDeleteBackup`: the Velero objects are deleted, the stored data is not waited for;
 /// - `deleteBackup`: Velero is asked to delete the data; the request stays until the Velero Backup is gone;
 /// - plain deletion: held until one of the two is set, or [`OnDelete::Release`];
-/// - in a namespace that goes, the finalizer goes at once.
+/// - in a namespace that goes, the finalizer goes at once;
+/// - what Velero is working on is never deleted: that is waited for.
 pub fn plan(seen: &Observed, policy: &Policy) -> Plan<Step> {
     // Status first: whoever looks must see that deletion is under way before anything disappears.
     let deletion_is_recorded = seen.status.phase == Some(Phase::Deleting);
@@ -279,6 +290,11 @@ fn force_delete(seen: &Observed) -> Plan<Step> {
 
 /// Deletes the Velero objects but not what is stored; then releases, unless they are to be seen gone first.
 fn let_go(seen: &Observed, then: Option<Release>) -> Plan<Step> {
+    if seen.is_at_work() {
+        // What is left then goes as [`super::leftover`] has it: no namespace and no location is held up.
+        let holds_up = seen.object.namespace_is_terminating || seen.loses_its_location();
+        return if holds_up { release(seen, Release::VeleroAtWork) } else { Plan::settled() };
+    }
     let deletions = seen.own_deletions().map(|deletion| Step::DeleteDeletion(deletion.victim()));
     let backup = seen.own_backup().map(Step::DeleteBackup);
     let release = then.map(|because| Step::ReleaseFinalizer { uid: seen.object.uid.clone(), because });
@@ -406,16 +422,19 @@ impl Status {
 
 fn deleting(status: &mut Status, seen: &Observed, policy: &Policy, path: Path, now: &Timestamp) {
     const ACCEPTED: &str = "backup accepted for deletion";
+    const AT_WORK: &str = "Velero is working on this backup: it goes as soon as Velero is done with it";
     let withheld = seen.own_backup().and_then(|_| seen.withheld());
     let message = match (path, policy.on_delete) {
         (Path::ApiDelete, OnDelete::Hold) if !seen.loses_its_location() => {
             "backup deletion requires setting spec.deleteBackup or spec.forceDeleteBackup to true or finalizer removal"
         }
+        (Path::ApiDelete, _) if seen.is_at_work() => AT_WORK,
         (Path::ApiDelete, _) => "permanent backup deletion requires setting spec.deleteBackup to true",
         (Path::DeleteWithData, _) if seen.own_backup().is_some() && seen.loses_its_location() => {
             "the storage location of this backup is gone and Velero deletes nothing there: only spec.forceDeleteBackup helps"
         }
         (Path::DeleteWithData, _) => withheld.as_deref().unwrap_or(ACCEPTED),
+        _ if seen.is_at_work() => AT_WORK,
         _ => ACCEPTED,
     };
     status.phase = Some(Phase::Deleting);

@@ -33,7 +33,7 @@ pub(super) fn apply(
 /// Whether a value leaves the field open. A list, a map or a `false` that was written down does not, even an empty one.
 fn is_open(shape: Shape, value: &Value) -> bool {
     match shape {
-        Shape::Text => value == "",
+        Shape::Text | Shape::Name => value == "",
         Shape::Duration => value.as_str().and_then(duration::nanoseconds) == Some(0.0),
         Shape::Object(_) => value.as_object().is_some_and(|fields| meaning(fields).is_empty()),
         Shape::Flag | Shape::Number | Shape::Texts | Shape::TextMap | Shape::Objects(_) => false,
@@ -44,7 +44,7 @@ fn is_same(known: &Field, own: &Value, wanted: &Value) -> bool {
     let meant = |value: &Value| meaning(&Fields::from_iter([(known.name.to_owned(), value.clone())]));
     match known.shape {
         Shape::Duration | Shape::Object(_) | Shape::Objects(_) => meant(own) == meant(wanted),
-        Shape::Text | Shape::Flag | Shape::Number | Shape::Texts | Shape::TextMap => own == wanted,
+        Shape::Text | Shape::Name | Shape::Flag | Shape::Number | Shape::Texts | Shape::TextMap => own == wanted,
     }
 }
 

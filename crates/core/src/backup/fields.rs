@@ -6,6 +6,7 @@ use serde_json::Value;
 use super::{duration, velero::Fields};
 use crate::{
     problem::{MOST_PROBLEMS, Problem},
+    storage::is_object_name,
     weight::Limit,
 };
 
@@ -21,6 +22,8 @@ pub struct Field {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shape {
     Text,
+    /// Of an object.
+    Name,
     Duration,
     Flag,
     Number,
@@ -37,6 +40,8 @@ pub enum Rule {
     Free,
     /// Nobody: a list of namespaces may name her own and no other.
     OwnNamespace,
+    /// The tenant, from nothing to so many minutes: Velero waits as long, and with it everybody who comes after her.
+    UpToMinutes(u32),
     /// The tenant, as long as she says no.
     FalseOnly,
     /// Nobody: it must not be there.
@@ -49,15 +54,17 @@ pub enum Rule {
 
 impl Rule {
     /// In words for the docs.
-    pub fn about(self) -> &'static str {
-        match self {
+    pub fn about(self) -> String {
+        let about = match self {
             Rule::Free => "yours to choose",
+            Rule::UpToMinutes(most) => return format!("yours to choose, up to {most}m"),
             Rule::OwnNamespace => "your own namespace or nothing",
             Rule::FalseOnly => "`false` or nothing",
             Rule::Forbidden => "must be left out",
             Rule::AdminOnly => "the administrator's to enforce, otherwise left out",
             Rule::Set => "checked, then set by the operator",
-        }
+        };
+        about.to_owned()
     }
 }
 
@@ -83,7 +90,8 @@ const EXEC: &[Field] = &[free(
         free("container", Shape::Text),
         free("command", Shape::Texts),
         free("onError", Shape::Text),
-        free("timeout", Shape::Duration),
+        // Of a hook: Velero does nothing else meanwhile.
+        field("timeout", Shape::Duration, Rule::UpToMinutes(10)),
     ]),
 )];
 
@@ -122,13 +130,14 @@ pub const BACKUP: &[Field] = &[
     free("volumeGroupSnapshotLabelKey", Shape::Text),
     field("includeClusterResources", Shape::Flag, Rule::FalseOnly),
     free("hooks", Shape::Object(BACKUP_HOOKS)),
-    field("storageLocation", Shape::Text, Rule::Set),
+    field("storageLocation", Shape::Name, Rule::Set),
     field("volumeSnapshotLocations", Shape::Texts, Rule::Forbidden),
     free("defaultVolumesToRestic", Shape::Flag),
     free("defaultVolumesToFsBackup", Shape::Flag),
     free("orderedResources", Shape::TextMap),
-    free("csiSnapshotTimeout", Shape::Duration),
-    free("itemOperationTimeout", Shape::Duration),
+    // As long as Velero waits unasked.
+    field("csiSnapshotTimeout", Shape::Duration, Rule::UpToMinutes(10)),
+    field("itemOperationTimeout", Shape::Duration, Rule::UpToMinutes(240)),
     // It names an object in Velero's own namespace, which is none of the tenant's business.
     field("resourcePolicy", Shape::Object(CONFIG_MAP), Rule::AdminOnly),
     field("snapshotMoveData", Shape::Flag, Rule::FalseOnly),
@@ -139,7 +148,7 @@ pub const BACKUP: &[Field] = &[
 /// Of a `restoreSpec`, in Velero's own order.
 pub const RESTORE: &[Field] = &[
     field("scheduleName", Shape::Text, Rule::Forbidden),
-    field("backupName", Shape::Text, Rule::Set),
+    field("backupName", Shape::Name, Rule::Set),
     field("includedNamespaces", Shape::Texts, Rule::Forbidden),
     field("excludedNamespaces", Shape::Texts, Rule::Forbidden),
     field("includedResources", Shape::Texts, Rule::Set),
@@ -154,7 +163,7 @@ pub const RESTORE: &[Field] = &[
     field("includeClusterResources", Shape::Flag, Rule::FalseOnly),
     field("hooks", Shape::Object(&[field("resources", Shape::Objects(&[]), Rule::Forbidden)]), Rule::Free),
     free("existingResourcePolicy", Shape::Text),
-    free("itemOperationTimeout", Shape::Duration),
+    field("itemOperationTimeout", Shape::Duration, Rule::UpToMinutes(240)),
     field("resourceModifier", Shape::Object(CONFIG_MAP), Rule::Forbidden),
     field("resourcePolicy", Shape::Object(CONFIG_MAP), Rule::AdminOnly),
     free(
@@ -170,7 +179,7 @@ pub const LOCATION: &[Field] = &[
     field("config", Shape::TextMap, Rule::Set),
     field(
         "credential",
-        Shape::Object(&[free("name", Shape::Text), free("key", Shape::Text), free("optional", Shape::Flag)]),
+        Shape::Object(&[free("name", Shape::Name), free("key", Shape::Text), free("optional", Shape::Flag)]),
         Rule::Set,
     ),
     field(
@@ -200,7 +209,9 @@ pub fn not_enforceable<'a>(table: &[Field], enforced: &'a Fields) -> Option<&'a 
             Rule::Forbidden | Rule::OwnNamespace => false,
             _ if NOT_ENFORCEABLE.contains(&name) => false,
             _ if name == "includeClusterResources" => *value == Value::Bool(false),
-            Rule::Free | Rule::FalseOnly | Rule::AdminOnly | Rule::Set => mismatch(field.shape, value).is_none(),
+            Rule::Free | Rule::UpToMinutes(_) | Rule::FalseOnly | Rule::AdminOnly | Rule::Set => {
+                mismatch(field.shape, value).is_none()
+            }
         })
     };
     enforced.iter().find(|(name, value)| !is_enforceable(name, value)).map(|(name, _)| name.as_str())
@@ -270,6 +281,12 @@ impl Check<'_> {
         if let Some(expected) = mismatch(field.shape, value) {
             return wrong(format!("{kind} {place}.{path} must be {expected}"));
         }
+        if let Rule::UpToMinutes(most) = field.rule
+            && !is_enforced
+            && !is_within(most, value)
+        {
+            return wrong(format!("{kind} {place}.{path} is restricted, can only be from 0s to {most}m"));
+        }
         let is_foreign = |name: &Value| name != self.namespace;
         if field.rule == Rule::OwnNamespace && value.as_array().is_some_and(|names| names.iter().any(is_foreign)) {
             return wrong(format!(
@@ -295,10 +312,15 @@ fn join(path: &str, name: &str) -> String {
     if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") }
 }
 
+fn is_within(minutes: u32, value: &Value) -> bool {
+    let length = value.as_str().and_then(duration::nanoseconds);
+    length.is_some_and(|length| (0.0..=f64::from(minutes) * 6e10).contains(&length))
+}
+
 /// What programs in Go write for a text or an object that is not there. Lists and maps they leave out: an empty one was meant.
 fn is_zero(shape: Shape, value: &Value) -> bool {
     match shape {
-        Shape::Text => value == "",
+        Shape::Text | Shape::Name => value == "",
         Shape::Duration => value.as_str().and_then(duration::nanoseconds) == Some(0.0),
         Shape::Flag | Shape::Number | Shape::Texts | Shape::TextMap => false,
         Shape::Object(_) => value.as_object().is_some_and(Fields::is_empty),
@@ -311,6 +333,9 @@ fn mismatch(shape: Shape, value: &Value) -> Option<&'static str> {
     let all_texts = |items: &Vec<Value>| items.iter().all(Value::is_string);
     let (is_right, expected) = match shape {
         Shape::Text => (value.is_string(), "a text"),
+        Shape::Name => {
+            (value.as_str().is_some_and(|name| name.is_empty() || is_object_name(name)), "the name of an object")
+        }
         Shape::Duration => (value.as_str().and_then(duration::nanoseconds).is_some(), "a duration such as 30m or 720h"),
         Shape::Flag => (value.is_boolean(), "true or false"),
         Shape::Number => (value.is_i64(), "a number"),

@@ -1,6 +1,6 @@
 //! Which servers a tenant's location may name: Velero would call them from inside the cluster, with whatever it is told.
 
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// The servers that are allowed although they are not outside.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -81,23 +81,35 @@ impl Server {
     }
 }
 
+/// From here on IPv4 addresses are groups of hosts or reserved.
+const FIRST_OF_NO_HOST: u8 = 224;
+
+/// What holds an IPv4 address inside may lead there: 6to4 and Teredo.
+fn is_outside_v6(address: Ipv6Addr) -> bool {
+    let [first, second, ..] = address.segments();
+    (0x2000..0x4000).contains(&first) && first != 0x2002 && (first, second) != (0x2001, 0)
+}
+
 fn is_outside(address: IpAddr) -> bool {
     let is_outside_v4 = |v4: Ipv4Addr| {
-        let [first, second, ..] = v4.octets();
+        let [first, second, third, _] = v4.octets();
         let is_shared = first == 100 && (64..128).contains(&second);
+        let is_of_protocols = [first, second, third] == [192, 0, 0];
+        let is_for_benchmarks = first == 198 && matches!(second, 18 | 19);
         !(v4.is_loopback()
             || v4.is_private()
             || v4.is_link_local()
-            || v4.is_broadcast()
-            || v4.is_multicast()
+            || first >= FIRST_OF_NO_HOST
             || first == 0
-            || is_shared)
+            || is_shared
+            || is_of_protocols
+            || is_for_benchmarks)
     };
     match address {
         IpAddr::V4(v4) => is_outside_v4(v4),
         IpAddr::V6(v6) => match v6.to_ipv4_mapped() {
             Some(v4) => is_outside_v4(v4),
-            None => v6.segments().first().is_some_and(|first| (0x2000..0x4000).contains(first)),
+            None => is_outside_v6(v6),
         },
     }
 }
@@ -119,6 +131,8 @@ mod tests {
             "https://s3.eu-west-1.amazonaws.com",
             "https://s3.example.com:8443/path",
             "https://93.184.216.34",
+            "https://198.20.0.1",
+            "https://192.0.1.1",
             "https://[2606:2800:220:1::1]:443",
             "http://127.0.0.1:8000",
             "http://127.0.0.1:8000/",
@@ -142,6 +156,14 @@ mod tests {
             "http://192.168.1.1",
             "http://100.64.0.1",
             "http://0.0.0.0",
+            "http://192.0.0.192",
+            "http://198.18.0.1",
+            "http://198.19.255.255",
+            "http://240.0.0.1",
+            "http://224.0.0.1",
+            "http://255.255.255.255",
+            "http://[2002:7f00:1::]",
+            "http://[2001:0:7f00:1::]",
             "http://[::1]",
             "http://[::ffff:127.0.0.1]",
             "http://[fd00::1]",

@@ -23,6 +23,8 @@ pub struct Observed {
     pub request: Option<String>,
     /// Where it lies, if it is a Backup.
     pub lies: Option<Lies>,
+    /// Velero has begun with it and is not done.
+    pub is_at_work: bool,
 }
 
 /// One external call.
@@ -55,7 +57,7 @@ pub fn plan(seen: &Observed) -> Plan<Step> {
     let is_ours = *nacuuid == seen.object.name;
     let is_held = seen.request.as_ref() == Some(nacuuid);
     let comes_back = seen.lies.as_ref().is_some_and(|lies| *lies != Lies::Nowhere);
-    if !is_ours || is_held || comes_back || seen.is_deleting {
+    if !is_ours || is_held || comes_back || seen.is_deleting || seen.is_at_work {
         return Plan::settled();
     }
     Plan::step(Step::Delete(seen.object.clone()))
@@ -74,6 +76,7 @@ mod tests {
             is_deleting: false,
             request: None,
             lies: None,
+            is_at_work: false,
         }
     }
 
@@ -89,6 +92,7 @@ mod tests {
         assert!(goes(|seen| seen.lies = Some(Lies::Nowhere)));
         assert!(!goes(|seen| seen.request = Some("shop-nightly-1".into())));
         assert!(!goes(|seen| seen.is_deleting = true));
+        assert!(!goes(|seen| seen.is_at_work = true), "under Velero's hands");
         assert!(!goes(|seen| seen.lies = Some(Lies::WithAdministrator)), "Velero would find it again");
         assert!(!goes(|seen| seen.lies = Some(Lies::WithTenant("shop".into()))));
     }

@@ -386,14 +386,24 @@ pub fn report(seen: &Observed, policy: &Policy, outcomes: &[(&Step, Outcome)], n
     Some(status)
 }
 
-/// Velero notes every minute that it has looked. That alone is no news worth a write for every location of the cluster.
+/// Velero notes every minute that it has looked, and where that failed under which number. That alone is no news worth a write for
+/// every location of the cluster.
 fn differs_only_in_time(told: &Fields, now: &Fields) -> bool {
     let news = |status: &Fields| {
         let mut status = status.clone();
         status.retain(|field, _| !matches!(field.as_str(), "lastValidationTime" | "lastSyncedTime"));
+        if let Some(Value::String(message)) = status.get_mut("message") {
+            *message = without_numbers_of_requests(message);
+        }
         status
     };
     news(told) == news(now)
+}
+
+/// A server's complaint without what it calls the one request it complains about.
+fn without_numbers_of_requests(message: &str) -> String {
+    let is_number = |part: &&str| part.starts_with("RequestID: ") || part.starts_with("HostID: ");
+    message.split(", ").filter(|part| !is_number(part)).collect::<Vec<_>>().join(", ")
 }
 
 fn secret_synced(status: &mut Status, seen: &Observed, outcomes: &[(&Step, Outcome)], now: &Timestamp) {

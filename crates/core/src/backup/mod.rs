@@ -50,4 +50,4 @@ pub use hosts::Hosts;
 pub use own_bucket::{OwnBucket, Reach};
 pub use policy::{Enforced, Limits, OnDelete, Policy};
 pub use request::{Object, Phase, Presence, QueueInfo, Reference, Victim};
-pub use velero::{Fields, MODIFIERS, Progress, Store, VOLUME_TIMEOUT, modifiers};
+pub use velero::{BYPASS_ANNOTATIONS, Fields, MODIFIERS, Progress, Store, VOLUME_TIMEOUT, hook_annotations, modifiers};

@@ -238,13 +238,9 @@ impl Observed {
             ))),
             Source::Unusable => Err(Refusal::invalid(NOT_READY)),
             Source::NotReady => Err(Refusal::not_yet("BackupNotReady", NOT_READY)),
-            Source::Ready { .. } if !self.missing_fences.is_empty() => Err(Refusal::not_yet(
-                "PoliciesMissing",
-                format!(
-                    "nothing is restored for tenants until the administrator installs these admission policies: {}",
-                    self.missing_fences.join(", ")
-                ),
-            )),
+            Source::Ready { .. } if !self.missing_fences.is_empty() => {
+                Err(Refusal::unfenced("restored", &self.missing_fences))
+            }
             Source::Ready { .. } if self.object.namespace_is_terminating => {
                 Err(Refusal::not_yet("NamespaceTerminating", "the namespace is being deleted"))
             }

@@ -52,6 +52,17 @@ impl Refusal {
     pub(super) fn not_yet(reason: &'static str, message: impl Into<String>) -> Self {
         Refusal::NotYet { reason, message: message.into() }
     }
+
+    /// What is done for tenants is fenced, or not done.
+    pub(super) fn unfenced(what: &str, missing: &[String]) -> Self {
+        let missing = missing.join(", ");
+        Self::not_yet(
+            "PoliciesMissing",
+            format!(
+                "nothing is {what} for tenants until the administrator installs these admission policies: {missing}"
+            ),
+        )
+    }
 }
 
 impl From<HeldBack> for Refusal {
@@ -243,6 +254,9 @@ fn prefix(spec: &Fields, namespace: &str) -> Result<String, Invalid> {
     let Some(storage) = field(spec, "objectStorage").and_then(Value::as_object) else {
         return refuse(format!("{LOCATION} spec.backupStorageLocationSpec.objectStorage is not set"));
     };
+    if text(storage, "bucket").is_none() {
+        return refuse(format!("{LOCATION} spec.backupStorageLocationSpec.objectStorage.bucket is not set"));
+    }
     Ok(match text(storage, "prefix") {
         None => namespace.to_owned(),
         Some(own) => format!("{namespace}/{}", checked_prefix(own)?),

@@ -67,6 +67,20 @@ impl<'a> Progress<'a> {
         place.filter(|_| self.phase() == Some("Queued"))
     }
 
+    /// Velero has begun and is not done. It looks for what is deleted under its hands again and again, and nobody else is served
+    /// meanwhile.
+    pub fn is_at_work(self) -> bool {
+        let begun = [
+            "ReadyToStart",
+            "InProgress",
+            "WaitingForPluginOperations",
+            "WaitingForPluginOperationsPartiallyFailed",
+            "Finalizing",
+            "FinalizingPartiallyFailed",
+        ];
+        !self.is_finished() && self.phase().is_some_and(|phase| begun.contains(&phase))
+    }
+
     pub fn completed(self) -> Option<Timestamp> {
         text(self.0, "completionTimestamp").map(|time| Timestamp(time.to_owned()))
     }
@@ -96,19 +110,49 @@ impl BackupSpec {
     }
 }
 
+/// Notes on an object that make Velero pass its filters by, or restore its status.
+pub const BYPASS_ANNOTATIONS: [&str; 3] = [
+    "backup.velero.io/must-include-additional-items",
+    "restore.velero.io/must-include-additional-items",
+    "velero.io/restore-status",
+];
+
+/// Annotations by which a pod tells Velero to run something in it: what they begin with, and how they go on.
+const HOOK_ANNOTATIONS: [(&str, &[&str]); 5] = [
+    ("hook.backup.velero.io", &["container", "command", "on-error", "timeout"]),
+    ("pre.hook.backup.velero.io", &["container", "command", "on-error", "timeout"]),
+    ("post.hook.backup.velero.io", &["container", "command", "on-error", "timeout"]),
+    (
+        "post.hook.restore.velero.io",
+        &["container", "command", "on-error", "exec-timeout", "wait-timeout", "wait-for-ready"],
+    ),
+    ("init.hook.restore.velero.io", &["container-image", "container-name", "command", "timeout"]),
+];
+
 /// The rules by which Velero changes what it restores for tenants, in its own namespace: an object is of the kind it is filed
-/// under, claims find volumes of their own, and nothing comes with a status or with somebody who has to let it go.
+/// under, claims find volumes of their own, and nothing comes with a status, with somebody who has to let it go, or with a note
+/// that is the administrator's to set; pods, where hooks are not allowed, without any.
 pub const MODIFIERS: &str = "croft-restore-modifiers";
 
 /// What [`MODIFIERS`] says.
-pub fn modifiers() -> String {
+pub fn modifiers(no_hooks: bool) -> String {
     let claims = json!({ "spec": { "volumeName": null, "selector": null, "dataSource": null, "dataSourceRef": null } });
-    let all = json!({ "metadata": { "finalizers": null, "annotations": { "velero.io/restore-status": null } } });
+    let no_notes: Fields = BYPASS_ANNOTATIONS.iter().map(|note| ((*note).to_owned(), Value::Null)).collect();
+    let all = json!({ "metadata": { "finalizers": null, "annotations": no_notes } });
     let rule = |kind: &str, patch: Value| json!({ "conditions": { "groupResource": kind }, "mergePatches": [{ "patchData": patch.to_string() }] });
     let named =
         USUAL.iter().map(|usual| rule(usual.name, json!({ "apiVersion": usual.api_version, "kind": usual.kind })));
-    let rules: Vec<_> = named.chain([rule("persistentvolumeclaims", claims), rule("**", all)]).collect();
+    let no_hook: Fields = hook_annotations().into_iter().map(|annotation| (annotation, Value::Null)).collect();
+    let hooks = no_hooks.then(|| rule("pods", json!({ "metadata": { "annotations": no_hook } })));
+    let rules: Vec<_> =
+        named.chain([rule("persistentvolumeclaims", claims)]).chain(hooks).chain([rule("**", all)]).collect();
     json!({ "version": "v1", "resourceModifierRules": rules }).to_string()
+}
+
+/// Every annotation by which a pod tells Velero to run something in it.
+pub fn hook_annotations() -> Vec<String> {
+    let all = HOOK_ANNOTATIONS.iter();
+    all.flat_map(|(prefix, names)| names.iter().map(move |name| format!("{prefix}/{name}"))).collect()
 }
 
 /// How long a restore waits for a pod's volumes. Velero works on one restore at a time: everybody else waits, too.
@@ -301,6 +345,31 @@ mod tests {
                 "resourceModifier": { "kind": "ConfigMap", "name": MODIFIERS },
             })
         );
+    }
+
+    /// What the rules make of the annotations of a kind.
+    fn annotations(no_hooks: bool, kind: &str) -> Value {
+        let rules: Value = serde_json::from_str(&modifiers(no_hooks)).expect("rules");
+        let rules = rules["resourceModifierRules"].as_array().cloned().expect("a list");
+        let of_kind = rules.iter().filter(|rule| rule["conditions"]["groupResource"] == kind);
+        let patches = of_kind.filter_map(|rule| rule["mergePatches"][0]["patchData"].as_str());
+        let mut patches = patches.filter_map(|patch| serde_json::from_str::<Value>(patch).ok());
+        patches.find_map(|patch| patch.pointer("/metadata/annotations").cloned()).unwrap_or_default()
+    }
+
+    #[test]
+    fn no_note_that_is_the_administrators_to_set_comes_back() {
+        for note in BYPASS_ANNOTATIONS {
+            assert_eq!(annotations(false, "**").get(note), Some(&Value::Null), "{note}");
+        }
+    }
+
+    #[test]
+    fn pods_come_back_without_hooks_where_there_are_none() {
+        assert_eq!(annotations(false, "pods"), Value::Null);
+        for hook in ["pre.hook.backup.velero.io/command", "post.hook.restore.velero.io/exec-timeout"] {
+            assert_eq!(annotations(true, "pods").get(hook), Some(&Value::Null), "{hook}");
+        }
     }
 
     #[test]

@@ -200,6 +200,7 @@ proptest! {
             is_synced: dice.roll(6) == 0,
             unnoted_in: victims(&mut dice).pop(),
             own_bucket: (dice.roll(3) == 0).then(|| own_bucket(&mut dice)),
+            missing_fences: (dice.roll(8) == 0).then(|| "a".to_owned()).into_iter().collect(),
             object: object(&mut dice),
             spec,
             delete_backup: dice.roll(4) == 0,

@@ -212,10 +212,11 @@ impl explorer::World for World {
             (_, None) => panic!("nobody is asked"),
             (policy, Some(request)) => {
                 assert_eq!(request.requested(), Some(wanted), "another spec is asked about");
-                if policy == OwnBuckets::Allow || request.decision == Some(true) {
-                    assert_eq!(self.in_force(), Some(wanted));
+                match request.decision {
+                    Some(true) => assert_eq!(self.in_force(), Some(wanted)),
+                    Some(false) => assert_eq!(self.in_force(), None),
+                    None => assert_ne!(policy, OwnBuckets::Allow, "it waits for nobody"),
                 }
-                assert!(request.decision != Some(false) || policy == OwnBuckets::Allow || self.in_force().is_none());
             }
         }
     }
@@ -255,6 +256,15 @@ fn pending_by_a_person_takes_the_approval_back() {
     assert_eq!(revoked.in_force(), None);
     let edited = at_rest(&World { location: Some(2), ..revoked });
     assert_eq!(edited.in_force(), None);
+}
+
+#[test]
+fn a_rejection_outlasts_that_everything_was_allowed_for_a_while() {
+    let rejected = decide(&World::new(0), Some(false));
+    let allowed = at_rest(&World { policy: 1, ..rejected });
+    assert_eq!((allowed.in_force(), allowed.request.as_ref().and_then(|it| it.decision)), (None, Some(false)));
+    let again = at_rest(&World { policy: 0, ..allowed });
+    assert_eq!((again.in_force(), again.request.as_ref().and_then(|it| it.decision)), (None, Some(false)));
 }
 
 #[test]

@@ -427,3 +427,21 @@ fn velero_looking_again_is_no_news() {
     let changed = json!({ "phase": "Unavailable", "lastValidationTime": "later" });
     assert_eq!(told(changed.clone()), changed);
 }
+
+#[test]
+fn the_number_of_a_refused_request_is_no_news() {
+    let made = at_rest(&World::new(Spec::Valid(1), Some(1), Slot::Empty, Slot::Empty));
+    let refused = |number: u8, code: u16| {
+        let message = format!("https response error StatusCode: {code}, RequestID: tx{number}, HostID: , api error");
+        fields(json!({ "phase": "Unavailable", "message": message }))
+    };
+    let mut seen = made.seen().expect("there");
+    seen.status.velero_backup_storage_location.as_mut().expect("on record").status = Some(refused(1, 403));
+    let mut told = |status: Map<String, Value>| {
+        seen.velero.as_mut().expect("made").status = status;
+        let reference = report(&seen, &policy(), &[], &now()).and_then(|status| status.velero_backup_storage_location);
+        reference.and_then(|reference| reference.status).expect("copied")
+    };
+    assert_eq!(told(refused(2, 403)), refused(1, 403));
+    assert_eq!(told(refused(2, 404)), refused(2, 404));
+}

@@ -136,6 +136,7 @@ impl World {
         match self.backup {
             Some(backup) if backup.seen().uid == victim.uid => {
                 assert!(backup.ours, "deleted somebody else's backup");
+                assert!(!backup.running, "deleted under Velero's hands");
                 self.backup = None;
                 done()
             }
@@ -155,6 +156,7 @@ impl World {
             is_synced: false,
             unnoted_in: None,
             own_bucket: None,
+            missing_fences: Vec::new(),
             object: Object {
                 generation: request.generation,
                 ..object(request.finalizer, request.deleting, self.terminating)
@@ -388,6 +390,55 @@ fn plain_deletion_holds_and_says_what_to_do() {
             "backup deletion requires setting spec.deleteBackup or spec.forceDeleteBackup to true or finalizer removal"
         )
     );
+}
+
+/// Deletion by force of a backup that Velero is working on.
+fn forced_at_work() -> World {
+    World::new(true, true, Some(Backup { ours: true, running: true }), OnDelete::Hold).edited(|request| {
+        request.finalizer = true;
+        request.asked.force = true;
+        request.deleting = true;
+        request.status = Told::new(Status { phase: Some(Phase::Deleting), ..Status::default() });
+    })
+}
+
+#[test]
+fn what_velero_is_working_on_is_waited_for_and_said() {
+    let seen = forced_at_work().seen().expect("there");
+    assert!(plan(&seen, &policy()).is_settled());
+    let status = report(&seen, &policy(), &[], &now()).expect("a status");
+    assert_eq!(
+        status.conditions.get("Deleting").map(|condition| condition.message.as_str()),
+        Some("Velero is working on this backup: it goes as soon as Velero is done with it")
+    );
+}
+
+#[test]
+fn no_namespace_and_no_location_waits_for_what_velero_is_working_on() {
+    let seen = forced_at_work().seen().expect("there");
+    let goes = Observed { object: Object { namespace_is_terminating: true, ..seen.object.clone() }, ..seen.clone() };
+    let lost = Observed { location: Location::Missing { name: "here".into() }, ..seen };
+    for seen in [goes, lost] {
+        let plan = plan(&seen, &policy());
+        let steps: Vec<_> = plan.iter().collect();
+        assert!(matches!(steps.as_slice(), [Step::ReleaseFinalizer { .. }]), "{plan}");
+    }
+}
+
+#[test]
+fn without_the_policies_it_needs_a_backup_waits() {
+    let mut seen = at_rest(&World::new(true, false, None, OnDelete::Hold)).seen().expect("there");
+    seen.location = Location::Found {
+        phase: Some(Phase::Created),
+        nacuuid: Some("here-1".into()),
+        velero: Some(LocationPhase::Available),
+    };
+    let served = report(&seen, &policy(), &[], &now()).expect("a status");
+    assert!(served.conditions.is_true("Accepted"));
+    seen.missing_fences = vec!["a-fence".into()];
+    assert!(plan(&seen, &policy()).is_settled());
+    let status = report(&seen, &policy(), &[], &now()).expect("a status");
+    assert_eq!((status.phase, status.conditions.reason("Accepted")), (Some(Phase::New), Some("PoliciesMissing")));
 }
 
 #[test]

@@ -38,6 +38,7 @@ fn stored(reach: Reach, expires_in: Option<Duration>) -> Observed {
         is_synced: false,
         unnoted_in: None,
         own_bucket: Some(OwnBucket { reach, expires_in }),
+        missing_fences: Vec::new(),
     };
     seen.status = report(&seen, &policy(), &[], &now()).expect("a status");
     seen

@@ -203,6 +203,7 @@ impl Reconciler for BackupReconciler {
             is_synced: false,
             unnoted_in: None,
             own_bucket: None,
+            missing_fences: self.caches.missing_around_hooks(self.settings.load().backup.hooks),
         };
         if let Some(said) = said_to_be(&backup) {
             observed.is_synced = true;

@@ -3,23 +3,27 @@
 //! object by the tenant's Restore, not by what the archive says.
 //!
 //! 1. What a tenant's Restore makes carries its name: it goes into the tenant's namespace, is of a kind the Restore lists, and
-//!    brings no status.
+//!    brings no status and no note of fence 3.
 //! 2. What Velero makes without a name on it (Namespaces, volumes of the cluster, accounts it merges into) it does not make while
-//!    a tenant's Restore is in progress.
+//!    a tenant's Restore is in progress; accounts of hers it merges into get no note of fence 3 from it.
 //! 3. Notes by which an object tells Velero to pass its own filters by stay off the objects of tenants.
 //! 4. The location of a vault is written by the operator alone. What counts is the object as it is stored, controlled by a vault: a
 //!    copy of one (a restored backup, say) locks nobody out.
 //!
 //! 5. While Velero deletes a backup from a tenant's own bucket it touches no snapshot of a volume: whose they are the bucket says.
 //! 6. Velero deletes no backup in a tenant's own bucket by itself: the operator does when its time has come, as fence 5 has it.
+//! 7. Annotations of pods make Velero run nothing for long, and where the administrator says so nothing at all.
 //!
 //! Guarantees: every expression is total; an administrator's own restores and backups never come near fences 1 and 2; where
 //! Velero's kinds are gone, so are its restores, and nobody is held up.
+
+mod hooks;
 
 use croft_api::{
     backup::{MANAGED_BY_LABEL, MANAGED_BY_VALUE},
     velero::RESTORE_NAME_LABEL,
 };
+use croft_core::backup::BYPASS_ANNOTATIONS;
 use k8s_openapi::{
     api::admissionregistration::v1::{
         MatchResources, NamedRuleWithOperations, ParamKind, ParamRef, ValidatingAdmissionPolicy,
@@ -45,13 +49,6 @@ pub(super) const OWN_BUCKET_VALUE: &str = "true";
 /// On a tenant's Velero Restore until Velero is done with it: by it the API server finds those that count.
 pub(super) const UNFINISHED_LABEL: &str = "croft.dev/unfinished";
 pub(super) const UNFINISHED_VALUE: &str = "true";
-
-/// Notes on an object that make Velero pass its filters by, or restore its status.
-const BYPASS_ANNOTATIONS: [&str; 3] = [
-    "backup.velero.io/must-include-additional-items",
-    "restore.velero.io/must-include-additional-items",
-    "velero.io/restore-status",
-];
 
 /// Velero as the API server sees it.
 pub(super) fn velero_account(velero_namespace: &str) -> String {
@@ -82,14 +79,21 @@ fn bound(policy: ValidatingAdmissionPolicy, velero_namespace: &str, label: (&str
     (policy, binding)
 }
 
+/// Without this no backup of a tenant is made where hooks are not allowed.
+pub(super) fn around_hooks(velero_namespace: &str, are_allowed: bool) -> Fence {
+    plain(hooks::hooks(velero_namespace, are_allowed))
+}
+
+fn plain(policy: ValidatingAdmissionPolicy) -> Fence {
+    let binding = policies::in_force(&policy);
+    (policy, binding)
+}
+
 /// Everything of this part.
-pub(super) fn all(velero_namespace: &str, operator: &str) -> Vec<Fence> {
-    let others = [bypasses(velero_namespace), vault_locations(operator)].map(|policy| {
-        let binding = policies::in_force(&policy);
-        (policy, binding)
-    });
+pub(super) fn all(velero_namespace: &str, operator: &str, hooks_are_allowed: bool) -> Vec<Fence> {
+    let others = [bypasses(velero_namespace), vault_locations(operator)].map(plain);
     let around = around_restores(velero_namespace).into_iter().chain(around_own_buckets(velero_namespace));
-    around.chain(others).collect()
+    around.chain(others).chain([around_hooks(velero_namespace, hooks_are_allowed)]).collect()
 }
 
 fn labelled(velero_namespace: &str, label: (&str, &str)) -> ParamRef {
@@ -123,6 +127,12 @@ fn by_each(kind: &str, name: &str, spec: ValidatingAdmissionPolicySpec) -> Valid
 
 fn by_velero(velero_namespace: &str) -> String {
     format!("request.userInfo.?username.orValue('') == {}", quoted(&velero_account(velero_namespace)))
+}
+
+/// Somebody else than Velero and the administrators of last resort.
+fn by_others(velero_namespace: &str) -> String {
+    let masters = "request.userInfo.?groups.orValue([]).exists(group, group == 'system:masters')";
+    format!("!({} || {masters})", by_velero(velero_namespace))
 }
 
 /// Fence 1. What Velero's own helpers are called is not for the archive to choose.
@@ -181,6 +191,14 @@ fn restored(velero_namespace: &str) -> ValidatingAdmissionPolicy {
                     "!variables.concerned || variables.helper || request.?subResource.orValue('') == ''".into(),
                     format!("{subject} + '/' + request.?subResource.orValue('') + ' is not restored for tenants'"),
                 ),
+                denied_unless(
+                    format!("!variables.concerned || variables.helper || !{}", brings_a_bypass()),
+                    format!("{subject} + 'annotations {} are not restored for tenants'", BYPASS_ANNOTATIONS.join(", ")),
+                ),
+                denied_unless(
+                    format!("!variables.concerned || variables.kind != 'pods' || !{}", hooks::brings_a_lasting()),
+                    format!("{subject} + '{}'", hooks::TOO_LONG),
+                ),
             ]),
             ..ValidatingAdmissionPolicySpec::default()
         },
@@ -230,6 +248,17 @@ fn unmarked(velero_namespace: &str) -> ValidatingAdmissionPolicy {
                     ),
                     "'Velero changes no ServiceAccount elsewhere while it restores for a tenant'".into(),
                 ),
+                denied_unless(
+                    format!(
+                        "variables.resource != 'serviceaccounts' || !({in_progress}) || \
+                         request.?namespace.orValue('') != {tenant} || !{}",
+                        brings_a_bypass()
+                    ),
+                    format!(
+                        "'Velero merges no annotations {} into a ServiceAccount while it restores for a tenant'",
+                        BYPASS_ANNOTATIONS.join(", ")
+                    ),
+                ),
             ]),
             ..ValidatingAdmissionPolicySpec::default()
         },
@@ -241,33 +270,35 @@ fn rule(group: &str, resources: &[&str]) -> NamedRuleWithOperations {
     constraints.resource_rules.unwrap_or_default().pop().unwrap_or_default()
 }
 
-/// Fence 3. Velero itself and the administrators of last resort may bring such notes back.
+/// Whether an object gets this annotation, or another value of it. What it costs to find out does not grow with the annotations: an
+/// archive may have as many as it likes.
+fn brings(annotation: &str) -> String {
+    let of = |object: &str| format!("{object}.metadata.?annotations[?{}]", quoted(annotation));
+    let (before, after) = (of("oldObject"), of("object"));
+    format!("({after}.hasValue() && (oldObject == null || {before} != {after}))")
+}
+
+/// Whether an object gets a note of fence 3.
+fn brings_a_bypass() -> String {
+    format!("({})", BYPASS_ANNOTATIONS.map(brings).join(" || "))
+}
+
+/// Fence 3. Velero itself and the administrators of last resort may bring such notes back. What is written of an object by way of
+/// a subresource may be its annotations, too.
 fn bypasses(velero_namespace: &str) -> ValidatingAdmissionPolicy {
-    let has = |object: &str| {
-        let notes: Vec<_> = BYPASS_ANNOTATIONS
-            .iter()
-            .map(|note| format!("{object}.metadata.?annotations[?{}].hasValue()", quoted(note)))
-            .collect();
-        format!("({})", notes.join(" || "))
-    };
-    let trusted = format!(
-        "{} || request.userInfo.?groups.orValue([]).exists(group, group == 'system:masters')",
-        by_velero(velero_namespace)
-    );
     policy(
         BYPASSES,
         ValidatingAdmissionPolicySpec {
             match_constraints: Some(MatchResources {
                 resource_rules: Some(vec![NamedRuleWithOperations {
                     scope: Some("Namespaced".into()),
-                    ..rule("*", &["*"])
+                    ..rule("*", &["*/*"])
                 }]),
-                ..matched("*", &["*"], &["CREATE", "UPDATE"], None)
+                ..matched("*", &["*/*"], &["CREATE", "UPDATE"], None)
             }),
             match_conditions: Some(vec![
-                condition("carries-a-note", format!("object != null && has(object.metadata) && {}", has("object"))),
-                condition("did-not-before", format!("oldObject == null || !{}", has("oldObject"))),
-                condition("by-others", format!("!({trusted})")),
+                condition("brings-a-note", format!("object != null && has(object.metadata) && {}", brings_a_bypass())),
+                condition("by-others", by_others(velero_namespace)),
             ]),
             validations: Some(vec![denied_unless(
                 "false".into(),

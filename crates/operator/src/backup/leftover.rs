@@ -9,7 +9,7 @@ use croft_api::{
 };
 use croft_core::{
     backup::{
-        Presence, Victim,
+        Presence, Progress, Victim,
         leftover::{self, Observed, Step},
         names::nacuuid,
         ownership::{Lies, Marks},
@@ -42,6 +42,11 @@ pub(super) trait Left: Resource + Send + Sync + Sized + 'static {
 
     fn lies(&self, _: &Caches) -> Option<Lies> {
         None
+    }
+
+    /// Velero has begun with it and is not done.
+    fn is_at_work(&self) -> bool {
+        false
     }
 }
 
@@ -85,6 +90,10 @@ impl Left for Backup {
 
     fn lies(&self, caches: &Caches) -> Option<Lies> {
         Some(caches.lies(&self.spec.0.0))
+    }
+
+    fn is_at_work(&self) -> bool {
+        self.status.as_ref().is_some_and(|status| Progress(&status.0.0).is_at_work())
     }
 }
 
@@ -139,7 +148,8 @@ fn is_marked<K: Left>(object: &K) -> bool {
 }
 
 impl Caches {
-    /// What may be left is looked at when it comes, when its request goes, and a Backup when its location goes.
+    /// What may be left is looked at when it comes, when Velero is done with it, when its request goes, and a Backup when its
+    /// location goes.
     pub(super) fn wake_on_leftovers(&self) {
         self.wake_leftovers::<Restore>();
         self.wake_leftovers::<Backup>();
@@ -158,8 +168,10 @@ impl Caches {
     fn wake_leftovers<K: Left>(&self) {
         let velero = self.velero_namespace.clone();
         K::cache(self).wakes(move |change: Change<'_, K>| {
-            let come = change.after.filter(|_| change.before.is_none());
-            let ours = come.filter(|object| object.namespace().as_ref() == Some(&velero) && is_marked(*object));
+            let come = change.after.filter(|_| change.before.is_none_or(K::is_at_work));
+            let ours = come
+                .filter(|object| !object.is_at_work())
+                .filter(|object| object.namespace().as_ref() == Some(&velero) && is_marked(*object));
             ours.map(|object| key(K::WORK, object)).into_iter().collect()
         });
         let velero = self.velero_namespace.clone();
@@ -194,6 +206,7 @@ impl<K: Left> LeftoverReconciler<K> {
             is_deleting: is_deleting(object.meta()),
             request: request.map(name_of::<K>),
             lies: object.lies(&self.caches),
+            is_at_work: object.is_at_work(),
         }
     }
 }

@@ -189,7 +189,7 @@ pub(crate) const PART: Definition = Definition {
     ],
     hooks: hooks::HOOKS,
     manifests: |options| {
-        let fences = fences::all(&options.velero_namespace, &operator(&options.namespace));
+        let fences = fences::all(&options.velero_namespace, &operator(&options.namespace), !options.without_hooks);
         fences.iter().flat_map(|(policy, binding)| [yaml_document(policy), yaml_document(binding)]).collect()
     },
     install,
@@ -358,6 +358,11 @@ impl Caches {
     /// Names of the policies around tenants' restores that are not in force.
     fn missing_fences(&self) -> Vec<String> {
         self.missing(fences::around_restores(&self.velero_namespace))
+    }
+
+    /// Names of the policies that are not in force although hooks are not allowed.
+    fn missing_around_hooks(&self, are_allowed: bool) -> Vec<String> {
+        if are_allowed { Vec::new() } else { self.missing([fences::around_hooks(&self.velero_namespace, false)]) }
     }
 
     /// What Velero could delete with a backup in a tenant's own bucket.

@@ -10,6 +10,7 @@ use croft_core::{
     },
     conditions::Conditions,
     plan::{Failure, FailureClass},
+    storage::is_object_name,
     time::Timestamp,
     watching::Standing,
 };
@@ -168,6 +169,10 @@ where
 {
     if let Some(cached) = cache.get(namespace, name) {
         return Ok(Some(cached));
+    }
+    // It becomes part of a path, and would be read as one.
+    if !is_object_name(name) {
+        return Ok(None);
     }
     let api: Api<K> = Api::namespaced(writer.client(), namespace);
     Ok(read(api.get_opt(name)).await?.map(Arc::new))

@@ -78,7 +78,18 @@ impl RestoreReconciler {
         }
         let maps: Api<ConfigMap> = Api::namespaced(self.writer.client(), &self.caches.velero_namespace);
         let found = read(maps.get_opt(MODIFIERS)).await?;
-        Ok(found.is_some_and(|map| map.data == rules(&self.caches.velero_namespace).data && map.binary_data.is_none()))
+        Ok(found.is_some_and(|map| map.data == self.rules().data && map.binary_data.is_none()))
+    }
+
+    /// See [`croft_core::backup::modifiers`].
+    fn rules(&self) -> ConfigMap {
+        let metadata = ObjectMeta {
+            name: Some(MODIFIERS.into()),
+            namespace: Some(self.caches.velero_namespace.clone()),
+            ..ObjectMeta::default()
+        };
+        let rules = modifiers(!self.settings.load().backup.hooks);
+        ConfigMap { metadata, data: Some(BTreeMap::from([("rules.json".to_owned(), rules)])), ..ConfigMap::default() }
     }
 
     fn counts_as_unfinished(&self, origin: &Origin) -> bool {
@@ -91,17 +102,6 @@ impl RestoreReconciler {
         let transfers = self.caches.transfers.of_restore(&origin.nacuuid);
         Some(request::handed(&*restore, marks::RESTORE, &restore.spec.0.0, &self.caches.restore_queue, transfers))
     }
-}
-
-/// See [`croft_core::backup::modifiers`].
-fn rules(velero_namespace: &str) -> ConfigMap {
-    let metadata = ObjectMeta {
-        name: Some(MODIFIERS.into()),
-        namespace: Some(velero_namespace.to_owned()),
-        ..ObjectMeta::default()
-    };
-    let data = Some(BTreeMap::from([("rules.json".to_owned(), modifiers())]));
-    ConfigMap { metadata, data, ..ConfigMap::default() }
 }
 
 /// Metadata of a tenant's Velero Restore.
@@ -161,7 +161,7 @@ impl Reconciler for RestoreReconciler {
         match step {
             Step::AddFinalizer { .. } => self.writer.add_finalizer(&*seen.request, NAR_FINALIZER).await,
             // ConfigMaps are not watched: there is no echo to wait for.
-            Step::WriteModifiers => self.writer.apply_object(&rules(velero)).await.map(|_| Written::elsewhere()),
+            Step::WriteModifiers => self.writer.apply_object(&self.rules()).await.map(|_| Written::elsewhere()),
             Step::CountAsFinished(Victim { name, uid }) => {
                 let patch = json!({ "metadata": { "labels": { UNFINISHED_LABEL: null } } });
                 self.writer.merge::<Restore>(Target { namespace: velero, name, uid }, None, patch).await

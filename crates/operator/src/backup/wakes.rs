@@ -163,7 +163,12 @@ pub(super) fn wake_on_surroundings(caches: &Caches) {
 impl Caches {
     /// Whoever may wait for a policy to be in force.
     fn held_by_fences(&self) -> Vec<Key> {
-        self.all_waiting_restores().into_iter().chain(self.withheld_backups()).collect()
+        let waits = |backup: &NonAdminBackup| {
+            let mut told = backup.status.iter().flat_map(|status| &status.conditions);
+            told.any(|condition| condition.reason == "PoliciesMissing")
+        };
+        let backups = self.backups.all().into_iter().filter(|backup| waits(backup)).map(|backup| key(BACKUP, &*backup));
+        self.all_waiting_restores().into_iter().chain(self.withheld_backups()).chain(backups).collect()
     }
 }
 

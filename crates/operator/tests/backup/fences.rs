@@ -2,13 +2,32 @@
 
 use anyhow::{Result, ensure};
 use croft_testbed::{Identity, Testbed};
-use kube::ResourceExt;
+use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
+use kube::{
+    Api, ResourceExt,
+    api::{DeleteParams, Patch, PatchParams, PostParams},
+};
 use serde_json::{Value, json};
 
 use crate::{
     plot::Plot,
-    support::{World, apply, eventually},
+    support::{World, apply, croft, eventually},
 };
+
+/// Annotations that make Velero pass its filters by.
+const NOTES: [&str; 3] = [
+    "backup.velero.io/must-include-additional-items",
+    "restore.velero.io/must-include-additional-items",
+    "velero.io/restore-status",
+];
+
+/// Who may set them.
+const SET_BY: &str = "are the administrator's to set";
+
+/// Why something was refused.
+fn refused<T>(answer: kube::Result<T>) -> String {
+    answer.err().map(|error| error.to_string()).unwrap_or_default()
+}
 
 /// What Velero's account is told who writes this; nothing if it may.
 async fn told(velero: &Identity, object: &Value) -> Option<String> {
@@ -29,6 +48,13 @@ fn object(version: &str, kind: &str, namespace: Option<&str>, restore: Option<&s
         object[field] = value.clone();
     }
     object
+}
+
+/// Something with a note that makes Velero pass its filters by.
+fn noted(kind: &str, namespace: &str, restore: Option<&str>) -> Value {
+    let mut noted = object("v1", kind, Some(namespace), restore, json!({}));
+    noted["metadata"]["annotations"] = json!({ NOTES[0]: "true" });
+    noted
 }
 
 #[tokio::test]
@@ -106,6 +132,9 @@ async fn is_judged(bed: &Testbed, tenant: &str) -> Result<()> {
             Some("changes no ServiceAccount"),
         ),
         ("an account of hers", object("v1", "ServiceAccount", Some(tenant), None, none.clone()), None),
+        ("a noted object of hers", noted("ConfigMap", tenant, hers), Some("are not restored")),
+        ("a noted account of hers", noted("ServiceAccount", tenant, None), Some("merges no annotations")),
+        ("an administrator's own with a note", noted("ConfigMap", "default", Some("disaster")), None),
         ("an administrator's own", object("v1", "ConfigMap", Some("default"), Some("disaster"), none), None),
     ] {
         let told = told(&velero, &made).await;
@@ -121,16 +150,124 @@ async fn is_judged(bed: &Testbed, tenant: &str) -> Result<()> {
 #[tokio::test]
 async fn notes_that_make_velero_pass_its_filters_by_stay_off_a_tenants_objects() -> Result<()> {
     let plot = Plot::bare("notes").await?;
-    for note in [
-        "backup.velero.io/must-include-additional-items",
-        "restore.velero.io/must-include-additional-items",
-        "velero.io/restore-status",
-    ] {
+    for note in NOTES {
         let map: k8s_openapi::api::core::v1::ConfigMap =
             serde_json::from_value(json!({ "metadata": { "name": "noted", "annotations": { note: "true" } } }))?;
         let refused = plot.api().create(&kube::api::PostParams::default(), &map).await;
-        let refused = refused.map(|made| made.name_any()).expect_err("a note").to_string();
-        assert!(refused.contains("are the administrator's to set"), "{refused}");
+        assert!(self::refused(refused).contains(SET_BY), "{note}");
     }
+    Ok(())
+}
+
+/// Somebody who may do everything in the namespace, subresources included.
+async fn owner_of_everything(plot: &Plot) -> Result<Identity> {
+    let bed = &plot.world.bed;
+    let everything = json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role",
+        "metadata": { "name": "everything", "namespace": plot.namespace },
+        "rules": [{ "apiGroups": ["*"], "resources": ["*"], "verbs": ["*"] }],
+    });
+    let binding = json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding",
+        "metadata": { "name": "everything", "namespace": plot.namespace },
+        "roleRef": { "apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "everything" },
+        "subjects": [{ "kind": "ServiceAccount", "name": "everything", "namespace": plot.namespace }],
+    });
+    let owner = bed.service_account(&plot.namespace, "everything").await?;
+    apply(bed.admin(), &everything.to_string()).await?;
+    apply(bed.admin(), &binding.to_string()).await?;
+    eventually("her to have all rights", || async {
+        Ok(owner.can("patch", "persistentvolumeclaims/status", Some(&plot.namespace)).await?.then_some(()))
+    })
+    .await;
+    Ok(owner)
+}
+
+#[tokio::test]
+async fn no_subresource_and_no_earlier_note_lets_a_note_in() -> Result<()> {
+    let plot = Plot::bare("sidedoor").await?;
+    let owner = owner_of_everything(&plot).await?;
+    let spec = json!({
+        "accessModes": ["ReadWriteOnce"], "storageClassName": "", "resources": { "requests": { "storage": "1Mi" } },
+    });
+    plot.create::<PersistentVolumeClaim>("data", spec).await?;
+    plot.create::<Pod>("web", json!({ "serviceAccountName": "owner", "containers": [{ "name": "c", "image": "x" }] }))
+        .await?;
+    let noted = |notes: &[&str]| json!({ "metadata": { "annotations": notes.iter().map(|note| ((*note).to_owned(), json!("true"))).collect::<serde_json::Map<_, _>>() } });
+    let claims: Api<PersistentVolumeClaim> = Api::namespaced(owner.client.clone(), &plot.namespace);
+    let patched = claims.patch_status("data", &PatchParams::default(), &Patch::Merge(noted(&NOTES[..1]))).await;
+    assert!(refused(patched).contains(SET_BY), "by way of the status");
+    let pods: Api<Pod> = Api::namespaced(owner.client.clone(), &plot.namespace);
+    let mut bound = noted(&NOTES[..1]);
+    bound["metadata"]["name"] = json!("web");
+    bound["target"] = json!({ "kind": "Node", "name": "nowhere" });
+    let answer = pods.create_subresource::<Value, Value>("binding", "web", &PostParams::default(), &bound);
+    assert!(refused(answer.await).contains(SET_BY), "by way of a binding");
+    // An administrator of last resort may set one; that is no reason for another.
+    let merge = |patch: Value| Patch::Merge(patch);
+    plot.administrators::<PersistentVolumeClaim>()
+        .patch("data", &PatchParams::default(), &merge(noted(&NOTES[..1])))
+        .await?;
+    let another = claims.patch("data", &PatchParams::default(), &merge(noted(&NOTES[1..2]))).await;
+    assert!(refused(another).contains(SET_BY), "beside another");
+    let unrelated = json!({ "metadata": { "labels": { "tier": "gold" } } });
+    claims.patch("data", &PatchParams::default(), &merge(unrelated)).await?;
+    let left = claims.get("data").await?;
+    assert_eq!(left.annotations().keys().filter(|key| NOTES.contains(&key.as_str())).count(), 1);
+    Ok(())
+}
+
+/// One policy with its binding, as the program prints it.
+async fn printed(policy: &str, arguments: &[&str]) -> Result<String> {
+    let program = tokio::process::Command::new(croft()).arg("manifests").args(arguments).output();
+    let printed = String::from_utf8(program.await?.stdout)?;
+    let name = format!("name: {policy}\n");
+    let documents: Vec<_> = printed.split("---\n").filter(|document| document.contains(&name)).collect();
+    ensure!(documents.len() == 2, "{documents:?}");
+    Ok(documents.join("---\n"))
+}
+
+/// What the owner of the plot is told who makes a pod with such annotations; nothing if she may.
+async fn told_of_pod(plot: &Plot, name: &str, annotations: Value) -> String {
+    let pod = json!({
+        "metadata": { "name": name, "annotations": annotations },
+        "spec": { "serviceAccountName": "owner", "containers": [{ "name": "c", "image": "x" }] },
+    });
+    match serde_json::from_value::<Pod>(pod) {
+        Ok(pod) => refused(plot.api::<Pod>().create(&PostParams::default(), &pod).await),
+        Err(error) => error.to_string(),
+    }
+}
+
+#[tokio::test]
+async fn hooks_of_pods_do_not_last_and_are_none_where_there_are_none() -> Result<()> {
+    let plot = Plot::bare("hooks").await?;
+    let hook = "pre.hook.backup.velero.io";
+    let lasting =
+        |timeout: &str| json!({ format!("{hook}/command"): "[\"sync\"]", format!("{hook}/timeout"): timeout });
+    assert_eq!(told_of_pod(&plot, "brief", lasting("9m59s")).await, "");
+    for timeout in ["10m1s", "5000h", "-1s", "banana", ""] {
+        let told = told_of_pod(&plot, "lasting", lasting(timeout)).await;
+        assert!(told.contains("timeouts of hooks are durations from 0s to 10m"), "{timeout}: {told}");
+    }
+    let admin = plot.world.bed.admin();
+    apply(admin, &printed("croft-velero-hooks", &["--without-hooks"]).await?).await?;
+    let is_refused = |number: usize, annotation: String| {
+        let (name, plot) = (format!("hooked-{number}"), &plot);
+        async move { told_of_pod(plot, &name, json!({ annotation: "x" })).await.contains(SET_BY) }
+    };
+    eventually("hooks to be refused", || async {
+        plot.api::<Pod>().delete("hooked-0", &DeleteParams::default().grace_period(0)).await.ok();
+        Ok(is_refused(0, format!("{hook}/command")).await.then_some(()))
+    })
+    .await;
+    for (number, prefix) in
+        ["hook.backup", "post.hook.backup", "post.hook.restore", "init.hook.restore"].iter().enumerate()
+    {
+        assert!(is_refused(number + 1, format!("{prefix}.velero.io/command")).await, "{prefix}");
+    }
+    plot.patch::<Pod>("brief", json!({ "metadata": { "labels": { "tier": "gold" } } })).await?;
+    assert_eq!(told_of_pod(&plot, "plain", json!({ "example.com/hook": "x" })).await, "");
+    apply(admin, &printed("croft-velero-hooks", &[]).await?).await?;
     Ok(())
 }

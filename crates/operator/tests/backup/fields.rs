@@ -1,10 +1,11 @@
 //! The one table of fields against the specs of the Velero that is installed.
 
 use anyhow::Result;
+use croft_api::backup::{NonAdminBackup, NonAdminRestore};
 use croft_core::backup::fields::{self, Field, Rule, Shape};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::Api;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::plot::Plot;
 
@@ -49,11 +50,25 @@ fn compare(table: &[Field], schema: &Value, place: &str, differences: &mut Vec<S
 fn looks_like(shape: Shape, schema: &Value) -> bool {
     let kind = schema["type"].as_str().unwrap_or_default();
     match shape {
-        Shape::Text | Shape::Duration => kind == "string",
+        Shape::Text | Shape::Name | Shape::Duration => kind == "string",
         Shape::Flag => kind == "boolean",
         Shape::Number => kind == "integer",
         Shape::Texts => kind == "array" && schema["items"]["type"] == "string",
         Shape::TextMap => kind == "object" && schema["additionalProperties"]["type"] == "string",
         Shape::Object(_) | Shape::Objects(_) => false,
     }
+}
+
+#[tokio::test]
+async fn what_is_no_name_of_an_object_is_refused_at_the_door() -> Result<()> {
+    let plot = Plot::bare("nameless").await?;
+    for text in ["../v", "v/status", "?watch=true&timeoutSeconds=3000"] {
+        let backup = json!({ "backupSpec": { "storageLocation": text } });
+        let told = plot.refusal::<NonAdminBackup>("nightly", backup).await?;
+        assert!(told.contains("storageLocation must be the name of an object"), "{told}");
+        let restore = json!({ "restoreSpec": { "backupName": text } });
+        let told = plot.refusal::<NonAdminRestore>("back", restore).await?;
+        assert!(told.contains("backupName must be the name of an object"), "{told}");
+    }
+    Ok(())
 }

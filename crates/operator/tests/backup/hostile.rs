@@ -4,9 +4,10 @@
 use std::{collections::BTreeMap, path::Path};
 
 use anyhow::{Context, Result, ensure};
-use croft_api::backup::NonAdminRestore;
-use croft_core::backup::restorable::USUAL;
+use croft_api::backup::{NonAdminBackup, NonAdminRestore};
+use croft_core::backup::{BYPASS_ANNOTATIONS, restorable::USUAL};
 use croft_testbed::wait;
+use k8s_openapi::api::core::v1::ServiceAccount;
 use kube::{
     Api, ResourceExt,
     api::{DynamicObject, ListParams},
@@ -146,7 +147,9 @@ fn archives(tenant: &str) -> Vec<Entry> {
             object["metadata"]["name"] = json!(format!("{tenant}-hostile-{number}"));
             object["metadata"]["labels"][CAME_WITH] = json!(format!("archive-{number}"));
             object["metadata"]["annotations"] = json!({
-                "restore.velero.io/must-include-additional-items": "true", "velero.io/restore-status": "true",
+                "backup.velero.io/must-include-additional-items": "true",
+                "restore.velero.io/must-include-additional-items": "true",
+                "velero.io/restore-status": "true",
             });
             if let Some(namespace) = namespace {
                 object["metadata"]["namespace"] = json!(namespace);
@@ -159,6 +162,14 @@ fn archives(tenant: &str) -> Vec<Entry> {
         put(directory, Some("kube-system"));
     }
     archives
+}
+
+impl Plot {
+    /// Where the archive of a backup is stored.
+    fn archive_of(&self, backup: &NonAdminBackup) -> String {
+        let (bucket, name) = (&self.namespace, velero_name(backup));
+        format!("/{bucket}/{bucket}/backups/{name}/{name}.tar.gz")
+    }
 }
 
 impl Entry {
@@ -187,8 +198,7 @@ impl Entry {
 async fn of_a_rewritten_archive_nothing_appears_that_is_not_the_tenants() -> Result<()> {
     let plot = Plot::furnished("hostile").await?;
     let (backup, _) = plot.completed_backup().await?;
-    let archive = velero_name(&backup);
-    let path = format!("/{bucket}/{bucket}/backups/{archive}/{archive}.tar.gz", bucket = plot.namespace);
+    let path = plot.archive_of(&backup);
     let archives = archives(&plot.namespace);
     assert!(archives.len() >= 50, "only {}", archives.len());
     for (number, entry) in archives.iter().enumerate() {
@@ -201,6 +211,34 @@ async fn of_a_rewritten_archive_nothing_appears_that_is_not_the_tenants() -> Res
     let (foreign, hers) = came_with(&plot).await?;
     assert_eq!(foreign, Vec::<String>::new());
     assert!(hers >= 3, "what is hers came back: {hers}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_note_in_an_archive_is_on_no_object_after_its_restore() -> Result<()> {
+    let plot = Plot::furnished("noted").await?;
+    let (backup, _) = plot.completed_backup().await?;
+    let path = plot.archive_of(&backup);
+    let notes: serde_json::Map<_, _> =
+        BYPASS_ANNOTATIONS.iter().map(|note| ((*note).to_owned(), json!("true"))).collect();
+    // One account is new; into the other, which is there, Velero merges what the archive has.
+    for (number, name) in ["robot", "owner"].into_iter().enumerate() {
+        let object = json!({
+            "apiVersion": "v1", "kind": "ServiceAccount",
+            "metadata": { "name": name, "namespace": plot.namespace, "annotations": notes, "labels": { "came": "back" } },
+            "secrets": [{ "name": "from-the-archive" }],
+        });
+        let entry = Entry { directory: "serviceaccounts", namespace: Some(plot.namespace.clone()), object };
+        let scratch = plot.world.bed.dir().join(format!("{}-{number}", plot.namespace));
+        plot.put(&path, &entry.pack(&scratch)?).await?;
+        let restore = format!("back-{number}");
+        plot.create::<NonAdminRestore>(&restore, json!({ "restoreSpec": { "backupName": "nightly" } })).await?;
+        ended(&plot, &restore).await?;
+        let account = plot.api::<ServiceAccount>().get(name).await?;
+        assert_eq!(account.secrets.map(|secrets| secrets.len()), Some(1), "{name} came back");
+        let left = account.metadata.annotations.unwrap_or_default();
+        assert!(left.keys().all(|note| !BYPASS_ANNOTATIONS.contains(&note.as_str())), "{name}: {left:?}");
+    }
     Ok(())
 }
 
@@ -230,7 +268,8 @@ async fn came_with(plot: &Plot) -> Result<(Vec<String>, usize)> {
                 let is_hers = capabilities.scope == Scope::Namespaced
                     && object.namespace().as_deref() == Some(plot.namespace.as_str())
                     && USUAL.iter().any(|usual| usual.name == kind);
-                if is_hers {
+                let is_noted = object.annotations().keys().any(|note| BYPASS_ANNOTATIONS.contains(&note.as_str()));
+                if is_hers && !is_noted {
                     hers += 1;
                 } else {
                     let labels: BTreeMap<_, _> = object.labels().clone();

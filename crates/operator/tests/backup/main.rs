@@ -14,7 +14,7 @@
 //! | credentials are keys and nothing else | `locations::credentials_that_are_more_than_keys_never_reach_velero` |
 //! | `config`, hosts and objects beside Velero are restricted | `locations::a_location_that_would_borrow_or_reach_anything_is_refused_at_the_door`, `fields`, core |
 //! | signed URLs live shortly and are printed nowhere | `downloads::a_request_is_gone_once_its_url_has_expired`, core |
-//! | one namespace cannot fill Velero's queue | `limits` |
+//! | one namespace cannot fill Velero's queue, nor stop it | `limits`, `at_work`, `fences::hooks_of_pods_do_not_last_and_are_none_where_there_are_none`, core |
 //! | a bucket of her own needs somebody's trust; a vault needs nobody's | `approvals`, `vaults` |
 //! | a request that was never filled in is | `approvals::a_request_that_was_never_filled_in_is`, `kill` |
 //! | deletion is asked for again, told, and never holds a namespace | `backups`, `away`, core |
@@ -33,6 +33,7 @@ mod support;
 
 mod applications;
 mod approvals;
+mod at_work;
 mod away;
 mod backups;
 mod clients;

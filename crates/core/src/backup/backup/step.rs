@@ -48,6 +48,8 @@ pub enum Release {
     Forced,
     NamespaceGoes,
     VeleroAway,
+    /// See [`leftover`](crate::backup::leftover).
+    VeleroAtWork,
 }
 
 impl plan::Step for Step {
@@ -106,6 +108,7 @@ impl fmt::Display for Step {
                     Release::Forced => "forceDeleteBackup",
                     Release::NamespaceGoes => "the namespace is being deleted",
                     Release::VeleroAway => "Velero is not there",
+                    Release::VeleroAtWork => "what Velero is working on goes when that is done",
                 }
             ),
         }

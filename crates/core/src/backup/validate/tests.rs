@@ -51,6 +51,63 @@ fn a_backup_is_confined_to_its_namespace() {
     );
 }
 
+#[test]
+fn nobody_makes_velero_wait_for_long() {
+    let message = |spec: Value| backup(&fields(spec), "shop", &Policy::default()).err().map(|invalid| invalid.0);
+    let hook = |timeout: &str| json!({ "hooks": { "resources": [{ "name": "h", "post": [{ "exec": { "command": ["x"], "timeout": timeout } }] }] } });
+    for within in ["0s", "30s", "10m", "0h10m0s", "+1ms"] {
+        assert_eq!(message(hook(within)), None, "{within}");
+    }
+    for beyond in ["-1s", "-1ns", "10m1ns", "5000h", "600.1s"] {
+        assert_eq!(
+            message(hook(beyond)).as_deref(),
+            Some(
+                "NonAdminBackup spec.backupSpec.hooks.resources[0].post[0].exec.timeout is restricted, \
+                 can only be from 0s to 10m"
+            ),
+            "{beyond}"
+        );
+    }
+    for (field, most) in [("csiSnapshotTimeout", "10m"), ("itemOperationTimeout", "4h")] {
+        assert_eq!(message(json!({ field: most })), None);
+        assert!(message(json!({ field: "5h" })).is_some_and(|told| told.contains("is restricted")), "{field}");
+        assert!(message(json!({ field: "-5h" })).is_some_and(|told| told.contains("is restricted")), "{field}");
+    }
+    let patient = Enforced { backup: fields(json!({ "itemOperationTimeout": "8h" })), ..Enforced::default() };
+    let policy = Policy { enforced: patient, ..Policy::default() };
+    assert!(backup(&fields(json!({ "itemOperationTimeout": "8h" })), "shop", &policy).is_ok(), "as enforced");
+    let told = refusal(restored(json!({ "backupName": "nightly", "itemOperationTimeout": "5h" })));
+    assert_eq!(
+        told,
+        "NonAdminRestore spec.restoreSpec.itemOperationTimeout is restricted, can only be from 0s to 240m"
+    );
+}
+
+#[test]
+fn what_is_no_name_of_an_object_is_refused_before_anybody_asks_for_it() {
+    for text in ["../v", "..", "v/status", "a b", "?limit=1", "v?watch=true&timeoutSeconds=3000", "%2e%2e", "V", "a\nb"]
+    {
+        let told = refusal(backup(&fields(json!({ "storageLocation": text })), "shop", &Policy::default()));
+        assert_eq!(told, "NonAdminBackup spec.backupSpec.storageLocation must be the name of an object", "{text}");
+        let told = refusal(restored(json!({ "backupName": text })));
+        assert_eq!(told, "NonAdminRestore spec.restoreSpec.backupName must be the name of an object", "{text}");
+    }
+    assert!(backup(&fields(json!({ "storageLocation": "" })), "shop", &Policy::default()).is_ok());
+    assert!(backup(&fields(json!({ "storageLocation": "here.too-1" })), "shop", &Policy::default()).is_ok());
+}
+
+#[test]
+fn a_location_names_a_bucket() {
+    for storage in [json!({}), json!({ "bucket": "" }), json!({ "bucket": null, "prefix": "deep" })] {
+        let spec =
+            json!({ "provider": "aws", "objectStorage": storage, "credential": { "name": "mine", "key": "cloud" } });
+        assert_eq!(
+            refusal(location(&fields(spec), "shop", &Policy::default())),
+            "NonAdminBackupStorageLocation spec.backupStorageLocationSpec.objectStorage.bucket is not set"
+        );
+    }
+}
+
 fn restored(spec: Value) -> Result<RestoreSpec, Invalid> {
     restore(&fields(spec), "shop", &Policy::default())
 }
