@@ -124,7 +124,8 @@ pub(super) fn before_provisioning(seen: &Observed, record: &Record) -> Decision 
 
 /// Says on the record that the claim was deleted, and how far its removal has come.
 pub(super) fn removing(claim: &ClaimIdentity, record: &Record, purge: Option<Purge>) -> Option<Step> {
-    if record.phase == Some(Phase::Released) {
+    // What was let go stays so, and one that knows nothing of its buckets gives up none.
+    if record.phase == Some(Phase::Released) || record.is_blank() {
         return None;
     }
     let message = "the claim was deleted; what it has in Ceph is being removed".to_owned();

@@ -242,6 +242,11 @@ impl Record {
         is_kept || self.body.offered_to.is_some()
     }
 
+    /// Whether it was made, but nothing was ever said on it: what became of its user's buckets before is not known.
+    pub(super) fn is_blank(&self) -> bool {
+        self.phase.is_none()
+    }
+
     /// Whether a key is not to be used any more.
     pub(crate) fn retires(&self, access_key: &str) -> bool {
         self.body.rotation.as_ref().is_some_and(|rotation| rotation.retired.contains(access_key))
@@ -451,6 +456,16 @@ pub fn is_cleanup(claim: Option<&Claim>, record: Option<&Record>) -> bool {
     }
 }
 
+/// Whether the user of a claim may have a past its record knows nothing of: somebody removed the one before, or restored it without
+/// what it said, or it is made for a user that is there already.
+pub(super) fn is_made_anew(claim: &Claim, record: Option<&Record>) -> bool {
+    record.is_none_or(|record| {
+        let body = &record.body;
+        let is_handed_down = body.taken_over_from.is_some() || body.offered_to.is_some() || record.adopts;
+        record.is_blank() && (is_handed_down || claim.status.s3_user.is_some())
+    })
+}
+
 /// A claim that became ready less than this ago has nothing stored worth asking for.
 const NEW: Duration = Duration::from_secs(60);
 
@@ -464,9 +479,9 @@ pub enum Inquiry {
     Buckets(BTreeSet<String>),
 }
 
-/// To take a user down its buckets must be known; what one has stored that has had all it asks for `for_some_time` is told.
+/// To take a user down its buckets must be known, and to record one that was there before; what one has stored that has had all it asks for `for_some_time` is told.
 pub fn inquiry(claim: Option<&Claim>, record: Option<&Record>, for_some_time: Duration) -> Inquiry {
-    if is_cleanup(claim, record) {
+    if is_cleanup(claim, record) || claim.is_some_and(|claim| is_made_anew(claim, record)) {
         return Inquiry::Buckets(record.map(|record| record.set_aside.left.clone()).unwrap_or_default());
     }
     let is_at_rest = for_some_time >= NEW && claim.is_some_and(Claim::is_settled);

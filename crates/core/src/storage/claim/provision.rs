@@ -1,17 +1,17 @@
 //! A claim that is there to stay: record it, make its user as granted, publish the keys.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, time::Duration};
 
 use super::{
     super::{
-        CephUser, Class, KeyPair, Problem, Quota, Reason, Usage, display_name, ledger::Units, record_name,
-        secret_contents,
+        CephUser, Class, KeyPair, Problem, Quota, Reason, Usage, display_name, ledger::Units, reason::readiness_of,
+        record_name, secret_contents,
     },
     Decision,
     identity::{Identity, Rotation},
     observed::{
-        Backend, Claim, ClaimIdentity, Observed, Phase, Reached, Record, RecordBody, SecretSeen, Spec, Status, User,
-        UserQuota, ceph_user, no_team, one_of, wanted,
+        Backend, Claim, ClaimIdentity, Observed, Phase, Reached, Record, RecordBody, SecretSeen, SetAside, Spec, Status,
+        User, UserQuota, ceph_user, is_made_anew, no_team, one_of, wanted,
     },
     step::{Mark, SecretBody, Step},
     takeover::{Title, other_class, taken_over, title},
@@ -103,6 +103,9 @@ impl<'a> Wanted<'a> {
     }
 
     fn decide(&self, user: Option<&User>) -> Decision {
+        if let Some(found) = user.filter(|_| is_made_anew(self.claim, self.seen.record.as_ref())) {
+            return self.remember(found);
+        }
         let mut steps = Vec::new();
         steps.extend(self.finalizer());
         steps.extend(self.confirmation());
@@ -120,6 +123,24 @@ impl<'a> Wanted<'a> {
         steps.extend(self.surplus_secrets());
         steps.extend((!self.lacks_keys(user)).then(|| self.mark(user)).flatten());
         Decision::new(steps, self.verdict(user))
+    }
+
+    /// Before anything else is done: a record that knows nothing of the past keeps all that no S3Bucket answers for.
+    fn remember(&self, found: &User) -> Decision {
+        if let Some(failure) = &found.unlisted {
+            return Decision::wait(readiness_of(failure));
+        }
+        let record = self.seen.record.as_ref();
+        let is_own = record.is_none_or(|record| record.is_of(self.claim));
+        let kept = found.buckets.keys().filter(|name| !self.seen.buckets.contains(*name)).cloned().collect();
+        let mark = Mark { set_aside: SetAside { kept, left: BTreeSet::new() }, ..self.bound() };
+        let mark =
+            Step::MarkRecord { name: self.claim.record_name(), seen: record.map(Record::version), mark };
+        let mut steps: Vec<_> = self.finalizer().into_iter().chain(self.confirmation()).collect();
+        // Another's becomes the claim's first.
+        steps.extend(self.record(Some(found)).filter(|_| record.is_none() || !is_own));
+        steps.extend(is_own.then_some(mark));
+        Decision::new(steps, Reason::Working.progressing("the user is being recorded")).again(Duration::ZERO)
     }
 
     fn finalizer(&self) -> Option<Step> {
@@ -305,16 +326,20 @@ impl<'a> Wanted<'a> {
             .map(|secret| Step::DeleteSecret { secret: secret.target.clone() })
     }
 
-    fn mark(&self, user: Option<&User>) -> Option<Step> {
-        let record = self.seen.record.as_ref();
-        let mark = Mark {
+    /// What is said of a user that is there.
+    fn bound(&self) -> Mark {
+        Mark {
             phase: Phase::Bound,
             reason: Reason::Provisioned,
             message: format!("Ceph user {} is there", self.user),
-            set_aside: record.map(|record| record.set_aside.clone()).unwrap_or_default(),
+            set_aside: self.seen.record.as_ref().map(|record| record.set_aside.clone()).unwrap_or_default(),
             purge: None,
             returns_to: None,
-        };
+        }
+    }
+
+    fn mark(&self, user: Option<&User>) -> Option<Step> {
+        let (record, mark) = (self.seen.record.as_ref(), self.bound());
         match record {
             Some(record) if record.bears(&mark) => None,
             // An update makes another version, which is looked at on its own.

@@ -321,12 +321,42 @@ fn a_user_whose_buckets_cannot_be_told_lets_nobody_in_and_holds_up_no_namespace(
     );
 }
 
+/// The same, once an S3Bucket went that said `retain`.
+fn with_a_kept_bucket(mut world: World) -> World {
+    world.user.iter_mut().for_each(|user| (user.stored, user.retained) = (Some(2), true));
+    world.record.iter_mut().for_each(|record| record.kept = true);
+    world
+}
+
+#[test]
+fn a_record_made_anew_keeps_what_no_s3_bucket_answers_for() {
+    let mut world = with_a_kept_bucket(at_rest(&World::new(ClassState::Purge)));
+    world.record = None;
+    assert_eq!(
+        crate::explorer::plans(&world).concat(),
+        "create S3User team-a.data granting 5k bytes, 10 objects, 0 buckets\n\
+         mark S3User team-a.data as Bound: Provisioned"
+    );
+    // The mark is lost on the way: the record is still known to be blank.
+    let unmarked = RecordState { claim: Some(NEW), ..RecordState::foreign() };
+    for record in [None, Some(unmarked)] {
+        let mut world = at_rest(&World { record, ..world.clone() });
+        assert!(world.record.as_ref().unwrap().kept);
+        world.edit(|claim| claim.deleting = true);
+        let left = at_rest(&world);
+        assert_eq!(left.user.unwrap().stored, Some(2), "retained, whatever became of its record");
+        assert_eq!(left.record.unwrap().phase, Phase::Released);
+    }
+    let served = at_rest(&World { in_use: true, ..world });
+    assert!(!served.record.unwrap().kept, "its S3Bucket answers for it");
+}
+
 #[test]
 fn every_claim_keeps_its_promises_whatever_others_do() {
     let claim = |class| World { claim: Some(ClaimState::new(EARLIER)), next_uid: Some(NEW), ..World::new(class) };
     let new = [ClassState::Retain, ClassState::Purge].map(claim);
     let settled = new.each_ref().map(at_rest);
-    let starts = new.into_iter().chain(settled);
+    let starts = new.into_iter().chain(settled.clone()).chain(settled.map(with_a_kept_bucket));
     let worlds = explore("claim", starts, Limits { acts: 2, faults: false, at_once: 2 }).worlds.len();
     assert!(worlds > 10_000, "only {worlds} worlds");
 }

@@ -107,6 +107,8 @@ pub(crate) struct UserState {
     pub(crate) keys: BTreeMap<String, BTreeSet<u32>>,
     /// Objects in its bucket, if it has one.
     pub(crate) stored: Option<u64>,
+    /// Whether an S3Bucket of that bucket said `retain` when it went.
+    pub(crate) retained: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -394,6 +396,7 @@ impl UserState {
             buckets: Some(0),
             size: Some(5000),
             stored: None,
+            retained: false,
             subusers: BTreeMap::from([(READONLY_SUBUSER.to_owned(), true)]),
             keys: BTreeMap::from([(String::new(), [1].into()), (READONLY_SUBUSER.to_owned(), [2].into())]),
         }
