@@ -122,7 +122,16 @@ impl<'a> Wanted<'a> {
         }
         steps.extend(self.surplus_secrets());
         steps.extend((!self.lacks_keys(user)).then(|| self.mark(user)).flatten());
-        Decision::new(steps, self.verdict(user))
+        // What was asked for meanwhile begins once this is done.
+        let goes_on = !steps.is_empty() && self.next_rotation_waits();
+        let decision = Decision::new(steps, self.verdict(user));
+        if goes_on { decision.again(Duration::ZERO) } else { decision }
+    }
+
+    /// Whether new keys are asked for once more than they are being made.
+    fn next_rotation_waits(&self) -> bool {
+        let under_way = self.rotation.as_ref().map(|rotation| rotation.asked.as_str());
+        self.claim.rotate.as_deref().is_some_and(|asked| under_way != Some(asked))
     }
 
     /// Before anything else is done: a record that knows nothing of the past keeps all that no S3Bucket answers for.
@@ -400,16 +409,17 @@ impl<'a> Wanted<'a> {
     }
 }
 
-/// The change of keys to record: the one under way or done, or a new one if the claim asks for it in other words. All keys
-/// there are then retire, and those that are lost do in any case; the next ones are told from them by this record alone, whatever happens in between.
+/// The change of keys to record: the one under way or done, or a new one if the claim asks for it in other words. A new one waits
+/// until the keys of the one before are gone: however often somebody asks, an identity has two keys at most. All keys there are then retire, and those that are lost do in any case; the next ones are told from them by this record alone, whatever happens in between.
 fn rotation(seen: &Observed, claim: &Claim, identities: &[Identity], user: Option<&User>) -> Option<Rotation> {
     let recorded = seen.record.as_ref().and_then(|record| record.body.rotation.as_ref());
     let keys = identities
         .iter()
         .flat_map(|identity| user.into_iter().flat_map(|user| user.keys_of(identity.subuser.as_deref())))
         .map(|pair| pair.access_key.clone());
+    let is_under_way = recorded.is_some_and(|recorded| keys.clone().any(|key| recorded.retired.contains(&key)));
     let rotation = match &claim.rotate {
-        Some(asked) if recorded.is_none_or(|recorded| recorded.asked != *asked) => {
+        Some(asked) if !is_under_way && recorded.is_none_or(|recorded| recorded.asked != *asked) => {
             // Somebody may have removed the record; what is done is told by the status, too.
             let is_done = claim.status.observed_key_rotation.as_ref() == Some(asked);
             Some(Rotation { asked: asked.clone(), retired: keys.clone().filter(|_| !is_done).collect() })

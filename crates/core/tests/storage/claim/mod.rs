@@ -427,6 +427,23 @@ fn new_keys_are_handed_out_before_the_old_ones_go() {
 }
 
 #[test]
+fn who_asks_for_new_keys_all_the_time_has_two_keys_at_most_and_the_last_word_counts() {
+    let mut world = at_rest(&World::new(ClassState::Retain));
+    let first = world.user.as_ref().unwrap().keys.clone();
+    for asked in ["one", "two", "three", "four", "five"] {
+        world.edit(|claim| claim.rotate = Some(asked));
+        world = crate::explorer::worked(&world, "claim");
+        let keys = &world.user.as_ref().unwrap().keys;
+        assert!(keys.values().all(|keys| keys.len() <= 2), "{asked}: {keys:?}");
+    }
+    assert_eq!(claim::plan(&world.seen()).next, Next::After(Duration::ZERO), "nobody else says that it is time");
+    let settled = at_rest(&world);
+    let keys = settled.user.unwrap().keys;
+    assert!(keys.values().all(|keys| keys.len() == 1) && keys.values().zip(first.values()).all(|(a, b)| a != b));
+    assert_eq!(settled.record.unwrap().rotation.unwrap().0, "five");
+}
+
+#[test]
 fn what_a_claim_leaves_to_the_class_stays_as_it_was_granted() {
     let granting = |seen: &claim::Observed| claim::plan(seen).to_string();
     let ask_nothing = |seen: &mut claim::Observed| {
