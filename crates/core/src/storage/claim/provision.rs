@@ -9,9 +9,10 @@ use super::{
     },
     Decision,
     identity::{Identity, Rotation},
+    inquiry::is_made_anew,
     observed::{
-        Backend, Claim, ClaimIdentity, Observed, Phase, Reached, Record, RecordBody, SecretSeen, SetAside, Spec, Status,
-        User, UserQuota, ceph_user, is_made_anew, no_team, one_of, wanted,
+        Backend, Claim, ClaimIdentity, Observed, Phase, Reached, Record, RecordBody, SecretSeen, SetAside, Spec,
+        Status, User, UserQuota, ceph_user, no_team, one_of, wanted,
     },
     step::{Mark, SecretBody, Step},
     takeover::{Title, other_class, taken_over, title},
@@ -112,7 +113,7 @@ impl<'a> Wanted<'a> {
         steps.extend(self.record(user));
         steps.extend(self.takeover());
         steps.extend(self.user_itself(user));
-        steps.extend(self.settlement());
+        steps.extend(self.settlement(user));
         steps.extend(self.surplus_subusers(user));
         for (number, identity) in self.identities.iter().enumerate() {
             steps.extend(self.identity(user, identity, &self.seen.fresh.numbered(number)));
@@ -122,8 +123,8 @@ impl<'a> Wanted<'a> {
         }
         steps.extend(self.surplus_secrets());
         steps.extend((!self.lacks_keys(user)).then(|| self.mark(user)).flatten());
-        // What was asked for meanwhile begins once this is done.
-        let goes_on = !steps.is_empty() && self.next_rotation_waits();
+        // What was asked for meanwhile begins once this is done, and what is free then is found out.
+        let goes_on = !steps.is_empty() && (self.next_rotation_waits() || self.is_to_settle(user));
         let decision = Decision::new(steps, self.verdict(user));
         if goes_on { decision.again(Duration::ZERO) } else { decision }
     }
@@ -143,13 +144,12 @@ impl<'a> Wanted<'a> {
         let is_own = record.is_none_or(|record| record.is_of(self.claim));
         let kept = found.buckets.keys().filter(|name| !self.seen.buckets.contains(*name)).cloned().collect();
         let mark = Mark { set_aside: SetAside { kept, left: BTreeSet::new() }, ..self.bound() };
-        let mark =
-            Step::MarkRecord { name: self.claim.record_name(), seen: record.map(Record::version), mark };
+        let mark = Step::MarkRecord { name: self.claim.record_name(), seen: record.map(Record::version), mark };
         let mut steps: Vec<_> = self.finalizer().into_iter().chain(self.confirmation()).collect();
         // Another's becomes the claim's first.
         steps.extend(self.record(Some(found)).filter(|_| record.is_none() || !is_own));
         steps.extend(is_own.then_some(mark));
-        Decision::new(steps, Reason::Working.progressing("the user is being recorded")).again(Duration::ZERO)
+        Decision::new(steps, self.verdict(Some(found))).again(Duration::ZERO)
     }
 
     fn finalizer(&self) -> Option<Step> {
@@ -164,11 +164,24 @@ impl<'a> Wanted<'a> {
         (books.exceeded.is_none() && !books.grant(&self.claim.form(), units)).then(confirm)
     }
 
-    /// After Ceph was given less.
-    fn settlement(&self) -> Option<Step> {
-        let units = Units::from(&self.quota);
+    /// After Ceph was given less. What is stored beyond that counts on until it is gone.
+    fn settlement(&self, user: Option<&User>) -> Option<Step> {
+        let units = Units::from(&self.quota).or_more(self.stored(user)?);
         let settle = || Step::Settle { claim: self.claim.target.clone(), generation: self.claim.generation, units };
         self.seen.books.hold_more_than(units).then(settle)
+    }
+
+    /// What the user has stored and cannot add to beyond its quota, if it was told.
+    fn stored(&self, user: Option<&User>) -> Option<Units> {
+        match user {
+            None => Some(Units::default()),
+            Some(user) => user.usage.filter(|_| self.user_itself(Some(user)).is_empty()).map(Units::from),
+        }
+    }
+
+    /// Whether it has yet to be asked what is stored, before what Ceph was given less of is free.
+    fn is_to_settle(&self, user: Option<&User>) -> bool {
+        self.seen.books.hold_more_than(Units::from(&self.quota)) && self.stored(user).is_none()
     }
 
     fn record(&self, user: Option<&User>) -> Option<Step> {
@@ -305,7 +318,7 @@ impl<'a> Wanted<'a> {
     /// Hands the key out; then, and not before, all others of the identity go.
     fn publish(&self, user: Option<&User>, identity: &Identity) -> Vec<Step> {
         let Some(pair) = self.key(user, identity) else { return Vec::new() };
-        if self.is_taken(&identity.secret) {
+        if self.is_taken(&identity.secret) || self.is_fixed(user, identity) {
             return Vec::new();
         }
         let others = user.into_iter().flat_map(|user| user.keys_of(identity.subuser.as_deref()));
@@ -324,6 +337,12 @@ impl<'a> Wanted<'a> {
             Some(secret) if secret.labelled && self.owns(secret) && holds(secret, &body) => None,
             Some(secret) => Some(Step::UpdateSecret { secret: secret.target.clone(), body }),
         }
+    }
+
+    /// Whether its Secret must hold another key and cannot be changed.
+    fn is_fixed(&self, user: Option<&User>, identity: &Identity) -> bool {
+        let must_change = self.key(user, identity).is_some_and(|pair| self.secret(&identity.secret, pair).is_some());
+        must_change && self.secret_seen(&identity.secret).is_some_and(|secret| secret.immutable)
     }
 
     /// Secrets the claim named before.
@@ -364,6 +383,13 @@ impl<'a> Wanted<'a> {
         if let Some(Identity { secret, field, .. }) = taken {
             let message =
                 format!("{field}: Secret {secret} exists and is not of this claim; remove it or choose another name");
+            return Reason::SecretTaken.stalled(message);
+        }
+        let fixed = self.identities.iter().find(|identity| self.is_fixed(user, identity));
+        if let Some(Identity { secret, field, .. }) = fixed {
+            let message = format!(
+                "{field}: Secret {secret} is immutable and does not hold the key; delete it, and it is made anew with the key"
+            );
             return Reason::SecretTaken.stalled(message);
         }
         if user.is_some_and(|user| user.suspended) {

@@ -203,7 +203,7 @@ impl RecordState {
             }),
             returns_to: self.returns.then(|| NAMESPACE.to_owned()),
             adopts: false,
-            misnamed: self.misnamed.then(|| self.vault.to_owned()),
+            misnamed: self.misnamed.then(|| identity(self.vault)),
         }
     }
 }

@@ -1,5 +1,6 @@
 //! Every small world of a claim (a lost reply is a crash too: the step is done, nobody knows).
 
+mod kept;
 mod others;
 mod outside;
 mod world;
@@ -329,29 +330,6 @@ fn with_a_kept_bucket(mut world: World) -> World {
 }
 
 #[test]
-fn a_record_made_anew_keeps_what_no_s3_bucket_answers_for() {
-    let mut world = with_a_kept_bucket(at_rest(&World::new(ClassState::Purge)));
-    world.record = None;
-    assert_eq!(
-        crate::explorer::plans(&world).concat(),
-        "create S3User team-a.data granting 5k bytes, 10 objects, 0 buckets\n\
-         mark S3User team-a.data as Bound: Provisioned"
-    );
-    // The mark is lost on the way: the record is still known to be blank.
-    let unmarked = RecordState { claim: Some(NEW), ..RecordState::foreign() };
-    for record in [None, Some(unmarked)] {
-        let mut world = at_rest(&World { record, ..world.clone() });
-        assert!(world.record.as_ref().unwrap().kept);
-        world.edit(|claim| claim.deleting = true);
-        let left = at_rest(&world);
-        assert_eq!(left.user.unwrap().stored, Some(2), "retained, whatever became of its record");
-        assert_eq!(left.record.unwrap().phase, Phase::Released);
-    }
-    let served = at_rest(&World { in_use: true, ..world });
-    assert!(!served.record.unwrap().kept, "its S3Bucket answers for it");
-}
-
-#[test]
 fn every_claim_keeps_its_promises_whatever_others_do() {
     let claim = |class| World { claim: Some(ClaimState::new(EARLIER)), next_uid: Some(NEW), ..World::new(class) };
     let new = [ClassState::Retain, ClassState::Purge].map(claim);
@@ -392,55 +370,6 @@ fn a_new_claim_gets_everything_in_two_looks_and_in_the_safe_order() {
     assert!(status.conditions.is_true("Ready"));
     assert_eq!((status.s3_user.as_deref(), status.quota), (Some(RECORD), Some(quota(5000))));
     assert_eq!(status.observed_generation, Some(1));
-}
-
-#[test]
-fn new_keys_are_handed_out_before_the_old_ones_go() {
-    let mut world = at_rest(&World::new(ClassState::Retain));
-    let keys = |world: &World| world.user.as_ref().unwrap().keys.clone();
-    let before = keys(&world);
-    world.edit(|claim| claim.rotate = Some("first"));
-    let plans: Vec<_> = [(); 2]
-        .iter()
-        .map(|()| {
-            let told = crate::explorer::plans(&world).concat();
-            world = crate::explorer::worked(&world, "claim");
-            told.replace(|character: char| character.is_ascii_digit(), "")
-        })
-        .collect();
-    assert_eq!(
-        plans[0],
-        "update SUser team-a.data granting k bytes,  objects,  buckets\n\
-         add a key to Ceph user lab_team_a$data\nadd a key to Ceph subuser lab_team_a$data:readonly"
-    );
-    assert_eq!(
-        plans[1],
-        "update Secret team-a/admin: it does not hold the keys in Ceph\n\
-         remove key AK of Ceph user lab_team_a$data: it is handed out to nobody\n\
-         update Secret team-a/read: it does not hold the keys in Ceph\n\
-         remove key AK of Ceph user lab_team_a$data: it is handed out to nobody"
-    );
-    let after = keys(&world);
-    assert!(after.values().all(|keys| keys.len() == 1) && after.values().zip(before.values()).all(|(a, b)| a != b));
-    assert_eq!(crate::explorer::plans(&world), ["nothing to do"], "once");
-    assert_eq!(world.claim.unwrap().status.observed_key_rotation.as_deref(), Some("first"));
-}
-
-#[test]
-fn who_asks_for_new_keys_all_the_time_has_two_keys_at_most_and_the_last_word_counts() {
-    let mut world = at_rest(&World::new(ClassState::Retain));
-    let first = world.user.as_ref().unwrap().keys.clone();
-    for asked in ["one", "two", "three", "four", "five"] {
-        world.edit(|claim| claim.rotate = Some(asked));
-        world = crate::explorer::worked(&world, "claim");
-        let keys = &world.user.as_ref().unwrap().keys;
-        assert!(keys.values().all(|keys| keys.len() <= 2), "{asked}: {keys:?}");
-    }
-    assert_eq!(claim::plan(&world.seen()).next, Next::After(Duration::ZERO), "nobody else says that it is time");
-    let settled = at_rest(&world);
-    let keys = settled.user.unwrap().keys;
-    assert!(keys.values().all(|keys| keys.len() == 1) && keys.values().zip(first.values()).all(|(a, b)| a != b));
-    assert_eq!(settled.record.unwrap().rotation.unwrap().0, "five");
 }
 
 #[test]

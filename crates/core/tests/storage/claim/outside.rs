@@ -84,7 +84,10 @@ impl World {
                 let left = self.user.as_ref().is_some_and(|user| user.owner.is_some());
                 assert!(!left || self.is_lost, "gave back the quota of a user that is still there");
                 let going = seen.claim.as_ref().filter(|claim| claim.deleting).map(|claim| claim.target.uid.as_str());
-                let recorded = seen.record.as_ref().map(|record| record.claim_uid().or(record.misnamed.as_deref()));
+                let recorded = seen
+                    .record
+                    .as_ref()
+                    .map(|record| record.claim_uid().or(record.misnamed.as_ref().map(|named| named.uid.as_str())));
                 let is_anothers = going.zip(recorded).is_some_and(|(going, recorded)| recorded != Some(going));
                 assert!(!is_anothers, "gave back what another claim of the name has on record");
                 self.granted = None;
