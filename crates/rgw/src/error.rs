@@ -152,7 +152,7 @@ fn hint(code: &str) -> &'static str {
         "MethodNotAllowed" => "; is `admin` among the gateway's rgw_enable_apis?",
         "KeyExists" => "; choose another access key",
         "TooManyBuckets" => "; raise the user's bucket limit or delete a bucket",
-        "BucketNotEmpty" => "; delete its objects first",
+        "BucketNotEmpty" => "; delete its objects first, with all versions and delete markers",
         "QuotaExceeded" => "; raise the user's quota or delete objects",
         "UserSuspended" => "; enable the user again",
         "Http301" | "Http302" | "Http307" | "Http308" => "; give the endpoint as the address it redirects to",

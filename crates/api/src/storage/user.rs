@@ -142,8 +142,8 @@ pub struct S3UserStatus {
     /// is gone, the user is suspended and its buckets are kept.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub phase: Option<S3UserPhase>,
-    /// Buckets without an S3Bucket that are never removed with the claim: their S3Buckets said `retain`, or were taken away
-    /// with their namespace or class while there was something in them.
+    /// Buckets without an S3Bucket that are never removed with the claim: their S3Buckets said `retain`, were taken away
+    /// with their namespace or class while there was something in them, or are not known because the S3User was made anew.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub kept_buckets: Vec<String>,
     /// Buckets nobody could look into when their S3Buckets went with their namespace: removed if they turn out to be empty,

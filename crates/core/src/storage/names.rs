@@ -79,6 +79,11 @@ pub fn record_name(namespace: &str, claim: &str) -> String {
     format!("{namespace}.{claim}")
 }
 
+/// Namespace and name of the claim an S3User of that name is called after.
+pub fn claim_of_record(name: &str) -> Option<(&str, &str)> {
+    name.split_once('.')
+}
+
 /// The display name of a claim's user. It ends with the claim's UID: the proof of whose the user is.
 pub fn display_name(namespace: &str, claim: &str, uid: &str) -> String {
     format!("{claim} in {namespace} [{uid}]")

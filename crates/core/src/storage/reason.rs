@@ -1,5 +1,6 @@
 //! Why something is as it is: stable words for programs.
 
+use super::bucket::BUCKET_NOT_EMPTY;
 use crate::conditions::Readiness;
 use crate::plan::{Failure, FailureClass};
 pub use crate::problem::Problem;
@@ -34,6 +35,7 @@ pub enum Reason {
     WaitingForClaim,
     BucketTaken,
     BucketLost,
+    BucketNotEmpty,
     Migrating,
     Migrated,
     Refused,
@@ -75,6 +77,7 @@ impl Reason {
             Reason::WaitingForClaim => "WaitingForClaim",
             Reason::BucketTaken => "BucketTaken",
             Reason::BucketLost => "BucketLost",
+            Reason::BucketNotEmpty => BUCKET_NOT_EMPTY,
             Reason::Migrating => "Migrating",
             Reason::Migrated => "Migrated",
             Reason::Refused => "Refused",

@@ -113,7 +113,7 @@ impl Words {
             uid: "r".into(),
             resource_version: "1".into(),
             body: RecordBody {
-                claim: dice.some(identity),
+                claim: dice.some(identity.clone()),
                 offered_to: dice
                     .some(Place { namespace: self.pick(&mut dice.clone()), name: self.pick(&mut dice.clone()) }),
                 taken_over_from: self.maybe(dice),
@@ -144,7 +144,7 @@ impl Words {
             }),
             returns_to: self.maybe(dice),
             adopts: dice.flip(),
-            misnamed: self.maybe(dice),
+            misnamed: dice.some(identity),
         }
     }
 
@@ -187,7 +187,14 @@ impl Words {
     fn secret(&self, dice: &mut Dice) -> SecretSeen {
         let data = BTreeMap::from([(self.pick(dice), Secret::new(self.pick(dice)))]);
         let (owner, owner_claim) = (self.maybe(dice), self.maybe(dice));
-        SecretSeen { target: self.target(dice), owner, owner_claim, labelled: dice.flip(), data }
+        SecretSeen {
+            target: self.target(dice),
+            owner,
+            owner_claim,
+            labelled: dice.flip(),
+            immutable: dice.flip(),
+            data,
+        }
     }
 
     fn rules(&self, dice: &mut Dice) -> BTreeMap<String, LifecycleRule> {

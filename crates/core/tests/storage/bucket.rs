@@ -9,7 +9,7 @@ use std::{
 };
 
 use croft_core::{
-    plan::{Failure, FailureClass, Outcome, Plan},
+    plan::{Failure, FailureClass, Next, Outcome, Plan},
     secret::Secret,
     storage::{
         CephUser, KeyPair, NoClass, Problem, Target, Usage,
@@ -210,6 +210,7 @@ impl World {
             name: "a.data".into(),
             version: Version { uid: "r".into(), resource_version: "1".into() },
             set_aside: SetAside { kept: names(self.kept), left: names(self.left) },
+            allows_buckets: true,
         }
     }
 

@@ -70,6 +70,13 @@ impl Ceph {
                 let told = self.0.buckets_with_usage_of(&id).await.ok();
                 Ok(claim::User { usage: told.as_deref().map(stored), ..user })
             }
+            Inquiry::Stored => {
+                let (usage, unlisted) = match self.0.buckets_with_usage_of(&id).await {
+                    Ok(buckets) => (Some(stored(&buckets)), None),
+                    Err(error) => (None, Some(failure(error))),
+                };
+                Ok(claim::User { usage, unlisted, ..user })
+            }
             Inquiry::Buckets(needed) => {
                 let buckets = self.buckets(&id, needed).await;
                 let (buckets, unlisted) = match buckets {

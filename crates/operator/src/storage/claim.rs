@@ -103,7 +103,8 @@ impl ClaimReconciler {
 
     /// What was told of late what the user has stored is not asked for again: a tenant may have the claim looked at at any time.
     fn inquiry(&self, key: &Key, claim: Option<&Claim>, record: Option<&Record>) -> Inquiry {
-        let inquiry = claim::inquiry(claim, record, claim.map(unchanged_for).unwrap_or_default());
+        let booked = self.ledgers.entry(&key.namespace, &entry_key(&key.namespace, &key.name));
+        let inquiry = claim::inquiry(claim, record, booked.as_ref(), claim.map(unchanged_for).unwrap_or_default());
         let mut usages = self.usages.lock().unwrap_or_else(PoisonError::into_inner);
         if inquiry == Inquiry::Usage && !usages.spend(key.clone(), self.clock.now()) {
             return Inquiry::Nothing;
@@ -167,6 +168,7 @@ impl ClaimReconciler {
             owner: controller(&secret.metadata),
             owner_claim: owner_claim(&secret.metadata),
             labelled: is_labelled(&secret.metadata),
+            immutable: false,
             data: BTreeMap::new(),
         }));
         Ok(seen)

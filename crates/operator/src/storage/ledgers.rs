@@ -176,6 +176,12 @@ impl Ledgers {
         Ok(books::ledger(&self.0.read(owner).await?.spec))
     }
 
+    /// The entry `place` as far as the caches know.
+    pub(super) fn entry(&self, namespace: &str, place: &str) -> Option<Entry> {
+        let stored = self.0.caches.books.get("", &self.owner(namespace).name)?;
+        stored.spec.entries.get(place).map(books::entry)
+    }
+
     /// What the books say about the entry `place`, which is to have `wanted`. Limits are asked for only where something is to be
     /// granted.
     pub(super) async fn books(&self, namespace: &str, place: &str, wanted: Option<Units>) -> Result<Books, Failure> {

@@ -57,7 +57,11 @@ fn record_called(object: &S3User, called: fn(&str, &str) -> String) -> Record {
     let place = reference
         .and_then(|claim| Some(Place { namespace: claim.namespace.clone()?, name: claim.name.clone()? }))
         .filter(|place| object.name_any() == called(&place.namespace, &place.name));
-    let misnamed = uid.clone().filter(|_| place.is_none());
+    let misnamed = reference.zip(uid.clone()).filter(|_| place.is_none()).map(|(claim, uid)| ClaimIdentity {
+        namespace: claim.namespace.clone().unwrap_or_default(),
+        name: claim.name.clone().unwrap_or_default(),
+        uid,
+    });
     let (claim, offered_to) = match (place, uid) {
         (Some(Place { namespace, name }), Some(uid)) => (Some(ClaimIdentity { namespace, name, uid }), None),
         (offered_to, _) => (None, offered_to),

@@ -6,7 +6,7 @@ use croft_api::{
     namespaces::NamespaceClassBinding,
     storage::{S3Bucket, S3Class, S3User, S3UserClaim, S3UserClaimStatus, S3UserPhase, UserMigration},
 };
-use croft_core::storage::record_name;
+use croft_core::storage::{claim_of_record, record_name};
 use k8s_openapi::api::core::v1::{Namespace, Secret};
 use kube::{ResourceExt, core::PartialObjectMeta};
 
@@ -68,8 +68,9 @@ impl Caches {
         if !differs(change, |user| (user.metadata.generation, phase(user), adopts(user))) {
             return Vec::new();
         }
-        // Also whom it names no more.
-        let places: BTreeSet<_> = change.both().filter_map(claim_of).collect();
+        // Also whom it names no more, and whom it is called after if it names somebody else.
+        let places: BTreeSet<_> =
+            change.both().filter_map(|user| claim_of(user).or_else(|| called_after(user))).collect();
         // That it is bound we say ourselves, at the end of a look at the claim.
         let is_news = differs(change, |user| (user.metadata.generation, adopts(user)))
             || change.after.is_none_or(|user| phase(user) != Some(S3UserPhase::Bound));
@@ -203,6 +204,13 @@ impl Caches {
         }
         keys
     }
+}
+
+/// The claim whose name an S3User has that names neither it nor a vault.
+fn called_after(user: &S3User) -> Option<(String, String)> {
+    let (name, is_anothers) = (user.name_any(), entry_of(user).is_some());
+    let (namespace, claim) = claim_of_record(&name).filter(|_| !is_anothers)?;
+    Some((namespace.to_owned(), claim.to_owned()))
 }
 
 /// Whether a Secret comes that is the claim's, which waits for it: the look that makes it needs no other one. Had somebody else

@@ -5,7 +5,7 @@ use croft_api::storage::S3QuotaLedger;
 use croft_testbed::{Testbed, fault::FaultProxy};
 use kube::{
     Api,
-    api::{Patch, PatchParams},
+    api::{DeleteParams, Patch, PatchParams},
 };
 use serde_json::{Value, json};
 
@@ -89,6 +89,25 @@ async fn the_reference_of_an_s3user_that_somebody_edits_is_put_right_at_once() -
     }
     plot.ready("data").await;
     assert_eq!(plot.user("data").await?.expect("a Ceph user").keys, keys, "nobody's keys are changed by that");
+    Ok(())
+}
+
+#[tokio::test]
+async fn an_s3user_that_names_another_claim_is_told_with_whom_and_made_anew_once_it_is_removed() -> Result<()> {
+    let (plot, other) = (Plot::new("swapped").await?, Plot::new("swapped").await?);
+    for plot in [&plot, &other] {
+        plot.claim(json!({})).await?;
+        plot.ready("data").await;
+    }
+    let theirs = plot.users().get(&other.record_name("data")).await?.spec.claim_ref;
+    let swapped = Patch::Merge(json!({ "spec": { "claimRef": theirs } }));
+    plot.users().patch(&plot.record_name("data"), &PatchParams::default(), &swapped).await?;
+    let told = plot.claim_says("data", "False", "RecordTaken").await.status.unwrap_or_default().conditions;
+    let named = format!("names S3UserClaim {}/data", other.namespace);
+    assert!(told.iter().any(|it| it.message.contains(&named)), "{told:?}");
+    plot.users().delete(&plot.record_name("data"), &DeleteParams::default()).await?;
+    plot.ready("data").await;
+    other.ready("data").await;
     Ok(())
 }
 

@@ -1,6 +1,8 @@
 //! Buckets: made when their claim is ready, removed when they are empty, and nobody else's.
 
-use anyhow::Result;
+use anyhow::{Context, Result};
+use croft_testbed::S3Call;
+use http::Method;
 use kube::api::DeleteParams;
 use serde_json::json;
 
@@ -64,6 +66,33 @@ async fn a_bucket_with_objects_stays_until_it_is_empty() -> Result<()> {
 }
 
 #[tokio::test]
+async fn a_bucket_with_nothing_but_an_unfinished_upload_stays_until_that_is_aborted() -> Result<()> {
+    let plot = Plot::new("parts").await?;
+    plot.claim(json!({})).await?;
+    plot.bucket("photos", json!({})).await?;
+    plot.bucket_says("photos", "True", "Provisioned").await;
+    plot.s3("admin").await?;
+    let keys = plot.secret("admin").await?;
+    let send = async |method: Method, query: &str, body: &[u8]| {
+        let call = S3Call { method, path: "/photos/cat.jpg", query, body, ..S3Call::default() };
+        let (status, answer) = plot.ceph.call((&keys["accessKey"], &keys["secretKey"]), &call).await?;
+        anyhow::ensure!(status.is_success(), "{status}: {answer}");
+        anyhow::Ok(answer)
+    };
+    let answer = send(Method::POST, "uploads=", b"").await?;
+    let upload = answer.split_once("<UploadId>").and_then(|(_, rest)| rest.split_once('<')).context("an upload")?.0;
+    send(Method::PUT, &format!("partNumber=1&uploadId={upload}"), b"meow").await?;
+    plot.buckets().delete("photos", &DeleteParams::default()).await?;
+    let told = plot.bucket_says("photos", "False", "BucketNotEmpty").await.status.unwrap_or_default().reason;
+    assert!(told.as_ref().is_some_and(|told| told.contains("unfinished uploads")), "{told:?}");
+    assert!(in_ceph(&plot, "photos").await?);
+    send(Method::DELETE, &format!("uploadId={upload}"), b"").await?;
+    gone(&plot.buckets(), "photos").await;
+    assert!(!in_ceph(&plot, "photos").await?);
+    Ok(())
+}
+
+#[tokio::test]
 async fn a_bucket_of_another_user_is_never_touched() -> Result<()> {
     let plot = Plot::new("foreign").await?;
     plot.claim(json!({})).await?;
@@ -111,6 +140,18 @@ async fn a_bucket_that_somebody_deleted_is_told_as_lost_and_not_made_anew_empty(
     plot.buckets().delete("photos", &DeleteParams::default()).await?;
     gone(&plot.buckets(), "photos").await;
     plot.bucket("photos", json!({})).await?;
+    plot.bucket_says("photos", "True", "Provisioned").await;
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_claim_that_allows_no_buckets_says_so_to_them() -> Result<()> {
+    let plot = Plot::new("none").await?;
+    plot.claim(json!({ "quota": { "buckets": 0 } })).await?;
+    plot.bucket("photos", json!({})).await?;
+    let told = plot.bucket_says("photos", "False", "QuotaExceeded").await.status.unwrap_or_default().reason;
+    assert!(told.as_ref().is_some_and(|told| told.contains("allows no buckets")), "{told:?}");
+    plot.claim(json!({ "quota": { "buckets": 1 } })).await?;
     plot.bucket_says("photos", "True", "Provisioned").await;
     Ok(())
 }

@@ -59,9 +59,11 @@ async fn keys_that_are_refused_are_told_and_new_ones_are_taken_up() -> Result<()
     let name = format!("refused-{}", plot.namespace);
     admin_secret(&plot, &name, &plot.ceph.access_key, "wrong").await?;
     plot.class(&name, json!({ "adminSecret": { "name": name, "namespace": "croft-system" } })).await?;
-    class_says(&plot, &name, "False", "SignatureDoesNotMatch").await;
+    let class = class_says(&plot, &name, "False", "SignatureDoesNotMatch").await;
+    assert!(!message(&class).contains(&plot.ceph.access_key), "the administrator's key is told: {}", message(&class));
     plot.claim(json!({ "s3ClassName": name })).await?;
-    plot.claim_says("data", "False", "ClassNotReady").await;
+    let claim = plot.claim_says("data", "False", "ClassNotReady").await;
+    assert!(!json!(claim.status).to_string().contains(&plot.ceph.access_key), "and to tenants");
     admin_secret(&plot, &name, &plot.ceph.access_key, &plot.ceph.secret_key).await?;
     plot.ready("data").await;
     Ok(())

@@ -85,6 +85,40 @@ async fn deleting_a_claim_of_a_purging_class_removes_the_data() -> Result<()> {
 }
 
 #[tokio::test]
+async fn a_retained_bucket_outlives_a_purge_although_its_s3user_was_removed_and_made_anew() -> Result<()> {
+    let plot = Plot::new("anew").await?;
+    let class = format!("purge-{}", plot.namespace);
+    plot.class(&class, json!({ "onDelete": "Purge" })).await?;
+    plot.claim(json!({ "s3ClassName": class })).await?;
+    plot.bucket("photos", json!({ "s3DeletionPolicy": "retain" })).await?;
+    plot.bucket("drafts", json!({})).await?;
+    for bucket in ["photos", "drafts"] {
+        plot.bucket_says(bucket, "True", "Provisioned").await;
+    }
+    let s3 = plot.s3("admin").await?;
+    s3.put_object("photos", "cat.jpg", "meow").await?;
+    plot.buckets().delete("photos", &DeleteParams::default()).await?;
+    gone(&plot.buckets(), "photos").await;
+    let record = plot.record_name("data");
+    let before = plot.users().get(&record).await?;
+    plot.users().delete(&record, &DeleteParams::default()).await?;
+    eventually("the S3User made anew to keep what no S3Bucket answers for", || async {
+        let user = plot.users().get_opt(&record).await?.filter(|user| user.metadata.uid != before.metadata.uid);
+        let kept = user.and_then(|user| user.status).unwrap_or_default().kept_buckets;
+        Ok((kept == ["photos"]).then_some(()))
+    })
+    .await;
+    plot.buckets().delete("drafts", &DeleteParams::default()).await?;
+    gone(&plot.buckets(), "drafts").await;
+    delete_claim(&plot).await?;
+    gone(&plot.claims(), "data").await;
+    released(&plot).await;
+    let bucket = plot.gateway().bucket(plot.user_id("data").tenant(), "photos").await?;
+    assert_eq!(bucket.map(|bucket| bucket.objects), Some(1), "retained");
+    Ok(())
+}
+
+#[tokio::test]
 async fn a_claim_waits_for_its_buckets_to_go_first() -> Result<()> {
     let plot = Plot::new("order").await?;
     plot.claim(json!({})).await?;

@@ -124,3 +124,43 @@ async fn asking_for_new_keys_replaces_every_key_once() -> Result<()> {
     assert!(keys_of(&plot.user("data").await?.expect("a Ceph user")).is_disjoint(&keys));
     Ok(())
 }
+
+#[tokio::test]
+async fn who_asks_for_new_keys_all_the_time_has_two_keys_at_most_and_the_last_word_counts() -> Result<()> {
+    let plot = Plot::new("storm").await?;
+    plot.claim(json!({ "subusers": ["one"] })).await?;
+    plot.ready("data").await;
+    let before = keys_of(&plot.user("data").await?.expect("a Ceph user"));
+    for number in 0..20 {
+        let asked = json!({ "metadata": { "annotations": { "s3.snappcloud.io/rotate-keys": format!("v{number}") } } });
+        plot.claims().patch("data", &PatchParams::default(), &Patch::Merge(&asked)).await?;
+        let keys = keys_of(&plot.user("data").await?.expect("a Ceph user"));
+        assert!(keys.len() <= 2 * SECRETS.len(), "{number}: {} keys", keys.len());
+    }
+    ask_for_new_keys(&plot, "last").await?;
+    let after = keys_of(&plot.user("data").await?.expect("a Ceph user"));
+    assert!(after.len() == SECRETS.len() && after.is_disjoint(&before), "{after:?}");
+    for secret in SECRETS {
+        assert!(is_known(&plot.s3(secret).await?).await, "{secret}");
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn an_immutable_secret_is_told_with_what_to_do_and_made_anew_once_it_is_gone() -> Result<()> {
+    let plot = Plot::new("fixed").await?;
+    plot.claim(json!({})).await?;
+    plot.ready("data").await;
+    let (old, fixed) = (plot.s3("admin").await?, Patch::Merge(json!({ "immutable": true })));
+    plot.secrets().patch("admin", &PatchParams::default(), &fixed).await?;
+    let asked = json!({ "metadata": { "annotations": { "s3.snappcloud.io/rotate-keys": "now" } } });
+    plot.claims().patch("data", &PatchParams::default(), &Patch::Merge(&asked)).await?;
+    let claim = plot.claim_says("data", "False", "SecretTaken").await;
+    let told = claim.status.unwrap_or_default().conditions;
+    assert!(told.iter().any(|it| it.message.contains("Secret admin is immutable")), "{told:?}");
+    assert!(is_known(&old).await, "what is handed out works");
+    plot.secrets().delete("admin", &DeleteParams::default()).await?;
+    plot.ready("data").await;
+    assert!(is_known(&plot.s3("admin").await?).await && !is_known(&old).await);
+    Ok(())
+}

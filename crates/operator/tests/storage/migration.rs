@@ -264,11 +264,10 @@ async fn in_a_bucket_that_was_moved_everybody_has_exactly_what_its_new_owner_say
     let (friend, to) = (Plot::new("exactfriend").await?, Plot::new("exactheir").await?);
     friend.claim(json!({})).await?;
     friend.ready("data").await;
-    let everything = format!("id=\"{}\"", friend.user_id("data"));
+    let grantees = format!("id=\"{}\", id=\"{}\"", from.user_id("data"), friend.user_id("data"));
     for object in ["cat.jpg", "public/cat.jpg"] {
-        put_with(&from, object, ("x-amz-grant-full-control", &everything)).await?;
+        put_with(&from, object, ("x-amz-grant-full-control", &grantees)).await?;
     }
-    let grantees = format!("id=\"{}\", {everything}", from.user_id("data"));
     let keys = from.secret("admin").await?;
     let header = Some(("x-amz-grant-full-control", grantees.as_str()));
     let call = S3Call { method: Method::PUT, path: "/photos", query: "acl=", header, body: b"-" };

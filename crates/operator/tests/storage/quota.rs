@@ -154,6 +154,39 @@ async fn what_is_lowered_is_free_for_others_only_when_ceph_has_less() -> Result<
 }
 
 #[tokio::test]
+async fn what_is_stored_counts_for_its_team_until_it_is_gone_however_low_its_quota_is_and_also_without_its_claim()
+-> Result<()> {
+    let plots = team_of_two("hoard", json!({ "size": "64Ki" })).await?;
+    team_is_known(&plots).await;
+    let [plot, other] = &plots;
+    plot.claim(json!({ "quota": { "size": "64Ki", "objects": 9, "buckets": 1 } })).await?;
+    plot.ready("data").await;
+    let s3 = plot.s3("admin").await?;
+    s3.create_bucket("photos").await?;
+    s3.put_object("photos", "cat.jpg", vec![b'x'; 40 << 10]).await?;
+    plot.claim(json!({ "quota": { "size": 0, "objects": 0, "buckets": 0 } })).await?;
+    let quotas: Api<S3TeamQuota> = Api::all(plot.client.clone());
+    let used = async |wanted: &str| {
+        eventually(&format!("{wanted} bytes to be used"), || async {
+            let used = quotas.get(&plot.namespace).await?.status.and_then(|status| status.used);
+            let size = used.as_ref().and_then(|used| used.size.as_ref());
+            anyhow::ensure!(size.is_some_and(|size| size.0 == wanted), "{used:?} is used");
+            Ok(Some(()))
+        })
+        .await;
+    };
+    used("40960").await;
+    let too_much = other.claims().create(&PostParams::default(), &claim_of("thief", 25 << 10)).await;
+    assert!(too_much.expect_err("24Ki are left").to_string().contains("exceeded cluster quota"));
+    plot.claims().delete("data", &DeleteParams::default()).await?;
+    gone(&plot.claims(), "data").await;
+    used("40960").await;
+    other.claims().create(&PostParams::default(), &claim_of("fair", 24 << 10)).await?;
+    other.ready("fair").await;
+    Ok(())
+}
+
+#[tokio::test]
 async fn a_namespace_is_limited_by_all_its_resource_quotas_and_may_shrink_below_a_lowered_one() -> Result<()> {
     let plot = Plot::new("namespaced").await?;
     let quotas: Api<ResourceQuota> = Api::namespaced(plot.client.clone(), &plot.namespace);

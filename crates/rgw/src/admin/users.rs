@@ -26,8 +26,8 @@ pub(crate) fn list_users(after: Option<&str>) -> Request {
 }
 
 pub(crate) fn get_user_with_key(access_key: &str) -> Request {
-    Request::new("get the user with the administrator's key".to_owned(), Method::GET, PATH)
-        .with("access-key", access_key)
+    // It is told everywhere what was asked for: whose key it is need not be.
+    Request::new("get the user of a key".to_owned(), Method::GET, PATH).with("access-key", access_key)
 }
 
 pub(crate) fn create_user(new: &NewUser) -> Request {

@@ -159,7 +159,7 @@ impl Wanted<'_> {
         steps.extend(self.record(given));
         steps.extend(given.into_iter().flat_map(|before| self.takeover(before)));
         steps.extend(self.user_itself(user));
-        steps.extend(self.settlement());
+        steps.extend(self.settlement(user));
         let key = user.and_then(|user| self.key(user));
         if let (Some(user), Some(key)) = (user, key) {
             steps.extend(self.bucket(user, key));
@@ -221,8 +221,10 @@ impl Wanted<'_> {
         (books.exceeded.is_none() && !books.grant(&self.vault.form(), units)).then(confirm)
     }
 
-    fn settlement(&self) -> Option<Step> {
-        let units = Units::from(&self.quota);
+    /// What is stored beyond a lowered quota counts on until it is gone.
+    fn settlement(&self, user: Option<&User>) -> Option<Step> {
+        let stored = user.and_then(|user| user.usage).map(Units::from).unwrap_or_default();
+        let units = Units::from(&self.quota).or_more(stored);
         let settle = || Step::Settle { vault: self.vault.target.clone(), generation: self.vault.generation, units };
         self.seen.books.hold_more_than(units).then(settle)
     }

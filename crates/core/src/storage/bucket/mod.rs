@@ -19,7 +19,7 @@ pub use removal::GRACE;
 pub use settings::{BucketQuota, LifecycleRule, Setting, Settings, State, Versioning};
 pub use step::{Note, Step};
 
-use super::{NoClass, Problem, RECHECK, Reason, Usage, reason::readiness_of};
+use super::{NoClass, Problem, Reason, Usage, reason::readiness_of};
 use crate::{
     conditions::Readiness,
     plan::{FailureClass, Outcomes, Plan, first_failure},
@@ -50,16 +50,7 @@ impl Decision {
 
 pub fn plan(seen: &Observed) -> Plan<Step> {
     let Some(bucket) = &seen.bucket else { return Plan::settled() };
-    let decision = decide(seen, bucket);
-    let plan = Plan::steps(decision.steps);
-    // A person puts that right in Ceph, which tells nobody.
-    if [Reason::BucketTaken, Reason::BucketLost, Reason::PolicyUnreadable]
-        .iter()
-        .any(|reason| reason.as_str() == decision.verdict.reason())
-    {
-        return plan.look_again(RECHECK);
-    }
-    plan
+    Plan::steps(decide(seen, bucket).steps)
 }
 
 fn decide(seen: &Observed, bucket: &Bucket) -> Decision {
@@ -73,9 +64,15 @@ fn decide(seen: &Observed, bucket: &Bucket) -> Decision {
     }
 }
 
-/// Whether to try again although no step failed: a gateway cannot be watched.
+/// What a person puts right in Ceph, which tells nobody.
+const A_PERSONS: [Reason; 4] =
+    [Reason::BucketTaken, Reason::BucketLost, Reason::PolicyUnreadable, Reason::BucketNotEmpty];
+
+/// Whether to try again although no step failed, soon at first and ever more rarely: a gateway cannot be watched.
 pub fn must_retry(seen: &Observed) -> bool {
-    matches!(seen.owner, Owner::Unreachable(_))
+    let verdict = seen.bucket.as_ref().map(|bucket| decide(seen, bucket).verdict);
+    let is_a_persons = |verdict: Readiness| A_PERSONS.iter().any(|reason| reason.as_str() == verdict.reason());
+    matches!(seen.owner, Owner::Unreachable(_)) || verdict.is_some_and(is_a_persons)
 }
 
 /// Whether all was well when it was last looked at, nothing is asked for since, and only its class is away.

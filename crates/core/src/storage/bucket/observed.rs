@@ -37,13 +37,16 @@ pub struct RecordSeen {
     pub name: String,
     pub version: Version,
     pub set_aside: SetAside,
+    /// Whether its user may have buckets at all.
+    pub allows_buckets: bool,
 }
 
 impl RecordSeen {
     /// Unless it names no claim: then it is not ours.
     pub fn of(name: String, record: &Record) -> Option<Self> {
         let is_ours = record.body.claim.is_some() || record.body.offered_to.is_some();
-        is_ours.then(|| Self { name, version: record.version(), set_aside: record.set_aside.clone() })
+        let allows_buckets = record.body.quota.is_none_or(|quota| quota.buckets > 0);
+        is_ours.then(|| Self { name, version: record.version(), set_aside: record.set_aside.clone(), allows_buckets })
     }
 }
 

@@ -32,6 +32,11 @@ pub(super) fn decide(seen: &Observed, bucket: &Bucket, spec: &Spec) -> Decision 
         Owner::Ready { found: Found::Absent, .. } if bucket.status.created && bucket.finalizer => Decision::wait(Reason::BucketLost.stalled(
             "the bucket was there and is gone: somebody deleted it in Ceph; to make it anew, empty, delete this S3Bucket and apply it again",
         )),
+        // To the gateway the owner then has no right to make one.
+        Owner::Ready { found: Found::Absent, .. } if seen.record.as_ref().is_some_and(|it| !it.allows_buckets) => {
+            let message = format!("S3UserClaim {} allows no buckets; raise its spec.quota.buckets", spec.claim);
+            Decision::wait(Reason::QuotaExceeded.stalled(message))
+        }
         Owner::Ready { found, user, key } => {
             let Some(state) = &seen.state else {
                 return Decision::wait(Reason::Working.progressing("the bucket is being looked at"));

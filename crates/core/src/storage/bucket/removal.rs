@@ -52,6 +52,11 @@ fn remove(seen: &Observed, bucket: &Bucket, since: Duration) -> Decision {
                        S3Bucket of its name and claim is made";
             set_aside(seen, bucket, Note::Kept, Reason::BucketsKept.progressing(why))
         }
+        // The gateway itself would take one for empty that has nothing but parts in it.
+        Owner::Removable { empty: false, .. } => Decision::wait(Reason::BucketNotEmpty.stalled(
+            "there are objects in the bucket, or parts of unfinished uploads; delete its objects with all versions and delete markers, \
+             and abort its uploads, or say s3DeletionPolicy: retain",
+        )),
         Owner::Removable { user, .. } => {
             let mut decision = let_go(bucket, "the bucket is being removed");
             decision.steps.insert(0, Step::DeleteBucket { name: name.clone(), user: user.clone() });

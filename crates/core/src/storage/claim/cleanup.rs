@@ -103,8 +103,13 @@ pub(super) fn before_provisioning(seen: &Observed, record: &Record) -> Decision 
     let decision = of_orphan(seen, record);
     let name = seen.claim.as_ref().map(Claim::record_name).unwrap_or_default();
     let verdict = match (record.body.claim.is_some(), record.phase) {
-        (false, _) => Reason::RecordTaken
-            .stalled(format!("S3User {name} exists and names no claim; remove it or give the claim another name")),
+        (false, _) => Reason::RecordTaken.stalled(match &record.misnamed {
+            None => format!("S3User {name} exists and names no claim; remove it or give the claim another name"),
+            Some(ClaimIdentity { namespace, name: other, uid }) => format!(
+                "S3User {name} names S3UserClaim {namespace}/{other} with uid {uid} instead of this one: somebody edited its \
+                 spec.claimRef; ask the administrator to put that right, or to remove the S3User, which is then made anew"
+            ),
+        }),
         (true, Some(Phase::Released)) => Reason::UserTaken.stalled(format!(
             "S3User {name} keeps the buckets of an earlier claim of this name; give the claim another name, or ask the \
              administrator to remove spec.claimRef.uid from the S3User, which gives them to this claim"
@@ -124,7 +129,8 @@ pub(super) fn before_provisioning(seen: &Observed, record: &Record) -> Decision 
 
 /// Says on the record that the claim was deleted, and how far its removal has come.
 pub(super) fn removing(claim: &ClaimIdentity, record: &Record, purge: Option<Purge>) -> Option<Step> {
-    if record.phase == Some(Phase::Released) {
+    // What was let go stays so, and one that knows nothing of its buckets gives up none.
+    if record.phase == Some(Phase::Released) || record.is_blank() {
         return None;
     }
     let message = "the claim was deleted; what it has in Ceph is being removed".to_owned();

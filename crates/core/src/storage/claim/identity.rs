@@ -61,7 +61,7 @@ impl Rotation {
             return rotation;
         }
         let Rotation { asked, retired } = rotation.unwrap_or_default();
-        Some(Rotation { asked, retired: &retired | &lost })
+        Some(Rotation { asked, retired: retired.into_iter().chain(lost).collect() })
     }
 }
 

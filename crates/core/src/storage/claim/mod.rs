@@ -5,6 +5,7 @@
 
 mod cleanup;
 mod identity;
+mod inquiry;
 mod observed;
 mod provision;
 mod step;
@@ -20,16 +21,16 @@ use crate::{
 };
 
 pub use identity::{FreshKeys, Identity, Rotation, subuser_secret};
+pub use inquiry::{COUNTED_AT_ONCE, Inquiry, inquiry, is_cleanup, may_exist, to_count};
 pub use observed::{
-    Access, Backend, Books, COUNTED_AT_ONCE, Claim, ClaimIdentity, Holder, Inquiry, Key, Observed, Phase, Purge,
-    PurgeSeen, Reached, Record, RecordBody, SecretSeen, SetAside, Spec, Status, User, UserQuota, ceph_user, class_of,
-    inquiry, is_cleanup, may_exist, no_team, to_count, wanted,
+    Access, Backend, Books, Claim, ClaimIdentity, Holder, Key, Observed, Phase, Purge, PurgeSeen, Reached, Record,
+    RecordBody, SecretSeen, SetAside, Spec, Status, User, UserQuota, ceph_user, class_of, no_team, wanted,
 };
 pub(crate) use provision::KEY_LOST;
 pub use step::{Mark, SecretBody, Step, Version};
 pub use take_down::STILL;
 
-use super::{NoClass, RECHECK, Reason, reason::readiness_of, record_name};
+use super::{NoClass, Reason, reason::readiness_of, record_name};
 
 /// What to do, and what to say if it works.
 struct Decision {
@@ -55,14 +56,11 @@ impl Decision {
 }
 
 pub fn plan(seen: &Observed) -> Plan<Step> {
-    let Decision { steps, verdict, again } = decide(seen);
+    let Decision { steps, again, .. } = decide(seen);
     let plan = Plan::steps(steps);
-    // A person puts that right in Ceph, which tells nobody.
-    let is_a_persons = |reason: &Reason| reason.as_str() == verdict.reason();
-    let recheck = [Reason::UserTaken, Reason::UserSuspended].iter().any(is_a_persons).then_some(RECHECK);
     // A new key is read back from the gateway, which tells nobody either that it has one.
     let reads_back = plan.iter().any(Step::calls_for_a_look).then_some(Duration::ZERO);
-    match reads_back.or(again).or(recheck) {
+    match reads_back.or(again) {
         Some(after) => plan.look_again(after),
         None => plan,
     }
@@ -102,13 +100,21 @@ impl Backend {
     }
 }
 
-/// Whether to try again although no step failed: a gateway cannot be watched.
+/// Whether to try again although no step failed, soon at first and ever more rarely: a gateway cannot be watched.
 pub fn must_retry(seen: &Observed) -> bool {
     match &seen.backend {
         Backend::Unreachable(_) => true,
-        Backend::Reached(reached) => reached.user.as_ref().is_some_and(|user| user.unlisted.is_some()),
+        Backend::Reached(reached) => {
+            reached.user.as_ref().is_some_and(|user| user.unlisted.is_some()) || waits_for_a_person(seen)
+        }
         Backend::NoClass(_) => false,
     }
+}
+
+/// Whether somebody has to put something right in Ceph, which tells nobody.
+fn waits_for_a_person(seen: &Observed) -> bool {
+    let verdict = decide(seen).verdict;
+    [Reason::UserTaken, Reason::UserSuspended].iter().any(|reason| reason.as_str() == verdict.reason())
 }
 
 /// Whether all was well when it was last looked at, nothing is asked for since, and only its class is away.

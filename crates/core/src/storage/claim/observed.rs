@@ -159,8 +159,8 @@ pub struct Record {
     pub returns_to: Option<String>,
     /// Whether an administrator says that a user of ceph-s3-operator is to be taken over.
     pub adopts: bool,
-    /// UID in a reference that names another claim than the one the S3User is called after: somebody edited it.
-    pub misnamed: Option<String>,
+    /// Told instead of a claim where a reference names another one than the S3User is called after: somebody edited it.
+    pub misnamed: Option<ClaimIdentity>,
 }
 
 /// Buckets that outlive their S3Buckets.
@@ -227,7 +227,7 @@ impl Record {
 
     /// Whether it is of the claim or vault of this UID, even if its reference says the wrong name.
     pub(crate) fn belongs_to(&self, uid: &str) -> bool {
-        self.claim_uid() == Some(uid) || self.misnamed.as_deref() == Some(uid)
+        self.claim_uid() == Some(uid) || self.misnamed.as_ref().is_some_and(|named| named.uid == uid)
     }
 
     /// Whether its user, seen under this display name, is on its way to the claim it names: recorded before it is begun.
@@ -240,6 +240,11 @@ impl Record {
         let is_kept =
             self.phase == Some(Phase::Released) && self.reason.as_deref() == Some(Reason::BucketsKept.as_str());
         is_kept || self.body.offered_to.is_some()
+    }
+
+    /// Whether it was made, but nothing was ever said on it: what became of its user's buckets before is not known.
+    pub(super) fn is_blank(&self) -> bool {
+        self.phase.is_none()
     }
 
     /// Whether a key is not to be used any more.
@@ -321,7 +326,7 @@ pub struct Reached {
     pub allowed: bool,
     /// Whether the claim's namespace belongs to a team.
     pub in_a_team: bool,
-    /// The Ceph user of the claim's name, whosever it is. Taken for absent where [`may_exist`] says that it cannot be there.
+    /// The Ceph user of the claim's name, whosever it is. Taken for absent where [`may_exist`](super::may_exist) says that it cannot be there.
     pub user: Option<User>,
 }
 
@@ -335,7 +340,7 @@ pub struct User {
     pub quota: UserQuota,
     pub subusers: BTreeMap<String, Access>,
     pub keys: Vec<Key>,
-    /// Its buckets and how many objects are in each. Told only where [`inquiry`] asks for them; otherwise none.
+    /// Its buckets and how many objects are in each. Told only where [`inquiry`](super::inquiry()) asks for them; otherwise none.
     pub buckets: BTreeMap<String, u64>,
     /// Why its buckets could not be told although they were asked for.
     pub unlisted: Option<Failure>,
@@ -411,6 +416,8 @@ pub struct SecretSeen {
     pub owner_claim: Option<String>,
     /// Whether it carries the label by which we watch it.
     pub labelled: bool,
+    /// Whether somebody said that its contents are never to change.
+    pub immutable: bool,
     pub data: BTreeMap<String, Secret>,
 }
 
@@ -434,58 +441,6 @@ pub fn no_team(namespace: &str) -> String {
 pub fn ceph_user(class: &Class, namespace: &str, name: &str, record: Option<&Record>) -> CephUser {
     let named = || CephUser { tenant: tenant(&class.tenant_prefix, namespace), id: name.to_owned() };
     record.and_then(|record| record.body.user.clone()).unwrap_or_else(named)
-}
-
-/// Whether the Ceph user may be there already. A claim that bears no mark of ours has none: it is made without asking, and
-/// should there be one after all, of somebody else, the gateway refuses.
-pub fn may_exist(claim: Option<&Claim>, record: Option<&Record>) -> bool {
-    record.is_some() || claim.is_none_or(|claim| claim.finalizer || claim.deleting)
-}
-
-/// Whether the plan will ask if the user has buckets.
-pub fn is_cleanup(claim: Option<&Claim>, record: Option<&Record>) -> bool {
-    match (claim, record) {
-        (None, _) => true,
-        (Some(claim), None) => claim.deleting,
-        (Some(claim), Some(record)) => claim.deleting || !record.is_meant_for(claim),
-    }
-}
-
-/// A claim that became ready less than this ago has nothing stored worth asking for.
-const NEW: Duration = Duration::from_secs(60);
-
-/// What to ask of a user besides itself.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Inquiry {
-    Nothing,
-    /// What it has stored, to tell it now and then. If that cannot be found out there is nothing to tell.
-    Usage,
-    /// Its buckets, which decide what becomes of it. Of these the contents are needed however many there are.
-    Buckets(BTreeSet<String>),
-}
-
-/// To take a user down its buckets must be known; what one has stored that has had all it asks for `for_some_time` is told.
-pub fn inquiry(claim: Option<&Claim>, record: Option<&Record>, for_some_time: Duration) -> Inquiry {
-    if is_cleanup(claim, record) {
-        return Inquiry::Buckets(record.map(|record| record.set_aside.left.clone()).unwrap_or_default());
-    }
-    let is_at_rest = for_some_time >= NEW && claim.is_some_and(Claim::is_settled);
-    if is_at_rest { Inquiry::Usage } else { Inquiry::Nothing }
-}
-
-/// Up to so many buckets are asked for with their contents at once: the gateway takes a second for that.
-pub const COUNTED_AT_ONCE: usize = 1000;
-/// Of more, the contents of the first few are asked for one by one, and all others are taken to hold something until it is their
-/// turn.
-const COUNTED_SINGLY: usize = 8;
-
-/// The buckets to look into, of too many to look into all.
-pub fn to_count<'a>(names: &'a BTreeSet<String>, needed: &'a BTreeSet<String>) -> impl Iterator<Item = &'a String> {
-    names
-        .iter()
-        .enumerate()
-        .filter(|(number, name)| *number < COUNTED_SINGLY || needed.contains(*name))
-        .map(|(_, it)| it)
 }
 
 /// What the claim asks for; what it does not ask for stays as it was granted, and is granted as the class has it now.

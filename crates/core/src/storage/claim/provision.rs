@@ -1,17 +1,18 @@
 //! A claim that is there to stay: record it, make its user as granted, publish the keys.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, time::Duration};
 
 use super::{
     super::{
-        CephUser, Class, KeyPair, Problem, Quota, Reason, Usage, display_name, ledger::Units, record_name,
-        secret_contents,
+        CephUser, Class, KeyPair, Problem, Quota, Reason, Usage, display_name, ledger::Units, reason::readiness_of,
+        record_name, secret_contents,
     },
     Decision,
     identity::{Identity, Rotation},
+    inquiry::is_made_anew,
     observed::{
-        Backend, Claim, ClaimIdentity, Observed, Phase, Reached, Record, RecordBody, SecretSeen, Spec, Status, User,
-        UserQuota, ceph_user, no_team, one_of, wanted,
+        Backend, Claim, ClaimIdentity, Observed, Phase, Reached, Record, RecordBody, SecretSeen, SetAside, Spec,
+        Status, User, UserQuota, ceph_user, no_team, one_of, wanted,
     },
     step::{Mark, SecretBody, Step},
     takeover::{Title, other_class, taken_over, title},
@@ -103,13 +104,16 @@ impl<'a> Wanted<'a> {
     }
 
     fn decide(&self, user: Option<&User>) -> Decision {
+        if let Some(found) = user.filter(|_| is_made_anew(self.claim, self.seen.record.as_ref())) {
+            return self.remember(found);
+        }
         let mut steps = Vec::new();
         steps.extend(self.finalizer());
         steps.extend(self.confirmation());
         steps.extend(self.record(user));
         steps.extend(self.takeover());
         steps.extend(self.user_itself(user));
-        steps.extend(self.settlement());
+        steps.extend(self.settlement(user));
         steps.extend(self.surplus_subusers(user));
         for (number, identity) in self.identities.iter().enumerate() {
             steps.extend(self.identity(user, identity, &self.seen.fresh.numbered(number)));
@@ -119,7 +123,33 @@ impl<'a> Wanted<'a> {
         }
         steps.extend(self.surplus_secrets());
         steps.extend((!self.lacks_keys(user)).then(|| self.mark(user)).flatten());
-        Decision::new(steps, self.verdict(user))
+        // What was asked for meanwhile begins once this is done, and what is free then is found out.
+        let goes_on = !steps.is_empty() && (self.next_rotation_waits() || self.is_to_settle(user));
+        let decision = Decision::new(steps, self.verdict(user));
+        if goes_on { decision.again(Duration::ZERO) } else { decision }
+    }
+
+    /// Whether new keys are asked for once more than they are being made.
+    fn next_rotation_waits(&self) -> bool {
+        let under_way = self.rotation.as_ref().map(|rotation| rotation.asked.as_str());
+        self.claim.rotate.as_deref().is_some_and(|asked| under_way != Some(asked))
+    }
+
+    /// Before anything else is done: a record that knows nothing of the past keeps all that no S3Bucket answers for.
+    fn remember(&self, found: &User) -> Decision {
+        if let Some(failure) = &found.unlisted {
+            return Decision::wait(readiness_of(failure));
+        }
+        let record = self.seen.record.as_ref();
+        let is_own = record.is_none_or(|record| record.is_of(self.claim));
+        let kept = found.buckets.keys().filter(|name| !self.seen.buckets.contains(*name)).cloned().collect();
+        let mark = Mark { set_aside: SetAside { kept, left: BTreeSet::new() }, ..self.bound() };
+        let mark = Step::MarkRecord { name: self.claim.record_name(), seen: record.map(Record::version), mark };
+        let mut steps: Vec<_> = self.finalizer().into_iter().chain(self.confirmation()).collect();
+        // Another's becomes the claim's first.
+        steps.extend(self.record(Some(found)).filter(|_| record.is_none() || !is_own));
+        steps.extend(is_own.then_some(mark));
+        Decision::new(steps, self.verdict(Some(found))).again(Duration::ZERO)
     }
 
     fn finalizer(&self) -> Option<Step> {
@@ -134,11 +164,24 @@ impl<'a> Wanted<'a> {
         (books.exceeded.is_none() && !books.grant(&self.claim.form(), units)).then(confirm)
     }
 
-    /// After Ceph was given less.
-    fn settlement(&self) -> Option<Step> {
-        let units = Units::from(&self.quota);
+    /// After Ceph was given less. What is stored beyond that counts on until it is gone.
+    fn settlement(&self, user: Option<&User>) -> Option<Step> {
+        let units = Units::from(&self.quota).or_more(self.stored(user)?);
         let settle = || Step::Settle { claim: self.claim.target.clone(), generation: self.claim.generation, units };
         self.seen.books.hold_more_than(units).then(settle)
+    }
+
+    /// What the user has stored and cannot add to beyond its quota, if it was told.
+    fn stored(&self, user: Option<&User>) -> Option<Units> {
+        match user {
+            None => Some(Units::default()),
+            Some(user) => user.usage.filter(|_| self.user_itself(Some(user)).is_empty()).map(Units::from),
+        }
+    }
+
+    /// Whether it has yet to be asked what is stored, before what Ceph was given less of is free.
+    fn is_to_settle(&self, user: Option<&User>) -> bool {
+        self.seen.books.hold_more_than(Units::from(&self.quota)) && self.stored(user).is_none()
     }
 
     fn record(&self, user: Option<&User>) -> Option<Step> {
@@ -275,7 +318,7 @@ impl<'a> Wanted<'a> {
     /// Hands the key out; then, and not before, all others of the identity go.
     fn publish(&self, user: Option<&User>, identity: &Identity) -> Vec<Step> {
         let Some(pair) = self.key(user, identity) else { return Vec::new() };
-        if self.is_taken(&identity.secret) {
+        if self.is_taken(&identity.secret) || self.is_fixed(user, identity) {
             return Vec::new();
         }
         let others = user.into_iter().flat_map(|user| user.keys_of(identity.subuser.as_deref()));
@@ -296,6 +339,12 @@ impl<'a> Wanted<'a> {
         }
     }
 
+    /// Whether its Secret must hold another key and cannot be changed.
+    fn is_fixed(&self, user: Option<&User>, identity: &Identity) -> bool {
+        let must_change = self.key(user, identity).is_some_and(|pair| self.secret(&identity.secret, pair).is_some());
+        must_change && self.secret_seen(&identity.secret).is_some_and(|secret| secret.immutable)
+    }
+
     /// Secrets the claim named before.
     fn surplus_secrets(&self) -> impl Iterator<Item = Step> {
         self.seen
@@ -305,16 +354,20 @@ impl<'a> Wanted<'a> {
             .map(|secret| Step::DeleteSecret { secret: secret.target.clone() })
     }
 
-    fn mark(&self, user: Option<&User>) -> Option<Step> {
-        let record = self.seen.record.as_ref();
-        let mark = Mark {
+    /// What is said of a user that is there.
+    fn bound(&self) -> Mark {
+        Mark {
             phase: Phase::Bound,
             reason: Reason::Provisioned,
             message: format!("Ceph user {} is there", self.user),
-            set_aside: record.map(|record| record.set_aside.clone()).unwrap_or_default(),
+            set_aside: self.seen.record.as_ref().map(|record| record.set_aside.clone()).unwrap_or_default(),
             purge: None,
             returns_to: None,
-        };
+        }
+    }
+
+    fn mark(&self, user: Option<&User>) -> Option<Step> {
+        let (record, mark) = (self.seen.record.as_ref(), self.bound());
         match record {
             Some(record) if record.bears(&mark) => None,
             // An update makes another version, which is looked at on its own.
@@ -330,6 +383,13 @@ impl<'a> Wanted<'a> {
         if let Some(Identity { secret, field, .. }) = taken {
             let message =
                 format!("{field}: Secret {secret} exists and is not of this claim; remove it or choose another name");
+            return Reason::SecretTaken.stalled(message);
+        }
+        let fixed = self.identities.iter().find(|identity| self.is_fixed(user, identity));
+        if let Some(Identity { secret, field, .. }) = fixed {
+            let message = format!(
+                "{field}: Secret {secret} is immutable and does not hold the key; delete it, and it is made anew with the key"
+            );
             return Reason::SecretTaken.stalled(message);
         }
         if user.is_some_and(|user| user.suspended) {
@@ -375,16 +435,17 @@ impl<'a> Wanted<'a> {
     }
 }
 
-/// The change of keys to record: the one under way or done, or a new one if the claim asks for it in other words. All keys
-/// there are then retire, and those that are lost do in any case; the next ones are told from them by this record alone, whatever happens in between.
+/// The change of keys to record: the one under way or done, or a new one if the claim asks for it in other words. A new one waits
+/// until the keys of the one before are gone: however often somebody asks, an identity has two keys at most. All keys there are then retire, and those that are lost do in any case; the next ones are told from them by this record alone, whatever happens in between.
 fn rotation(seen: &Observed, claim: &Claim, identities: &[Identity], user: Option<&User>) -> Option<Rotation> {
     let recorded = seen.record.as_ref().and_then(|record| record.body.rotation.as_ref());
     let keys = identities
         .iter()
         .flat_map(|identity| user.into_iter().flat_map(|user| user.keys_of(identity.subuser.as_deref())))
         .map(|pair| pair.access_key.clone());
+    let is_under_way = recorded.is_some_and(|recorded| keys.clone().any(|key| recorded.retired.contains(&key)));
     let rotation = match &claim.rotate {
-        Some(asked) if recorded.is_none_or(|recorded| recorded.asked != *asked) => {
+        Some(asked) if !is_under_way && recorded.is_none_or(|recorded| recorded.asked != *asked) => {
             // Somebody may have removed the record; what is done is told by the status, too.
             let is_done = claim.status.observed_key_rotation.as_ref() == Some(asked);
             Some(Rotation { asked: asked.clone(), retired: keys.clone().filter(|_| !is_done).collect() })

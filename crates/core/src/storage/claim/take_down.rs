@@ -53,7 +53,7 @@ impl TakeDown<'_> {
             let suspend = (!found.suspended).then_some(Step::SuspendUser { user });
             return Left::Unknown(suspend.into_iter().collect(), failure.clone());
         }
-        let set_aside = self.record.map(|record| record.set_aside.clone()).unwrap_or_default();
+        let set_aside = self.set_aside(found);
         // What a tenant made himself is his, even empty, unless the class gives it up.
         let goes_empty = |name: &String| self.purges() || set_aside.left.contains(name);
         let (empty, full): (Vec<_>, Vec<_>) = (found.buckets.iter())
@@ -76,6 +76,14 @@ impl TakeDown<'_> {
         }
         steps.extend(self.release(found, &user, &set_aside));
         Left::Kept(steps)
+    }
+
+    /// What outlives the claim: all of it, where nothing is known of the past.
+    fn set_aside(&self, found: &User) -> SetAside {
+        match self.record.filter(|record| !record.is_blank()) {
+            Some(record) => record.set_aside.clone(),
+            None => SetAside { kept: found.buckets.keys().cloned().collect(), left: BTreeSet::new() },
+        }
     }
 
     /// Whether the user is the claim's, or was on its way to be.

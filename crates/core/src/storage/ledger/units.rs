@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::super::Quota;
+use super::super::{Quota, Usage};
 
 /// Storage in whole units.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -60,6 +60,12 @@ impl Units {
 impl From<&Quota> for Units {
     fn from(quota: &Quota) -> Self {
         Self { size: quota.size.whole(), objects: quota.objects.whole(), buckets: quota.buckets.into() }
+    }
+}
+
+impl From<Usage> for Units {
+    fn from(Usage { size, objects, buckets }: Usage) -> Self {
+        Self { size, objects, buckets: buckets.unwrap_or_default() }
     }
 }
 

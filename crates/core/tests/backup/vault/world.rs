@@ -205,7 +205,7 @@ impl RecordState {
             }),
             returns_to: self.returns.then(|| NAMESPACES[0].to_owned()),
             adopts: false,
-            misnamed: self.misnamed.then(|| self.vault.to_owned()),
+            misnamed: self.misnamed.then(|| identity(self.vault)),
         }
     }
 }

@@ -18,11 +18,43 @@ fn a_bucket_with_objects_in_it_says_why_it_does_not_go() {
     world.edit(|object| {
         (object.deleting, object.finalizer, object.status.created) = (Some(Duration::ZERO), true, true);
     });
-    let refused = Failure::new(FailureClass::Transient, BUCKET_NOT_EMPTY, "delete its objects first");
-    let status = report(&world, &Outcome::Failed(refused));
+    assert!(bucket::plan(&world.seen()).is_settled(), "the gateway would remove one with nothing but parts in it");
+    let status = report(&world, &Outcome::NotRun);
     assert!(status.created);
     assert_eq!(status.conditions.reason("Ready"), Some(BUCKET_NOT_EMPTY));
-    assert_eq!(status.reason.as_deref(), Some("delete its objects first"));
+    assert!(status.reason.unwrap().contains("unfinished uploads"));
+    let hidden = World { ceph: Some(InCeph::Empty), ..world };
+    let refused = Failure::new(FailureClass::Rejected, BUCKET_NOT_EMPTY, "delete its versions first");
+    let status = report(&hidden, &Outcome::Failed(refused));
+    assert_eq!(status.reason.as_deref(), Some("delete its versions first"), "what is not counted the gateway tells");
+}
+
+#[test]
+fn what_a_person_puts_right_in_ceph_is_looked_at_ever_more_rarely_and_not_by_the_clock() {
+    let lost = |world: World| {
+        let mut world = world;
+        world.edit(|object| (object.finalizer, object.status.created) = (true, true));
+        world
+    };
+    for world in [lost(new()), World { ceph: Some(InCeph::Foreign), ..new() }] {
+        assert!(bucket::must_retry(&world.seen()));
+        assert_eq!(bucket::plan(&world.seen()).next, Next::Settled);
+    }
+    let made = World { ceph: Some(InCeph::Empty), ..new() };
+    assert!(!bucket::must_retry(&made.seen()));
+}
+
+#[test]
+fn a_bucket_of_a_claim_that_allows_none_is_not_asked_for() {
+    let mut seen = new().seen();
+    seen.record.iter_mut().for_each(|record| record.allows_buckets = false);
+    assert!(bucket::plan(&seen).is_settled());
+    let status = bucket::report(&seen, &[], &now()).unwrap();
+    assert_eq!(status.conditions.reason("Ready"), Some("QuotaExceeded"));
+    assert!(status.reason.unwrap().contains("spec.quota.buckets"));
+    let mut there = World { ceph: Some(InCeph::Empty), ..new() }.seen();
+    there.record.iter_mut().for_each(|record| record.allows_buckets = false);
+    assert!(!bucket::plan(&there).is_settled(), "one that is there is looked after");
 }
 
 #[test]

@@ -200,6 +200,7 @@ impl World {
         let mut acts = vec![
             change("the tenant stores something, or removes it all", |user| {
                 user.stored = if user.stored == Some(2) { None } else { Some(2) };
+                user.retained &= user.stored.is_some();
             }),
             change("the tenant makes a bucket, or empties it", |user| user.stored = Some(0)),
             change("an administrator suspends the user, or no longer", |user| user.suspended = !user.suspended),

@@ -84,7 +84,10 @@ impl World {
                 let left = self.user.as_ref().is_some_and(|user| user.owner.is_some());
                 assert!(!left || self.is_lost, "gave back the quota of a user that is still there");
                 let going = seen.claim.as_ref().filter(|claim| claim.deleting).map(|claim| claim.target.uid.as_str());
-                let recorded = seen.record.as_ref().map(|record| record.claim_uid().or(record.misnamed.as_deref()));
+                let recorded = seen
+                    .record
+                    .as_ref()
+                    .map(|record| record.claim_uid().or(record.misnamed.as_ref().map(|named| named.uid.as_str())));
                 let is_anothers = going.zip(recorded).is_some_and(|(going, recorded)| recorded != Some(going));
                 assert!(!is_anothers, "gave back what another claim of the name has on record");
                 self.granted = None;
@@ -286,6 +289,7 @@ impl World {
             subusers: BTreeMap::new(),
             keys: BTreeMap::from([(String::new(), [key].into())]),
             stored: None,
+            retained: false,
         });
         Outcome::done()
     }
@@ -310,11 +314,12 @@ impl World {
             Step::RemoveUser { .. } => self.user = None,
             Step::RemoveEmptyBucket { .. } if user.stored.is_some_and(|objects| objects > 0) => return stale(),
             Step::RemoveEmptyBucket { .. } => {
-                assert!(!is_kept, "removed a bucket that is kept");
+                assert!(!is_kept && !user.retained, "removed a bucket that is kept");
                 user.stored = None;
             }
             Step::PurgeBucket { .. } => {
                 assert!(gives_up_data && !is_released && !is_kept && !is_left, "destroyed data nobody gave up");
+                assert!(!user.retained, "destroyed data that was to be retained");
                 assert!(is_deleted, "destroyed the data of a claim nobody deleted");
                 assert!(user.suspended, "purged what somebody may still write to");
                 assert!(is_said, "purged without saying so");
@@ -339,7 +344,8 @@ impl World {
                 assert!(!left || is_unknown || place_taken || self.is_lost, "let go of a user nobody can find again");
             }
             Some(record) => {
-                let goes_on = record.phase == Phase::Removing && seen.namespace_terminating;
+                let is_blank = record.reason.is_none();
+                let goes_on = (record.phase == Phase::Removing || is_blank) && seen.namespace_terminating;
                 assert!(record.phase == Phase::Released || goes_on, "let go too early");
             }
         }

@@ -11,7 +11,7 @@ use croft_core::{
     secret::Secret,
     storage::{
         Amount, BindingSeen, CephUser, Class, KeyPair, NoClass, OnDelete, Place, Problem, Quota, QuotaAsked,
-        READONLY_SUBUSER, Stamp, Target,
+        READONLY_SUBUSER, Stamp, Target, Usage,
         claim::{
             Access, Backend, Books, Claim, ClaimIdentity, FreshKeys, Key, Observed, Phase, Purge, PurgeSeen, Reached,
             Record, RecordBody, Rotation, STILL, SecretSeen, SetAside, Spec, Status, User, UserQuota, may_exist,
@@ -107,6 +107,8 @@ pub(crate) struct UserState {
     pub(crate) keys: BTreeMap<String, BTreeSet<u32>>,
     /// Objects in its bucket, if it has one.
     pub(crate) stored: Option<u64>,
+    /// Whether an S3Bucket of that bucket said `retain` when it went.
+    pub(crate) retained: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -380,7 +382,10 @@ impl RecordState {
             }),
             returns_to: self.returns.then(|| NAMESPACE.to_owned()),
             adopts: self.adopts,
-            misnamed: self.claim.filter(|_| self.misnamed).map(str::to_owned),
+            misnamed: self
+                .claim
+                .filter(|_| self.misnamed)
+                .map(|uid| ClaimIdentity { name: "other".into(), ..identity(uid) }),
         }
     }
 }
@@ -394,6 +399,7 @@ impl UserState {
             buckets: Some(0),
             size: Some(5000),
             stored: None,
+            retained: false,
             subusers: BTreeMap::from([(READONLY_SUBUSER.to_owned(), true)]),
             keys: BTreeMap::from([(String::new(), [1].into()), (READONLY_SUBUSER.to_owned(), [2].into())]),
         }
@@ -427,7 +433,11 @@ impl UserState {
             quota: UserQuota { enabled: self.size.is_some(), size: self.size, objects: self.size.map(|_| 10) },
             buckets: self.stored.map(|objects| (BUCKET.to_owned(), objects)).into_iter().collect(),
             unlisted: None,
-            usage: None,
+            usage: Some(Usage {
+                size: self.stored.unwrap_or_default() * 1000,
+                objects: self.stored.unwrap_or_default(),
+                buckets: Some(self.stored.map_or(0, |_| 1)),
+            }),
             subusers: self.subusers.iter().map(|(name, right)| (name.clone(), access(name, *right))).collect(),
             keys: keys.map(|(name, number)| Key { subuser: named(name), pair: pair(number) }).collect(),
         }
@@ -443,6 +453,7 @@ impl SecretState {
             owner: self.owner.clone(),
             owner_claim: owner_claim.map(str::to_owned),
             labelled: true,
+            immutable: false,
             data,
         }
     }

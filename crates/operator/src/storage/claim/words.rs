@@ -85,6 +85,7 @@ pub(super) fn secret_seen(secret: &Secret) -> SecretSeen {
         owner: controller(&secret.metadata),
         owner_claim: owner_claim(&secret.metadata),
         labelled: is_labelled(&secret.metadata),
+        immutable: secret.immutable == Some(true),
         data: secret.data.iter().flatten().map(|(key, value)| (key.clone(), text(value))).collect(),
     }
 }

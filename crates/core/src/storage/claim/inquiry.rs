@@ -1,0 +1,82 @@
+//! What a look at a claim asks its gateway: no more than the decision needs.
+
+use std::{collections::BTreeSet, time::Duration};
+
+use super::{
+    super::ledger::{Entry, Units},
+    observed::{Claim, Record},
+};
+
+/// Whether the Ceph user may be there already. A claim that bears no mark of ours has none: it is made without asking, and
+/// should there be one after all, of somebody else, the gateway refuses.
+pub fn may_exist(claim: Option<&Claim>, record: Option<&Record>) -> bool {
+    record.is_some() || claim.is_none_or(|claim| claim.finalizer || claim.deleting)
+}
+
+/// Whether the plan will ask if the user has buckets.
+pub fn is_cleanup(claim: Option<&Claim>, record: Option<&Record>) -> bool {
+    match (claim, record) {
+        (None, _) => true,
+        (Some(claim), None) => claim.deleting,
+        (Some(claim), Some(record)) => claim.deleting || !record.is_meant_for(claim),
+    }
+}
+
+/// Whether the user of a claim may have a past its record knows nothing of: somebody removed the one before, or restored it without
+/// what it said, or it is made for a user that is there already.
+pub(super) fn is_made_anew(claim: &Claim, record: Option<&Record>) -> bool {
+    record.is_none_or(|record| {
+        let body = &record.body;
+        let is_handed_down = body.taken_over_from.is_some() || body.offered_to.is_some() || record.adopts;
+        record.is_blank() && (is_handed_down || claim.status.s3_user.is_some())
+    })
+}
+
+/// A claim that became ready less than this ago has nothing stored worth asking for.
+const NEW: Duration = Duration::from_secs(60);
+
+/// What to ask of a user besides itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Inquiry {
+    Nothing,
+    /// What it has stored, to tell it now and then. If that cannot be found out there is nothing to tell.
+    Usage,
+    /// What it has stored, which decides how much of what is booked for it is free.
+    Stored,
+    /// Its buckets, which decide what becomes of it. Of these the contents are needed however many there are.
+    Buckets(BTreeSet<String>),
+}
+
+/// To take a user down its buckets must be known, and to record one that was there before; what one has stored for which more is
+/// booked than it was granted, or that has had all it asks for `for_some_time`, is told.
+pub fn inquiry(
+    claim: Option<&Claim>,
+    record: Option<&Record>,
+    booked: Option<&Entry>,
+    for_some_time: Duration,
+) -> Inquiry {
+    if is_cleanup(claim, record) || claim.is_some_and(|claim| is_made_anew(claim, record)) {
+        return Inquiry::Buckets(record.map(|record| record.set_aside.left.clone()).unwrap_or_default());
+    }
+    let has = record.and_then(|record| record.body.quota).map(|quota| Units::from(&quota)).unwrap_or_default();
+    if booked.and_then(|entry| entry.granted).is_some_and(|granted| !granted.is_within(has)) {
+        return Inquiry::Stored;
+    }
+    let is_at_rest = for_some_time >= NEW && claim.is_some_and(Claim::is_settled);
+    if is_at_rest { Inquiry::Usage } else { Inquiry::Nothing }
+}
+
+/// Up to so many buckets are asked for with their contents at once: the gateway takes a second for that.
+pub const COUNTED_AT_ONCE: usize = 1000;
+/// Of more, the contents of the first few are asked for one by one, and all others are taken to hold something until it is their
+/// turn.
+const COUNTED_SINGLY: usize = 8;
+
+/// The buckets to look into, of too many to look into all.
+pub fn to_count<'a>(names: &'a BTreeSet<String>, needed: &'a BTreeSet<String>) -> impl Iterator<Item = &'a String> {
+    names
+        .iter()
+        .enumerate()
+        .filter(|(number, name)| *number < COUNTED_SINGLY || needed.contains(*name))
+        .map(|(_, it)| it)
+}

@@ -1,0 +1,148 @@
+//! What is kept whatever people do: buckets, keys in use, and what is stored in the books.
+
+use std::time::Duration;
+
+use croft_core::{
+    plan::Next,
+    storage::{
+        Usage,
+        claim::{self, Inquiry, Phase},
+        ledger::{Entry, Units},
+    },
+    time::Timestamp,
+};
+
+use super::{
+    with_a_kept_bucket,
+    world::{ClassState, EARLIER, NEW, RecordState, World, quota},
+};
+use crate::explorer::at_rest;
+
+#[test]
+fn a_record_made_anew_keeps_what_no_s3_bucket_answers_for() {
+    let mut world = with_a_kept_bucket(at_rest(&World::new(ClassState::Purge)));
+    world.record = None;
+    assert_eq!(
+        crate::explorer::plans(&world).concat(),
+        "create S3User team-a.data granting 5k bytes, 10 objects, 0 buckets\n\
+         mark S3User team-a.data as Bound: Provisioned"
+    );
+    // The mark is lost on the way: the record is still known to be blank.
+    let unmarked = RecordState { claim: Some(NEW), ..RecordState::foreign() };
+    for record in [None, Some(unmarked)] {
+        let mut world = at_rest(&World { record, ..world.clone() });
+        assert!(world.record.as_ref().unwrap().kept);
+        world.edit(|claim| claim.deleting = true);
+        let left = at_rest(&world);
+        assert_eq!(left.user.unwrap().stored, Some(2), "retained, whatever became of its record");
+        assert_eq!(left.record.unwrap().phase, Phase::Released);
+    }
+    let served = at_rest(&World { in_use: true, ..world });
+    assert!(!served.record.unwrap().kept, "its S3Bucket answers for it");
+}
+
+#[test]
+fn what_is_stored_beyond_a_lowered_quota_counts_until_it_is_gone() {
+    let world = at_rest(&World { granted: Some(20_000), ..World::new(ClassState::Retain) });
+    assert_eq!(world.granted, Some(5000), "nothing is stored");
+    let settling = |usage: Option<u64>, quota: u64| {
+        let mut seen = World { granted: Some(20_000), ..world.clone() }.seen();
+        let claim::Backend::Reached(reached) = &mut seen.backend else { panic!("it is reached") };
+        let user = reached.user.as_mut().unwrap();
+        user.usage = usage.map(|size| Usage { size, objects: 2, buckets: Some(1) });
+        user.quota.size = Some(quota);
+        let plan = claim::plan(&seen);
+        (plan.to_string(), plan.next)
+    };
+    let told = |units: &str| format!("give back what S3UserClaim team-a/data had beyond {units}: Ceph has no more");
+    assert_eq!(settling(Some(15_000), 5000).0, told("15000 bytes, 10 objects, 1 buckets"));
+    assert_eq!(settling(Some(0), 5000).0, told("5000 bytes, 10 objects, 1 buckets"));
+    assert_eq!(settling(Some(20_000), 5000), ("nothing to do".to_owned(), Next::Settled), "quietly");
+    assert_eq!(settling(None, 5000).0, "nothing to do", "nobody knows what is stored");
+    let (plan, next) = settling(Some(0), 20_000);
+    assert!(plan.starts_with("let Ceph user") && !plan.contains("give back"), "more may be stored meanwhile: {plan}");
+    assert_eq!(next, Next::After(Duration::ZERO));
+}
+
+#[test]
+fn what_is_stored_is_asked_for_where_more_is_booked_than_was_granted() {
+    let seen = at_rest(&World::new(ClassState::Retain)).seen();
+    let booked = |size| Entry { granted: Some(Units::from(&quota(size))), ..Entry::default() };
+    let asked = |entry: &Entry| claim::inquiry(seen.claim.as_ref(), seen.record.as_ref(), Some(entry), Duration::ZERO);
+    assert_eq!(asked(&booked(5000)), Inquiry::Nothing);
+    assert_eq!(asked(&booked(5001)), Inquiry::Stored);
+}
+
+#[test]
+fn an_immutable_secret_is_told_with_what_to_do_and_the_key_in_it_works_on() {
+    let mut world = at_rest(&World::new(ClassState::Retain));
+    world.edit(|claim| claim.rotate = Some("first"));
+    world = crate::explorer::worked(&world, "claim");
+    let mut seen = world.seen();
+    seen.secrets.iter_mut().for_each(|secret| secret.immutable = true);
+    let plan = claim::plan(&seen).to_string();
+    assert!(!plan.contains("Secret") && !plan.contains("remove key"), "{plan}");
+    let status = claim::report(&seen, &[], &Timestamp("2026-01-01T00:00:00Z".into())).unwrap();
+    let ready = status.conditions.get("Ready").unwrap();
+    assert!(ready.reason == "SecretTaken" && ready.message.contains("delete it"), "{ready:?}");
+}
+
+#[test]
+fn an_s3_user_that_names_another_claim_is_told_with_whom_it_names() {
+    let mut world = at_rest(&World::new(ClassState::Retain));
+    world.record.iter_mut().for_each(|record| (record.claim, record.misnamed) = (Some(EARLIER), true));
+    let status = claim::report(&world.seen(), &[], &Timestamp("2026-01-01T00:00:00Z".into())).unwrap();
+    let ready = status.conditions.get("Ready").unwrap();
+    assert_eq!(ready.reason, "RecordTaken");
+    assert!(ready.message.contains("S3UserClaim team-a/other with uid uid-earlier"), "{ready:?}");
+}
+
+#[test]
+fn who_asks_for_new_keys_all_the_time_has_two_keys_at_most_and_the_last_word_counts() {
+    let mut world = at_rest(&World::new(ClassState::Retain));
+    let first = world.user.as_ref().unwrap().keys.clone();
+    for asked in ["one", "two", "three", "four", "five"] {
+        world.edit(|claim| claim.rotate = Some(asked));
+        world = crate::explorer::worked(&world, "claim");
+        let keys = &world.user.as_ref().unwrap().keys;
+        assert!(keys.values().all(|keys| keys.len() <= 2), "{asked}: {keys:?}");
+    }
+    world.edit(|claim| claim.rotate = Some("six"));
+    assert_eq!(claim::plan(&world.seen()).next, Next::After(Duration::ZERO), "nobody else says that it is time");
+    let settled = at_rest(&world);
+    let keys = settled.user.unwrap().keys;
+    assert!(keys.values().all(|keys| keys.len() == 1) && keys.values().zip(first.values()).all(|(a, b)| a != b));
+    assert_eq!(settled.record.unwrap().rotation.unwrap().0, "six");
+}
+
+#[test]
+fn new_keys_are_handed_out_before_the_old_ones_go() {
+    let mut world = at_rest(&World::new(ClassState::Retain));
+    let keys = |world: &World| world.user.as_ref().unwrap().keys.clone();
+    let before = keys(&world);
+    world.edit(|claim| claim.rotate = Some("first"));
+    let plans: Vec<_> = [(); 2]
+        .iter()
+        .map(|()| {
+            let told = crate::explorer::plans(&world).concat();
+            world = crate::explorer::worked(&world, "claim");
+            told.replace(|character: char| character.is_ascii_digit(), "")
+        })
+        .collect();
+    assert_eq!(
+        plans[0],
+        "update SUser team-a.data granting k bytes,  objects,  buckets\n\
+         add a key to Ceph user lab_team_a$data\nadd a key to Ceph subuser lab_team_a$data:readonly"
+    );
+    assert_eq!(
+        plans[1],
+        "update Secret team-a/admin: it does not hold the keys in Ceph\n\
+         remove key AK of Ceph user lab_team_a$data: it is handed out to nobody\n\
+         update Secret team-a/read: it does not hold the keys in Ceph\n\
+         remove key AK of Ceph user lab_team_a$data: it is handed out to nobody"
+    );
+    let after = keys(&world);
+    assert!(after.values().all(|keys| keys.len() == 1) && after.values().zip(before.values()).all(|(a, b)| a != b));
+    assert_eq!(crate::explorer::plans(&world), ["nothing to do"], "once");
+    assert_eq!(world.claim.unwrap().status.observed_key_rotation.as_deref(), Some("first"));
+}
