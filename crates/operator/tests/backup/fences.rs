@@ -201,7 +201,8 @@ async fn no_subresource_and_no_earlier_note_lets_a_note_in() -> Result<()> {
     let mut bound = noted(&NOTES[..1]);
     bound["metadata"]["name"] = json!("web");
     bound["target"] = json!({ "kind": "Node", "name": "nowhere" });
-    let answer = pods.create_subresource::<Value, Value>("binding", "web", &PostParams::default(), &bound);
+    let params = PostParams::default();
+    let answer = pods.create_subresource::<Value, Value>("binding", "web", &params, &bound);
     assert!(refused(answer.await).contains(SET_BY), "by way of a binding");
     // An administrator of last resort may set one; that is no reason for another.
     let merge = |patch: Value| Patch::Merge(patch);
