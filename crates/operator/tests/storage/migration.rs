@@ -295,7 +295,7 @@ async fn in_a_bucket_that_was_moved_everybody_has_exactly_what_its_new_owner_say
     };
     let all = rights(&from, &from).await?;
     assert_eq!((rights(&friend, &from).await?, all.len()), (all.clone(), 6), "let in before");
-    let name = migrate(&from, &to, &["photos"], json!({})).await?;
+    let name = migrate(&from, &to, &["photos"], json!({ "deleteCurrentUser": false })).await?;
     ends(&from, &name, MigrationPhase::Succeeded).await;
     to.bucket_says("photos", "True", "Provisioned").await;
     let nothing: [&str; 0] = [];
