@@ -13,12 +13,11 @@ pub struct Network {
 impl Network {
     /// `None` where it is neither an address nor a range.
     pub fn parse(text: &str) -> Option<Self> {
-        let (address, bits) = match text.split_once('/') {
-            Some((address, bits)) => (address.parse().ok()?, bits.parse().ok()?),
-            None => {
-                let address = text.parse().ok()?;
-                (address, width(address))
-            }
+        let (address, bits) = if let Some((address, bits)) = text.split_once('/') {
+            (address.parse().ok()?, bits.parse().ok()?)
+        } else {
+            let address = text.parse().ok()?;
+            (address, width(address))
         };
         (bits <= width(address)).then_some(Self { address, bits })
     }

@@ -14,7 +14,7 @@ pub struct OwnBucket {
 /// What Velero could reach that is not the tenant's.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Reach {
-    /// Names of the VolumeSnapshotLocations.
+    /// Names of the `VolumeSnapshotLocations`.
     pub snapshot_locations: Vec<String>,
     /// Admission policies around such a deletion that are not in force.
     pub missing_fences: Vec<String>,

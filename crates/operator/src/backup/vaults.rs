@@ -85,7 +85,7 @@ impl Caches {
         let seen = self.clone();
         self.namespaces.wakes(move |change: Change<'_, Namespace>| {
             // Its team, and the classes it is offered.
-            if change.before.map(|before| before.labels()) == change.after.map(|after| after.labels()) {
+            if change.before.map(ResourceExt::labels) == change.after.map(ResourceExt::labels) {
                 return Vec::new();
             }
             let vaults = seen.vaults.in_namespace(&change.object().name_any());

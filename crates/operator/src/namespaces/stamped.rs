@@ -329,11 +329,11 @@ impl Sink<Live> for StampSink {
 
 impl StampSink {
     fn remove(&self, place: &Place) {
-        let pace = match self.write().remove(place) {
+        let rhythm = match self.write().remove(place) {
             Left::Others => CALM,
             Left::Nothing => Pace { calm: Duration::ZERO, ..CALM },
         };
-        self.journal.gone(&binding_of(place), &self.stream, place, pace);
+        self.journal.gone(&binding_of(place), &self.stream, place, rhythm);
     }
 
     fn write(&self) -> RwLockWriteGuard<'_, Objects> {

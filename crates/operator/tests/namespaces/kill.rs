@@ -331,10 +331,10 @@ async fn same_as_without(death: Death) -> Result<()> {
 
 #[tokio::test]
 async fn killed_after_every_write_of_every_story_the_world_ends_up_the_same() -> Result<()> {
-    same_as_without(Death::AfterTheWrite).await
+    Box::pin(same_as_without(Death::AfterTheWrite)).await
 }
 
 #[tokio::test]
 async fn killed_before_every_write_of_every_story_the_world_ends_up_the_same() -> Result<()> {
-    same_as_without(Death::BeforeTheWrite).await
+    Box::pin(same_as_without(Death::BeforeTheWrite)).await
 }

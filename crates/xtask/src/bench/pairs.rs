@@ -61,7 +61,9 @@ impl Pair {
 /// Processor time one side took for each of so many things.
 pub(super) fn used(pairs: &[Pair], side: fn(&Pair) -> &Lap, things: f64) -> String {
     let mut usage = Usage::default();
-    pairs.iter().for_each(|pair| usage.add(&side(pair).conditions.ours));
+    for pair in pairs {
+        usage.add(&side(pair).conditions.ours);
+    }
     usage.for_each(things)
 }
 

@@ -50,6 +50,7 @@ impl Subject {
     }
 
     /// The files of a restore lie beside those of its backup: `self`.
+    #[must_use]
     pub fn or_of_restore(self, found: Option<RestoreFound>) -> Self {
         let Subject::Proven(backup) = self else { return self };
         let found = found.filter(|found| found.is_proven && found.from.as_ref() == Some(&backup));
