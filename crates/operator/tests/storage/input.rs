@@ -201,7 +201,7 @@ async fn a_second_default_class_and_one_that_could_share_a_tenant_are_refused() 
     let default = told(plot.class("badclass-default", json!({ "default": true })).await);
     assert!(default.contains("spec.default: Forbidden: S3Class default is the default already"), "{default}");
     let overlap = told(plot.class("badclass-overlap", json!({ "tenantPrefix": "croft_a" })).await);
-    assert!(overlap.contains("spec.tenantPrefix: Forbidden: S3Class default on the same gateway"), "{overlap}");
+    assert!(overlap.contains("spec.tenantPrefix: Forbidden: S3Class default on the same Ceph"), "{overlap}");
     let name = format!("good-{}", plot.namespace);
     plot.class(&name, json!({})).await?;
     let turned = told(plot.class(&name, json!({ "default": true })).await);
