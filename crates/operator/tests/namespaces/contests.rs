@@ -3,14 +3,13 @@
 use std::time::Duration;
 
 use anyhow::Result;
-use croft_testbed::fault::{Action, Match};
-use kube::{ResourceExt, api::DeleteParams};
+use kube::ResourceExt;
 use serde_json::json;
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::{
-    scene::{Class, Proxied, Space, condition, config_map, gone, make, proxied},
-    support::{PATIENCE, eventually},
+    scene::{Class, Proxied, Space, condition, config_map, proxied},
+    support::PATIENCE,
 };
 
 const LABEL: &str = "pod-security.kubernetes.io/enforce";
@@ -109,36 +108,4 @@ where
         Ok(condition(&binding, "Ready").filter(|ready| ready.reason == "ReconcileSuccess").map(drop))
     })
     .await
-}
-
-/// The one it was meant for is deleted, and another of its name made, while the write is on its way.
-#[tokio::test]
-async fn what_is_meant_for_a_namespace_does_not_reach_the_next_one_of_its_name() -> Result<()> {
-    let world = proxied().await;
-    let spec = json!({"resources": [], "namespaceMetadata": {"labels": {LABEL: "baseline"}}});
-    let class = Class::with_spec(world.client(), "gilding", spec).await?;
-    let space = Space::new(&world.bed, "next").await?;
-    let write = Match::verb("patch").resource("namespaces").name(&space.name);
-    let held = world.proxy.on(write).before(Action::Hold);
-    space.label(Some(&class.name)).await?;
-    eventually("the write to be on its way", || async { Ok((held.fired() > 0).then_some(())) }).await;
-
-    let namespaces = space.namespaces();
-    namespaces.delete(&space.name, &DeleteParams::default()).await?;
-    gone(&namespaces, &space.name).await;
-    let another = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": space.name}});
-    let another = make(&namespaces, another).await?;
-    held.release();
-
-    eventually("the write to be refused", || async {
-        let log = world.proxy.log();
-        let mut writes = log
-            .iter()
-            .filter(|seen| (seen.request.verb.as_str(), seen.request.name.as_deref()) == ("patch", Some(&space.name)));
-        Ok(writes.any(|seen| seen.status == Some(409)).then_some(()))
-    })
-    .await;
-    let now = namespaces.get(&space.name).await?;
-    assert_eq!((now.uid(), now.labels().get(LABEL)), (another.uid(), None));
-    Ok(())
 }
