@@ -10,7 +10,7 @@
 //! 4. The location of a vault is written by the operator alone. What counts is the object as it is stored, controlled by a vault: a
 //!    copy of one (a restored backup, say) locks nobody out.
 //!
-//! 5. While Velero deletes a backup from a tenant's own bucket it touches no snapshot of a volume: whose they are the bucket says.
+//! 5. While Velero deletes a backup from a tenant's own bucket it takes up no snapshot of a volume: whose they are the bucket says.
 //! 6. Velero deletes no backup in a tenant's own bucket by itself: the operator does when its time has come, as fence 5 has it.
 //! 7. Annotations of pods make Velero run nothing for long, and where the administrator says so nothing at all.
 //!

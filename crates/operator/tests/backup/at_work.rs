@@ -21,8 +21,16 @@ impl Plot {
         Ok(())
     }
 
-    async fn velero_is_at_work_on(&self, backup: &str) -> Result<()> {
-        self.velero_says(backup, json!({ "phase": "InProgress", "completionTimestamp": null })).await
+    /// Its name in Velero's namespace.
+    async fn backup_velero_works_on(&self) -> Result<String> {
+        let (backup, _) = self.completed_backup().await?;
+        let name = velero_name(&backup);
+        self.velero_says(&name, json!({ "phase": "InProgress", "completionTimestamp": null })).await?;
+        self.status::<NonAdminBackup>("nightly", "to say that Velero works", |status| {
+            status["veleroBackup"]["status"]["phase"] == "InProgress"
+        })
+        .await;
+        Ok(name)
     }
 
     async fn velero_is_done_with(&self, backup: &str) -> Result<()> {
@@ -33,13 +41,7 @@ impl Plot {
 #[tokio::test]
 async fn a_forced_deletion_waits_until_velero_says_it_is_done_with_the_backup() -> Result<()> {
     let plot = Plot::furnished("busy").await?;
-    let (backup, _) = plot.completed_backup().await?;
-    let name = velero_name(&backup);
-    plot.velero_is_at_work_on(&name).await?;
-    plot.status::<NonAdminBackup>("nightly", "to say that Velero works", |status| {
-        status["veleroBackup"]["status"]["phase"] == "InProgress"
-    })
-    .await;
+    let name = plot.backup_velero_works_on().await?;
     plot.patch::<NonAdminBackup>("nightly", json!({ "spec": { "forceDeleteBackup": true } })).await?;
     plot.status::<NonAdminBackup>("nightly", "to say what it waits for", |status| {
         message(status, "Deleting").starts_with("Velero is working on this backup")
@@ -53,13 +55,7 @@ async fn a_forced_deletion_waits_until_velero_says_it_is_done_with_the_backup() 
 #[tokio::test]
 async fn a_namespace_goes_while_velero_says_it_works_on_its_backup_which_goes_when_that_is_done() -> Result<()> {
     let plot = Plot::furnished("busily").await?;
-    let (backup, _) = plot.completed_backup().await?;
-    let name = velero_name(&backup);
-    plot.velero_is_at_work_on(&name).await?;
-    plot.status::<NonAdminBackup>("nightly", "to say that Velero works", |status| {
-        status["veleroBackup"]["status"]["phase"] == "InProgress"
-    })
-    .await;
+    let name = plot.backup_velero_works_on().await?;
     let namespaces: Api<Namespace> = Api::all(plot.world.client());
     namespaces.delete(&plot.namespace, &DeleteParams::default()).await?;
     wait::until("the namespace to go", VELERO_PATIENCE, || async {
