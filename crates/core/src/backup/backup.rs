@@ -170,6 +170,11 @@ impl Observed {
         self.is_in_place() && self.velero.as_ref().is_some_and(|velero| Progress(&velero.status).is_at_work())
     }
 
+    /// Nothing of it is stored, nor will be if it goes now.
+    fn is_waiting(&self) -> bool {
+        self.velero.as_ref().is_some_and(|velero| Progress(&velero.status).is_waiting())
+    }
+
     /// Why Velero is not asked to delete what is stored.
     fn withheld(&self) -> Option<String> {
         self.own_bucket.as_ref().and_then(|bucket| bucket.reach.withholds())
@@ -296,7 +301,8 @@ fn let_go(seen: &Observed, then: Option<Release>) -> Plan<Step> {
         return if holds_up { release(seen, Release::VeleroAtWork) } else { Plan::settled() };
     }
     let deletions = seen.own_deletions().map(|deletion| Step::DeleteDeletion(deletion.victim()));
-    let backup = seen.own_backup().map(Step::DeleteBackup);
+    let version = seen.velero.as_ref().map(|velero| velero.version.clone()).unwrap_or_default();
+    let backup = seen.own_backup().map(|backup| Step::DeleteBackup { backup, version });
     let release = then.map(|because| Step::ReleaseFinalizer { uid: seen.object.uid.clone(), because });
     Plan::steps(deletions.chain(backup).chain(release))
 }
@@ -311,6 +317,9 @@ fn delete_with_data(seen: &Observed) -> Plan<Step> {
 
 fn data_deletion(seen: &Observed) -> Plan<Step> {
     let Some(backup) = seen.own_backup() else { return release(seen, Release::NothingLeft) };
+    if seen.is_waiting() || seen.is_at_work() {
+        return let_go(seen, seen.object.namespace_is_terminating.then_some(Release::NamespaceGoes));
+    }
     if seen.loses_its_location() || seen.withheld().is_some() {
         return if seen.object.namespace_is_terminating {
             let_go(seen, Some(Release::NamespaceGoes))
@@ -430,6 +439,7 @@ fn deleting(status: &mut Status, seen: &Observed, policy: &Policy, path: Path, n
         }
         (Path::ApiDelete, _) if seen.is_at_work() => AT_WORK,
         (Path::ApiDelete, _) => "permanent backup deletion requires setting spec.deleteBackup to true",
+        (Path::DeleteWithData, _) if seen.is_at_work() => AT_WORK,
         (Path::DeleteWithData, _) if seen.own_backup().is_some() && seen.loses_its_location() => {
             "the storage location of this backup is gone and Velero deletes nothing there: only spec.forceDeleteBackup helps"
         }

@@ -36,6 +36,7 @@ const BROUGHT_BACK: &str = "BroughtBackByRestore";
 #[derive(Clone, Debug, PartialEq)]
 pub struct Handed {
     pub uid: String,
+    pub version: String,
     pub marks: Marks,
     /// Fingerprint of the spec it was made for; see [`fingerprint`].
     pub made_for: Option<String>,

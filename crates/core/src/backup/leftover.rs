@@ -17,6 +17,8 @@ use crate::plan::{self, Plan};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Observed {
     pub object: Victim,
+    /// Its version.
+    pub version: String,
     pub marks: Marks,
     pub is_deleting: bool,
     /// The name we chose for the request its marks tell of, if there is one.
@@ -30,13 +32,14 @@ pub struct Observed {
 /// One external call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
-    Delete(Victim),
+    /// Only as it was seen: Velero may have begun with it meanwhile.
+    Delete { object: Victim, version: String },
 }
 
 impl plan::Step for Step {
     fn kind(&self) -> &'static str {
         match self {
-            Step::Delete(_) => "DeleteLeftover",
+            Step::Delete { .. } => "DeleteLeftover",
         }
     }
 }
@@ -44,7 +47,7 @@ impl plan::Step for Step {
 impl fmt::Display for Step {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Step::Delete(Victim { name, uid }) => write!(out, "delete {name} (uid {uid}): its request is gone"),
+            Step::Delete { object: Victim { name, uid }, .. } => write!(out, "delete {name} (uid {uid}): its request is gone"),
         }
     }
 }
@@ -60,7 +63,7 @@ pub fn plan(seen: &Observed) -> Plan<Step> {
     if !is_ours || is_held || comes_back || seen.is_deleting || seen.is_at_work {
         return Plan::settled();
     }
-    Plan::step(Step::Delete(seen.object.clone()))
+    Plan::step(Step::Delete { object: seen.object.clone(), version: seen.version.clone() })
 }
 
 #[cfg(test)]
@@ -72,6 +75,7 @@ mod tests {
         let origin = Origin { namespace: "shop".into(), name: "nightly".into(), nacuuid: "shop-nightly-1".into() };
         Observed {
             object: Victim { name: origin.nacuuid.clone(), uid: "u1".into() },
+            version: "7".into(),
             marks: origin.marks(),
             is_deleting: false,
             request: None,

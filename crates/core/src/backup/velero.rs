@@ -67,6 +67,11 @@ impl<'a> Progress<'a> {
         place.filter(|_| self.phase() == Some("Queued"))
     }
 
+    /// Velero has not come to it: nothing of it is stored.
+    pub fn is_waiting(self) -> bool {
+        !self.is_finished() && matches!(self.phase(), None | Some("New" | "Queued"))
+    }
+
     /// Velero has begun and is not done. It looks for what is deleted under its hands again and again, and nobody else is served
     /// meanwhile.
     pub fn is_at_work(self) -> bool {

@@ -106,6 +106,7 @@ fn marks(dice: &mut Dice) -> Marks {
 fn handed(dice: &mut Dice, content: &Fields) -> Handed {
     Handed {
         uid: "u".into(),
+        version: "1".into(),
         marks: marks(dice),
         made_for: dice.some("other".into()),
         spec: content.clone(),

@@ -81,6 +81,7 @@ fn judged_at(conditions: &Conditions) -> Option<i64> {
 fn handed(ours: bool, status: Value, is_deleting: bool, position: u64) -> Handed {
     Handed {
         uid: if ours { "ours" } else { "theirs" }.into(),
+        version: "1".into(),
         marks: if ours { object(true, false, false).origin(None).marks() } else { Marks::default() },
         made_for: None,
         spec: fields(serde_json::json!({ "includedNamespaces": ["shop"] })),

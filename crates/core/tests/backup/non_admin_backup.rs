@@ -32,13 +32,21 @@ struct Asked {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Backup {
     ours: bool,
-    running: bool,
+    stage: Stage,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Stage {
+    Waiting,
+    /// Its turn has come: whatever deletes it now stops Velero's queue for ever.
+    Ready,
+    Done,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Deleting {
     Asked,
-    /// Because the backup was running.
+    /// Because the location could not be reached, say.
     Refused {
         rested: bool,
     },
@@ -54,6 +62,8 @@ struct World {
     backup: Option<Backup>,
     deletion: Option<Deleting>,
     restore: bool,
+    /// It does so once.
+    velero_refuses: bool,
 }
 
 type Request = request::Request<Asked, Told<Status>>;
@@ -71,15 +81,17 @@ impl Backup {
     fn status(self) -> Value {
         match self {
             Backup { ours: false, .. } => json!({ "phase": "Foreign" }),
-            Backup { running: true, .. } => json!({ "phase": "InProgress" }),
-            Backup { running: false, .. } => {
+            Backup { stage: Stage::Waiting, .. } => json!({ "phase": "Queued" }),
+            Backup { stage: Stage::Ready, .. } => json!({ "phase": "ReadyToStart" }),
+            Backup { stage: Stage::Done, .. } => {
                 json!({ "phase": "Completed", "completionTimestamp": "2026-01-01T00:00:10Z" })
             }
         }
     }
 
     fn seen(self) -> Handed {
-        handed(self.ours, self.status(), false, u64::from(self.running))
+        let version = format!("{:?}", self.stage);
+        Handed { version, ..handed(self.ours, self.status(), false, u64::from(self.stage != Stage::Done)) }
     }
 }
 
@@ -111,6 +123,7 @@ impl World {
             backup,
             deletion: None,
             restore: true,
+            velero_refuses: true,
         }
     }
 
@@ -132,11 +145,11 @@ impl World {
         self.backup.is_some_and(|backup| backup.ours)
     }
 
-    fn delete_backup(&mut self, victim: &Victim) -> Outcome {
+    fn delete_backup(&mut self, victim: &Victim, version: &str) -> Outcome {
         match self.backup {
-            Some(backup) if backup.seen().uid == victim.uid => {
+            Some(backup) if (backup.seen().uid, backup.seen().version) == (victim.uid.clone(), version.into()) => {
                 assert!(backup.ours, "deleted somebody else's backup");
-                assert!(!backup.running, "deleted under Velero's hands");
+                assert!(backup.stage != Stage::Ready, "deleted under Velero's hands");
                 self.backup = None;
                 done()
             }
@@ -204,7 +217,7 @@ impl explorer::World for World {
                 assert!(look.request.finalizer, "made a backup that nothing holds");
                 assert_eq!(origin.nacuuid, name());
                 assert_eq!(spec["includedNamespaces"], json!(["shop"]));
-                self.backup = Some(Backup { ours: true, running: true });
+                self.backup = Some(Backup { ours: true, stage: Stage::Waiting });
             }
             Step::DeleteSelf { .. } => {
                 assert_eq!(status.phase, Some(Phase::Deleting), "deleted before anybody could see why");
@@ -217,12 +230,15 @@ impl explorer::World for World {
             Step::CreateDeletion { .. } if self.deletion.is_some() => return stale(),
             Step::CreateDeletion { backup, .. } => {
                 assert!(asked.delete && backup.uid == "ours", "asked to delete what nobody wanted deleted");
+                let is_done = self.backup.is_none_or(|backup| backup.stage == Stage::Done);
+                assert!(is_done, "asked to delete what Velero is not done with");
                 self.deletion = Some(Deleting::Asked);
             }
             Step::DeleteDeletion(_) => self.deletion = None,
-            Step::DeleteBackup(victim) => {
-                assert!(asked.force || self.releases_on_delete || self.terminating, "deleted a backup unasked");
-                return self.delete_backup(victim);
+            Step::DeleteBackup { backup, version } => {
+                let is_asked = asked.force || asked.delete || self.releases_on_delete || self.terminating;
+                assert!(is_asked, "deleted a backup unasked");
+                return self.delete_backup(backup, version);
             }
             Step::ReleaseFinalizer { .. } => {
                 let left = self.has_our_backup() && !self.terminating && !asked.force;
@@ -246,7 +262,7 @@ impl explorer::World for World {
             acts.push(Act::new("the Velero Backup expires", self, |world| world.backup = None));
         }
         if self.backup.is_none() && noted {
-            let theirs = Backup { ours: false, running: true };
+            let theirs = Backup { ours: false, stage: Stage::Waiting };
             acts.push(Act::new("somebody takes the name in Velero", self, |world| world.backup = Some(theirs)));
         }
         if !self.restore && !self.terminating {
@@ -267,16 +283,19 @@ impl explorer::World for World {
     fn passes(&self) -> Option<World> {
         let mut later = self.clone();
         match (self.deletion, self.backup) {
-            (Some(Deleting::Asked), Some(backup @ Backup { running: true, .. })) => {
+            (Some(Deleting::Asked), Some(_)) if self.velero_refuses => {
                 later.deletion = Some(Deleting::Refused { rested: false });
-                later.backup = Some(Backup { running: false, ..backup });
+                later.velero_refuses = false;
             }
             (Some(Deleting::Asked), _) => (later.backup, later.deletion) = (None, None),
             (Some(Deleting::Refused { rested: false }), _) => {
                 later.deletion = Some(Deleting::Refused { rested: true });
             }
-            (_, Some(backup @ Backup { ours: true, running: true })) => {
-                later.backup = Some(Backup { running: false, ..backup });
+            (_, Some(backup @ Backup { ours: true, stage: Stage::Waiting })) => {
+                later.backup = Some(Backup { stage: Stage::Ready, ..backup });
+            }
+            (_, Some(backup @ Backup { ours: true, stage: Stage::Ready })) => {
+                later.backup = Some(Backup { stage: Stage::Done, ..backup });
             }
             _ => return None,
         }
@@ -336,7 +355,7 @@ impl explorer::World for World {
 
 #[test]
 fn every_backup_keeps_its_promises_whatever_goes_wrong() {
-    let theirs = Backup { ours: false, running: true };
+    let theirs = Backup { ours: false, stage: Stage::Waiting };
     let mut starts = Vec::new();
     for valid in [true, false] {
         for ready in [true, false] {
@@ -394,7 +413,7 @@ fn plain_deletion_holds_and_says_what_to_do() {
 
 /// Deletion by force of a backup that Velero is working on.
 fn forced_at_work() -> World {
-    World::new(true, true, Some(Backup { ours: true, running: true }), OnDelete::Hold).edited(|request| {
+    World::new(true, true, Some(Backup { ours: true, stage: Stage::Ready }), OnDelete::Hold).edited(|request| {
         request.finalizer = true;
         request.asked.force = true;
         request.deleting = true;
@@ -475,7 +494,7 @@ fn an_unusable_location_is_named_exactly() {
 
 #[test]
 fn a_refusal_from_before_the_end_of_the_backup_is_asked_again_at_once() {
-    let world = World::new(true, true, Some(Backup { ours: true, running: false }), OnDelete::Hold).edited(|request| {
+    let world = World::new(true, true, Some(Backup { ours: true, stage: Stage::Done }), OnDelete::Hold).edited(|request| {
         request.finalizer = true;
         request.asked.delete = true;
         request.deleting = true;

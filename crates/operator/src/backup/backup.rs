@@ -251,14 +251,16 @@ impl Reconciler for BackupReconciler {
                 }
             }
             Step::DeleteDeletion(victim) => {
-                request::remove::<DeleteBackupRequest>(&self.writer, &self.caches, object, victim).await
+                request::remove::<DeleteBackupRequest>(&self.writer, &self.caches, object, victim, None).await
             }
             Step::NoteLetGo { location: Victim { name, uid }, nacuuid } => {
                 let patch = json!({ "metadata": { "annotations": { let_go_annotation(nacuuid): timestamp() } } });
                 let target = Target { namespace: &object.namespace, name, uid };
                 gone_is_done(self.writer.merge::<NonAdminBackupStorageLocation>(target, None, patch).await)
             }
-            Step::DeleteBackup(victim) => request::remove::<Backup>(&self.writer, &self.caches, object, victim).await,
+            Step::DeleteBackup { backup, version } => {
+                request::remove::<Backup>(&self.writer, &self.caches, object, backup, Some(version)).await
+            }
             Step::ReleaseFinalizer { .. } => self.writer.release_finalizer(&*seen.request, NAB_FINALIZER).await,
         }
     }

@@ -20,9 +20,9 @@ use croft_core::{
 use k8s_openapi::api::core::v1::Secret;
 use kube::{Api, Resource, ResourceExt, api::PartialObjectMeta, core::NamespaceResourceScope};
 
-use super::{BACKUPS, BACKUPS_IN_LOCATION, Caches, key, marks, marks::Tags, request, vaults::velero_name};
+use super::{BACKUPS, BACKUPS_IN_LOCATION, Caches, key, marks, marks::Tags, vaults::velero_name};
 use crate::engine::{
-    Cache, Change, Key, Reconciler, Report, Work, Writer, Written, is_deleting,
+    Cache, Change, Key, Reconciler, Report, Target, Work, Writer, Written, is_deleting,
     write::{Object as Kind, read},
 };
 
@@ -202,6 +202,7 @@ impl<K: Left> LeftoverReconciler<K> {
     fn seen(&self, object: &K, request: Option<&K::Request>) -> Observed {
         Observed {
             object: Victim { name: object.name_any(), uid: object.uid().unwrap_or_default() },
+            version: object.resource_version().unwrap_or_default(),
             marks: K::TAGS.marks(object.meta()),
             is_deleting: is_deleting(object.meta()),
             request: request.map(name_of::<K>),
@@ -246,8 +247,9 @@ impl<K: Left> Reconciler for LeftoverReconciler<K> {
     }
 
     async fn execute(&self, _: &Observed, step: &Step) -> Result<Written, Failure> {
-        let Step::Delete(victim) = step;
-        request::delete::<K::Whole>(&self.writer, &self.caches.velero_namespace, victim).await
+        let Step::Delete { object: Victim { name, uid }, version } = step;
+        let target = Target { namespace: &self.caches.velero_namespace, name, uid };
+        self.writer.delete::<K::Whole>(target, Some(version)).await
     }
 
     fn report(&self, _: &Observed, _: &[(&Step, Outcome)], _: &Timestamp) -> Report {

@@ -129,6 +129,7 @@ pub(super) fn handed<K: Queued>(object: &K, tags: Tags, spec: &Fields, queue: &Q
     let status = object.status().cloned().unwrap_or_default();
     Handed {
         uid: object.uid().unwrap_or_default(),
+        version: object.resource_version().unwrap_or_default(),
         marks: tags.marks(object.meta()),
         made_for: object.annotations().get(MADE_FOR_ANNOTATION).cloned(),
         spec: spec.clone(),
@@ -233,8 +234,10 @@ pub(super) async fn remove<K: Kind>(
     caches: &Caches,
     object: &Object,
     victim: &Victim,
+    version: Option<&str>,
 ) -> Result<Written, Failure> {
-    match delete::<K>(writer, &caches.velero_namespace, victim).await {
+    let target = Target { namespace: &caches.velero_namespace, name: &victim.name, uid: &victim.uid };
+    match writer.delete::<K>(target, version).await {
         Err(failure) if object.leaves_behind(&failure) => Ok(Written::elsewhere()),
         result => result,
     }

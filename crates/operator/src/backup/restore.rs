@@ -174,10 +174,10 @@ impl Reconciler for RestoreReconciler {
                 self.writer.create(&lists::asking(*list, origin, &seen.observed.object.uid, of, velero)).await
             }
             Step::ForgetList(victim) => {
-                request::remove::<DownloadRequest>(&self.writer, &self.caches, &seen.observed.object, victim).await
+                request::remove::<DownloadRequest>(&self.writer, &self.caches, &seen.observed.object, victim, None).await
             }
             Step::DeleteRestore(victim) => {
-                request::remove::<Restore>(&self.writer, &self.caches, &seen.observed.object, victim).await
+                request::remove::<Restore>(&self.writer, &self.caches, &seen.observed.object, victim, None).await
             }
             Step::ReleaseFinalizer { .. } => self.writer.release_finalizer(&*seen.request, NAR_FINALIZER).await,
         }

@@ -78,7 +78,6 @@ pub(super) struct Put {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Left {
     Others,
-    /// No more can be lost: there is nothing to wait for.
     Nothing,
 }
 
@@ -181,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn there_is_nothing_to_wait_for_once_the_last_object_of_a_namespace_is_gone() {
+    fn nothing_of_a_kind_is_left_once_its_last_object_in_a_namespace_is_gone() {
         let mut objects = Objects::default();
         let places = [("team-a", "one"), ("team-a", "two"), ("team-b", "one")].map(|(of, name)| Place::new(of, name));
         for place in &places {

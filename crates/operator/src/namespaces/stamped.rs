@@ -4,7 +4,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard},
+    sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, Weak},
     time::Duration,
 };
 
@@ -82,6 +82,16 @@ fn is_empty(objects: &RwLock<Objects>) -> bool {
 
 /// Group and kind: versions are transport.
 type KindKey = (String, String);
+
+/// All watches, for one of them: these own it.
+struct WeakWatches(Weak<Mutex<BTreeMap<KindKey, Watched>>>);
+
+impl WeakWatches {
+    fn has_nothing_in(&self, namespace: &str) -> bool {
+        let Some(watched) = self.0.upgrade() else { return true };
+        lock(&watched).values().all(|watch| !read(&watch.objects).by_namespace.contains_key(namespace))
+    }
+}
 
 /// All stamped objects of the kinds in use.
 #[derive(Clone)]
@@ -234,6 +244,7 @@ impl Stamps {
                 api_version: kind.api_version.as_str().into(),
                 kind: kind.kind.clone(),
                 objects: objects.clone(),
+                all: WeakWatches(Arc::downgrade(&self.watched)),
                 need: need.clone(),
                 pusher: self.pusher.clone(),
                 journal: self.journal.clone(),
@@ -265,6 +276,7 @@ struct StampSink {
     api_version: Arc<str>,
     kind: String,
     objects: Arc<RwLock<Objects>>,
+    all: WeakWatches,
     need: Arc<Mutex<Need>>,
     pusher: Pusher,
     journal: Journal,
@@ -329,10 +341,10 @@ impl Sink<Live> for StampSink {
 
 impl StampSink {
     fn remove(&self, place: &Place) {
-        let rhythm = match self.write().remove(place) {
-            Left::Others => CALM,
-            Left::Nothing => Pace { calm: Duration::ZERO, ..CALM },
-        };
+        let left = self.write().remove(place);
+        let is_bare = left == Left::Nothing && self.all.has_nothing_in(&place.namespace);
+        // No more can be lost: there is nothing to wait for.
+        let rhythm = if is_bare { Pace { calm: Duration::ZERO, ..CALM } } else { CALM };
         self.journal.gone(&binding_of(place), &self.stream, place, rhythm);
     }
 

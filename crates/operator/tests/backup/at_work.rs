@@ -53,6 +53,20 @@ async fn a_forced_deletion_waits_until_velero_says_it_is_done_with_the_backup() 
 }
 
 #[tokio::test]
+async fn backups_that_are_taken_back_while_their_turn_comes_do_not_stop_veleros_queue() -> Result<()> {
+    let plot = Plot::furnished("fickle").await?;
+    for round in 0..12 {
+        let (name, wish) = (format!("b{round}"), ["deleteBackup", "forceDeleteBackup"][round % 2]);
+        plot.add_backup(&name).await?;
+        plot.status::<NonAdminBackup>(&name, "to be with Velero", |status| status["phase"] == "Created").await;
+        plot.patch::<NonAdminBackup>(&name, json!({ "spec": { wish: true } })).await?;
+        plot.vanishes(&plot.api::<NonAdminBackup>(), &name).await?;
+    }
+    plot.completed_backup().await?;
+    Ok(())
+}
+
+#[tokio::test]
 async fn a_namespace_goes_while_velero_says_it_works_on_its_backup_which_goes_when_that_is_done() -> Result<()> {
     let plot = Plot::furnished("busily").await?;
     let name = plot.backup_velero_works_on().await?;

@@ -34,7 +34,11 @@ pub enum Step {
         location: Victim,
         nacuuid: String,
     },
-    DeleteBackup(Victim),
+    /// Only as it was seen: Velero takes one that is deleted as its turn comes for running for ever, and serves nobody any more.
+    DeleteBackup {
+        backup: Victim,
+        version: String,
+    },
     ReleaseFinalizer {
         uid: String,
         because: Release,
@@ -62,7 +66,7 @@ impl plan::Step for Step {
             Step::CreateDeletion { .. } => "CreateDeleteBackupRequest",
             Step::DeleteDeletion(_) => "DeleteDeleteBackupRequest",
             Step::NoteLetGo { .. } => "NoteLetGo",
-            Step::DeleteBackup(_) => "DeleteVeleroBackup",
+            Step::DeleteBackup { .. } => "DeleteVeleroBackup",
             Step::ReleaseFinalizer { .. } => "ReleaseFinalizer",
         }
     }
@@ -97,7 +101,7 @@ impl fmt::Display for Step {
                     "note in NonAdminBackupStorageLocation {name} (uid {uid}) that {nacuuid} is let go for good"
                 )
             }
-            Step::DeleteBackup(Victim { name, uid }) => {
+            Step::DeleteBackup { backup: Victim { name, uid }, .. } => {
                 write!(out, "delete Velero Backup {name} (uid {uid}): let go, its data stays")
             }
             Step::ReleaseFinalizer { uid, because } => write!(
