@@ -47,7 +47,9 @@ impl plan::Step for Step {
 impl fmt::Display for Step {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Step::Delete { object: Victim { name, uid }, .. } => write!(out, "delete {name} (uid {uid}): its request is gone"),
+            Step::Delete { object: Victim { name, uid }, .. } => {
+                write!(out, "delete {name} (uid {uid}): its request is gone")
+            }
         }
     }
 }

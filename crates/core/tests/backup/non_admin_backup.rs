@@ -230,7 +230,7 @@ impl explorer::World for World {
             Step::CreateDeletion { .. } if self.deletion.is_some() => return stale(),
             Step::CreateDeletion { backup, .. } => {
                 assert!(asked.delete && backup.uid == "ours", "asked to delete what nobody wanted deleted");
-                let is_done = self.backup.is_none_or(|backup| backup.stage == Stage::Done);
+                let is_done = self.backup.is_none_or(|backup| !backup.ours || backup.stage == Stage::Done);
                 assert!(is_done, "asked to delete what Velero is not done with");
                 self.deletion = Some(Deleting::Asked);
             }
@@ -494,12 +494,13 @@ fn an_unusable_location_is_named_exactly() {
 
 #[test]
 fn a_refusal_from_before_the_end_of_the_backup_is_asked_again_at_once() {
-    let world = World::new(true, true, Some(Backup { ours: true, stage: Stage::Done }), OnDelete::Hold).edited(|request| {
-        request.finalizer = true;
-        request.asked.delete = true;
-        request.deleting = true;
-        request.status = Told::new(Status { phase: Some(Phase::Deleting), ..Status::default() });
-    });
+    let world =
+        World::new(true, true, Some(Backup { ours: true, stage: Stage::Done }), OnDelete::Hold).edited(|request| {
+            request.finalizer = true;
+            request.asked.delete = true;
+            request.deleting = true;
+            request.status = Told::new(Status { phase: Some(Phase::Deleting), ..Status::default() });
+        });
     let mut seen = world.seen().expect("there");
     seen.restores.clear();
     let refused = Deleting::Refused { rested: false }.seen();

@@ -301,7 +301,9 @@ impl Reconciler for LocationReconciler {
                 let locations: Api<BackupStorageLocation> = Api::namespaced(self.writer.client(), velero);
                 request::replace(locations, Target { namespace: velero, name, uid }, [("/spec", json!(spec))]).await
             }
-            Step::DeleteSecret(victim) => request::remove::<Secret>(&self.writer, &self.caches, object, victim, None).await,
+            Step::DeleteSecret(victim) => {
+                request::remove::<Secret>(&self.writer, &self.caches, object, victim, None).await
+            }
             Step::DeleteLocation(victim) => {
                 request::remove::<BackupStorageLocation>(&self.writer, &self.caches, object, victim, None).await
             }

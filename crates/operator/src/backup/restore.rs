@@ -174,7 +174,8 @@ impl Reconciler for RestoreReconciler {
                 self.writer.create(&lists::asking(*list, origin, &seen.observed.object.uid, of, velero)).await
             }
             Step::ForgetList(victim) => {
-                request::remove::<DownloadRequest>(&self.writer, &self.caches, &seen.observed.object, victim, None).await
+                request::remove::<DownloadRequest>(&self.writer, &self.caches, &seen.observed.object, victim, None)
+                    .await
             }
             Step::DeleteRestore(victim) => {
                 request::remove::<Restore>(&self.writer, &self.caches, &seen.observed.object, victim, None).await

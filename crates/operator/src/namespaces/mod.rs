@@ -60,7 +60,7 @@ const BINDING: Work = NAMESPACES.work("namespaceclassbinding");
 const CLASS: Work = NAMESPACES.work("namespaceclass");
 
 /// What happens to a binding's objects together is looked at together: a moment after the last change, but soon.
-const CALM: Pace = Pace { calm: Duration::from_millis(100), most: Duration::from_millis(500) };
+const CALM: Pace = Pace { calm: Duration::from_millis(100), most: Duration::from_secs(1) };
 
 /// While a class rolls out every namespace changes several times: it counts them once for all that change meanwhile.
 const RECOUNT: Pace = Pace { calm: Duration::from_millis(100), most: Duration::from_secs(1) };
