@@ -80,3 +80,16 @@ async fn what_requests_that_are_gone_have_left_with_velero_goes_and_nothing_else
     plot.api::<NonAdminBackup>().get("nightly").await?;
     Ok(())
 }
+
+#[tokio::test]
+async fn leftovers_that_go_while_their_turn_comes_do_not_stop_veleros_queue() -> Result<()> {
+    let plot = Plot::furnished("abandoned").await?;
+    let spec = json!({ "storageLocation": plot.named("nowhere"), "includedNamespaces": [plot.namespace] });
+    for number in 0..30 {
+        let name = plot.named(&format!("gone-{number}"));
+        plot.leave::<Backup>(&name, Some((OF_BACKUP, "gone")), json!({ "spec": spec })).await?;
+        plot.vanishes(&plot.veleros::<Backup>(), &name).await?;
+    }
+    plot.completed_backup().await?;
+    Ok(())
+}
