@@ -122,6 +122,17 @@ impl Ceph {
         self.tool("rados", &["--pool", pool, "--namespace", namespace, "rm", object]).await.map(drop)
     }
 
+    /// Puts a user's bucket on another one's list as well, as a gateway that dies in the middle of its work may leave it.
+    pub async fn list_bucket_twice(&self, bucket: &str, owner: &str, other: &str) -> Result<()> {
+        let list = |user: &str| format!("{user}.buckets");
+        let rados = ["--pool", "default.rgw.meta", "--namespace", "users.uid"];
+        let entry = self.site.dir().join(format!("{bucket}.entry")).display().to_string();
+        self.tool("rados", &[&rados[..], &["getomapval", &list(owner), bucket, &entry]].concat()).await?;
+        self.tool("rados", &[&rados[..], &["--input-file", &entry, "setomapval", &list(other), bucket]].concat())
+            .await?;
+        Ok(())
+    }
+
     async fn tool(&self, program: &str, arguments: &[&str]) -> Result<String> {
         let mut command = tokio::process::Command::from(self.site.command(program));
         command.args(arguments).kill_on_drop(true);

@@ -78,31 +78,34 @@ impl Ceph {
                 Ok(claim::User { usage, unlisted, ..user })
             }
             Inquiry::Buckets(needed) => {
-                let buckets = self.buckets(&id, needed).await;
-                let (buckets, unlisted) = match buckets {
-                    Ok(buckets) => (buckets, None),
-                    Err(error) => (BTreeMap::new(), Some(failure(error))),
+                let (listed, unlisted) = match self.buckets(&id, needed).await {
+                    Ok(listed) => (listed, None),
+                    Err(error) => (Listed::default(), Some(failure(error))),
                 };
-                Ok(claim::User { buckets, unlisted, ..user })
+                let Listed { buckets, others_buckets } = listed;
+                Ok(claim::User { buckets, others_buckets, unlisted, ..user })
             }
         };
         told.map(Some)
     }
 
     /// The buckets of a user and how many objects each holds, as far as that can be told in reasonable time.
-    async fn buckets(&self, id: &UserId, needed: &BTreeSet<String>) -> Result<BTreeMap<String, u64>, RgwError> {
+    async fn buckets(&self, id: &UserId, needed: &BTreeSet<String>) -> Result<Listed, RgwError> {
         let names: BTreeSet<_> = self.0.buckets_of(id).await?.into_iter().collect();
+        let mut listed = Listed::default();
         if names.len() <= COUNTED_AT_ONCE {
-            let counted = self.0.buckets_with_usage_of(id).await?;
-            return Ok(counted.into_iter().map(|bucket| (bucket.name, bucket.objects)).collect());
+            for bucket in self.0.buckets_with_usage_of(id).await? {
+                listed.add(bucket, id);
+            }
+            return Ok(listed);
         }
-        let mut counted: BTreeMap<_, _> = names.iter().map(|name| (name.clone(), u64::MAX)).collect();
+        listed.buckets = names.iter().map(|name| (name.clone(), u64::MAX)).collect();
         for name in to_count(&names, needed) {
             if let Some(bucket) = self.0.bucket(id.tenant(), name).await? {
-                counted.insert(bucket.name, bucket.objects);
+                listed.add(bucket, id);
             }
         }
-        Ok(counted)
+        Ok(listed)
     }
 
     async fn create_user(&self, user: &CephUser, display_name: &str, buckets: u32, access_key: &str) -> Done {
@@ -169,6 +172,7 @@ impl Ceph {
 
     /// One that is not empty after all is looked at again.
     async fn remove_empty_bucket(&self, user: &CephUser, name: &str) -> Done {
+        self.is_still_of(user, name).await?;
         self.delete_bucket(user, name).await.map_err(|failure| match failure.reason {
             BUCKET_NOT_EMPTY => Failure { class: FailureClass::Stale, ..failure },
             _ => failure,
@@ -176,7 +180,16 @@ impl Ceph {
     }
 
     async fn purge_bucket(&self, user: &CephUser, name: &str) -> Done {
+        self.is_still_of(user, name).await?;
         done(self.0.remove_bucket(&user.tenant, name, true).await)
+    }
+
+    /// All users of a tenant share its names: one that has become another's since the look must not go.
+    async fn is_still_of(&self, user: &CephUser, name: &str) -> Result<(), Failure> {
+        match self.bucket_in(&user.tenant, name).await? {
+            Some(found) if found.owner != *user => Err(super::no_longer_there()),
+            _ => Ok(()),
+        }
     }
 
     /// The bucket of that name in the user's tenant.
@@ -268,6 +281,22 @@ fn credentials(pair: &KeyPair) -> Credentials {
     Credentials::new(&pair.access_key, pair.secret_key.expose())
 }
 
+/// What is on a user's list of buckets.
+#[derive(Default)]
+struct Listed {
+    buckets: BTreeMap<String, u64>,
+    others_buckets: BTreeSet<String>,
+}
+
+impl Listed {
+    fn add(&mut self, bucket: Bucket, of: &UserId) {
+        if bucket.owner != *of {
+            self.others_buckets.insert(bucket.name.clone());
+        }
+        self.buckets.insert(bucket.name, bucket.objects);
+    }
+}
+
 fn seen(user: &User, buckets: Option<&[Bucket]>) -> claim::User {
     let full = user.id.to_string();
     // `tenant$id:name` -> `name`
@@ -294,6 +323,7 @@ fn seen(user: &User, buckets: Option<&[Bucket]>) -> claim::User {
         subusers: subusers.collect::<BTreeMap<_, _>>(),
         keys: keys.map(|key| Key { subuser: subuser(&key.user), pair: pair(&key.credentials) }).collect(),
         buckets: buckets.into_iter().flatten().map(|bucket| (bucket.name.clone(), bucket.objects)).collect(),
+        others_buckets: BTreeSet::new(),
         unlisted: None,
         usage: buckets.map(stored),
     }

@@ -232,6 +232,32 @@ async fn a_purge_goes_bucket_by_bucket_and_never_touches_one_to_retain() -> Resu
     Ok(())
 }
 
+#[tokio::test]
+async fn a_purge_does_not_touch_a_bucket_of_another_claim_that_is_on_the_users_list() -> Result<()> {
+    let plot = Plot::new("twice").await?;
+    let class = format!("twice-{}", plot.namespace);
+    plot.class(&class, json!({ "onDelete": "Purge" })).await?;
+    plot.claim(json!({ "s3ClassName": class })).await?;
+    plot.claim_called("other", json!({ "s3ClassName": class, "adminSecretName": "others", "readSecretName": "reads" }))
+        .await?;
+    plot.ready("data").await;
+    plot.ready("other").await;
+    let (mine, others) = (plot.s3("admin").await?, plot.s3("others").await?);
+    mine.create_bucket("mine").await?;
+    others.create_bucket("photos").await?;
+    others.put_object("photos", "cat.jpg", "meow").await?;
+    let (user, other) = (plot.user_id("data").to_string(), plot.user_id("other").to_string());
+    plot.bed.ceph().list_bucket_twice("photos", &other, &user).await?;
+    assert_eq!(plot.gateway().buckets_of(&plot.user_id("data")).await?, ["mine", "photos"]);
+    delete_claim(&plot).await?;
+    gone(&plot.claims(), "data").await;
+    released(&plot).await;
+    let bucket = async |name| plot.gateway().bucket(plot.user_id("data").tenant(), name).await;
+    assert_eq!(bucket("photos").await?.map(|bucket| bucket.objects), Some(1));
+    assert!(bucket("mine").await?.is_none(), "purged as the class says");
+    Ok(())
+}
+
 /// What the S3User says is never removed.
 async fn kept(plot: &Plot<'_>) -> Result<Vec<String>> {
     let user = plot.users().get(&plot.record_name("data")).await?;

@@ -342,6 +342,8 @@ pub struct User {
     pub keys: Vec<Key>,
     /// Its buckets and how many objects are in each. Told only where [`inquiry`](super::inquiry()) asks for them; otherwise none.
     pub buckets: BTreeMap<String, u64>,
+    /// Those of them that another user has: a gateway that died in the middle may leave such a list.
+    pub others_buckets: BTreeSet<String>,
     /// Why its buckets could not be told although they were asked for.
     pub unlisted: Option<Failure>,
     /// Told where the buckets are.

@@ -80,10 +80,12 @@ impl TakeDown<'_> {
 
     /// What outlives the claim: all of it, where nothing is known of the past.
     fn set_aside(&self, found: &User) -> SetAside {
-        match self.record.filter(|record| !record.is_blank()) {
+        let mut set_aside = match self.record.filter(|record| !record.is_blank()) {
             Some(record) => record.set_aside.clone(),
             None => SetAside { kept: found.buckets.keys().cloned().collect(), left: BTreeSet::new() },
-        }
+        };
+        set_aside.kept.extend(found.others_buckets.iter().cloned());
+        set_aside
     }
 
     /// Whether the user is the claim's, or was on its way to be.

@@ -221,6 +221,7 @@ impl UserState {
             subusers: std::collections::BTreeMap::new(),
             keys: pairs.collect(),
             buckets: self.stored.map(|objects| (BUCKET.to_owned(), objects)).into_iter().collect(),
+            others_buckets: BTreeSet::new(),
             unlisted: None,
             usage: Some(Usage { size: 0, objects: self.stored.unwrap_or_default(), buckets: None }),
         }

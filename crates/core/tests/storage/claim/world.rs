@@ -432,6 +432,7 @@ impl UserState {
             max_buckets: self.buckets,
             quota: UserQuota { enabled: self.size.is_some(), size: self.size, objects: self.size.map(|_| 10) },
             buckets: self.stored.map(|objects| (BUCKET.to_owned(), objects)).into_iter().collect(),
+            others_buckets: BTreeSet::new(),
             unlisted: None,
             usage: Some(Usage {
                 size: self.stored.unwrap_or_default() * 1000,

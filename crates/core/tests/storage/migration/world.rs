@@ -213,6 +213,7 @@ fn ceph_user(namespace: &str, buckets: BTreeMap<String, u64>) -> User {
         subusers: BTreeMap::new(),
         keys: vec![Key { subuser: None, pair }],
         buckets,
+        others_buckets: BTreeSet::new(),
         unlisted: None,
         usage: None,
     }
