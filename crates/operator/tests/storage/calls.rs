@@ -82,7 +82,7 @@ async fn a_new_claim_takes_as_many_calls_to_the_api_server_as_it_leaves_objects_
         plot.claim_called(name, json!({ "adminSecretName": secrets.0, "readSecretName": secrets.1 })).await?;
         plot.ready(name).await;
     }
-    let quota = ["get namespaces", "get s3quotaledgers", "list resourcequotas", "update s3quotaledgers"];
+    let quota = ["get namespaces", "list resourcequotas", "update s3quotaledgers"];
     let mut expected: Vec<_> = quota.iter().flat_map(|call| [*call, *call]).collect();
     expected.extend(["create s3users", "create secrets", "create secrets"]);
     expected.extend(["patch s3userclaims", "update s3userclaims/status", "update s3users/status"]);

@@ -18,7 +18,6 @@ use croft_testbed::{
     fault::{FaultProxy, Request},
     wait,
 };
-use futures::{StreamExt, TryStreamExt, stream};
 use k8s_openapi::api::{admissionregistration::v1::ValidatingWebhookConfiguration, core::v1::Namespace};
 use kube::{
     Api, Client, ResourceExt,
@@ -46,6 +45,8 @@ const DOORS: [&str; 2] = ["with", "without"];
 const LATE: &str = "late";
 const CLASS: &str = "bench";
 const WRITERS: usize = 50;
+/// How often each of them writes: slowly enough for the machine, or the wait for a processor would be all that is measured.
+const WRITES_EVERY: Duration = Duration::from_secs(2);
 const WRITES: usize = 500;
 const ENTRIES: usize = 2000;
 const LIMIT: Duration = Duration::from_secs(300);
@@ -269,7 +270,9 @@ impl Course {
         hooks.create(&PostParams::default(), &ValidatingWebhookConfiguration { metadata, ..hook }).await?;
         Ok(Figure::new("claim_admission_p99", with - without, "ms more")
             .bar(Bar::AtMost(MAX_ADMISSION_MS))
-            .note(format!("{WRITERS} writers: {with:.1} ms with the door, {without:.1} ms without"))
+            .note(format!(
+                "{WRITERS} writers, each every {WRITES_EVERY:?}: {with:.1} ms with the door, {without:.1} ms without"
+            ))
             .note(format!(
                 "meanwhile croft sent {:.2} requests a claim: {reaction}",
                 reaction.requests() / as_f64(WRITES)
@@ -281,14 +284,21 @@ impl Course {
         quiet().await;
         let before = Calls::of(croft).await?;
         let names = names("claim", WRITES);
-        let create = names.iter().map(|name| async move {
-            let mut claim = claim(name);
-            claim.spec.s3_class_name = Some("nobody-made-it".into());
-            let clock = Instant::now();
-            self.claims(namespace).create(&PostParams::default(), &claim).await?;
-            anyhow::Ok(clock.elapsed().as_secs_f64() * 1000.0)
+        let begin = Instant::now();
+        let writers = names.chunks(WRITES / WRITERS).zip(0_u32..).map(|(names, number)| async move {
+            let mut took = Vec::new();
+            for (name, turn) in names.iter().zip(0_u32..) {
+                let mut claim = claim(name);
+                claim.spec.s3_class_name = Some("nobody-made-it".into());
+                let due = begin + WRITES_EVERY * turn + WRITES_EVERY * number / u32::try_from(WRITERS)?;
+                tokio::time::sleep_until(due.into()).await;
+                let clock = Instant::now();
+                self.claims(namespace).create(&PostParams::default(), &claim).await?;
+                took.push(clock.elapsed().as_secs_f64() * 1000.0);
+            }
+            anyhow::Ok(took)
         });
-        let mut took: Vec<_> = stream::iter(create).buffer_unordered(WRITERS).try_collect().await?;
+        let mut took: Vec<_> = futures::future::try_join_all(writers).await?.concat();
         took.sort_by(f64::total_cmp);
         let reaction = Calls::of(croft).await?.since(&before);
         for name in &names {
