@@ -259,7 +259,9 @@ async fn work(shared: Arc<Shared>, owner: Owner) {
             let mut waiting = shared.waiting();
             let wishes = waiting.get_mut(&owner.name).map(std::mem::take).unwrap_or_default();
             if wishes.is_empty() {
-                known.into_iter().for_each(|known| shared.left.leave(known));
+                if let Some(known) = known {
+                    shared.left.leave(known);
+                }
                 waiting.remove(&owner.name);
                 // From now on it may be somebody else's.
                 shift.is_left = true;
