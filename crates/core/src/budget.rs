@@ -90,7 +90,7 @@ impl<K: Ord> Budgets<K> {
     }
 
     /// How long until there is one to take for `thing`.
-    fn wait(&mut self, thing: &K, now: Instant) -> Duration {
+    pub(crate) fn wait(&mut self, thing: &K, now: Instant) -> Duration {
         self.begun.get_mut(thing).map_or(Duration::ZERO, |budget| budget.wait(now))
     }
 }

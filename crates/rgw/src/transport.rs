@@ -84,6 +84,10 @@ impl Session {
         self
     }
 
+    pub(crate) fn origin(&self) -> &Uri {
+        &self.transport.origin
+    }
+
     pub(crate) fn access_key(&self) -> &str {
         &self.credentials.access_key
     }

@@ -178,6 +178,8 @@ impl Dispatcher {
                     end_term(&mut queue, &mut running).await;
                     term = *leading.borrow_and_update();
                     looked_at_everything = false;
+                    // A term begins with a look at all that is not settled; the rest keeps its pace.
+                    resync.reset_after(RESYNC);
                 }
                 Some(task) = slow_ones.recv() => {
                     if let Some(key) = running.key(task) {

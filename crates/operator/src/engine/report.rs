@@ -81,4 +81,10 @@ impl Report {
             ..Self::default()
         }
     }
+
+    /// With a status that holds only for the object at this version.
+    #[must_use]
+    pub fn only_at(self, version: &str) -> Self {
+        Self { status: self.status.map(|status| status.only_at(version)), ..self }
+    }
 }

@@ -396,18 +396,17 @@ impl Reconciler for ResourcesReconciler {
         });
         drop(routine);
         let events = told.event.map(|(warning, reason, message)| Note { warning, reason, message });
-        let report = Report::on(&*seen.binding, told.status.as_ref(), events.into_iter().collect());
         // What another replica has recorded meanwhile must not be forgotten: an adoption above all.
-        let status = report.status.map(|status| status.only_at(&observed.binding.version));
-        Report { status, next: told.next, retry: told.retry, ..report }
+        let report = Report::on(&*seen.binding, told.status.as_ref(), events.into_iter().collect())
+            .only_at(&observed.binding.version);
+        Report { next: told.next, retry: told.retry, ..report }
     }
 
     fn unseen(&self, key: &Key, failure: &Failure, now: &Timestamp) -> Report {
         let binding = self.caches.bindings.get(&key.namespace, &key.name);
         binding.map_or_else(Report::default, |binding| {
-            let report = conditions::unseen(&*binding, binding.status.as_ref(), failure, now);
             let version = binding.resource_version().unwrap_or_default();
-            Report { status: report.status.map(|status| status.only_at(&version)), ..report }
+            conditions::unseen(&*binding, binding.status.as_ref(), failure, now).only_at(&version)
         })
     }
 }

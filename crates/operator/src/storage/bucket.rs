@@ -112,13 +112,9 @@ impl BucketReconciler {
         let looked = settings::look(ceph, bucket, (&seen, told.as_ref()), subusers, moved_in).await;
         let used_a_key = looked.as_ref().map_or(true, |looked| looked.used_a_key);
         let standing = if used_a_key { self.heed(looked.as_ref().err(), bucket, &seen, ceph).await } else { None };
-        match (looked, standing) {
-            // It lasts: nobody is left to believe that all is well.
-            (Err(failure), Some(Standing::Doubted)) => {
-                Ok((Owner::Unreachable(Failure { class: FailureClass::Transient, ..failure }), Looked::default()))
-            }
-            (Err(_), Some(Standing::Lost)) => Ok((owner(), Looked::default())),
-            (looked, _) => Ok((seen, looked?)),
+        match looked {
+            Ok(looked) => Ok((seen, looked)),
+            Err(failure) => Ok((Lookup::after(failure, standing, owner())?, Looked::default())),
         }
     }
 

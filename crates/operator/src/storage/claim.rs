@@ -147,12 +147,14 @@ impl ClaimReconciler {
         left.collect::<Vec<_>>().into_iter()
     }
 
-    /// The Secrets the spec names, with their contents, and those the claim owns besides.
+    /// The Secrets the spec names, with their contents, and those the claim owns besides. One nobody has told of is not asked for:
+    /// should it be there after all, making it fails, and with that all that would have followed.
     async fn secrets(&self, claim: &Claim, spec: &Spec) -> Result<Vec<SecretSeen>, Failure> {
         let namespace = &claim.target.namespace;
         let api: Api<Secret> = Api::namespaced(self.writer.client(), namespace);
         let names: Vec<_> = spec.identities(&claim.target.name).into_iter().map(|identity| identity.secret).collect();
-        let reads: Vec<_> = names.iter().map(|name| read(api.get_opt(name))).collect();
+        let told = names.iter().filter(|name| self.caches.secrets.exists(namespace, name));
+        let reads: Vec<_> = told.map(|name| read(api.get_opt(name))).collect();
         let found: Vec<_> = stream::iter(reads).buffered(SECRETS_AT_ONCE).try_collect().await?;
         let mut seen: Vec<_> = found.iter().flatten().map(secret_seen).collect();
         let is_named = |name: &str| names.iter().any(|other| other == name);
@@ -328,14 +330,17 @@ impl Reconciler for ClaimReconciler {
         };
         let old = raw.status.clone().unwrap_or_default();
         let events = conditions::news(&conditions::from_api(&old.conditions), &status.conditions);
-        let status = claim_status(&status);
-        let status = (raw.status.as_ref() != Some(&status)).then_some(status);
-        Report { retry, ..Report::on(&**raw, status.as_ref(), events) }
+        let status = Some(claim_status(&status)).filter(|status| *status != old);
+        let version = raw.resource_version().unwrap_or_default();
+        Report { retry, ..Report::on(&**raw, status.as_ref(), events).only_at(&version) }
     }
 
     fn unseen(&self, key: &Key, failure: &Failure, now: &Timestamp) -> Report {
         let claim = self.caches.claims.get(&key.namespace, &key.name);
-        claim.map_or_else(Report::default, |claim| conditions::unseen(&*claim, claim.status.as_ref(), failure, now))
+        claim.map_or_else(Report::default, |claim| {
+            let version = claim.resource_version().unwrap_or_default();
+            conditions::unseen(&*claim, claim.status.as_ref(), failure, now).only_at(&version)
+        })
     }
 }
 

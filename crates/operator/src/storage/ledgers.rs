@@ -5,6 +5,8 @@
 //! - in each replica one task at a time works on a ledger, and takes along all that waits for it: one write answers many;
 //! - nobody is refused by an old picture, neither of the ledger nor of the limits.
 
+mod left;
+
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
     fmt,
@@ -33,6 +35,7 @@ use kube::{Api, Client, ResourceExt, api::ListParams, core::PartialObjectMeta};
 use sha2::{Digest, Sha256};
 use tokio::sync::oneshot;
 
+use self::left::Left;
 use super::{Caches, NAMESPACE_INDEX, TEAM_INDEX};
 use crate::engine::{
     Written,
@@ -115,6 +118,7 @@ struct Shared {
     caches: Caches,
     /// By ledger: what waits. Present while a task works on it.
     waiting: Mutex<HashMap<String, Vec<Wish>>>,
+    left: Left,
 }
 
 impl fmt::Debug for Ledgers {
@@ -125,7 +129,7 @@ impl fmt::Debug for Ledgers {
 
 impl Ledgers {
     pub(super) fn new(client: Client, caches: Caches) -> Self {
-        Self(Arc::new(Shared { client, caches, waiting: Mutex::default() }))
+        Self(Arc::new(Shared { client, caches, waiting: Mutex::default(), left: Left::default() }))
     }
 
     /// The ledger a namespace's claims are booked in, as far as the caches know. Of a namespace that is gone they know only where
@@ -249,12 +253,15 @@ impl Drop for Shift {
 /// Works on one ledger until nobody waits.
 async fn work(shared: Arc<Shared>, owner: Owner) {
     let mut shift = Shift { shared: shared.clone(), name: owner.name.clone(), is_left: false };
-    let mut known = None;
+    let mut known = shared.left.take_up(&owner.name, shared.caches.books.get("", &owner.name).as_deref());
     loop {
         let wishes = {
             let mut waiting = shared.waiting();
             let wishes = waiting.get_mut(&owner.name).map(std::mem::take).unwrap_or_default();
             if wishes.is_empty() {
+                if let Some(known) = known {
+                    shared.left.leave(known);
+                }
                 waiting.remove(&owner.name);
                 // From now on it may be somebody else's.
                 shift.is_left = true;
@@ -275,7 +282,8 @@ impl Shared {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Makes all changes that fit in one write. `known` is the ledger as this task last wrote it.
+    /// Makes all changes that fit in one write. `known` is the ledger as this replica last wrote it: enough to write it anew, which
+    /// fails if it has changed, and not to say that something cannot or need not be done.
     async fn book(
         &self,
         owner: &Owner,
@@ -312,7 +320,7 @@ impl Shared {
                 };
                 wishes.iter().zip(done).map(|(wish, done)| done.unwrap_or_else(|| make(wish))).collect()
             });
-            if !is_fresh && outcomes.iter().any(Result::is_err) {
+            if !is_fresh && (outcomes.iter().any(Result::is_err) || after == before) {
                 continue;
             }
             let is_there = stored.metadata.resource_version.is_some();

@@ -114,7 +114,7 @@ pub const USES: &[Use] = &[
     cluster(GROUP, "s3classes", &["list", "patch", "watch"]),
     cluster(GROUP, "s3classes/status", &["patch"]),
     cluster(GROUP, "s3userclaims", &["create", "delete", "get", "list", "patch", "watch"]),
-    cluster(GROUP, "s3userclaims/status", &["patch"]),
+    cluster(GROUP, "s3userclaims/status", &["update"]),
     cluster(GROUP, "s3users", &["create", "delete", "list", "patch", "watch"]),
     cluster(GROUP, "s3users/status", &["update"]),
     cluster(GROUP, "s3buckets", &["create", "delete", "get", "list", "patch", "watch"]),

@@ -1,13 +1,16 @@
 //! What a gateway is asked: no more than is needed, and nothing that others pay for.
 
 use anyhow::Result;
-use croft_testbed::fault::{Action, FaultProxy, Match};
+use croft_testbed::{
+    Testbed,
+    fault::{Action, FaultProxy, Match},
+};
 use kube::api::{DeleteParams, Patch, PatchParams};
 use serde_json::json;
 
 use crate::{
     plot::{Plot, gone, world},
-    support::eventually,
+    support::{PATIENCE, World, eventually},
 };
 
 /// A plot with a class of its own behind a proxy.
@@ -44,6 +47,47 @@ async fn a_new_claim_takes_four_calls_to_its_gateway() -> Result<()> {
     }
     let calls = about_users(&proxy);
     assert_eq!(calls.len(), 20, "user, quota, subuser, and the keys read back, for each: {calls:#?}");
+    Ok(())
+}
+
+/// What the API server was asked, but for leases and events: verb and kind, in order of the alphabet.
+fn asked(proxy: &FaultProxy) -> Vec<String> {
+    let log = proxy.log();
+    let counts = log.iter().map(|seen| &seen.request).filter(|request| {
+        request.is_deliberate_write() || (!request.write && !matches!(request.verb.as_str(), "watch" | "other"))
+    });
+    let mut asked: Vec<_> = counts
+        .map(|request| {
+            let kind = request.resource.rsplit('/').next().unwrap_or_default();
+            let part = request.subresource.as_ref().map(|part| format!("/{part}")).unwrap_or_default();
+            format!("{} {kind}{part}", request.verb)
+        })
+        .collect();
+    asked.sort();
+    asked
+}
+
+#[tokio::test]
+async fn a_new_claim_takes_as_many_calls_to_the_api_server_as_it_leaves_objects_and_its_quota_two_looks() -> Result<()>
+{
+    let (bed, installed) = Box::pin(World::installed(Testbed::kubernetes().with_ceph())).await?;
+    let proxy = FaultProxy::kubernetes(&bed, &installed.identity).await?;
+    let operator = installed.start(&bed, "proxied", proxy.kubeconfig(), &[])?;
+    operator.ready(PATIENCE).await?;
+    let plot = Plot::on(&bed, "counted").await?;
+    // The first one finds no ledger.
+    for name in ["first", "second"] {
+        proxy.clear_log();
+        let secrets = (format!("{name}-a"), format!("{name}-r"));
+        plot.claim_called(name, json!({ "adminSecretName": secrets.0, "readSecretName": secrets.1 })).await?;
+        plot.ready(name).await;
+    }
+    let quota = ["get namespaces", "list resourcequotas", "update s3quotaledgers"];
+    let mut expected: Vec<_> = quota.iter().flat_map(|call| [*call, *call]).collect();
+    expected.extend(["create s3users", "create secrets", "create secrets"]);
+    expected.extend(["patch s3userclaims", "update s3userclaims/status", "update s3users/status"]);
+    expected.sort_unstable();
+    assert_eq!(asked(&proxy), expected);
     Ok(())
 }
 

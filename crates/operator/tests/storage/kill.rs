@@ -1,14 +1,18 @@
 //! The operator dies at every call to the gateway, before and after it, or never gets the answer: the world ends up the same.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::{
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, anyhow};
 use croft_api::storage::{MigrationPhase, S3UserPhase, UserMigration};
 use croft_rgw::{BucketLimit, Policy, S3, User, Versioning};
 use croft_testbed::{
     Operator, Testbed,
     fault::{Action, FaultProxy, Match, Rule},
     product::Installed,
+    wait,
 };
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::{
@@ -19,13 +23,15 @@ use serde_json::json;
 
 use crate::{
     plot::{Plot, apply},
-    support::{PATIENCE, World, eventually},
+    support::{PATIENCE, World},
 };
 
 const CLASS: &str = "proxied";
 const PREFIX: &str = "killed";
 /// More writes than any story has.
 const WRITES: usize = 12;
+/// A story has as many lives as it has writes, each with what it takes to start, and every failed call a pause after it.
+const STORY: Duration = Duration::from_secs(180);
 
 #[derive(Clone, Copy, Debug)]
 enum Fault {
@@ -124,17 +130,24 @@ impl Rough {
         Probe: Fn() -> Answer,
         Answer: Future<Output = Result<bool>>,
     {
-        eventually(what, || async {
+        let story = wait::until_true(what, STORY, || async {
             self.revive().await?;
             self.end_outage();
-            Ok(probe().await?.then_some(()))
-        })
-        .await;
+            probe().await
+        });
+        story.await.map_err(|error| anyhow!("{error:#}\n{}", self.told()))?;
         Ok(self.proxy.log().iter().filter(|seen| seen.fault.is_some()).count())
     }
 }
 
 impl Rough {
+    /// The last calls to the gateway, and the last words of the operator.
+    fn told(&self) -> String {
+        let calls: Vec<_> = self.proxy.log().iter().rev().take(20).map(|seen| format!("{seen:?}")).collect();
+        let words = self.current().map(|life| life.process.log_tail()).unwrap_or_default();
+        format!("the last calls, backwards: {calls:#?}\n{words}")
+    }
+
     /// Asks for something until it is let in: the door belongs to an operator that may be dead at this moment.
     async fn ask<Asking, Answer, T>(&self, asking: Asking) -> Result<()>
     where

@@ -34,6 +34,11 @@ impl Gateway {
         Self { session: self.session.with_timeout(timeout), ..self }
     }
 
+    /// Where it is: the same for all that were told the same URL.
+    pub fn address(&self) -> String {
+        self.session.origin().to_string()
+    }
+
     /// The S3 API of the same gateway, over the same connections, with a user's key.
     pub fn s3(&self, credentials: Credentials) -> S3 {
         S3::over(self.session.with_credentials(credentials))

@@ -1,22 +1,34 @@
 //! The floor for a claim: what the operator asks of the gateway, and the objects it leaves behind, each by one request. They are
-//! copies of one claim's, in kinds the operator does not see.
+//! copies of one claim's, in kinds the operator does not see. The finalizer comes by a request of its own: whoever keeps claims
+//! puts it on what somebody else has made.
 
-use anyhow::{Context, Result, ensure};
+use std::sync::Arc;
+
+use anyhow::{Context, Result};
 use croft_api::storage::{S3User, S3UserClaim};
-use croft_rgw::{Access, BucketLimit, Gateway, NewUser, Quota, UserId};
-use k8s_openapi::api::core::v1::Secret;
+use croft_rgw::{Access, BucketLimit, Gateway, NewUser, Quota, User, UserId};
+use k8s_openapi::{ByteString, api::core::v1::Secret};
 use kube::{
     Api, Client, ResourceExt,
     api::{ObjectMeta, Patch, PatchParams, PostParams},
     core::{ApiResource, DynamicObject},
 };
 use serde_json::{Value, json};
+use tokio::sync::Semaphore;
 
-use super::twin::{make_kind, renamed, twin_kind};
+use super::{
+    cluster::IN_FLIGHT,
+    twin::{make_kind, renamed, twin_kind},
+};
 
+/// Of those who need one gateway half of the operator's places are at work at once.
+const AT_THE_GATEWAY: usize = IN_FLIGHT / 2;
+
+#[derive(Clone)]
 pub(super) struct Floor {
     client: Client,
     gateway: Gateway,
+    places: Arc<Semaphore>,
     claim: Value,
     user: Value,
     secrets: Vec<Secret>,
@@ -34,7 +46,8 @@ impl Floor {
         let secrets = futures::future::try_join_all(names.map(|name| secrets.get(name))).await?;
         let twin = |text: String| serde_json::from_str(&renamed(&text)).context("a twin of an object");
         let (claim, user) = (twin(serde_json::to_string(&claim)?)?, twin(serde_json::to_string(&user)?)?);
-        Ok(Self { client, gateway, claim, user, secrets })
+        let places = Arc::new(Semaphore::new(AT_THE_GATEWAY));
+        Ok(Self { client, gateway, places, claim, user, secrets })
     }
 
     /// 4 calls of the gateway and 7 of the API server.
@@ -47,17 +60,24 @@ impl Floor {
         claims.patch(name, &PatchParams::default(), &Patch::Merge(held)).await?;
         let record = format!("{namespace}.{name}");
         let user = made(&users, &self.user, &twin_kind::<S3User>(), &record).await?;
-        self.gateway_calls(namespace, name).await?;
+        let made = self.gateway_calls(namespace, name).await?;
         let secrets: Api<Secret> = Api::namespaced(self.client.clone(), namespace);
-        for (number, like) in self.secrets.iter().enumerate() {
+        for (number, (like, key)) in self.secrets.iter().zip(&made.keys).enumerate() {
             let metadata = ObjectMeta { name: Some(format!("{name}-{number}")), ..ObjectMeta::default() };
-            secrets.create(&PostParams::default(), &Secret { metadata, ..like.clone() }).await?;
+            let mut secret = Secret { metadata, ..like.clone() };
+            let pair =
+                [("accessKey", &key.credentials.access_key[..]), ("secretKey", key.credentials.secret_key.expose())];
+            let pair = pair.map(|(name, value)| (name.to_owned(), ByteString(value.into())));
+            secret.data.get_or_insert_default().extend(pair);
+            secrets.create(&PostParams::default(), &secret).await?;
         }
         told(&users, &user, &self.user).await?;
         told(&claims, &claim, &self.claim).await
     }
 
-    async fn gateway_calls(&self, tenant: &str, name: &str) -> Result<()> {
+    /// The user as it is then: nothing else tells the key a subuser was given.
+    async fn gateway_calls(&self, tenant: &str, name: &str) -> Result<User> {
+        let _place = self.places.acquire().await?;
         let id = UserId::new(tenant.replace('-', "_"), name)?;
         let new = NewUser {
             id: id.clone(),
@@ -69,8 +89,7 @@ impl Floor {
         let quota = Quota { enabled: true, max_size: Some(1 << 30), max_objects: Some(1000) };
         self.gateway.set_user_quota(&id, quota).await?;
         self.gateway.create_subuser(&id, "readonly", Access::Read, &format!("READ{tenant}{name}")).await?;
-        ensure!(self.gateway.user(&id).await?.is_some(), "{id} was made");
-        Ok(())
+        self.gateway.user(&id).await?.with_context(|| format!("{id} was made"))
     }
 }
 

@@ -8,11 +8,15 @@ use super::{
     super::{
         CephUser, KeyPair, NoClass, Problem, Target, Usage,
         claim::{Claim, Record, SetAside, User, Version},
+        lost_keys::Standing,
     },
     grants::Bindings,
     settings::{Setting, Settings, State},
 };
-use crate::{conditions::Conditions, plan::Failure};
+use crate::{
+    conditions::Conditions,
+    plan::{Failure, FailureClass},
+};
 
 #[derive(Clone, Debug)]
 pub struct Observed {
@@ -161,6 +165,17 @@ impl<'a> Lookup<'a> {
                 }
                 _ => not_ready("its user is not made yet"),
             },
+        }
+    }
+
+    /// What the owner is taken for after a look at the bucket that failed, with how the owner's key stands if that was refused; nothing
+    /// where only another look can tell. `owner` is as it is by what is known now of keys that are lost.
+    pub fn after(failure: Failure, standing: Option<Standing>, owner: Owner) -> Result<Owner, Failure> {
+        match standing {
+            // It lasts: nobody is left to believe that all is well.
+            Some(Standing::Doubted) => Ok(Owner::Unreachable(Failure { class: FailureClass::Transient, ..failure })),
+            Some(Standing::Lost) => Ok(owner),
+            Some(Standing::New) | None => Err(failure),
         }
     }
 

@@ -106,8 +106,22 @@ impl Permit {
             Value::String(everybody) => vec![everybody.clone()],
             named => texts(named.get("AWS")?)?,
         };
+        let who = who.iter().map(|name| known_as(name)).collect();
         Some(Self { who, actions: texts(statement.get("Action")?)?, resources: texts(statement.get("Resource")?)? })
     }
+}
+
+/// The one name of many that Ceph takes for the same. A word alone means a tenant; partition, service and region mean nothing; all
+/// subusers of a user are the user itself.
+fn known_as(name: &str) -> String {
+    let mut parts = name.splitn(6, ':');
+    let (arn, account) = (parts.next(), parts.nth(3));
+    let named = match (arn, account.zip(parts.next())) {
+        (Some("arn"), Some((account, resource))) => format!("arn:aws:iam::{account}:{resource}"),
+        _ if name == ANYBODY || name.contains([':', '/']) => name.to_owned(),
+        _ => format!("arn:aws:iam::{name}:root"),
+    };
+    named.strip_suffix(":*").map(str::to_owned).unwrap_or(named)
 }
 
 /// One text or a list of them.
@@ -183,6 +197,25 @@ mod tests {
     }
 
     #[test]
+    fn whom_ceph_takes_for_the_same_has_one_name() {
+        for (name, known) in [
+            ("*", "*"),
+            ("friends", "arn:aws:iam::friends:root"),
+            ("arn:aws:iam::friends:root", "arn:aws:iam::friends:root"),
+            ("arn:aws:s3:x:friends:root", "arn:aws:iam::friends:root"),
+            ("arn:aws-cn:sts::friends:user/one", "arn:aws:iam::friends:user/one"),
+            ("arn:aws:iam::friends:user/one:two", "arn:aws:iam::friends:user/one:two"),
+            ("arn:aws:iam::friends:user/one:*", "arn:aws:iam::friends:user/one"),
+            ("arn:aws:iam:::user/one", "arn:aws:iam:::user/one"),
+            ("arn:aws:iam", "arn:aws:iam"),
+            ("lab/one", "lab/one"),
+            ("", "arn:aws:iam:::root"),
+        ] {
+            assert_eq!(known_as(name), known, "{name}");
+        }
+    }
+
+    #[test]
     fn only_what_can_be_told_for_certain_lets_anybody_in() {
         let plain = json!({ "Effect": "Allow", "Principal": { "AWS": "x" }, "Action": "s3:Get*", "Resource": "r" });
         let names = |change: Value| {
@@ -217,7 +250,7 @@ mod tests {
             json!({ "Effect": "Allow", "Principal": "*", "Action": "s3:GetObject", "Resource": "public" }),
         ]);
         let set = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<BTreeSet<_>>();
-        let named: BTreeMap<_, _> = [("x".to_owned(), set(&["q", "r"]))].into();
+        let named: BTreeMap<_, _> = [("arn:aws:iam::x:root".to_owned(), set(&["q", "r"]))].into();
         let both = Permitted { open: set(&["public"]), named: named.clone() };
         let one = Permitted { open: set(&[]), named };
         let told = permits.by_action(&["s3:GetObject", "s3:GetObjectAcl", "s3:PutObject"]);

@@ -46,18 +46,47 @@ const CHANGING: [&str; 8] = [
     "s3:PutObjectVersionAcl",
     "s3:PutObjectVersionTagging",
 ];
-/// What the access list of a bucket lets people do.
-const LISTED: [&str; 10] = [
+/// What the access list of a bucket lets people do. Who may read or write that list may do the same with all that is set on the bucket.
+const LISTED: [&str; 39] = [
     "s3:AbortMultipartUpload",
+    "s3:DeleteBucket",
+    "s3:DeleteBucketPolicy",
+    "s3:DeleteBucketWebsite",
     "s3:DeleteObject",
     "s3:DeleteObjectVersion",
+    "s3:DeleteReplicationConfiguration",
+    "s3:GetAccelerateConfiguration",
     "s3:GetBucketAcl",
+    "s3:GetBucketCORS",
+    "s3:GetBucketLocation",
+    "s3:GetBucketLogging",
+    "s3:GetBucketNotification",
+    "s3:GetBucketObjectLockConfiguration",
+    "s3:GetBucketPolicy",
+    "s3:GetBucketRequestPayment",
+    "s3:GetBucketTagging",
+    "s3:GetBucketVersioning",
+    "s3:GetBucketWebsite",
+    "s3:GetLifecycleConfiguration",
+    "s3:GetReplicationConfiguration",
     "s3:ListBucket",
     "s3:ListBucketMultipartUploads",
     "s3:ListBucketVersions",
     "s3:ListMultipartUploadParts",
+    "s3:PutAccelerateConfiguration",
     "s3:PutBucketAcl",
+    "s3:PutBucketCORS",
+    "s3:PutBucketLogging",
+    "s3:PutBucketNotification",
+    "s3:PutBucketObjectLockConfiguration",
+    "s3:PutBucketPolicy",
+    "s3:PutBucketRequestPayment",
+    "s3:PutBucketTagging",
+    "s3:PutBucketVersioning",
+    "s3:PutBucketWebsite",
+    "s3:PutLifecycleConfiguration",
     "s3:PutObject",
+    "s3:PutReplicationConfiguration",
 ];
 
 /// Whom the owner of a bucket that was moved may name: what each of them is kept from is said of each.
@@ -270,9 +299,9 @@ mod tests {
         let allow = |who: Value, actions: &[&str], where_: &[&str]| json!({ "Effect": "Allow", "Principal": who, "Action": actions, "Resource": where_ });
         vec![
             allow(json!("*"), &["s3:GetObject"], &[folder]),
-            allow(json!({ "AWS": FRIEND }), &["s3:Get*", "s3:ListBucket"], &[folder, everything[0]]),
+            allow(json!({ "AWS": format!("{FRIEND}:*") }), &["s3:Get*", "s3:ListBucket"], &[folder, everything[0]]),
             allow(json!({ "AWS": [FORMER] }), &["s3:GetObject"], &[folder]),
-            allow(json!({ "AWS": ["arn:aws:iam::friends:root"] }), &["s3:PutObject*"], &everything),
+            allow(json!({ "AWS": ["friends"] }), &["s3:PutObject*"], &everything),
             allow(json!({ "AWS": [format!("{OWN}:late")] }), &["s3:GetObject", "s3:PutObjectTagging"], &[folder]),
             allow(json!({ "AWS": [OWN_TENANT] }), &["s3:GetObject"], &[folder]),
             allow(json!({ "AWS": [format!("{FRIEND}:x")] }), &["s3:PutObject"], &[folder]),
@@ -289,10 +318,13 @@ mod tests {
         }
     }
 
-    /// As Ceph has it: a user is meant by its tenant, and a subuser by its user.
+    /// As Ceph has it: a user is meant by its tenant, also by the name of that alone, and a subuser by its user.
     fn is_meant(name: &str, who: &str) -> bool {
         let tenant = |arn: &str| arn.split(':').nth(4).map(str::to_owned);
-        let is_root = name.ends_with(":root") && who != ANONYMOUS && tenant(name) == tenant(who);
+        let (is_word, name) = (!name.contains(':'), name.strip_suffix(":*").unwrap_or(name));
+        let is_root =
+            name.ends_with(":root") && tenant(name) == tenant(who) || is_word && tenant(who).as_deref() == Some(name);
+        let is_root = is_root && who != ANONYMOUS;
         name == "*" || name == who || is_root || who.strip_prefix(name).is_some_and(|rest| rest.starts_with(':'))
     }
 
