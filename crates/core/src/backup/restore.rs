@@ -263,7 +263,8 @@ pub fn plan(seen: &Observed, policy: &Policy) -> Plan<Step> {
 fn create(seen: &Observed, policy: &Policy) -> Plan<Step> {
     let hand_over = seen.hand_over(policy);
     match (hand_over.next(), hand_over.stage()) {
-        (Next::Finalizer, _) => Plan::step(Step::AddFinalizer { uid: seen.object.uid.clone() }),
+        (Next::Make(_), _) if !seen.object.has_finalizer => hold(seen),
+        (Next::Finalizer, _) => hold(seen),
         (Next::Make(spec), _) => {
             let rules = (!seen.has_modifiers).then_some(Step::WriteModifiers);
             let make = Step::CreateRestore { origin: seen.origin(), spec, made_for: fingerprint(&seen.spec) };
@@ -274,6 +275,10 @@ fn create(seen: &Observed, policy: &Policy) -> Plan<Step> {
         }
         (Next::Nothing, _) => find_out(seen, policy),
     }
+}
+
+fn hold(seen: &Observed) -> Plan<Step> {
+    Plan::step(Step::AddFinalizer { uid: seen.object.uid.clone() })
 }
 
 /// What is left to do once Velero is done.

@@ -272,7 +272,7 @@ proptest! {
         if let Ok(spec) = validate::location(&spec, NAMESPACE, &Policy::default()) {
             let _ = spec.store();
         }
-        let there = VeleroLocation { uid: "u".into(), marks: marks(&mut dice), spec: velero.clone(), status: velero };
+        let there = VeleroLocation { uid: "u".into(), marks: marks(&mut dice), is_own_bucket: dice.flip(), spec: velero.clone(), status: velero };
         let seen = location::Observed {
             object: object(&mut dice),
             spec,
@@ -294,6 +294,7 @@ proptest! {
                 2 => Standing::Vault,
                 _ => Standing::Grandfathered,
             },
+            missing_fences: dice.some("a-fence".to_owned()).into_iter().collect(),
         };
         let policy = policy(&mut dice);
         let plan = location::plan(&seen, &policy);

@@ -370,8 +370,13 @@ impl Caches {
         let places = self.snapshot_locations.all();
         Reach {
             snapshot_locations: places.iter().map(|place| place.name_any()).collect(),
-            missing_fences: self.missing(fences::around_own_buckets(&self.velero_namespace)),
+            missing_fences: self.missing_around_own_buckets(),
         }
+    }
+
+    /// Names of the policies around tenants' own buckets that are not in force.
+    fn missing_around_own_buckets(&self) -> Vec<String> {
+        self.missing(fences::around_own_buckets(&self.velero_namespace))
     }
 
     /// Backups that are not deleted although they should be.

@@ -127,7 +127,10 @@ impl Reconciler for RestoreReconciler {
     async fn observe(&self, key: &Key) -> Result<Option<Seen>, Failure> {
         let Some(cached) = self.caches.restores.get(&key.namespace, &key.name) else { return Ok(None) };
         let known: Status = objects::status(cached.status.as_ref());
-        let Some(restore) = request::newest(&self.writer, cached, &known.conditions).await? else { return Ok(None) };
+        let origin = request::object(&self.caches, &*cached, NAR_FINALIZER).origin(known.velero_restore.as_ref());
+        let is_with_velero = self.caches.velero_restores.exists(&self.caches.velero_namespace, &origin.nacuuid);
+        let newest = request::newest(&self.writer, cached, &known.conditions, is_with_velero).await?;
+        let Some(restore) = newest else { return Ok(None) };
         let mut observed = Observed {
             object: request::object(&self.caches, &*restore, NAR_FINALIZER),
             spec: restore.spec.restore_spec.0.0.clone(),
