@@ -368,7 +368,8 @@ fn a_backup_is_held_then_made_then_told() {
     assert_eq!(
         story(World::new(true, true, None, OnDelete::Hold)),
         [
-            r#"add finalizer (uid UID): a Velero Backup will need cleaning up; create Velero Backup NAME (absent): accepted -> Some((None, []))"#,
+            "add finalizer (uid UID): a Velero Backup will need cleaning up\ncreate Velero Backup NAME (absent): accepted -> \
+             Some((None, []))",
             r#"nothing to do -> Some((Some(Created), ["Accepted=True BackupAccepted", "Queued=True BackupScheduled"]))"#,
             r#"nothing to do -> Some((Some(Created), ["Accepted=True BackupAccepted", "Queued=True BackupScheduled"]))"#,
         ]
