@@ -177,7 +177,11 @@ fn assert_restores_named_kinds(spec: &Fields) {
 
 fn own_bucket(dice: &mut Dice) -> OwnBucket {
     let names = |count: u8| vec!["x".to_owned(); count.into()];
-    let reach = Reach { snapshot_locations: names(dice.roll(2)), missing_fences: names(dice.roll(2)) };
+    let reach = Reach {
+        snapshot_locations: names(dice.roll(2)),
+        snapshots_are_hidden: dice.flip(),
+        missing_fences: names(dice.roll(2)),
+    };
     let left = Duration::from_secs(dice.roll(2).into());
     OwnBucket { reach, expires_in: dice.some(left) }
 }
@@ -250,6 +254,8 @@ proptest! {
             ahead: (dice.roll(8) == 0).then(|| "a".to_owned()),
             has_modifiers: dice.flip(),
             lists: List::ALL.map(|list| listing(&mut dice, list)),
+            ended: dice.some(Duration::from_secs(60)),
+            finishing: dice.some(Duration::from_secs(3600)),
         };
         let policy = policy(&mut dice);
         let plan = restore::plan(&seen, &policy);

@@ -182,6 +182,12 @@ pub(super) fn left_until(time: jiff::Timestamp) -> Duration {
     Duration::try_from(time.duration_since(jiff::Timestamp::now())).unwrap_or_default()
 }
 
+/// How long ago it was; nothing if it is no time, and no time at all if it is to come.
+pub(super) fn since(time: &Timestamp) -> Option<Duration> {
+    let time: jiff::Timestamp = time.0.parse().ok()?;
+    Some(Duration::try_from(jiff::Timestamp::now().duration_since(time)).unwrap_or_default())
+}
+
 /// How long ago it was made.
 pub(super) fn age(object: &impl Resource) -> Duration {
     let created = object.meta().creation_timestamp.as_ref();

@@ -113,7 +113,7 @@ pub(super) fn wake_on_velero(caches: &Caches) {
 pub(super) fn wake_on_surroundings(caches: &Caches) {
     let seen = caches.clone();
     caches.applications.wakes(move |change: Change<'_, DataProtectionApplication>| {
-        let said = |side: Option<&DataProtectionApplication>| side.and_then(|side| side.spec.non_admin.clone());
+        let said = |side: Option<&DataProtectionApplication>| side.map(|side| side.spec.non_admin.clone());
         if said(change.before) == said(change.after) { Vec::new() } else { seen.everybody() }
     });
     let seen = caches.clone();

@@ -13,7 +13,7 @@ use kube::{
 };
 use serde_json::json;
 
-use crate::plot::{Plot, message, told};
+use crate::plot::{Plot, message};
 
 #[tokio::test]
 async fn a_backup_that_comes_out_of_another_tenants_bucket_is_nobodys() -> Result<()> {
@@ -52,8 +52,8 @@ async fn a_backup_that_comes_out_of_another_tenants_bucket_is_nobodys() -> Resul
     assert_eq!(injected.labels().get("openshift.io/oadp-nab-origin-nacuuid"), Some(&name), "with the victim's marks");
 
     victim.create::<NonAdminRestore>("back", json!({ "restoreSpec": { "backupName": "nightly" } })).await?;
-    let waiting = victim.status::<NonAdminRestore>("back", "to wait", |s| s["phase"] == "New").await;
-    assert_eq!(told(&waiting), ["Accepted=False BackupNotReady"]);
+    let refused = victim.status::<NonAdminRestore>("back", "to be refused", |s| s["phase"] == "BackingOff").await;
+    assert!(message(&refused, "Accepted").ends_with("stored is gone"), "{refused}");
     let status = serde_json::to_value(victim.api::<NonAdminBackup>().get("nightly").await?.status)?;
     assert!(lost(&status) && status["veleroBackup"].get("status").is_none(), "{status}");
 

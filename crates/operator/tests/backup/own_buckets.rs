@@ -112,6 +112,25 @@ async fn velero_takes_nothing_in_from_a_tenants_bucket_but_her_own_backups() -> 
     Ok(())
 }
 
+#[tokio::test]
+async fn a_backup_in_a_tenants_bucket_is_not_said_to_be_in_her_vault_to_be_deleted_there() -> Result<()> {
+    let plot = Plot::with_vault("moved").await?;
+    plot.world.bed.ceph().create_bucket(&plot.namespace).await?;
+    plot.add_secret("cloud").await?;
+    plot.add_location(json!({})).await?;
+    plot.location_is_available().await;
+    plot.completed_backup().await?;
+    let moved = json!({ "spec": { "deleteBackup": true, "backupSpec": { "storageLocation": "safe" } } });
+    let refused = |answer: Result<NonAdminBackup>| answer.err().map(|error| error.to_string()).unwrap_or_default();
+    let told = refused(plot.patch("nightly", moved.clone()).await);
+    assert!(told.contains("changes to backupSpec have no effect"), "while it is there: {told:?}");
+    plot.delete::<NonAdminBackup>("nightly").await?;
+    plot.status::<NonAdminBackup>("nightly", "to be on its way out", |status| status["phase"] == "Deleting").await;
+    let told = refused(plot.patch("nightly", moved).await);
+    assert!(told.contains("changes to backupSpec have no effect"), "on its way out: {told:?}");
+    Ok(())
+}
+
 /// What is refused of what concerns a tenant's own bucket, whoever asks.
 #[tokio::test]
 async fn what_velero_does_for_a_tenants_own_bucket_is_judged_while_no_operator_runs() -> Result<()> {
