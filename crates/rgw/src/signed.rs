@@ -1,30 +1,64 @@
 //! Reading what a signed URL leads to. The URL is as good as a key: nothing here tells it.
 
+use std::{
+    io,
+    net::{IpAddr, SocketAddr},
+    vec,
+};
+
 use http::Uri;
 use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
 use hyper::body::Bytes;
-use hyper_util::{client::legacy::Client, rt::TokioExecutor};
+use hyper_util::{
+    client::legacy::{
+        Client,
+        connect::{HttpConnector, dns::Name},
+    },
+    rt::TokioExecutor,
+};
+use tokio::net::lookup_host;
+use tower::service_fn;
 
 use crate::{
     DEFAULT_TIMEOUT, RgwError,
-    transport::{connector, host_of, with_sources},
+    transport::{host_of, secured, with_sources},
 };
 
 /// What is told instead of the URL.
 const CALL: &str = "get what a signed URL leads to";
+const OUT_OF_REACH: &str = "it leads where nothing may be read";
+
+/// Whether an address may be connected to.
+type Reach = fn(IpAddr) -> bool;
 
 /// The object behind a signed URL, unless it is longer than `most` bytes. `ca_pem` as in [`crate::Endpoint`]. No redirect is
-/// followed.
-pub async fn fetch(url: &str, ca_pem: Option<&str>, most: usize) -> Result<Bytes, RgwError> {
+/// followed, and nobody is connected to outside of `reach`, whatever a name resolves to.
+pub async fn fetch(url: &str, ca_pem: Option<&str>, most: usize, reach: fn(IpAddr) -> bool) -> Result<Bytes, RgwError> {
     let uri: Uri = url.parse().map_err(|_| RgwError::InvalidEndpoint { cause: "it is not a URL" })?;
-    let answer = tokio::time::timeout(DEFAULT_TIMEOUT, get(uri, ca_pem, most)).await;
+    let answer = tokio::time::timeout(DEFAULT_TIMEOUT, get(uri, ca_pem, most, reach)).await;
     answer.unwrap_or_else(|_| Err(RgwError::TimedOut { call: CALL.to_owned(), after: DEFAULT_TIMEOUT }))
 }
 
-async fn get(uri: Uri, ca_pem: Option<&str>, most: usize) -> Result<Bytes, RgwError> {
+/// Where a name leads, within reach.
+async fn resolved(name: Name, reach: Reach) -> io::Result<vec::IntoIter<SocketAddr>> {
+    let found = lookup_host((name.as_str(), 0)).await?;
+    let within: Vec<_> = found.filter(|address| reach(address.ip())).collect();
+    if within.is_empty() {
+        return Err(io::Error::other(OUT_OF_REACH));
+    }
+    Ok(within.into_iter())
+}
+
+async fn get(uri: Uri, ca_pem: Option<&str>, most: usize, reach: Reach) -> Result<Bytes, RgwError> {
     let host = host_of(&uri);
+    // An address is not resolved.
+    let literal = uri.host().map(|host| host.trim_start_matches('[').trim_end_matches(']'));
+    if literal.and_then(|host| host.parse().ok()).is_some_and(|address| !reach(address)) {
+        return Err(RgwError::InvalidEndpoint { cause: OUT_OF_REACH });
+    }
+    let tcp = HttpConnector::new_with_resolver(service_fn(move |name| resolved(name, reach)));
     let unreachable = |cause| RgwError::Unreachable { call: CALL.to_owned(), host: host.clone(), cause };
-    let client: Client<_, Full<Bytes>> = Client::builder(TokioExecutor::new()).build(connector(ca_pem)?);
+    let client: Client<_, Full<Bytes>> = Client::builder(TokioExecutor::new()).build(secured(tcp, ca_pem)?);
     let (head, body) = client.get(uri).await.map_err(|error| unreachable(with_sources(&error)))?.into_parts();
     let body = match Limited::new(body, most).collect().await {
         Ok(body) => body.to_bytes(),
@@ -61,7 +95,7 @@ mod tests {
             let _ = stream.read(&mut asked).await.unwrap();
             stream.write_all(answer.as_bytes()).await.unwrap();
         });
-        let fetched = fetch(&url, None, 8).await.map_err(|error| error.to_string());
+        let fetched = fetch(&url, None, 8, |_| true).await.map_err(|error| error.to_string());
         server.await.unwrap();
         fetched
     }
@@ -78,6 +112,18 @@ mod tests {
             let error = told(refused).await.unwrap_err();
             assert!(!error.contains("hush"), "{error}");
         }
-        assert!(!fetch("no url hush", None, 8).await.unwrap_err().to_string().contains("hush"));
+        assert!(!fetch("no url hush", None, 8, |_| true).await.unwrap_err().to_string().contains("hush"));
+    }
+
+    #[tokio::test]
+    async fn nobody_is_connected_to_out_of_reach_by_address_or_by_name() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        for host in ["127.0.0.1", "localhost", "[::ffff:127.0.0.1]"] {
+            let url = format!("http://{host}:{port}/list");
+            assert!(fetch(&url, None, 8, |address| !address.to_canonical().is_loopback()).await.is_err(), "{host}");
+        }
+        let asked = tokio::time::timeout(std::time::Duration::from_millis(100), listener.accept()).await;
+        assert!(asked.is_err(), "somebody came");
     }
 }

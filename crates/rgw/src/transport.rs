@@ -213,6 +213,14 @@ pub(crate) fn host_of(origin: &Uri) -> String {
 }
 
 pub(crate) fn connector(ca_pem: Option<&str>) -> Result<HttpsConnector<HttpConnector>, RgwError> {
+    secured(HttpConnector::new(), ca_pem)
+}
+
+/// The same over connections of one's own choice.
+pub(crate) fn secured<R>(
+    mut tcp: HttpConnector<R>,
+    ca_pem: Option<&str>,
+) -> Result<HttpsConnector<HttpConnector<R>>, RgwError> {
     let builder = HttpsConnectorBuilder::new();
     let builder = match ca_pem {
         Some(pem) => builder.with_tls_config(trusting(pem)?),
@@ -220,7 +228,6 @@ pub(crate) fn connector(ca_pem: Option<&str>) -> Result<HttpsConnector<HttpConne
             .with_provider_and_webpki_roots(ring::default_provider())
             .map_err(|error| RgwError::InvalidCaBundle { cause: error.to_string() })?,
     };
-    let mut tcp = HttpConnector::new();
     tcp.enforce_http(false);
     tcp.set_nodelay(true);
     Ok(builder.https_or_http().enable_http1().wrap_connector(tcp))

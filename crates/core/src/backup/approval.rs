@@ -217,6 +217,8 @@ pub struct Observed {
     /// Its location, unless that is gone or goes.
     pub location: Option<Location>,
     pub policy: OwnBuckets,
+    /// Whether that is what the administrator wants is known; see [`super::Policy::is_clear`].
+    pub policy_is_clear: bool,
     /// Under the location's name in Velero's namespace, whoever made it.
     pub request: Option<Request>,
     /// Those that say they are of a location of this name and are not under its name in Velero's namespace, with what they would have
@@ -309,7 +311,7 @@ fn plan_own(seen: &Observed, origin: &Origin) -> Plan<Step> {
             None => Plan::settled(),
         };
     };
-    if !location.is_acceptable || seen.policy == OwnBuckets::Deny {
+    if !location.is_acceptable || !seen.policy_is_clear || seen.policy == OwnBuckets::Deny {
         return Plan::settled();
     }
     let is_free = seen.policy == OwnBuckets::Allow;

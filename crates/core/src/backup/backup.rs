@@ -255,7 +255,10 @@ fn create(seen: &Observed, policy: &Policy) -> Plan<Step> {
         Next::Nothing => expire(seen),
         Next::Finalizer => Plan::step(Step::AddFinalizer { uid: seen.object.uid.clone() }),
         Next::Make(spec) => {
-            Plan::step(Step::CreateBackup { origin: seen.origin(), spec, made_for: fingerprint(&seen.spec) })
+            // Whoever adds it to exactly what was seen has seen the newest: it is not handed over a second time.
+            let hold = (!seen.object.has_finalizer).then(|| Step::AddFinalizer { uid: seen.object.uid.clone() });
+            let make = Step::CreateBackup { origin: seen.origin(), spec, made_for: fingerprint(&seen.spec) };
+            Plan::steps(hold.into_iter().chain([make]))
         }
     }
 }
@@ -369,10 +372,14 @@ impl Deletion {
     }
 }
 
-/// The status after the plan was carried out as `outcomes` say; `None` where there may be no object left to write it to.
+/// The status after the plan was carried out as `outcomes` say; `None` where there may be no object left to write it to, and where
+/// the next look tells more: Velero's Backup wakes the request it was made for, and has a place in the queue then.
 pub fn report(seen: &Observed, policy: &Policy, outcomes: &[(&Step, Outcome)], now: &Timestamp) -> Option<Status> {
     let ended = |step: &Step| matches!(step, Step::DeleteSelf { .. } | Step::ReleaseFinalizer { .. });
-    if outcomes.iter().any(|(step, outcome)| ended(step) && *outcome != Outcome::NotRun) {
+    let is_made = |step: &Step, outcome: &Outcome| matches!(step, Step::CreateBackup { .. }) && outcome.is_done();
+    let is_untold =
+        |(step, outcome): &(&Step, Outcome)| (ended(step) && *outcome != Outcome::NotRun) || is_made(step, outcome);
+    if outcomes.iter().any(is_untold) {
         return None;
     }
     let mut status = seen.status.clone();
@@ -386,11 +393,8 @@ pub fn report(seen: &Observed, policy: &Policy, outcomes: &[(&Step, Outcome)], n
         path => deleting(&mut status, seen, policy, path, now),
     }
     for (step, outcome) in outcomes {
-        if let Step::CreateBackup { spec, .. } = step {
+        if let Step::CreateBackup { .. } = step {
             hand_over.handed(&mut status.told(), outcome, now);
-            if outcome.is_done() {
-                status.velero_backup.get_or_insert_default().spec = Some(spec.clone());
-            }
         }
     }
     hand_over.follow(&mut status.told(), now);

@@ -10,8 +10,19 @@ use super::{
 };
 
 impl Policy {
-    /// The choices of an application on top of these.
-    pub fn heed(&mut self, non_admin: &Fields) {
+    /// The choices of applications on top of these: of several the first that says anything counts. What cannot be read may say
+    /// anything.
+    pub fn heed_applications<'a>(&mut self, said: impl IntoIterator<Item = Option<&'a Fields>>, can_be_read: bool) {
+        if let Some(said) = said.into_iter().flatten().next() {
+            self.heed(said);
+        }
+        if !can_be_read {
+            self.mistake =
+                Some("a DataProtectionApplication cannot be read: the administrator has to mend it".to_owned());
+        }
+    }
+
+    fn heed(&mut self, non_admin: &Fields) {
         match field(non_admin, "requireApprovalForBSL").and_then(Value::as_bool) {
             Some(true) => self.own_buckets = OwnBuckets::Approve,
             Some(false) => self.own_buckets = OwnBuckets::Allow,
@@ -62,6 +73,19 @@ mod tests {
         assert_eq!(json!(policy.enforced.restore), json!({ "restorePVs": false }));
         assert_eq!(json!(policy.enforced.location), json!({ "provider": "aws" }));
         assert_eq!((policy.own_buckets, policy.mistake), (OwnBuckets::Deny, None), "nothing is said of these");
+    }
+
+    #[test]
+    fn the_first_application_that_says_anything_counts_and_none_that_cannot_be_read_is_passed_over() {
+        let ttl = |ttl: &str| json!({ "enforceBackupSpec": { "ttl": ttl } }).as_object().cloned();
+        let (first, second) = (ttl("1h"), ttl("2h"));
+        let heeded = |can_be_read| {
+            let mut policy = Policy::default();
+            policy.heed_applications([None, first.as_ref(), second.as_ref()], can_be_read);
+            policy
+        };
+        assert_eq!(json!(heeded(true).enforced.backup), json!({ "ttl": "1h" }));
+        assert!(heeded(true).is_clear().is_ok() && heeded(false).is_clear().is_err());
     }
 
     #[test]

@@ -3,10 +3,10 @@
 //! ```text
 //! only an edit can cure it           -> BackingOff, Accepted=False; looked at again when it is edited, and only then
 //! allowed, the world is not ready    -> New, Accepted=False with the reason; goes on by itself
-//! allowed                            -> New, Accepted=True, the name of the Velero object on record
-//! on record                          -> finalizer
-//! held by the finalizer              -> the Velero object, Created, Queued=True: from now on never again
-//! Velero works                       -> its status and the place in the queue are copied
+//! allowed                            -> finalizer
+//! held by the finalizer              -> the Velero object, whose name follows from the request's own
+//! Velero has it                      -> Created, Accepted=True, Queued=True: from now on never again; its status and the place in the
+//!                                       queue are copied
 //! the Velero object is gone          -> said, and what was copied from it is forgotten
 //! ```
 
@@ -104,6 +104,7 @@ pub(super) enum Stage<'a> {
 pub(super) enum Next {
     Nothing,
     Finalizer,
+    /// The Velero object, once the request is held by the finalizer.
     Make(Fields),
 }
 
@@ -153,12 +154,10 @@ impl<'a> HandOver<'a> {
     }
 
     pub(super) fn next(&self) -> Next {
-        let is_recorded = Reference::is_recorded(self.reference);
         match (self.stage(), self.verdict()) {
             // Somebody took the finalizer away: it is put back, or the Velero object would stay behind.
             (Stage::Made(_), _) if !self.object.has_finalizer => Next::Finalizer,
-            (Stage::NotMade, Verdict::Go(_)) if is_recorded && !self.object.has_finalizer => Next::Finalizer,
-            (Stage::NotMade, Verdict::Go(spec)) if is_recorded => Next::Make(spec.clone()),
+            (Stage::NotMade, Verdict::Go(spec)) => Next::Make(spec.clone()),
             _ => Next::Nothing,
         }
     }

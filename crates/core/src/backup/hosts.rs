@@ -12,13 +12,25 @@ pub struct Hosts {
 }
 
 impl Hosts {
+    /// Whether the administrator chose the server of a URL, wherever it is.
+    pub fn chose(&self, url: &str) -> bool {
+        let Some((scheme, rest)) = url.split_once("://") else { return false };
+        // The rest of it says nothing of the server.
+        let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
+        Server::of(&format!("{scheme}://{authority}")).is_some_and(|server| self.has(&server))
+    }
+
+    fn has(&self, server: &Server) -> bool {
+        let is_class = self.classes.iter().filter_map(|class| Server::of(class)).any(|class| class == *server);
+        is_class || self.listed.iter().any(|pattern| server.is(pattern))
+    }
+
     /// Why a URL must not be used.
     pub(super) fn refused(&self, url: &str) -> Option<&'static str> {
         let Some(server) = Server::of(url) else {
             return Some("must be http:// or https:// with a host and nothing else");
         };
-        let is_class = self.classes.iter().filter_map(|class| Server::of(class)).any(|class| class == server);
-        if is_class || self.listed.iter().any(|pattern| server.is(pattern)) {
+        if self.has(&server) {
             return None;
         }
         if let Some(address) = server.address() {
@@ -90,7 +102,8 @@ fn is_outside_v6(address: Ipv6Addr) -> bool {
     (0x2000..0x4000).contains(&first) && first != 0x2002 && (first, second) != (0x2001, 0)
 }
 
-fn is_outside(address: IpAddr) -> bool {
+/// Whether an address is neither this machine nor inside the cluster nor of a network of one's own.
+pub fn is_outside(address: IpAddr) -> bool {
     let is_outside_v4 = |v4: Ipv4Addr| {
         let [first, second, third, _] = v4.octets();
         let is_shared = first == 100 && (64..128).contains(&second);
@@ -143,6 +156,13 @@ mod tests {
         ] {
             assert_eq!(hosts().refused(url), None, "{url}");
         }
+    }
+
+    #[test]
+    fn the_server_of_a_signed_url_is_told_by_its_beginning() {
+        assert!(hosts().chose("http://127.0.0.1:8000/bucket/key?X-Amz-Signature=a%2Fb"));
+        assert!(!hosts().chose("http://127.0.0.1:8001/bucket/key?x=http://127.0.0.1:8000"));
+        assert!(!hosts().chose("https://s3.example.com@127.0.0.1:8000/key") && !hosts().chose(""));
     }
 
     #[test]

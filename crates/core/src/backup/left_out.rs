@@ -5,6 +5,7 @@
 //! Velero has signed                    -> both are read; what is left out goes into the status
 //! it is in the status                  -> the requests for the lists go
 //! no list within a few minutes         -> that, too, is said, and nobody asks again
+//! it ended an hour ago                 -> nobody asks any more
 //! ```
 //!
 //! The lists lie in a bucket the tenant may be able to write: they are counted, within bounds, for her own status and nothing else.
@@ -26,8 +27,10 @@ const MOST_KINDS: usize = 1_000;
 const LONGEST: usize = 200;
 /// How long Velero may take to hand out its lists.
 pub const PATIENCE: Duration = Duration::from_secs(300);
+/// So long after the end of a restore it is asked for at most: of those that ended before anybody asked nobody wants to know.
+pub(super) const ASKED_WITHIN: Duration = Duration::from_secs(3600);
 /// How soon a list that could not be read is tried again.
-const AGAIN: Duration = Duration::from_secs(30);
+pub const AGAIN: Duration = Duration::from_secs(30);
 /// How long a list may be once it is unpacked.
 pub const LONGEST_LIST: usize = 4 << 20;
 
@@ -251,18 +254,18 @@ impl LeftOut {
     }
 
     fn of(contents: &Tally, restored: &Tally, policy: &Policy) -> Self {
+        let mut came_back: BTreeMap<(&str, &str), Count> = BTreeMap::new();
+        for (kind, count) in &restored.0 {
+            let sum = came_back.entry(group_and_kind(kind)).or_default();
+            *sum = sum.plus(count);
+        }
         let mut shares = Vec::new();
         for (kind, stored) in &contents.0 {
             // It is there: the restore goes into it.
             if kind == "v1/Namespace" {
                 continue;
             }
-            let same = |other: &&String| group_and_kind(other) == group_and_kind(kind);
-            let seen = restored
-                .0
-                .iter()
-                .filter(|(other, _)| same(other))
-                .fold(Count::default(), |sum, (_, count)| sum.plus(count));
+            let seen = came_back.get(&group_and_kind(kind)).copied().unwrap_or_default();
             let untouched = stored.total.saturating_sub(seen.total);
             for (count, reason) in [(untouched, why_untouched(kind, stored, policy)), (seen.failed, Reason::NotWritten)]
             {

@@ -11,7 +11,10 @@ use super::{
     Victim,
     ownership::{Lies, Marks},
 };
-use crate::plan::{self, Plan};
+use crate::{
+    plan::{self, Plan},
+    storage::is_object_name,
+};
 
 /// The world around one object in Velero's namespace.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -56,10 +59,13 @@ impl fmt::Display for Step {
 
 /// What to do next.
 pub fn plan(seen: &Observed) -> Plan<Step> {
-    let Marks { managed: true, nacuuid: Some(nacuuid), namespace: Some(_), name: Some(_) } = &seen.marks else {
+    let Marks { managed: true, nacuuid: Some(nacuuid), namespace: Some(namespace), name: Some(name) } = &seen.marks
+    else {
         return Plan::settled();
     };
-    let is_ours = *nacuuid == seen.object.name;
+    // A bucket may say anything: what is no name is nobody's.
+    let are_names = is_object_name(namespace) && is_object_name(name);
+    let is_ours = *nacuuid == seen.object.name && are_names;
     let is_held = seen.request.as_ref() == Some(nacuuid);
     let comes_back = seen.lies.as_ref().is_some_and(|lies| *lies != Lies::Nowhere);
     if !is_ours || is_held || comes_back || seen.is_deleting || seen.is_at_work {
@@ -112,6 +118,8 @@ mod tests {
             Marks { nacuuid: None, ..left().marks },
             Marks { namespace: None, ..left().marks },
             Marks { name: None, ..left().marks },
+            Marks { namespace: Some("..".into()), ..left().marks },
+            Marks { name: Some("x?watch=true".into()), ..left().marks },
             Marks::default(),
         ] {
             assert!(plan(&Observed { marks, ..left() }).is_settled());

@@ -17,6 +17,7 @@
 
 mod let_go;
 mod step;
+mod synced;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -28,15 +29,16 @@ use super::{
     meaning::meaning,
     ownership::{Marks, Origin},
     policy::HeldBack,
-    validate::{self, Invalid, LocationSpec, SecretKey},
+    validate::{self, Invalid, LocationSpec, Refusal, SecretKey},
     velero::{Fields, text},
 };
 use crate::{
     conditions::{Conditions, Truth},
-    plan::{self, Failure, FailureClass, Outcome, Plan},
+    plan::{self, Outcome, Plan},
     time::Timestamp,
 };
 
+use self::synced::{Synced, Words};
 pub use self::{let_go::LetGo, step::Step};
 
 /// Annotation on a location by which its owner says that it may store elsewhere although it has backups.
@@ -70,6 +72,8 @@ pub struct Observed {
     /// What was deleted by force in it.
     pub let_go: Vec<LetGo>,
     pub standing: Standing,
+    /// Admission policies around tenants' own buckets that are not in force.
+    pub missing_fences: Vec<String>,
 }
 
 /// `status` of a `NonAdminBackupStorageLocation`, as far as this file writes it.
@@ -142,6 +146,8 @@ pub struct Copy {
 pub struct VeleroLocation {
     pub uid: String,
     pub marks: Marks,
+    /// Labelled as that of a bucket of the tenant's own.
+    pub is_own_bucket: bool,
     pub spec: Fields,
     pub status: Fields,
 }
@@ -175,8 +181,9 @@ impl Observed {
     }
 
     /// The spec and the version of its Secret, if the request is allowed and the world is ready for it.
-    fn wanted(&self, policy: &Policy) -> Result<(LocationSpec, &Version), Invalid> {
+    fn wanted(&self, policy: &Policy) -> Result<(LocationSpec, &Version), Refusal> {
         let namespace = &self.object.namespace;
+        let invalid = |message: String| Err(Refusal::invalid(message));
         let spec = match &self.standing {
             Standing::Vault => validate::vault_location(&self.spec, namespace)?,
             // What is wrong with a change is said at once; what was approved stays in force meanwhile.
@@ -187,31 +194,45 @@ impl Observed {
             _ => validate::location(&synchronised_if_asked(&self.spec), namespace, policy)?,
         };
         if let Some(twin) = &self.twin {
-            return Err(Invalid(format!(
+            return invalid(format!(
                 "NonAdminBackupStorageLocation stores in the same place as {twin}, give it another prefix or bucket"
-            )));
+            ));
         }
         let moves = matches!(self.velero(), Target::Ours(velero) if Store::of(&velero.spec) != spec.store());
         if moves && !self.backups.is_empty() && !self.may_move && self.standing != Standing::Vault {
-            return Err(Invalid(format!(
+            return invalid(format!(
                 "NonAdminBackupStorageLocation has {} backups where it stores now, which would vanish: set the annotation \
                  {CONFIRM_MOVE} to \"true\" if that is meant",
                 self.backups.len()
-            )));
+            ));
+        }
+        self.is_clear(policy)?;
+        if self.is_own_bucket() && !is_synchronised_never(spec.fields()) && !self.missing_fences.is_empty() {
+            return Err(Refusal::unfenced("synchronised", &self.missing_fences));
         }
         match (&self.secret, &self.keys) {
-            (None, _) => Err(Invalid(format!(
-                "BSL credentials secret not found: secrets \"{}\" not found",
-                spec.credential().name
-            ))),
-            (Some(_), Keys::Refused(why)) => Err(Invalid(why.clone())),
+            (None, _) => {
+                invalid(format!("BSL credentials secret not found: secrets \"{}\" not found", spec.credential().name))
+            }
+            (Some(_), Keys::Refused(why)) => invalid(why.clone()),
             (Some(version), Keys::Fine | Keys::Unread) => Ok((spec, version)),
         }
     }
 
+    /// Its bucket is one that its tenant may be able to write.
+    fn is_own_bucket(&self) -> bool {
+        self.standing != Standing::Vault
+    }
+
+    /// What is decided about tenants' own buckets has to be known before it counts.
+    fn is_clear(&self, policy: &Policy) -> Result<(), Refusal> {
+        if self.is_own_bucket() { policy.is_clear() } else { Ok(()) }
+    }
+
     /// The key to read before planning: what is in it is not known, and the copy is not up to date.
     pub fn unread(&self, policy: &Policy) -> Option<Unread> {
-        let (spec, version) = self.wanted(policy).ok().filter(|_| !self.object.is_deleting)?;
+        let is_copied = !self.object.is_deleting && !self.object.velero_is_away();
+        let (spec, version) = self.wanted(policy).ok().filter(|_| is_copied)?;
         let source = spec.credential().clone();
         let is_current = self.copy.as_ref().is_some_and(|copy| copy.copy_of == Some(copy_mark(version, &source.key)));
         (!is_current).then(|| Unread { is_s3: spec.is_s3(), source })
@@ -251,6 +272,9 @@ pub fn plan(seen: &Observed, policy: &Policy) -> Plan<Step> {
     if seen.held_back(policy).is_some() && !seen.object.velero_is_away() {
         return Plan::settled();
     }
+    if seen.is_clear(policy).is_err() {
+        return Plan::settled();
+    }
     if seen.standing.is_withheld() && !seen.object.velero_is_away() {
         return Plan::steps(withdrawal(seen));
     }
@@ -283,11 +307,17 @@ fn sync_location(seen: &Observed, spec: &LocationSpec) -> Option<Step> {
     match (seen.copy(), seen.velero()) {
         // Somebody else's credentials are under the name it would use.
         (Target::Taken, _) | (_, Target::Taken) => None,
-        (_, Target::Absent) => {
-            Some(Step::CreateLocation { origin, spec: wanted, serves_registry: spec.serves_registry() })
-        }
-        (_, Target::Ours(velero)) if !asks_for_the_same(&velero.spec, &wanted) => {
-            Some(Step::UpdateLocation { name: origin.nacuuid, uid: velero.uid.clone(), spec: wanted })
+        (_, Target::Absent) => Some(Step::CreateLocation {
+            origin,
+            spec: wanted,
+            serves_registry: spec.serves_registry(),
+            is_own_bucket: seen.is_own_bucket(),
+        }),
+        (_, Target::Ours(velero))
+            if !asks_for_the_same(&velero.spec, &wanted) || velero.is_own_bucket != seen.is_own_bucket() =>
+        {
+            let (name, uid) = (origin.nacuuid, velero.uid.clone());
+            Some(Step::UpdateLocation { name, uid, spec: wanted, is_own_bucket: seen.is_own_bucket() })
         }
         (_, Target::Ours(_)) => None,
     }
@@ -301,10 +331,12 @@ fn forget_let_go(seen: &Observed) -> Option<Step> {
 }
 
 /// One length of time says something even at nought: that Velero does not synchronise.
+fn is_synchronised_never(spec: &Fields) -> bool {
+    spec.get(SYNC_PERIOD).and_then(Value::as_str).and_then(duration::nanoseconds) == Some(0.0)
+}
+
 fn asks_for_the_same(one: &Fields, other: &Fields) -> bool {
-    let is_off =
-        |spec: &Fields| spec.get(SYNC_PERIOD).and_then(Value::as_str).and_then(duration::nanoseconds) == Some(0.0);
-    meaning(one) == meaning(other) && is_off(one) == is_off(other)
+    meaning(one) == meaning(other) && is_synchronised_never(one) == is_synchronised_never(other)
 }
 
 /// What Velero has of it, to be taken away.
@@ -354,9 +386,14 @@ pub fn report(seen: &Observed, policy: &Policy, outcomes: &[(&Step, Outcome)], n
         status.conditions.set_observed("Accepted", Truth::False, HeldBack::REASON, message, generation, now);
         return Some(status);
     }
-    if let Err(Invalid(message)) = seen.wanted(policy) {
-        status.phase = Some(Phase::forward(status.phase, Phase::BackingOff));
-        status.conditions.set_observed("Accepted", Truth::False, "BslSpecValidation", message, generation, now);
+    if let Err(refusal) = seen.wanted(policy) {
+        let (phase, reason, message) = match refusal {
+            Refusal::Invalid(Invalid(message)) => (Phase::BackingOff, "BslSpecValidation", message),
+            Refusal::Groundless { reason, message } => (Phase::BackingOff, reason, message),
+            Refusal::NotYet { reason, message } => (Phase::New, reason, message),
+        };
+        status.phase = Some(Phase::forward(status.phase, phase));
+        status.conditions.set_observed("Accepted", Truth::False, reason, message, generation, now);
     } else {
         status.phase = Some(Phase::forward(status.phase, Phase::New));
         let message = "NonAdminBackupStorageLocation spec validation successful";
@@ -444,45 +481,5 @@ fn location_synced(status: &mut Status, seen: &Observed, outcomes: &[(&Step, Out
     };
     if words.write(&mut status.conditions, &synced, now) {
         status.phase = Some(Phase::forward(status.phase, Phase::Created));
-    }
-}
-
-/// How the copy of something into Velero's namespace went.
-enum Synced<'a> {
-    Created,
-    Updated,
-    AsBefore,
-    Taken,
-    Failed(&'a Failure),
-}
-
-/// The words for it, which differ by what is copied.
-struct Words {
-    condition: &'static str,
-    created: (&'static str, &'static str),
-    updated: (&'static str, &'static str),
-    failed: (&'static str, &'static str),
-}
-
-impl Words {
-    /// Writes the condition; says whether the copy is there.
-    fn write(&self, conditions: &mut Conditions, synced: &Synced<'_>, now: &Timestamp) -> bool {
-        let said_before = conditions.get(self.condition).map(|condition| condition.status);
-        let (truth, (reason, message)) = match (synced, said_before) {
-            (Synced::AsBefore, Some(Truth::True)) => return true,
-            // Made by a reconcile that could not say so any more.
-            (Synced::Created, _) | (Synced::AsBefore, None) => (Truth::True, self.created),
-            (Synced::Updated | Synced::AsBefore, _) => (Truth::True, self.updated),
-            // Not an error: the next look, at once, tells.
-            (Synced::Failed(Failure { class: FailureClass::Stale, .. }), _) => return false,
-            (Synced::Failed(_) | Synced::Taken, _) => (Truth::False, self.failed),
-        };
-        let message = match synced {
-            Synced::Failed(failure) => format!("{message}: {}", failure.message),
-            Synced::Taken => format!("{message}: the name is taken by something that is not of this location"),
-            _ => message.to_owned(),
-        };
-        conditions.set(self.condition, truth, reason, message, now);
-        truth == Truth::True
     }
 }

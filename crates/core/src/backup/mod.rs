@@ -46,7 +46,7 @@ mod velero;
 pub use counters::{Counts, Transfers};
 pub use credentials::AccessKeys;
 pub use handover::{Handed, fingerprint};
-pub use hosts::Hosts;
+pub use hosts::{Hosts, is_outside};
 pub use own_bucket::{OwnBucket, Reach};
 pub use policy::{Enforced, Limits, OnDelete, Policy};
 pub use request::{Object, Phase, Presence, QueueInfo, Reference, Victim};

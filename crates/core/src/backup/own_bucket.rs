@@ -16,6 +16,8 @@ pub struct OwnBucket {
 pub struct Reach {
     /// Names of the `VolumeSnapshotLocations`.
     pub snapshot_locations: Vec<String>,
+    /// Whether there are such cannot be seen.
+    pub snapshots_are_hidden: bool,
     /// Admission policies around such a deletion that are not in force.
     pub missing_fences: Vec<String>,
 }
@@ -24,6 +26,9 @@ impl Reach {
     /// Why nothing is deleted.
     pub fn withholds(&self) -> Option<String> {
         let because = match (self.snapshot_locations.as_slice(), self.missing_fences.as_slice()) {
+            ([], _) if self.snapshots_are_hidden => {
+                "until the administrator lets the operator see Velero's VolumeSnapshotLocations".to_owned()
+            }
             ([], []) => return None,
             ([], fences) => format!("until the administrator installs these admission policies: {}", fences.join(", ")),
             (places, _) => {
@@ -45,8 +50,11 @@ mod tests {
     fn whatever_is_within_reach_withholds_a_deletion_by_name() {
         let reach = |places: &[&str], fences: &[&str]| {
             let owned = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
-            Reach { snapshot_locations: owned(places), missing_fences: owned(fences) }.withholds()
+            let (snapshot_locations, missing_fences) = (owned(places), owned(fences));
+            Reach { snapshot_locations, snapshots_are_hidden: false, missing_fences }.withholds()
         };
+        let hidden = Reach { snapshots_are_hidden: true, ..Reach::default() }.withholds();
+        assert!(hidden.is_some_and(|why| why.contains("see Velero's VolumeSnapshotLocations;")));
         assert_eq!(reach(&[], &[]), None);
         assert!(reach(&["aws"], &[]).is_some_and(|why| why.contains("VolumeSnapshotLocations: aws;")));
         assert!(reach(&[], &["a", "b"]).is_some_and(|why| why.contains("admission policies: a, b;")));

@@ -64,7 +64,8 @@ impl HeldBack {
 }
 
 impl Policy {
-    pub(super) fn is_clear(&self) -> Result<(), Refusal> {
+    /// Whether it is known what the administrator has decided.
+    pub fn is_clear(&self) -> Result<(), Refusal> {
         let unclear = |mistake: &String| Err(Refusal::not_yet("PolicyUnclear", mistake));
         self.mistake.as_ref().map_or(Ok(()), unclear)
     }

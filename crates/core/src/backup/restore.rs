@@ -2,14 +2,16 @@
 //!
 //! How it gets to Velero is told in `handover`, what is told once it has ended in [`super::left_out`]. Deleted: `Deleting`, the Velero Restore is deleted, then the finalizer goes.
 
-use std::fmt;
+use std::{fmt, time::Duration};
 
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Counts, Handed, Object, Phase, Policy, QueueInfo, Reference, Victim, fingerprint,
+    Counts, Handed, Object, Phase, Policy, QueueInfo, Reference, Victim,
+    backup::NOT_FOUND,
+    fingerprint,
     handover::{HandOver, Next, Stage, Told, Words},
-    left_out::{Inquiry, LeftOut, List, Listing},
+    left_out::{ASKED_WITHIN, Inquiry, LeftOut, List, Listing},
     ownership::Origin,
     policy::HeldBack,
     validate::{self, Refusal},
@@ -35,6 +37,12 @@ const WORDS: Words = Words {
     spec_changed: ("RestoreSpecUpdateRejected", UNCHANGEABLE),
 };
 
+/// Said of a restore that Velero is finishing: since when it is.
+pub const FINISHING: &str = "Finishing";
+/// Several times what Velero allows itself. Until it is done it may change no volume of anybody's, and it reads from the tenant's
+/// bucket what there is to finish.
+const OVERDUE: Duration = Duration::from_secs(3600);
+
 /// What whoever changes the spec of a restore that Velero has is told.
 pub const UNCHANGEABLE: &str = "changes to restoreSpec have no effect; create a new NonAdminRestore";
 
@@ -57,6 +65,10 @@ pub struct Observed {
     pub has_modifiers: bool,
     /// Velero's lists of what is in the backup and what became of it.
     pub lists: [Listing; 2],
+    /// How long ago Velero was done with it.
+    pub ended: Option<Duration>,
+    /// How long Velero has been finishing it.
+    pub finishing: Option<Duration>,
 }
 
 /// `status` of a `NonAdminRestore`, as far as this file writes it.
@@ -82,6 +94,8 @@ pub struct Status {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Source {
     Missing,
+    /// What was stored is gone: deleted, or its time has come.
+    Gone,
     /// There is nothing in it to restore: refused, failed, or on its way out.
     Unusable,
     /// Not handed to Velero yet, still running, or its Velero Backup is not to be seen.
@@ -92,11 +106,17 @@ pub enum Source {
 }
 
 impl Source {
-    /// From where the `NonAdminBackup` stands, the name of its Velero Backup, and the status of that one if there is one and it is
-    /// proven to be its own.
-    pub fn of(phase: Option<Phase>, velero_backup: Option<String>, status: Option<&Fields>) -> Self {
+    /// From where the `NonAdminBackup` stands, why it is not accepted, the name of its Velero Backup, and the status of that one if
+    /// there is one and it is proven to be its own.
+    pub fn of(
+        phase: Option<Phase>,
+        accepted: Option<&str>,
+        velero_backup: Option<String>,
+        status: Option<&Fields>,
+    ) -> Self {
         let progress = status.map(Progress).filter(|progress| progress.is_finished());
         match (phase, velero_backup, progress.and_then(Progress::phase)) {
+            (Some(Phase::Created), _, None) if accepted == Some(NOT_FOUND) => Source::Gone,
             (Some(Phase::Created), Some(velero_backup), Some("Completed" | "PartiallyFailed")) => {
                 Source::Ready { velero_backup }
             }
@@ -120,6 +140,8 @@ pub enum Step {
     },
     /// What Velero is done with judges nothing any more.
     CountAsFinished(Victim),
+    /// What Velero does not get done with is over.
+    End(Victim),
     AskForList {
         list: List,
         origin: Origin,
@@ -140,6 +162,7 @@ impl plan::Step for Step {
             Step::WriteModifiers => "WriteRestoreModifiers",
             Step::CreateRestore { .. } => "CreateVeleroRestore",
             Step::CountAsFinished(_) => "CountAsFinished",
+            Step::End(_) => "EndVeleroRestore",
             Step::AskForList { .. } => "CreateVeleroDownload",
             Step::ForgetList(_) => "DeleteVeleroDownload",
             Step::DeleteRestore(_) => "DeleteVeleroRestore",
@@ -159,6 +182,9 @@ impl fmt::Display for Step {
             }
             Step::CountAsFinished(Victim { name, uid }) => {
                 write!(out, "unlabel Velero Restore {name} (uid {uid}): Velero is done with it")
+            }
+            Step::End(Victim { name, uid }) => {
+                write!(out, "end Velero Restore {name} (uid {uid}): Velero does not get done with it")
             }
             Step::AskForList { list, of, .. } => {
                 let list = list.in_veleros_words();
@@ -202,9 +228,15 @@ impl Observed {
         Victim { name: self.origin().nacuuid, uid: velero.uid.clone() }
     }
 
-    /// Whether Velero's lists are to be read: it is done, and what it left out is not told yet.
+    /// Whether Velero's lists are to be read: it was done not long ago, and what it left out is not told yet.
     pub fn wants_lists(&self, policy: &Policy) -> bool {
-        self.done(policy).is_some() && self.status.left_out.is_none()
+        let is_recent = self.ended.is_some_and(|ended| ended < ASKED_WITHIN);
+        is_recent && self.done(policy).is_some() && self.status.left_out.is_none()
+    }
+
+    /// How long Velero may go on finishing it.
+    fn rest_of_finishing(&self) -> Duration {
+        OVERDUE.saturating_sub(self.finishing.unwrap_or_default())
     }
 
     /// The Velero Restore, once it has brought back what it could.
@@ -236,6 +268,10 @@ impl Observed {
                 "NonAdminRestore spec.restoreSpec.backupName is invalid: nonadminbackups.oadp.openshift.io \"{}\" not found",
                 spec.backup_name()
             ))),
+            Source::Gone => Err(Refusal::invalid(format!(
+                "NonAdminRestore spec.restoreSpec.backupName is invalid: what NonAdminBackup \"{}\" stored is gone",
+                spec.backup_name()
+            ))),
             Source::Unusable => Err(Refusal::invalid(NOT_READY)),
             Source::NotReady => Err(Refusal::not_yet("BackupNotReady", NOT_READY)),
             Source::Ready { .. } if !self.missing_fences.is_empty() => {
@@ -263,7 +299,8 @@ pub fn plan(seen: &Observed, policy: &Policy) -> Plan<Step> {
 fn create(seen: &Observed, policy: &Policy) -> Plan<Step> {
     let hand_over = seen.hand_over(policy);
     match (hand_over.next(), hand_over.stage()) {
-        (Next::Finalizer, _) => Plan::step(Step::AddFinalizer { uid: seen.object.uid.clone() }),
+        (Next::Make(_), _) if !seen.object.has_finalizer => hold(seen),
+        (Next::Finalizer, _) => hold(seen),
         (Next::Make(spec), _) => {
             let rules = (!seen.has_modifiers).then_some(Step::WriteModifiers);
             let make = Step::CreateRestore { origin: seen.origin(), spec, made_for: fingerprint(&seen.spec) };
@@ -272,8 +309,22 @@ fn create(seen: &Observed, policy: &Policy) -> Plan<Step> {
         (Next::Nothing, Stage::Made(velero)) if seen.counts_as_unfinished && Progress(&velero.status).is_finished() => {
             Plan::step(Step::CountAsFinished(seen.victim(velero)))
         }
+        (Next::Nothing, Stage::Made(velero)) if is_being_finished(velero) => match seen.rest_of_finishing() {
+            Duration::ZERO => Plan::step(Step::End(seen.victim(velero))),
+            rest => Plan::settled().look_again(rest),
+        },
         (Next::Nothing, _) => find_out(seen, policy),
     }
+}
+
+/// Velero has brought back what it could and does what is to be done afterwards.
+fn is_being_finished(velero: &Handed) -> bool {
+    let is_finished = Progress(&velero.status).is_finished();
+    !is_finished && Progress(&velero.status).phase().is_some_and(|phase| phase.starts_with("Finalizing"))
+}
+
+fn hold(seen: &Observed) -> Plan<Step> {
+    Plan::step(Step::AddFinalizer { uid: seen.object.uid.clone() })
 }
 
 /// What is left to do once Velero is done.
@@ -302,12 +353,16 @@ fn delete(seen: &Observed, policy: &Policy) -> Plan<Step> {
     let release = Step::ReleaseFinalizer { uid: seen.object.uid.clone() };
     match seen.hand_over(policy).stage() {
         Stage::Made(velero) => {
+            let is_overdue = is_being_finished(velero) && seen.rest_of_finishing().is_zero();
+            let end = is_overdue.then(|| Step::End(seen.victim(velero)));
             let delete = (!velero.is_deleting).then(|| Step::DeleteRestore(seen.victim(velero)));
             let release = seen.object.namespace_is_terminating.then_some(release);
-            Plan::steps(seen.forget_lists().chain(delete).chain(release))
+            Plan::steps(seen.forget_lists().chain(end).chain(delete).chain(release))
         }
         Stage::Unseen if !seen.object.needs_no_velero() => Plan::settled(),
-        Stage::Unseen | Stage::Gone | Stage::Taken | Stage::NotMade => Plan::step(release),
+        Stage::Unseen | Stage::Gone | Stage::Taken | Stage::NotMade => {
+            Plan::steps(seen.forget_lists().chain([release]))
+        }
     }
 }
 
@@ -332,6 +387,13 @@ pub fn report(seen: &Observed, policy: &Policy, outcomes: &[(&Step, Outcome)], n
         }
     }
     hand_over.follow(&mut status.told(), now);
+    match hand_over.stage() {
+        Stage::Made(velero) if is_being_finished(velero) => {
+            let message = "Velero has restored what it could and finishes";
+            status.conditions.set(FINISHING, Truth::True, "VeleroFinishes", message, now);
+        }
+        _ => drop(status.conditions.remove(FINISHING)),
+    }
     if let Some(Inquiry::Over(left_out)) = seen.inquiry(policy) {
         status.left_out = Some(left_out);
     }

@@ -13,7 +13,10 @@ use super::{
     ownership::{Lies, Marks, Origin},
     velero::Fields,
 };
-use crate::plan::{self, Plan};
+use crate::{
+    plan::{self, Plan},
+    storage::is_object_name,
+};
 
 /// The world around one Velero Backup.
 #[derive(Clone, Debug, PartialEq)]
@@ -74,7 +77,7 @@ pub fn plan(seen: &Observed) -> Plan<Step> {
         return Plan::settled();
     };
     let is_finished = Progress(&seen.status).completed().is_some();
-    let is_hers = namespace == tenant && *nacuuid == seen.name;
+    let is_hers = namespace == tenant && *nacuuid == seen.name && is_object_name(name);
     if !is_hers || !is_finished || seen.is_deleting || seen.is_let_go || seen.is_taken {
         return Plan::settled();
     }
@@ -145,6 +148,7 @@ mod tests {
         forged(|seen| seen.marks.managed = false);
         forged(|seen| seen.marks.nacuuid = Some("shop-nightly-2".into()));
         forged(|seen| seen.marks.name = None);
+        forged(|seen| seen.marks.name = Some("../nightly".into()));
         forged(|seen| seen.status = Fields::new());
         forged(|seen| seen.is_let_go = true);
         forged(|seen| seen.is_taken = true);

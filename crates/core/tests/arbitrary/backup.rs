@@ -178,7 +178,11 @@ fn assert_restores_named_kinds(spec: &Fields) {
 
 fn own_bucket(dice: &mut Dice) -> OwnBucket {
     let names = |count: u8| vec!["x".to_owned(); count.into()];
-    let reach = Reach { snapshot_locations: names(dice.roll(2)), missing_fences: names(dice.roll(2)) };
+    let reach = Reach {
+        snapshot_locations: names(dice.roll(2)),
+        snapshots_are_hidden: dice.flip(),
+        missing_fences: names(dice.roll(2)),
+    };
     let left = Duration::from_secs(dice.roll(2).into());
     OwnBucket { reach, expires_in: dice.some(left) }
 }
@@ -251,6 +255,8 @@ proptest! {
             ahead: (dice.roll(8) == 0).then(|| "a".to_owned()),
             has_modifiers: dice.flip(),
             lists: List::ALL.map(|list| listing(&mut dice, list)),
+            ended: dice.some(Duration::from_secs(60)),
+            finishing: dice.some(Duration::from_secs(3600)),
         };
         let policy = policy(&mut dice);
         let plan = restore::plan(&seen, &policy);
@@ -273,7 +279,7 @@ proptest! {
         if let Ok(spec) = validate::location(&spec, NAMESPACE, &Policy::default()) {
             let _ = spec.store();
         }
-        let there = VeleroLocation { uid: "u".into(), marks: marks(&mut dice), spec: velero.clone(), status: velero };
+        let there = VeleroLocation { uid: "u".into(), marks: marks(&mut dice), is_own_bucket: dice.flip(), spec: velero.clone(), status: velero };
         let seen = location::Observed {
             object: object(&mut dice),
             spec,
@@ -295,6 +301,7 @@ proptest! {
                 2 => Standing::Vault,
                 _ => Standing::Grandfathered,
             },
+            missing_fences: dice.some("a-fence".to_owned()).into_iter().collect(),
         };
         let policy = policy(&mut dice);
         let plan = location::plan(&seen, &policy);

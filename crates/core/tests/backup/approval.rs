@@ -126,10 +126,17 @@ impl explorer::World for World {
         vec![(
             "request",
             if location.is_some() {
-                Observed { origin: Some(origin()), location, policy, request, of_others: Vec::new() }
+                Observed {
+                    origin: Some(origin()),
+                    location,
+                    policy,
+                    policy_is_clear: true,
+                    request,
+                    of_others: Vec::new(),
+                }
             } else {
                 let of_others = request.map(|request| (origin(), request)).into_iter().collect();
-                Observed { origin: None, location, policy, request: None, of_others }
+                Observed { origin: None, location, policy, policy_is_clear: true, request: None, of_others }
             },
         )]
     }
@@ -280,6 +287,17 @@ fn what_was_asked_for_a_location_that_had_the_name_before_goes() {
     // What only looks like one is somebody else's.
     seen.of_others = vec![(before, Request { marks: Marks::default(), ..left })];
     assert!(plan(&seen).is_settled());
+}
+
+#[test]
+fn nothing_is_decided_while_nobody_knows_what_the_administrator_wants() {
+    let asked = at_rest(&World::new(0));
+    for world in [World::new(1), World { policy: 1, ..asked }] {
+        let (_, mut seen) = explorer::World::observe(&world).remove(0);
+        assert!(!plan(&seen).is_settled(), "approved by itself");
+        seen.policy_is_clear = false;
+        assert!(plan(&seen).is_settled());
+    }
 }
 
 #[test]

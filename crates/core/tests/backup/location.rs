@@ -1,3 +1,5 @@
+mod ready;
+
 use croft_core::{
     backup::{
         Phase, Store, Victim,
@@ -127,6 +129,7 @@ impl World {
         let velero = (self.location != Slot::Empty).then(|| VeleroLocation {
             uid: self.location.uid().into(),
             marks: self.location.marks(),
+            is_own_bucket: true,
             spec: match self.location {
                 Slot::Ours(number) => fields(json!({
                     "provider": "aws",
@@ -155,6 +158,7 @@ impl World {
             may_move: true,
             let_go: Vec::new(),
             standing: Standing::Grandfathered,
+            missing_fences: Vec::new(),
         })
     }
 }

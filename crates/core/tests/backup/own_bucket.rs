@@ -14,7 +14,7 @@ use crate::{fields, handed, now, object, policy, told};
 const HOUR: Duration = Duration::from_secs(3600);
 
 fn within_reach() -> Reach {
-    Reach { snapshot_locations: vec!["aws".into()], missing_fences: Vec::new() }
+    Reach { snapshot_locations: vec!["aws".into()], ..Reach::default() }
 }
 
 /// A backup that is done, and as it was told.

@@ -4,7 +4,7 @@ use croft_core::{
     backup::{
         Handed, Object, Phase,
         left_out::{Asked, List, Listing, Tally},
-        restore::{Observed, Source, Status, Step, plan, report},
+        restore::{FINISHING, Observed, Source, Status, Step, plan, report},
     },
     plan::{Outcome, Plan},
 };
@@ -102,6 +102,8 @@ impl World {
             ahead: None,
             has_modifiers: self.has_modifiers,
             lists: List::ALL.map(|list| self.list(list).seen(list)),
+            finishing: None,
+            ended: self.restore.filter(|restore| !restore.running).map(|_| Duration::from_secs(1)),
         })
     }
 }
@@ -134,6 +136,7 @@ impl explorer::World for World {
             Step::AddFinalizer { .. } => return self.stored.add_finalizer(&look.request),
             Step::CreateRestore { .. } if self.restore.is_some() => return stale(),
             Step::WriteModifiers => self.has_modifiers = true,
+            Step::End(_) => panic!("ended what is not overdue"),
             Step::CountAsFinished(victim) => match &mut self.restore {
                 Some(restore) if victim.uid == seen_restore(*restore).uid => {
                     assert!(restore.ours && !restore.running, "one that is not done judges nothing any more");
@@ -234,6 +237,7 @@ impl explorer::World for World {
     fn check_rest(&self) {
         let Some(request) = &self.stored.request else {
             assert!(!self.has_our_restore() || self.stored.let_go_by_hand, "left a restore behind");
+            assert!(self.lists == [Asking::Not; 2] || self.stored.let_go_by_hand, "left a request for a list behind");
             return;
         };
         assert!(!request.deleting, "a request that never goes");
@@ -302,4 +306,55 @@ fn a_missing_backup_is_named_exactly() {
         message(Source::NotReady),
         "NonAdminRestore spec.restoreSpec.backupName is invalid: NonAdminBackup is not ready to be restored"
     );
+}
+
+/// Velero has had it, and is where `status` says.
+fn with_velero(status: serde_json::Value) -> Observed {
+    let mut seen = World::new(true, true, None).seen().expect("there");
+    seen.object.has_finalizer = true;
+    seen.velero = Some(handed(true, status, false, 1));
+    seen.status = report(&seen, &policy(), &[], &now()).expect("a status");
+    seen
+}
+
+#[test]
+fn what_velero_does_not_get_done_with_is_ended_and_not_before_its_time() {
+    for phase in ["Finalizing", "FinalizingPartiallyFailed"] {
+        let mut seen = with_velero(json!({ "phase": phase }));
+        assert!(seen.status.conditions.is_true(FINISHING), "since when is on record");
+        seen.finishing = Some(Duration::from_secs(600));
+        assert_eq!(plan(&seen, &policy()), Plan::settled().look_again(Duration::from_secs(3000)));
+        seen.finishing = Some(Duration::from_secs(3600));
+        let ends = |seen: &Observed| plan(seen, &policy()).iter().any(|step| matches!(step, Step::End(_)));
+        assert!(ends(&seen));
+        (seen.object.is_deleting, seen.status.phase) = (true, Some(Phase::Deleting));
+        assert!(ends(&seen), "nor is it waited for where it is deleted");
+    }
+    let running = with_velero(json!({ "phase": "InProgress" }));
+    assert!(plan(&Observed { finishing: Some(Duration::MAX), ..running.clone() }, &policy()).is_settled());
+    assert!(!running.status.conditions.is_true(FINISHING));
+}
+
+#[test]
+fn of_a_restore_that_ended_long_ago_nobody_asks_what_was_left_out() {
+    let done = json!({ "phase": "Completed", "completionTimestamp": "2026-01-01T00:00:10Z" });
+    let asks = |ended: u64| {
+        let seen = Observed { ended: Some(Duration::from_secs(ended)), ..with_velero(done.clone()) };
+        plan(&seen, &policy()).iter().any(|step| matches!(step, Step::AskForList { .. }))
+    };
+    assert!(asks(60) && !asks(3600));
+}
+
+#[test]
+fn a_restore_from_what_is_gone_is_refused_and_says_so() {
+    let done = fields(json!({ "phase": "Completed", "completionTimestamp": "2026-01-01T00:00:10Z" }));
+    let of = |accepted: &str, status| Source::of(Some(Phase::Created), Some(accepted), Some("b".into()), status);
+    assert_eq!(of("VeleroBackupNotFound", None), Source::Gone);
+    assert_eq!(of("BackupAccepted", None), Source::NotReady);
+    assert_eq!(of("BackupAccepted", Some(&done)), Source::Ready { velero_backup: "b".into() });
+    let seen = Observed { source: Source::Gone, ..World::new(true, true, None).seen().expect("there") };
+    let status = report(&seen, &policy(), &[], &now()).expect("a status");
+    let said = status.conditions.get("Accepted").map(|condition| condition.message.clone()).unwrap_or_default();
+    assert!(said.ends_with("what NonAdminBackup \"nightly\" stored is gone"), "{said}");
+    assert_eq!(status.phase, Some(Phase::BackingOff));
 }

@@ -192,6 +192,7 @@ impl Reconciler for ApprovalReconciler {
             origin,
             location: location.and_then(|location| self.location(&location, &policy)),
             policy: policy.own_buckets,
+            policy_is_clear: policy.is_clear().is_ok(),
         }))
     }
 

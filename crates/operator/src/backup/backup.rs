@@ -188,7 +188,10 @@ impl Reconciler for BackupReconciler {
     async fn observe(&self, key: &Key) -> Result<Option<Seen>, Failure> {
         let Some(cached) = self.caches.backups.get(&key.namespace, &key.name) else { return Ok(None) };
         let known: Status = objects::status(cached.status.as_ref());
-        let Some(backup) = request::newest(&self.writer, cached, &known.conditions).await? else { return Ok(None) };
+        let origin = request::object(&self.caches, &*cached, NAB_FINALIZER).origin(known.velero_backup.as_ref());
+        let is_with_velero = self.caches.velero_backups.exists(&self.caches.velero_namespace, &origin.nacuuid);
+        let newest = request::newest(&self.writer, cached, &known.conditions, is_with_velero).await?;
+        let Some(backup) = newest else { return Ok(None) };
         let mut observed = Observed {
             object: request::object(&self.caches, &*backup, NAB_FINALIZER),
             spec: backup.spec.backup_spec.0.0.clone(),

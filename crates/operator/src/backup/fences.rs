@@ -11,13 +11,16 @@
 //!    copy of one (a restored backup, say) locks nobody out.
 //!
 //! 5. While Velero deletes a backup from a tenant's own bucket it takes up no snapshot of a volume: whose they are the bucket says.
-//! 6. Velero deletes no backup in a tenant's own bucket by itself: the operator does when its time has come, as fence 5 has it.
+//! 6. A backup in a tenant's own bucket is deleted by requests that fence 5 knows, whoever makes them. Velero makes none by itself: the
+//!    operator does when the backup's time has come.
 //! 7. Annotations of pods make Velero run nothing for long, and where the administrator says so nothing at all.
+//! 8. What Velero finds in a tenant's own bucket it takes in as a backup of hers that fence 6 knows, or not at all.
 //!
 //! Guarantees: every expression is total; an administrator's own restores and backups never come near fences 1 and 2; where
 //! Velero's kinds are gone, so are its restores, and nobody is held up.
 
 mod hooks;
+mod own_buckets;
 
 use croft_api::{
     backup::{MANAGED_BY_LABEL, MANAGED_BY_VALUE},
@@ -39,10 +42,7 @@ pub(super) const UNMARKED: &str = "croft-restores-in-progress";
 pub(super) const BYPASSES: &str = "croft-velero-bypasses";
 pub(super) const VAULT_LOCATIONS: &str = "croft-vault-locations";
 
-pub(super) const SNAPSHOTS: &str = "croft-own-bucket-deletions";
-pub(super) const EXPIRY: &str = "croft-own-bucket-expiry";
-
-/// On a Velero Backup in a bucket of a tenant's own, and on the request to delete it.
+/// On the location of a bucket of a tenant's own, on a Velero Backup in it, and on the request to delete that.
 pub(super) const OWN_BUCKET_LABEL: &str = "croft.dev/own-bucket";
 pub(super) const OWN_BUCKET_VALUE: &str = "true";
 
@@ -64,10 +64,10 @@ pub(super) fn around_restores(velero_namespace: &str) -> [Fence; 2] {
     [restored(velero_namespace), unmarked(velero_namespace)].map(|policy| bound(policy, velero_namespace, unfinished))
 }
 
-/// Without all of these nothing is deleted from a tenant's own bucket.
-pub(super) fn around_own_buckets(velero_namespace: &str) -> [Fence; 2] {
+/// Without all of these nothing is deleted from a tenant's own bucket, and nothing found in one.
+pub(super) fn around_own_buckets(velero_namespace: &str) -> [Fence; 3] {
     let own = (OWN_BUCKET_LABEL, OWN_BUCKET_VALUE);
-    [snapshots(velero_namespace), expiry(velero_namespace)].map(|policy| bound(policy, velero_namespace, own))
+    own_buckets::all(velero_namespace).map(|policy| bound(policy, velero_namespace, own))
 }
 
 /// In force with those of our objects beside Velero that carry the label.
@@ -328,42 +328,6 @@ fn vault_locations(operator: &str) -> ValidatingAdmissionPolicy {
                 "'this location belongs to BackupVault ' + oldObject.metadata.name + ' and is written by the operator only: \
                  change or delete the vault'"
                     .to_owned(),
-            )]),
-            ..ValidatingAdmissionPolicySpec::default()
-        },
-    )
-}
-
-/// Fence 5.
-fn snapshots(velero_namespace: &str) -> ValidatingAdmissionPolicy {
-    // By such a one Velero makes a snapshot that an archive names its own, to delete it.
-    let of_a_snapshot = "has(object.spec.source.snapshotHandle)";
-    by_each(
-        "DeleteBackupRequest",
-        SNAPSHOTS,
-        ValidatingAdmissionPolicySpec {
-            match_constraints: Some(matched("snapshot.storage.k8s.io", &["volumesnapshotcontents"], &["CREATE"], None)),
-            match_conditions: Some(vec![condition("by-velero", by_velero(velero_namespace))]),
-            validations: Some(vec![denied_unless(
-                format!("params.?status.?phase.orValue('') != 'InProgress' || !{of_a_snapshot}"),
-                "'Velero takes up no snapshot while it deletes from the bucket of a tenant'".into(),
-            )]),
-            ..ValidatingAdmissionPolicySpec::default()
-        },
-    )
-}
-
-/// Fence 6.
-fn expiry(velero_namespace: &str) -> ValidatingAdmissionPolicy {
-    by_each(
-        "Backup",
-        EXPIRY,
-        ValidatingAdmissionPolicySpec {
-            match_constraints: Some(matched("velero.io", &["deletebackuprequests"], &["CREATE"], None)),
-            match_conditions: Some(vec![condition("by-velero", by_velero(velero_namespace))]),
-            validations: Some(vec![denied_unless(
-                "object.?spec.?backupName.orValue('') != params.metadata.name".into(),
-                "'what is in the bucket of a tenant is deleted by the operator only, when its time has come'".into(),
             )]),
             ..ValidatingAdmissionPolicySpec::default()
         },

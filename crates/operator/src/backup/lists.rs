@@ -1,13 +1,20 @@
 //! Velero's lists of what is in a backup and what became of it in a restore: found, fetched and counted for
 //! [`croft_core::backup::left_out`].
 
-use std::{io::Read as _, sync::Arc};
+use std::{
+    collections::BTreeMap,
+    io::Read as _,
+    net::IpAddr,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Instant,
+};
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use croft_api::velero::{DownloadRequest, DownloadRequestSpec, DownloadRequestStatus, Restore};
 use croft_core::backup::{
-    left_out::{Asked, LONGEST_LIST, List, Listing, Tally},
-    ownership::Origin,
+    Hosts, is_outside,
+    left_out::{AGAIN, Asked, LONGEST_LIST, List, Listing, Tally},
+    ownership::{Lies, Origin},
 };
 use flate2::read::GzDecoder;
 use kube::ResourceExt;
@@ -32,17 +39,29 @@ impl Caches {
         is_ours.then_some(asked)
     }
 
-    /// Reads the lists Velero has signed a URL for.
-    pub(super) async fn read_lists(&self, listings: &mut [Listing; 2], origin: &Origin, uid: &str) {
-        let ca_pem = self.velero_restores.get(&self.velero_namespace, &origin.nacuuid);
-        let ca_pem = ca_pem.and_then(|restore| self.certificates_for(&restore));
+    /// Reads the lists Velero has signed a URL for, each once.
+    pub(super) async fn read_lists(&self, listings: &mut [Listing; 2], origin: &Origin, uid: &str, hosts: &Hosts) {
+        let restore = self.velero_restores.get(&self.velero_namespace, &origin.nacuuid);
         for listing in listings {
-            let asked = self.own_request(listing.list, origin, uid);
-            let status = asked.as_ref().and_then(|asked| asked.status.as_ref());
-            if let Some(url) = status.and_then(DownloadRequestStatus::download_url) {
-                listing.read = Some(counted(url, ca_pem.as_deref()).await);
-            }
+            let Some(asked) = self.own_request(listing.list, origin, uid) else { continue };
+            let url = asked.status.as_ref().and_then(DownloadRequestStatus::download_url);
+            let (Some(url), Some(restore)) = (url, &restore) else { continue };
+            let request = asked.uid().unwrap_or_default();
+            let read = if let Some(read) = self.shelf.get(&request) {
+                read
+            } else {
+                let (ca_pem, reach) = (self.certificates_for(restore), self.reach_for(restore, url, hosts));
+                self.shelf.put(request, counted(url, ca_pem.as_deref(), reach).await)
+            };
+            listing.read = Some(read);
         }
+    }
+
+    /// Where the server of a backup may be: a tenant's outside, one of the administrator's choice anywhere.
+    fn reach_for(&self, restore: &Restore, url: &str, hosts: &Hosts) -> fn(IpAddr) -> bool {
+        let backup = restore.spec.backup_name().and_then(|name| self.velero_backups.get(&self.velero_namespace, name));
+        let is_administrators = backup.is_some_and(|backup| self.lies(&backup.spec.0.0) == Lies::WithAdministrator);
+        if is_administrators || hosts.chose(url) { |_| true } else { is_outside }
     }
 
     /// What the server that keeps the backup of a restore is known by.
@@ -54,9 +73,42 @@ impl Caches {
 
     /// Velero's answer wakes the restore it is for.
     pub(super) fn wake_on_lists(&self) {
-        self.velero_downloads.wakes(|change: Change<'_, DownloadRequest>| {
+        let shelf = self.shelf.clone();
+        self.velero_downloads.wakes(move |change: Change<'_, DownloadRequest>| {
+            if change.after.is_none() {
+                shelf.forget(&change.object().uid().unwrap_or_default());
+            }
             marks::RESTORE.request(RESTORE, &change.object().metadata).into_iter().collect()
         });
+    }
+}
+
+/// When a list was read, and what it says.
+type Read = (Instant, Result<Tally, String>);
+
+/// Lists that were read, by the UID of the request for them, as long as that is there.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Shelf(Arc<Mutex<BTreeMap<String, Read>>>);
+
+impl Shelf {
+    /// What was read, unless that failed and may be tried again.
+    fn get(&self, request: &str) -> Option<Result<Tally, String>> {
+        let shelf = self.lock();
+        let (at, read) = shelf.get(request)?;
+        (read.is_ok() || at.elapsed() < AGAIN).then(|| read.clone())
+    }
+
+    fn put(&self, request: String, read: Result<Tally, String>) -> Result<Tally, String> {
+        self.lock().insert(request, (Instant::now(), read.clone()));
+        read
+    }
+
+    fn forget(&self, request: &str) {
+        self.lock().remove(request);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Read>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -67,8 +119,8 @@ pub(super) fn asking(list: List, origin: &Origin, uid: &str, of: &str, velero_na
     DownloadRequest { metadata, spec: DownloadRequestSpec::for_target(list.in_veleros_words(), of), status: None }
 }
 
-async fn counted(url: &str, ca_pem: Option<&str>) -> Result<Tally, String> {
-    let packed = croft_rgw::fetch(url, ca_pem, LONGEST_LIST).await.map_err(|error| {
+async fn counted(url: &str, ca_pem: Option<&str>, reach: fn(IpAddr) -> bool) -> Result<Tally, String> {
+    let packed = croft_rgw::fetch(url, ca_pem, LONGEST_LIST, reach).await.map_err(|error| {
         // Whoever chose the server learns nothing of what else we can reach.
         debug!(%error, "a list of Velero's was not read");
         "the server that keeps the backup did not hand out Velero's lists".to_owned()

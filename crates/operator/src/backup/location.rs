@@ -27,7 +27,11 @@ use k8s_openapi::{ByteString, api::core::v1::Secret};
 use kube::{Api, ResourceExt, api::ObjectMeta};
 use serde_json::{Value, json};
 
-use super::{Caches, LOCATION, marks, request};
+use super::{
+    Caches, LOCATION,
+    fences::{OWN_BUCKET_LABEL, OWN_BUCKET_VALUE},
+    marks, request,
+};
 use crate::{
     engine::{Key, Reconciler, Report, Target, Work, Writer, Written, is_deleting, write::read},
     objects,
@@ -127,6 +131,7 @@ impl LocationReconciler {
         Some(VeleroLocation {
             uid: location.uid().unwrap_or_default(),
             marks: marks::LOCATION.marks(&location.metadata),
+            is_own_bucket: location.labels().get(OWN_BUCKET_LABEL).is_some_and(|value| value == OWN_BUCKET_VALUE),
             spec: location.spec.0.0.clone(),
             status: location.status.as_ref().map(|status| status.0.0.clone()).unwrap_or_default(),
         })
@@ -227,6 +232,10 @@ impl LocationReconciler {
     }
 }
 
+fn own_bucket_value(is_own_bucket: bool) -> &'static str {
+    if is_own_bucket { OWN_BUCKET_VALUE } else { "false" }
+}
+
 fn version(metadata: &ObjectMeta) -> Version {
     Version {
         uid: metadata.uid.clone().unwrap_or_default(),
@@ -264,6 +273,7 @@ impl Reconciler for LocationReconciler {
             may_move: location.annotations().get(CONFIRM_MOVE).is_some_and(|confirmed| confirmed == "true"),
             let_go: self.let_go(&location),
             standing,
+            missing_fences: self.caches.missing_around_own_buckets(),
         };
         observed.object.ahead = self.caches.locations_ahead(&location);
         let origin = observed.origin();
@@ -291,15 +301,19 @@ impl Reconciler for LocationReconciler {
             Step::AddFinalizer { .. } => self.writer.add_finalizer(&*seen.request, NABSL_FINALIZER).await,
             Step::CreateSecret { origin, source } => self.create_secret(seen, origin, source).await,
             Step::UpdateSecret { origin, uid, source } => self.update_secret(seen, origin, uid, source).await,
-            Step::CreateLocation { origin, spec, serves_registry } => {
+            Step::CreateLocation { origin, spec, serves_registry, is_own_bucket } => {
                 let mut metadata = marks::LOCATION.metadata(origin, velero);
                 let registry = if *serves_registry { REGISTRY_LABEL_TRUE } else { REGISTRY_LABEL_FALSE };
-                metadata.labels.get_or_insert_default().insert(REGISTRY_LABEL.into(), registry.into());
+                let labels = metadata.labels.get_or_insert_default();
+                labels.insert(REGISTRY_LABEL.into(), registry.into());
+                labels.insert(OWN_BUCKET_LABEL.into(), own_bucket_value(*is_own_bucket).into());
                 self.writer.create(&BackupStorageLocation { metadata, spec: spec.clone().into(), status: None }).await
             }
-            Step::UpdateLocation { name, uid, spec } => {
+            Step::UpdateLocation { name, uid, spec, is_own_bucket } => {
                 let locations: Api<BackupStorageLocation> = Api::namespaced(self.writer.client(), velero);
-                request::replace(locations, Target { namespace: velero, name, uid }, [("/spec", json!(spec))]).await
+                let label = json!(own_bucket_value(*is_own_bucket));
+                let fields = [("/spec", json!(spec)), ("/metadata/labels/croft.dev~1own-bucket", label)];
+                request::replace(locations, Target { namespace: velero, name, uid }, fields).await
             }
             Step::DeleteSecret(victim) => {
                 request::remove::<Secret>(&self.writer, &self.caches, object, victim, None).await

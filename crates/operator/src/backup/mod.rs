@@ -60,6 +60,7 @@ use self::{
     fences::Fence,
     hooks::Door,
     leftover::LeftoverReconciler,
+    lists::Shelf,
     location::LocationReconciler,
     queue::Queue,
     restore::RestoreReconciler,
@@ -218,7 +219,9 @@ struct Caches {
     snapshot_locations: Arc<Cache<VolumeSnapshotLocation>>,
     transfers: Transfers,
     /// How the watches in Velero's namespace stand.
-    velero_stands: [Receiver<Standing>; 7],
+    velero_stands: [Receiver<Standing>; 6],
+    /// How that of the places of snapshots stands.
+    snapshots_stand: Receiver<Standing>,
     policies: Arc<Cache<ValidatingAdmissionPolicy>>,
     bindings: Arc<Cache<ValidatingAdmissionPolicyBinding>>,
     /// What whoever installs Velero says about tenants' backups, where there is such a kind.
@@ -229,6 +232,7 @@ struct Caches {
     classes: Arc<Cache<S3Class>>,
     backup_queue: Queue,
     restore_queue: Queue,
+    shelf: Shelf,
 }
 
 impl Caches {
@@ -268,8 +272,8 @@ impl Caches {
                 deletions_stand,
                 downloads_stand,
                 requests_stand,
-                snapshots_stand,
             ],
+            snapshots_stand,
             applications,
             applications_stand,
             policies: engine.cluster_objects(BACKUPS),
@@ -277,6 +281,7 @@ impl Caches {
             classes: engine.cluster_objects(BACKUPS),
             backup_queue: Queue::default(),
             restore_queue: Queue::default(),
+            shelf: Shelf::default(),
         }
     }
 
@@ -368,10 +373,17 @@ impl Caches {
     /// What Velero could delete with a backup in a tenant's own bucket.
     fn reach(&self) -> Reach {
         let places = self.snapshot_locations.all();
+        let standing = self.snapshots_stand.borrow().clone();
         Reach {
             snapshot_locations: places.iter().map(|place| place.name_any()).collect(),
-            missing_fences: self.missing(fences::around_own_buckets(&self.velero_namespace)),
+            snapshots_are_hidden: !standing.is_synced() && standing != Standing::NotServed,
+            missing_fences: self.missing_around_own_buckets(),
         }
+    }
+
+    /// Names of the policies around tenants' own buckets that are not in force.
+    fn missing_around_own_buckets(&self) -> Vec<String> {
+        self.missing(fences::around_own_buckets(&self.velero_namespace))
     }
 
     /// Backups that are not deleted although they should be.

@@ -80,18 +80,11 @@ pub(super) fn policy(caches: &Caches, shared: &SharedSettings) -> Policy {
 }
 
 impl Caches {
-    /// Of several applications the first that says anything counts.
     fn applications_say(&self, policy: &mut Policy) {
-        let all = self.applications.all();
-        if let Some(said) = all.iter().find_map(|application| application.spec.non_admin.as_ref()) {
-            policy.heed(&said.0);
-        }
-        // What cannot be seen may enforce anything.
         let is_hidden = matches!(&*self.applications_stand.borrow(), Standing::Forbidden | Standing::Failing(_));
-        if is_hidden || self.applications.has_unreadable_in(&self.velero_namespace) {
-            policy.mistake =
-                Some("a DataProtectionApplication cannot be read: the administrator has to mend it".into());
-        }
+        let all = self.applications.all();
+        let said = all.iter().map(|application| application.spec.non_admin.as_ref().map(|said| &said.0));
+        policy.heed_applications(said, !is_hidden && !self.applications.has_unreadable_in(&self.velero_namespace));
     }
 }
 
@@ -140,16 +133,18 @@ pub(super) fn handed<K: Queued>(object: &K, tags: Tags, spec: &Fields, queue: &Q
     }
 }
 
-/// The request as the API server has it, where a stale look could hand it to Velero a second time.
+/// The request as the API server has it, where a stale look could hand it to Velero a second time: Velero does not have it, and no
+/// finalizer is going to be added to exactly what was seen.
 pub(super) async fn newest<K>(
     writer: &Writer,
     cached: Arc<K>,
     conditions: &Conditions,
+    is_with_velero: bool,
 ) -> Result<Option<Arc<K>>, Failure>
 where
     K: Kind + Resource<Scope = NamespaceResourceScope>,
 {
-    if conditions.is_true("Queued") || cached.finalizers().is_empty() {
+    if is_with_velero || conditions.is_true("Queued") || cached.finalizers().is_empty() {
         return Ok(Some(cached));
     }
     let api: Api<K> = Api::namespaced(writer.client(), &cached.namespace().unwrap_or_default());
@@ -186,6 +181,12 @@ pub(super) fn time(time: Option<&Time>) -> Timestamp {
 /// Nothing is left once it is past.
 pub(super) fn left_until(time: jiff::Timestamp) -> Duration {
     Duration::try_from(time.duration_since(jiff::Timestamp::now())).unwrap_or_default()
+}
+
+/// How long ago it was; nothing if it is no time, and no time at all if it is to come.
+pub(super) fn since(time: &Timestamp) -> Option<Duration> {
+    let time: jiff::Timestamp = time.0.parse().ok()?;
+    Some(Duration::try_from(jiff::Timestamp::now().duration_since(time)).unwrap_or_default())
 }
 
 /// How long ago it was made.

@@ -8,12 +8,12 @@ use croft_api::{
 };
 use croft_core::{
     backup::{
-        Handed, MODIFIERS, VOLUME_TIMEOUT, Victim,
+        Handed, MODIFIERS, Progress, VOLUME_TIMEOUT, Victim,
         backup::Status as BackupStatus,
         left_out::{List, Listing},
         modifiers,
         ownership::{Claimant, Origin},
-        restore::{self, Observed, Source, Status, Step},
+        restore::{self, FINISHING, Observed, Source, Status, Step},
     },
     plan::{Failure, Outcome, Plan},
     time::Timestamp,
@@ -28,7 +28,7 @@ use super::{
     lists, marks, request,
 };
 use crate::{
-    engine::{Key, Reconciler, Report, Target, Work, Writer, Written, write::read},
+    engine::{Key, Reconciler, Report, Target, Work, Writer, Written, timestamp, write::read},
     objects,
     settings::SharedSettings,
 };
@@ -68,7 +68,8 @@ impl RestoreReconciler {
             claimant.owns(&uid, &marks, &self.caches.lies(&velero.spec.0.0)).then_some(velero)
         });
         let progress = velero.as_ref().and_then(|velero| velero.status.as_ref());
-        Ok(Source::of(status.phase, origin.map(|origin| origin.nacuuid), progress.map(|progress| &progress.0.0)))
+        let (accepted, nacuuid) = (status.conditions.reason("Accepted"), origin.map(|origin| origin.nacuuid));
+        Ok(Source::of(status.phase, accepted, nacuuid, progress.map(|progress| &progress.0.0)))
     }
 
     /// Whether Velero would find the rules for tenants' restores. Looked at only where one is about to be made.
@@ -127,7 +128,10 @@ impl Reconciler for RestoreReconciler {
     async fn observe(&self, key: &Key) -> Result<Option<Seen>, Failure> {
         let Some(cached) = self.caches.restores.get(&key.namespace, &key.name) else { return Ok(None) };
         let known: Status = objects::status(cached.status.as_ref());
-        let Some(restore) = request::newest(&self.writer, cached, &known.conditions).await? else { return Ok(None) };
+        let origin = request::object(&self.caches, &*cached, NAR_FINALIZER).origin(known.velero_restore.as_ref());
+        let is_with_velero = self.caches.velero_restores.exists(&self.caches.velero_namespace, &origin.nacuuid);
+        let newest = request::newest(&self.writer, cached, &known.conditions, is_with_velero).await?;
+        let Some(restore) = newest else { return Ok(None) };
         let mut observed = Observed {
             object: request::object(&self.caches, &*restore, NAR_FINALIZER),
             spec: restore.spec.restore_spec.0.0.clone(),
@@ -139,6 +143,8 @@ impl Reconciler for RestoreReconciler {
             ahead: self.caches.restore_of_the_administrator(),
             has_modifiers: self.has_modifiers(&restore, &known).await?,
             lists: List::ALL.map(Listing::unasked),
+            ended: None,
+            finishing: known.conditions.get(FINISHING).and_then(|it| request::since(&it.last_transition_time)),
         };
         observed.object.ahead =
             self.caches.restores_ahead(&restore, self.settings.load().backup.limits.unfinished_restores);
@@ -146,8 +152,11 @@ impl Reconciler for RestoreReconciler {
         observed.velero = self.velero(&origin);
         observed.counts_as_unfinished = self.counts_as_unfinished(&origin);
         observed.lists = self.caches.listings(&origin, &observed.object.uid);
-        if observed.wants_lists(&request::policy(&self.caches, &self.settings)) {
-            self.caches.read_lists(&mut observed.lists, &origin, &observed.object.uid).await;
+        let completed = observed.velero.as_ref().and_then(|velero| Progress(&velero.status).completed());
+        observed.ended = completed.and_then(|completed| request::since(&completed));
+        let policy = request::policy(&self.caches, &self.settings);
+        if observed.wants_lists(&policy) {
+            self.caches.read_lists(&mut observed.lists, &origin, &observed.object.uid, &policy.hosts).await;
         }
         Ok(Some(Seen { request: restore, observed }))
     }
@@ -165,6 +174,13 @@ impl Reconciler for RestoreReconciler {
             Step::CountAsFinished(Victim { name, uid }) => {
                 let patch = json!({ "metadata": { "labels": { UNFINISHED_LABEL: null } } });
                 self.writer.merge::<Restore>(Target { namespace: velero, name, uid }, None, patch).await
+            }
+            Step::End(Victim { name, uid }) => {
+                let status = json!({ "phase": "PartiallyFailed", "completionTimestamp": timestamp(),
+                                     "failureReason": "Velero did not get done with it" });
+                self.writer
+                    .merge::<Restore>(Target { namespace: velero, name, uid }, None, json!({ "status": status }))
+                    .await
             }
             Step::CreateRestore { origin, spec, made_for } => {
                 let metadata = metadata(origin, velero, made_for);

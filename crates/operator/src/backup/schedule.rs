@@ -61,7 +61,8 @@ impl ScheduleReconciler {
         let all = self.caches.backups.in_namespace(&schedule.namespace().unwrap_or_default());
         let names = all.iter().map(|backup| backup.name_any());
         let wanted = names.filter(|name| schedule::is_named_by(&schedule.name_any(), name));
-        wanted.filter(|name| own.iter().all(|backup| backup.name != *name)).collect()
+        let own: BTreeSet<_> = own.iter().map(|backup| backup.name.as_str()).collect();
+        wanted.filter(|name| !own.contains(name.as_str())).collect()
     }
 }
 

@@ -1,6 +1,7 @@
 //! Which change of which object wakes whom.
 
 use croft_api::{
+    Condition,
     backup::{DataProtectionApplication, NonAdminBackup, NonAdminBackupStorageLocation, NonAdminRestore},
     storage::S3Class,
     velero::{BACKUP_NAME_LABEL, Backup, BackupStorageLocation, DeleteBackupRequest, Restore, VolumeSnapshotLocation},
@@ -112,7 +113,7 @@ pub(super) fn wake_on_velero(caches: &Caches) {
 pub(super) fn wake_on_surroundings(caches: &Caches) {
     let seen = caches.clone();
     caches.applications.wakes(move |change: Change<'_, DataProtectionApplication>| {
-        let said = |side: Option<&DataProtectionApplication>| side.and_then(|side| side.spec.non_admin.clone());
+        let said = |side: Option<&DataProtectionApplication>| side.map(|side| side.spec.non_admin.clone());
         if said(change.before) == said(change.after) { Vec::new() } else { seen.everybody() }
     });
     let seen = caches.clone();
@@ -163,12 +164,16 @@ pub(super) fn wake_on_surroundings(caches: &Caches) {
 impl Caches {
     /// Whoever may wait for a policy to be in force.
     fn held_by_fences(&self) -> Vec<Key> {
-        let waits = |backup: &NonAdminBackup| {
-            let mut told = backup.status.iter().flat_map(|status| &status.conditions);
-            told.any(|condition| condition.reason == "PoliciesMissing")
+        let waits = |told: Option<&Vec<Condition>>| {
+            told.is_some_and(|told| told.iter().any(|condition| condition.reason == "PoliciesMissing"))
         };
-        let backups = self.backups.all().into_iter().filter(|backup| waits(backup)).map(|backup| key(BACKUP, &*backup));
-        self.all_waiting_restores().into_iter().chain(self.withheld_backups()).chain(backups).collect()
+        let backups = self.backups.all().into_iter();
+        let backups = backups.filter(|it| waits(it.status.as_ref().map(|status| &status.conditions)));
+        let locations = self.locations.all().into_iter();
+        let locations = locations.filter(|it| waits(it.status.as_ref().map(|status| &status.conditions)));
+        let keys = self.all_waiting_restores().into_iter().chain(self.withheld_backups());
+        let keys = keys.chain(backups.map(|backup| key(BACKUP, &*backup)));
+        keys.chain(locations.map(|location| key(LOCATION, &*location))).collect()
     }
 }
 

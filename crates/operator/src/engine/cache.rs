@@ -226,17 +226,25 @@ impl<K> Cache<K> {
         places.filter_map(|place| state.objects.get(place).cloned()).collect()
     }
 
-    /// Stores an object and returns the keys to wake.
+    /// Stores an object and returns the keys to wake. One that could not be read until now wakes as if it had gone and come: who
+    /// waits for it was not told by its last readable form.
     pub(super) fn put(&self, place: &Place, object: K, live: bool) -> Vec<Key> {
         let object = Arc::new(object);
-        let before = {
+        let (before, was_unreadable) = {
             let mut state = self.write();
-            state.unreadable.remove(place);
+            let was_unreadable = state.unreadable.remove(place);
             let before = state.objects.insert(place.clone(), object.clone());
             state.reindex(place, before.as_deref(), Some(&object));
-            before
+            (before, was_unreadable)
         };
-        self.woken(Change { before: before.as_deref(), after: Some(&object), live })
+        match before.as_deref() {
+            Some(_) if was_unreadable => {
+                let mut keys = self.woken(Change { before: before.as_deref(), after: None, live });
+                keys.extend(self.woken(Change { before: None, after: Some(&object), live }));
+                keys
+            }
+            before => self.woken(Change { before, after: Some(&object), live }),
+        }
     }
 
     /// Notes that an object exists but cannot be read; whether that is news.
@@ -355,6 +363,20 @@ mod tests {
         assert!(cache.as_stored("", "x").is_some());
         assert!(cache.remove(&Place::new("", "y")).is_none(), "nobody knows whom it concerned");
         assert!(!cache.exists("", "y"));
+    }
+
+    #[test]
+    fn what_can_be_read_again_wakes_although_it_is_as_it_was() {
+        let cache = Cache::default();
+        cache.wakes(|change: Change<'_, &str>| {
+            let is_news = change.before != change.after;
+            is_news.then(|| Key::cluster(Part("test").work("test"), *change.object())).into_iter().collect()
+        });
+        let place = Place::new("", "x");
+        cache.put(&place, "apple", true);
+        assert!(cache.put(&place, "apple", true).is_empty());
+        cache.put_unreadable(place.clone());
+        assert!(!cache.put(&place, "apple", true).is_empty());
     }
 
     #[test]

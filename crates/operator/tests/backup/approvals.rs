@@ -307,7 +307,7 @@ async fn a_backup_in_an_own_bucket_goes_when_its_time_has_come_and_velero_does_n
         Api::namespaced(by_velero.client.clone(), &plot.world.bed.velero().namespace);
     let refused = requests.create(&PostParams::default(), &serde_json::from_value(asked)?).await;
     let refused = refused.err().map(|error| error.to_string()).unwrap_or_default();
-    assert!(refused.contains("is deleted by the operator only"), "{refused:?}");
+    assert!(refused.contains("is deleted by the operator, when its time has come"), "{refused:?}");
 
     plot.vanishes(&plot.veleros::<Backup>(), &velero).await?;
     let lost = |status: &Value| told(status).contains(&"Accepted=False VeleroBackupNotFound".to_owned());

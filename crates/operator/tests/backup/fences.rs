@@ -30,7 +30,7 @@ fn refused<T>(answer: kube::Result<T>) -> String {
 }
 
 /// What Velero's account is told who writes this; nothing if it may.
-async fn told(velero: &Identity, object: &Value) -> Option<String> {
+pub(crate) async fn told(velero: &Identity, object: &Value) -> Option<String> {
     let arguments = ["apply", "--server-side", "--force-conflicts", "--dry-run=server", "-f", "-"];
     velero.kubectl_stdin(&arguments, &object.to_string()).await.err().map(|error| format!("{error:#}"))
 }

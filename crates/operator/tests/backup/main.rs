@@ -8,6 +8,7 @@
 //! | identity is nothing a tenant or a bucket can write | `injection`, `sync::a_forged_claim_to_what_velero_has_is_refused`, `downloads::what_another_tenant_has_cannot_be_downloaded` |
 //! | nothing foreign is deleted or copied from | `backups::somebody_elses_velero_backup_is_never_touched`, core |
 //! | what Velero finds goes to the namespace of its location | `injection`, `sync` |
+//! | a bucket of her own tells Velero of nothing but her own backups, and deletes nobody's snapshots | `injection`, `own_buckets` |
 //! | an archive brings nothing that is not hers, also while no operator runs | `hostile`, `fences` |
 //! | claims come back without the volumes of the archive | `volumes`, `fences` |
 //! | two locations never share a place, a prefix stays inside | `locations::a_second_location_in_the_same_place_waits_until_it_is_free`, core |
@@ -47,6 +48,7 @@ mod leftovers;
 mod limits;
 mod locations;
 mod lost_keys;
+mod own_buckets;
 mod plot;
 mod restores;
 mod schedules;

@@ -20,7 +20,7 @@ use kube::{
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Value, json};
 
-use crate::support::{Shared, eventually, shared_with};
+use crate::support::{PATIENCE, Shared, eventually, shared_with};
 
 /// What most tests need of tenants' own buckets, and limits that are soon reached. Approval has a world of its own.
 pub(crate) const SETTINGS: &str = "backup: { ownBuckets: Allow, limits: { unfinishedBackups: 3, unfinishedRestores: 2, locations: 3, schedules: 2 } }";
@@ -196,12 +196,24 @@ impl Plot {
 
     /// Waits until the status of a request satisfies `wanted`.
     pub(crate) async fn status<K: Kind>(&self, name: &str, what: &str, wanted: impl Fn(&Value) -> bool) -> Value {
-        eventually(&format!("{} {name} {what}", K::kind(&())), || async {
+        self.status_within::<K>(PATIENCE, name, what, wanted).await
+    }
+
+    /// The same where it takes its time.
+    pub(crate) async fn status_within<K: Kind>(
+        &self,
+        patience: Duration,
+        name: &str,
+        what: &str,
+        wanted: impl Fn(&Value) -> bool,
+    ) -> Value {
+        let what = format!("{} {name} {what}", K::kind(&()));
+        let seen = wait::until(&what, patience, || async {
             let object = serde_json::to_value(self.api::<K>().get(name).await?)?;
             ensure!(wanted(&object["status"]), "its status is {}", object["status"]);
             Ok(Some(object["status"].clone()))
-        })
-        .await
+        });
+        seen.await.unwrap_or_else(|error| panic!("{error:#}"))
     }
 
     pub(crate) async fn restore_phase(&self, name: &str, phase: &str) -> Value {

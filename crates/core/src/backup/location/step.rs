@@ -26,11 +26,14 @@ pub enum Step {
         origin: Origin,
         spec: Fields,
         serves_registry: bool,
+        /// The API server judges by it what Velero finds there.
+        is_own_bucket: bool,
     },
     UpdateLocation {
         name: String,
         uid: String,
         spec: Fields,
+        is_own_bucket: bool,
     },
     DeleteSecret(Victim),
     DeleteLocation(Victim),
@@ -80,7 +83,7 @@ impl fmt::Display for Step {
                 write!(out, "create Velero BackupStorageLocation {} (absent): accepted", origin.nacuuid)
             }
             Step::UpdateLocation { name, uid, .. } => {
-                write!(out, "update Velero BackupStorageLocation {name} (uid {uid}): its spec is not the one wanted")
+                write!(out, "update Velero BackupStorageLocation {name} (uid {uid}): it is not as wanted")
             }
             Step::DeleteSecret(Victim { name, uid }) => {
                 write!(out, "delete Secret {name} (uid {uid}): its location is deleted")

@@ -1,0 +1,79 @@
+//! What has to be known and in force before Velero hears of a location.
+
+use croft_core::backup::{
+    Policy, Presence,
+    approval::Standing,
+    location::{Observed, Step, plan, report},
+};
+
+use super::{Slot, Spec, World};
+use crate::{now, policy};
+
+/// A location as it is looked at next, once it is on record and held.
+fn held() -> Observed {
+    let mut seen = World::new(Spec::Valid(1), Some(1), Slot::Empty, Slot::Empty).seen().expect("there");
+    seen.object.has_finalizer = true;
+    seen.status = report(&seen, &policy(), &[], &now()).expect("a status");
+    seen
+}
+
+fn reason(seen: &Observed, policy: &Policy) -> Option<String> {
+    let status = report(seen, policy, &[], &now()).expect("a status");
+    status.conditions.reason("Accepted").map(str::to_owned)
+}
+
+#[test]
+fn nothing_of_a_location_changes_while_nobody_knows_what_the_administrator_wants() {
+    let unclear = Policy { mistake: Some("who knows".into()), ..policy() };
+    let in_force = World::new(Spec::Valid(1), Some(1), Slot::Ours(1), Slot::Ours(1)).seen().expect("there").velero;
+    let refused = Observed { standing: Standing::Denied, velero: in_force.clone(), ..held() };
+    for seen in [held(), refused] {
+        assert!(!plan(&seen, &policy()).is_settled());
+        assert!(plan(&seen, &unclear).is_settled());
+        assert_eq!(reason(&seen, &unclear).as_deref(), Some("PolicyUnclear"));
+        assert!(seen.unread(&unclear).is_none());
+    }
+    let vaults = Observed { standing: Standing::Vault, ..held() };
+    assert!(!plan(&vaults, &unclear).is_settled(), "nothing is decided about a vault's");
+}
+
+#[test]
+fn an_own_bucket_is_synchronised_only_while_the_api_server_judges_what_is_found_there() {
+    let mut seen = held();
+    seen.missing_fences = vec!["a-fence".into()];
+    assert!(!plan(&seen, &policy()).is_settled(), "nothing is found where nobody looks");
+    seen.spec.insert("backupSyncPeriod".into(), "1m".into());
+    assert!(plan(&seen, &policy()).is_settled());
+    assert_eq!(reason(&seen, &policy()).as_deref(), Some("PoliciesMissing"));
+    seen.missing_fences.clear();
+    assert!(!plan(&seen, &policy()).is_settled());
+}
+
+#[test]
+fn a_location_is_labelled_by_whose_bucket_it_is_of_and_labelled_again() {
+    let labels = |seen: &Observed| -> Vec<bool> {
+        let plan = plan(seen, &policy());
+        let own = |step: &Step| match step {
+            Step::CreateLocation { is_own_bucket, .. } | Step::UpdateLocation { is_own_bucket, .. } => {
+                Some(*is_own_bucket)
+            }
+            _ => None,
+        };
+        plan.iter().filter_map(own).collect()
+    };
+    assert_eq!(labels(&held()), [true]);
+    assert_eq!(labels(&Observed { standing: Standing::Vault, ..held() }), [false]);
+    let made = World::new(Spec::Valid(1), Some(1), Slot::Ours(1), Slot::Ours(1)).seen().expect("there");
+    let mut made = Observed { velero: made.velero, copy: made.copy, ..held() };
+    assert_eq!(labels(&made), [true; 0]);
+    made.velero.as_mut().expect("made").is_own_bucket = false;
+    assert_eq!(labels(&made), [true], "of before there was such a label");
+}
+
+#[test]
+fn no_secret_is_read_while_velero_is_away() {
+    let mut seen = held();
+    assert!(seen.unread(&policy()).is_some());
+    seen.object.velero = Presence::Gone;
+    assert!(seen.unread(&policy()).is_none());
+}

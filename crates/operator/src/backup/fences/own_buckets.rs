@@ -1,0 +1,121 @@
+//! Fences 5, 6 and 8: buckets of tenants' own. Whatever Velero reads there a tenant may have written.
+
+use croft_api::{
+    backup::{
+        MANAGED_BY_LABEL, MANAGED_BY_VALUE, NAB_ORIGIN_NACUUID_LABEL, NAB_ORIGIN_NAMESPACE_ANNOTATION,
+        NABSL_ORIGIN_NAMESPACE_ANNOTATION, OADP_LABEL, OADP_LABEL_VALUE,
+    },
+    velero::SCHEDULE_NAME_LABEL,
+};
+use k8s_openapi::api::admissionregistration::v1::{ValidatingAdmissionPolicy, ValidatingAdmissionPolicySpec};
+
+use super::{OWN_BUCKET_LABEL, OWN_BUCKET_VALUE, by_each, by_velero};
+use crate::policies::{condition, denied_unless, label_of, matched, quoted, variable};
+
+const SNAPSHOTS: &str = "croft-own-bucket-deletions";
+const REQUESTS: &str = "croft-own-bucket-expiry";
+const FINDINGS: &str = "croft-own-bucket-findings";
+
+pub(super) fn all(velero_namespace: &str) -> [ValidatingAdmissionPolicy; 3] {
+    [snapshots(velero_namespace), requests(), findings(velero_namespace)]
+}
+
+/// Whether an object has all of these labels.
+fn is_labelled(labels: &[(&str, &str)]) -> String {
+    let has = |(key, value): &(&str, &str)| format!("{} == {}", label_of("object", key), quoted(value));
+    labels.iter().map(has).collect::<Vec<_>>().join(" && ")
+}
+
+/// Fence 5.
+fn snapshots(velero_namespace: &str) -> ValidatingAdmissionPolicy {
+    // By such a one Velero makes a snapshot that an archive names its own, to delete it.
+    let of_a_snapshot = "has(object.spec.source.snapshotHandle)";
+    by_each(
+        "DeleteBackupRequest",
+        SNAPSHOTS,
+        ValidatingAdmissionPolicySpec {
+            match_constraints: Some(matched("snapshot.storage.k8s.io", &["volumesnapshotcontents"], &["CREATE"], None)),
+            match_conditions: Some(vec![condition("by-velero", by_velero(velero_namespace))]),
+            validations: Some(vec![denied_unless(
+                format!("params.?status.?phase.orValue('') != 'InProgress' || !{of_a_snapshot}"),
+                "'Velero takes up no snapshot while it deletes from the bucket of a tenant'".into(),
+            )]),
+            ..ValidatingAdmissionPolicySpec::default()
+        },
+    )
+}
+
+/// Fence 6. An administrator's own request is known by the same labels as the operator's.
+fn requests() -> ValidatingAdmissionPolicy {
+    let labels = [(MANAGED_BY_LABEL, MANAGED_BY_VALUE), (OWN_BUCKET_LABEL, OWN_BUCKET_VALUE)];
+    let wanted = labels.map(|(key, value)| format!("{key}={value}")).join(" and ");
+    by_each(
+        "Backup",
+        REQUESTS,
+        ValidatingAdmissionPolicySpec {
+            match_constraints: Some(matched("velero.io", &["deletebackuprequests"], &["CREATE", "UPDATE"], None)),
+            validations: Some(vec![denied_unless(
+                format!("object.?spec.?backupName.orValue('') != params.metadata.name || ({})", is_labelled(&labels)),
+                format!(
+                    "'what is in the bucket of a tenant is deleted by the operator, when its time has come, and by requests with the \
+                     labels {wanted} only'"
+                ),
+            )]),
+            ..ValidatingAdmissionPolicySpec::default()
+        },
+    )
+}
+
+/// Fence 8. Velero copies into the cluster what a bucket says of its backups: whose they are, when they expire, what belongs to
+/// them, which schedule made them. That it found them in this location it says itself.
+fn findings(velero_namespace: &str) -> ValidatingAdmissionPolicy {
+    let labels =
+        [(MANAGED_BY_LABEL, MANAGED_BY_VALUE), (OADP_LABEL, OADP_LABEL_VALUE), (OWN_BUCKET_LABEL, OWN_BUCKET_VALUE)];
+    let annotation = |object: &str, key: &str| format!("{object}.metadata.?annotations[?{}].orValue('')", quoted(key));
+    let is_hers = format!("{} == variables.tenant", annotation("object", NAB_ORIGIN_NAMESPACE_ANNOTATION));
+    let is_under_its_name = format!("{} == object.metadata.name", label_of("object", NAB_ORIGIN_NACUUID_LABEL));
+    let holds_nothing_up = format!(
+        "object.metadata.?finalizers.orValue([]).size() == 0 && object.metadata.?ownerReferences.orValue([]).size() == 0 && \
+         {} == ''",
+        label_of("object", SCHEDULE_NAME_LABEL)
+    );
+    by_each(
+        "BackupStorageLocation",
+        FINDINGS,
+        ValidatingAdmissionPolicySpec {
+            match_constraints: Some(matched("velero.io", &["backups", "podvolumebackups"], &["CREATE"], None)),
+            match_conditions: Some(vec![condition("by-velero", by_velero(velero_namespace))]),
+            variables: Some(vec![
+                variable("tenant", annotation("params", NABSL_ORIGIN_NAMESPACE_ANNOTATION)),
+                variable("backup", "request.resource.resource == 'backups'".into()),
+                variable(
+                    "place",
+                    "variables.backup ? object.?spec.?storageLocation.orValue('') : \
+                     object.?spec.?backupStorageLocation.orValue('')"
+                        .into(),
+                ),
+                variable("concerned", "variables.place == params.metadata.name".into()),
+            ]),
+            validations: Some(vec![
+                denied_unless(
+                    format!(
+                        "!variables.concerned || !variables.backup || ({} && {is_under_its_name} && {is_hers})",
+                        is_labelled(&labels)
+                    ),
+                    "'the bucket of namespace ' + variables.tenant + ' has no backups but those that were made for it'".into(),
+                ),
+                denied_unless(
+                    format!("!variables.concerned || !variables.backup || ({holds_nothing_up})"),
+                    "'a backup in the bucket of namespace ' + variables.tenant + ' has no finalizers, no owners and no schedule'"
+                        .into(),
+                ),
+                denied_unless(
+                    "!variables.concerned || variables.backup || object.?spec.?pod.?namespace.orValue('') == variables.tenant"
+                        .into(),
+                    "'volumes of pods in namespace ' + variables.tenant + ' only are copied to its bucket'".into(),
+                ),
+            ]),
+            ..ValidatingAdmissionPolicySpec::default()
+        },
+    )
+}
