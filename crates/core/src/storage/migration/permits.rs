@@ -90,8 +90,8 @@ impl Permitted {
 
 /// Whether who is meant by `name` is also meant by `group`: a user by its tenant, a subuser by its user.
 pub(super) fn covers(group: &str, name: &str) -> bool {
-    let below = group.strip_suffix("root").unwrap_or_default();
-    let is_in_tenant = !below.is_empty() && name.starts_with(below) && name != group;
+    let below = group.strip_suffix("root").filter(|below| below.ends_with(':'));
+    let is_in_tenant = below.is_some_and(|below| name.starts_with(below) && name != group);
     is_in_tenant || name.strip_prefix(group).is_some_and(|rest| rest.starts_with(':'))
 }
 
@@ -193,6 +193,7 @@ mod tests {
             ["root", "user/one", "user/one:two"].map(|name| format!("arn:aws:iam::lab:{name}"));
         assert!(covers(&tenant, &user) && covers(&tenant, &subuser) && covers(&user, &subuser));
         assert!(!covers(&user, &tenant) && !covers(&user, &user) && !covers(&tenant, &tenant));
+        assert!(!covers("arn:aws:iam::lab:user/chroot", "arn:aws:iam::lab:user/chris"), "a user whose name ends so");
         assert!(!covers(&user, "arn:aws:iam::lab:user/one-two") && !covers(&tenant, "arn:aws:iam::lab_a:user/one"));
     }
 
