@@ -73,10 +73,10 @@ impl Caches {
 
     /// Velero's answer wakes the restore it is for.
     pub(super) fn wake_on_lists(&self) {
-        let shelf = self.shelf.clone();
+        let known = self.shelf.clone();
         self.velero_downloads.wakes(move |change: Change<'_, DownloadRequest>| {
             if change.after.is_none() {
-                shelf.forget(&change.object().uid().unwrap_or_default());
+                known.forget(&change.object().uid().unwrap_or_default());
             }
             marks::RESTORE.request(RESTORE, &change.object().metadata).into_iter().collect()
         });
@@ -93,8 +93,8 @@ pub(super) struct Shelf(Arc<Mutex<BTreeMap<String, Read>>>);
 impl Shelf {
     /// What was read, unless that failed and may be tried again.
     fn get(&self, request: &str) -> Option<Result<Tally, String>> {
-        let shelf = self.lock();
-        let (at, read) = shelf.get(request)?;
+        let known = self.lock();
+        let (at, read) = known.get(request)?;
         (read.is_ok() || at.elapsed() < AGAIN).then(|| read.clone())
     }
 

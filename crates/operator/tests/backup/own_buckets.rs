@@ -6,14 +6,14 @@ use croft_api::{
     backup::NonAdminBackup,
     velero::{Backup, DeleteBackupRequest},
 };
-use croft_testbed::{Testbed, wait};
+use croft_testbed::{Testbed, product::Installed, wait};
 use kube::{ResourceExt, api::ListParams};
 use serde_json::{Value, json};
 
 use crate::{
     fences::told,
     plot::{Plot, VELERO_PATIENCE},
-    support::{World, apply, eventually},
+    support::{apply, croft, eventually},
 };
 
 impl Plot {
@@ -136,7 +136,7 @@ async fn a_backup_in_a_tenants_bucket_is_not_said_to_be_in_her_vault_to_be_delet
 async fn what_velero_does_for_a_tenants_own_bucket_is_judged_while_no_operator_runs() -> Result<()> {
     let bed = Testbed::kubernetes().start().await?;
     bed.install_velero_crds().await?;
-    let (bed, _installed) = World::installed_on(bed).await?;
+    let _installed = Installed::new(&bed, croft()).await?;
     let (admin, velero) = (bed.admin(), bed.cluster_admin("velero", "velero").await?);
     apply(admin, include_str!("snapshots.yaml")).await?;
     let ours = json!({ "app.kubernetes.io/managed-by": "oadp-nac-controller", "croft.dev/own-bucket": "true" });

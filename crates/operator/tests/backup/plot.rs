@@ -150,15 +150,16 @@ impl Plot {
         json!({ "backupStorageLocationSpec": spec })
     }
 
+    /// Waits until Velero has looked and found that it can use it.
     pub(crate) async fn location_is_available(&self) -> NonAdminBackupStorageLocation {
-        eventually("the location to be available", || async {
+        let looked = wait::until("the location to be available", VELERO_PATIENCE, || async {
             let location = self.api::<NonAdminBackupStorageLocation>().get("here").await?;
             let status = serde_json::to_value(&location.status)?;
             let phase = &status["veleroBackupStorageLocation"]["status"]["phase"];
             ensure!(phase == "Available", "its status is {status}");
             Ok(Some(location))
-        })
-        .await
+        });
+        looked.await.unwrap_or_else(|error| panic!("{error:#}"))
     }
 
     /// A ConfigMap to back up.

@@ -8,10 +8,10 @@ use croft_api::{
 use croft_core::backup::left_out::List;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::ResourceExt;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::{
-    plot::{Plot, message, told},
+    plot::{Plot, VELERO_PATIENCE, message, told},
     support::eventually,
 };
 
@@ -119,7 +119,8 @@ async fn what_a_restore_leaves_out_is_told_by_kind_with_the_reason() -> Result<(
     plot.patch::<ConfigMap>("staying", json!({ "data": { "price": "8" } })).await?;
     let spec = json!({ "restoreSpec": { "backupName": "nightly", "excludedResources": ["serviceaccounts"] } });
     plot.create::<NonAdminRestore>("back", spec).await?;
-    let status = plot.status::<NonAdminRestore>("back", "to tell", |status| !status["leftOut"].is_null()).await;
+    let tells = |status: &Value| !status["leftOut"].is_null();
+    let status = plot.status_within::<NonAdminRestore>(VELERO_PATIENCE, "back", "to tell", tells).await;
     let told = |kind: &str| {
         let shares = status["leftOut"]["kinds"].as_array().into_iter().flatten();
         let shares = shares.filter(|share| share["kind"] == kind);

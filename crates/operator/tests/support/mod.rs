@@ -76,11 +76,7 @@ impl World {
 
     /// Parts and manifests, but no replica yet.
     pub async fn installed(want: Want) -> Result<(Testbed, Installed)> {
-        Self::installed_on(want.start().await?).await
-    }
-
-    /// The same on parts that are there.
-    pub async fn installed_on(bed: Testbed) -> Result<(Testbed, Installed)> {
+        let bed = want.start().await?;
         let installed = Installed::new(&bed, croft()).await?;
         Ok((bed, installed))
     }
