@@ -198,9 +198,9 @@ async fn unreadable_class_takes_nothing_away(while_down: bool) -> Result<()> {
         Ok(conditions.iter().any(|condition| condition.reason == "ClassUnreadable").then_some(()))
     })
     .await;
-    let readable = r#"{"spec":{"priority":null,"params":null}}"#;
+    // In one step, and with the policy it has: whatever it said in between would be obeyed.
+    let readable = r#"{"spec":{"priority":null,"params":null,"resources":[]}}"#;
     admin.kubectl(&["patch", "namespaceclass", "small", "--type=merge", "-p", readable]).await?;
-    define_class(&bed).await?;
     eventually("the binding to go", || async { Ok(bindings.get_opt("kept").await?.is_none().then_some(())) }).await;
     let made: Api<ConfigMap> = Api::namespaced(admin.client.clone(), "kept");
     let made = made.get("made").await?;
