@@ -170,6 +170,12 @@ impl Observed {
         self.is_in_place() && self.velero.as_ref().is_some_and(|velero| Progress(&velero.status).is_at_work())
     }
 
+    /// Velero makes it, or deletes what is stored. It would go on without its request to delete, and the policies around own buckets,
+    /// which go by that, would not hold any more.
+    fn is_in_veleros_hands(&self) -> bool {
+        self.is_at_work() || self.own_deletions().any(|deletion| !deletion.is_processed())
+    }
+
     /// Nothing of it is stored, nor will be if it goes now.
     fn is_waiting(&self) -> bool {
         self.velero.as_ref().is_some_and(|velero| Progress(&velero.status).is_waiting())
@@ -298,7 +304,7 @@ fn force_delete(seen: &Observed) -> Plan<Step> {
 
 /// Deletes the Velero objects but not what is stored; then releases, unless they are to be seen gone first.
 fn let_go(seen: &Observed, then: Option<Release>) -> Plan<Step> {
-    if seen.is_at_work() {
+    if seen.is_in_veleros_hands() {
         // What is left then goes as [`super::leftover`] has it: no namespace and no location is held up.
         let holds_up = seen.object.namespace_is_terminating || seen.loses_its_location();
         return if holds_up { release(seen, Release::VeleroAtWork) } else { Plan::settled() };
@@ -441,14 +447,14 @@ fn deleting(status: &mut Status, seen: &Observed, policy: &Policy, path: Path, n
         (Path::ApiDelete, OnDelete::Hold) if !seen.loses_its_location() => {
             "backup deletion requires setting spec.deleteBackup or spec.forceDeleteBackup to true or finalizer removal"
         }
-        (Path::ApiDelete, _) if seen.is_at_work() => AT_WORK,
+        (Path::ApiDelete, _) if seen.is_in_veleros_hands() => AT_WORK,
         (Path::ApiDelete, _) => "permanent backup deletion requires setting spec.deleteBackup to true",
         (Path::DeleteWithData, _) if seen.is_at_work() => AT_WORK,
         (Path::DeleteWithData, _) if seen.own_backup().is_some() && seen.loses_its_location() => {
             "the storage location of this backup is gone and Velero deletes nothing there: only spec.forceDeleteBackup helps"
         }
         (Path::DeleteWithData, _) => withheld.as_deref().unwrap_or(ACCEPTED),
-        _ if seen.is_at_work() => AT_WORK,
+        _ if seen.is_in_veleros_hands() => AT_WORK,
         _ => ACCEPTED,
     };
     status.phase = Some(Phase::Deleting);

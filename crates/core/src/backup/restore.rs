@@ -39,9 +39,9 @@ const WORDS: Words = Words {
 
 /// Said of a restore that Velero is finishing: since when it is.
 pub const FINISHING: &str = "Finishing";
-/// Several times what Velero allows itself. Until it is done it may change no volume of anybody's, and it reads from the tenant's
+/// Many times what Velero allows itself. Until it is done it may change no volume of anybody's, and it reads from the tenant's
 /// bucket what there is to finish.
-const OVERDUE: Duration = Duration::from_secs(3600);
+const OVERDUE: Duration = Duration::from_secs(24 * 3600);
 
 /// What whoever changes the spec of a restore that Velero has is told.
 pub const UNCHANGEABLE: &str = "changes to restoreSpec have no effect; create a new NonAdminRestore";
@@ -309,18 +309,14 @@ fn create(seen: &Observed, policy: &Policy) -> Plan<Step> {
         (Next::Nothing, Stage::Made(velero)) if seen.counts_as_unfinished && Progress(&velero.status).is_finished() => {
             Plan::step(Step::CountAsFinished(seen.victim(velero)))
         }
-        (Next::Nothing, Stage::Made(velero)) if is_being_finished(velero) => match seen.rest_of_finishing() {
-            Duration::ZERO => Plan::step(Step::End(seen.victim(velero))),
-            rest => Plan::settled().look_again(rest),
-        },
+        (Next::Nothing, Stage::Made(velero)) if Progress(&velero.status).is_being_finished() => {
+            match seen.rest_of_finishing() {
+                Duration::ZERO => Plan::step(Step::End(seen.victim(velero))),
+                rest => Plan::settled().look_again(rest),
+            }
+        }
         (Next::Nothing, _) => find_out(seen, policy),
     }
-}
-
-/// Velero has brought back what it could and does what is to be done afterwards.
-fn is_being_finished(velero: &Handed) -> bool {
-    let is_finished = Progress(&velero.status).is_finished();
-    !is_finished && Progress(&velero.status).phase().is_some_and(|phase| phase.starts_with("Finalizing"))
 }
 
 fn hold(seen: &Observed) -> Plan<Step> {
@@ -352,9 +348,15 @@ fn delete(seen: &Observed, policy: &Policy) -> Plan<Step> {
     }
     let release = Step::ReleaseFinalizer { uid: seen.object.uid.clone() };
     match seen.hand_over(policy).stage() {
+        // It would vanish under Velero's hands, and the policies that go by it with it.
+        Stage::Made(velero) if Progress(&velero.status).is_being_finished() && !seen.rest_of_finishing().is_zero() => {
+            match seen.object.namespace_is_terminating {
+                true => Plan::steps(seen.forget_lists().chain([release])),
+                false => Plan::settled().look_again(seen.rest_of_finishing()),
+            }
+        }
         Stage::Made(velero) => {
-            let is_overdue = is_being_finished(velero) && seen.rest_of_finishing().is_zero();
-            let end = is_overdue.then(|| Step::End(seen.victim(velero)));
+            let end = Progress(&velero.status).is_being_finished().then(|| Step::End(seen.victim(velero)));
             let delete = (!velero.is_deleting).then(|| Step::DeleteRestore(seen.victim(velero)));
             let release = seen.object.namespace_is_terminating.then_some(release);
             Plan::steps(seen.forget_lists().chain(end).chain(delete).chain(release))
@@ -388,7 +390,7 @@ pub fn report(seen: &Observed, policy: &Policy, outcomes: &[(&Step, Outcome)], n
     }
     hand_over.follow(&mut status.told(), now);
     match hand_over.stage() {
-        Stage::Made(velero) if is_being_finished(velero) => {
+        Stage::Made(velero) if Progress(&velero.status).is_being_finished() => {
             let message = "Velero has restored what it could and finishes";
             status.conditions.set(FINISHING, Truth::True, "VeleroFinishes", message, now);
         }

@@ -86,6 +86,11 @@ impl<'a> Progress<'a> {
         !self.is_finished() && self.phase().is_some_and(|phase| begun.contains(&phase))
     }
 
+    /// Velero has brought back what it could and does what is to be done afterwards.
+    pub fn is_being_finished(self) -> bool {
+        !self.is_finished() && self.phase().is_some_and(|phase| phase.starts_with("Finalizing"))
+    }
+
     pub fn completed(self) -> Option<Timestamp> {
         text(self.0, "completionTimestamp").map(|time| Timestamp(time.to_owned()))
     }

@@ -232,7 +232,10 @@ impl explorer::World for World {
                 assert!(is_done, "asked to delete what Velero is not done with");
                 self.deletion = Some(Deleting::Asked);
             }
-            Step::DeleteDeletion(_) => self.deletion = None,
+            Step::DeleteDeletion(_) => {
+                assert_ne!(self.deletion, Some(Deleting::Asked), "taken away while Velero goes by it");
+                self.deletion = None;
+            }
             Step::DeleteBackup { backup, version } => {
                 let is_asked = asked.force || asked.delete || self.releases_on_delete || self.terminating;
                 assert!(is_asked, "deleted a backup unasked");
@@ -505,4 +508,17 @@ fn a_refusal_from_before_the_end_of_the_backup_is_asked_again_at_once() {
     assert_eq!(plan(&seen, &policy()).iter().count(), 2);
     seen.deletions = vec![refused];
     assert_eq!(plan(&seen, &policy()), Plan::settled().look_again(ASK_AGAIN));
+}
+
+#[test]
+fn a_request_to_delete_stays_while_velero_goes_by_it() {
+    let mut seen = forced_at_work().seen().expect("there");
+    seen.velero = Some(Backup { ours: true, stage: Stage::Done }.seen());
+    seen.deletions = vec![Deleting::Asked.seen()];
+    assert!(plan(&seen, &policy()).is_settled());
+    seen.object.namespace_is_terminating = true;
+    let steps = plan(&seen, &policy());
+    assert!(steps.iter().all(|step| matches!(step, Step::ReleaseFinalizer { .. })), "{steps}");
+    seen.deletions = vec![Deleting::Refused { rested: false }.seen()];
+    assert!(plan(&seen, &policy()).iter().any(|step| matches!(step, Step::DeleteDeletion(_))), "of no more use");
 }

@@ -322,13 +322,18 @@ fn what_velero_does_not_get_done_with_is_ended_and_not_before_its_time() {
     for phase in ["Finalizing", "FinalizingPartiallyFailed"] {
         let mut seen = with_velero(json!({ "phase": phase }));
         assert!(seen.status.conditions.is_true(FINISHING), "since when is on record");
-        seen.finishing = Some(Duration::from_secs(600));
-        assert_eq!(plan(&seen, &policy()), Plan::settled().look_again(Duration::from_secs(3000)));
         seen.finishing = Some(Duration::from_secs(3600));
+        assert_eq!(plan(&seen, &policy()), Plan::settled().look_again(Duration::from_secs(23 * 3600)));
+        seen.finishing = Some(Duration::from_secs(24 * 3600));
         let ends = |seen: &Observed| plan(seen, &policy()).iter().any(|step| matches!(step, Step::End(_)));
         assert!(ends(&seen));
         (seen.object.is_deleting, seen.status.phase) = (true, Some(Phase::Deleting));
         assert!(ends(&seen), "nor is it waited for where it is deleted");
+        seen.finishing = Some(Duration::from_secs(60));
+        assert!(plan(&seen, &policy()).is_settled(), "deleted under Velero's hands");
+        seen.object.namespace_is_terminating = true;
+        let steps = plan(&seen, &policy());
+        assert!(steps.iter().all(|step| matches!(step, Step::ReleaseFinalizer { .. })), "{steps}");
     }
     let running = with_velero(json!({ "phase": "InProgress" }));
     assert!(plan(&Observed { finishing: Some(Duration::MAX), ..running.clone() }, &policy()).is_settled());

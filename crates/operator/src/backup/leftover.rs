@@ -67,6 +67,10 @@ impl Left for Restore {
     fn recorded(request: &NonAdminRestore) -> Option<String> {
         request.status.as_ref()?.velero_restore.as_ref()?.nacuuid.clone()
     }
+
+    fn is_at_work(&self) -> bool {
+        self.status.as_ref().is_some_and(|status| Progress(&status.0.0).is_being_finished())
+    }
 }
 
 impl Left for Backup {
