@@ -22,6 +22,7 @@ pub mod duration;
 mod enforcement;
 pub mod fields;
 mod handover;
+mod hooks;
 mod hosts;
 pub mod left_out;
 pub mod leftover;

@@ -350,9 +350,10 @@ fn delete(seen: &Observed, policy: &Policy) -> Plan<Step> {
     match seen.hand_over(policy).stage() {
         // It would vanish under Velero's hands, and the policies that go by it with it.
         Stage::Made(velero) if Progress(&velero.status).is_being_finished() && !seen.rest_of_finishing().is_zero() => {
-            match seen.object.namespace_is_terminating {
-                true => Plan::steps(seen.forget_lists().chain([release])),
-                false => Plan::settled().look_again(seen.rest_of_finishing()),
+            if seen.object.namespace_is_terminating {
+                Plan::steps(seen.forget_lists().chain([release]))
+            } else {
+                Plan::settled().look_again(seen.rest_of_finishing())
             }
         }
         Stage::Made(velero) => {

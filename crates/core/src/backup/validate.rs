@@ -10,6 +10,7 @@ use serde_json::Value;
 use super::{
     Policy, enforcement,
     fields::{self, Check},
+    hooks,
     policy::HeldBack,
     restorable::Kinds,
     velero::{Fields, S3, field, text},
@@ -112,6 +113,9 @@ pub fn backup(spec: &Fields, namespace: &str, policy: &Policy) -> Result<BackupS
     }
     if policy.no_hooks && field(spec, "hooks").and_then(Value::as_object).is_some_and(|hooks| !hooks.is_empty()) {
         return refuse("NonAdminBackup spec.backupSpec.hooks is restricted");
+    }
+    if let Some(objection) = hooks::objection(spec).filter(|_| enforced.get("hooks") != spec.get("hooks")) {
+        return refuse(objection);
     }
     let spec = enforcement::apply(fields::BACKUP, enforced, spec.clone(), |field, value| {
         format!("the administrator has restricted spec.backupSpec.{field} field value to {value}")
