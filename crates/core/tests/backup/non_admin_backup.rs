@@ -1,3 +1,5 @@
+mod in_veleros_hands;
+
 use std::time::Duration;
 
 use croft_core::{
@@ -411,39 +413,6 @@ fn plain_deletion_holds_and_says_what_to_do() {
     );
 }
 
-/// Deletion by force of a backup that Velero is working on.
-fn forced_at_work() -> World {
-    World::new(true, true, Some(Backup { ours: true, stage: Stage::Ready }), OnDelete::Hold).edited(|request| {
-        request.finalizer = true;
-        request.asked.force = true;
-        request.deleting = true;
-        request.status = Told::new(Status { phase: Some(Phase::Deleting), ..Status::default() });
-    })
-}
-
-#[test]
-fn what_velero_is_working_on_is_waited_for_and_said() {
-    let seen = forced_at_work().seen().expect("there");
-    assert!(plan(&seen, &policy()).is_settled());
-    let status = report(&seen, &policy(), &[], &now()).expect("a status");
-    assert_eq!(
-        status.conditions.get("Deleting").map(|condition| condition.message.as_str()),
-        Some("Velero is working on this backup: it goes as soon as Velero is done with it")
-    );
-}
-
-#[test]
-fn no_namespace_and_no_location_waits_for_what_velero_is_working_on() {
-    let seen = forced_at_work().seen().expect("there");
-    let goes = Observed { object: Object { namespace_is_terminating: true, ..seen.object.clone() }, ..seen.clone() };
-    let lost = Observed { location: Location::Missing { name: "here".into() }, ..seen };
-    for seen in [goes, lost] {
-        let plan = plan(&seen, &policy());
-        let steps: Vec<_> = plan.iter().collect();
-        assert!(matches!(steps.as_slice(), [Step::ReleaseFinalizer { .. }]), "{plan}");
-    }
-}
-
 #[test]
 fn without_the_policies_it_needs_a_backup_waits() {
     let mut seen = at_rest(&World::new(true, false, None, OnDelete::Hold)).seen().expect("there");
@@ -490,35 +459,4 @@ fn an_unusable_location_is_named_exactly() {
         message(found(Some(Phase::Created), Some("u"), Some(LocationPhase::Other))),
         "VeleroBackupStorageLocation with NACUUID u is not in available state and can not be used for the NonAdminBackup"
     );
-}
-
-#[test]
-fn a_refusal_from_before_the_end_of_the_backup_is_asked_again_at_once() {
-    let world =
-        World::new(true, true, Some(Backup { ours: true, stage: Stage::Done }), OnDelete::Hold).edited(|request| {
-            request.finalizer = true;
-            request.asked.delete = true;
-            request.deleting = true;
-            request.status = Told::new(Status { phase: Some(Phase::Deleting), ..Status::default() });
-        });
-    let mut seen = world.seen().expect("there");
-    seen.restores.clear();
-    let refused = Deleting::Refused { rested: false }.seen();
-    seen.deletions = vec![Deletion { created: Timestamp("2026-01-01T00:00:05Z".into()), ..refused.clone() }];
-    assert_eq!(plan(&seen, &policy()).iter().count(), 2);
-    seen.deletions = vec![refused];
-    assert_eq!(plan(&seen, &policy()), Plan::settled().look_again(ASK_AGAIN));
-}
-
-#[test]
-fn a_request_to_delete_stays_while_velero_goes_by_it() {
-    let mut seen = forced_at_work().seen().expect("there");
-    seen.velero = Some(Backup { ours: true, stage: Stage::Done }.seen());
-    seen.deletions = vec![Deleting::Asked.seen()];
-    assert!(plan(&seen, &policy()).is_settled());
-    seen.object.namespace_is_terminating = true;
-    let steps = plan(&seen, &policy());
-    assert!(steps.iter().all(|step| matches!(step, Step::ReleaseFinalizer { .. })), "{steps}");
-    seen.deletions = vec![Deleting::Refused { rested: false }.seen()];
-    assert!(plan(&seen, &policy()).iter().any(|step| matches!(step, Step::DeleteDeletion(_))), "of no more use");
 }
