@@ -33,7 +33,8 @@ impl Limit {
             let told = format!("it is {} bytes long; at most {bytes} are read", text.len());
             return Some(told + &shorten(text, str::len));
         }
-        (values < usize::MAX && values_in(text) > values)
+        // Each takes a byte at least.
+        (text.len() > values && values_in(text) > values)
             .then(|| format!("it holds more than {values} values") + &shorten(text, values_in))
     }
 }

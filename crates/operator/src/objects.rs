@@ -58,8 +58,9 @@ pub fn has_finalizer(metadata: &ObjectMeta, finalizer: &str) -> bool {
 /// A status of the API as the core reads it: both have the shape of the CRD. What cannot be read was not written by us and is
 /// written anew.
 pub fn status<S: DeserializeOwned + Default>(status: Option<&impl Serialize>) -> S {
-    let status = status.and_then(|status| serde_json::to_value(status).ok());
-    status.and_then(|status| serde_json::from_value(status).ok()).unwrap_or_default()
+    // By way of text: that is half the work of a tree of values, and done at every look.
+    let text = status.and_then(|status| serde_json::to_vec(status).ok());
+    text.and_then(|text| serde_json::from_slice(&text).ok()).unwrap_or_default()
 }
 
 /// A status of the core over the one the API has: what the core does not know of stays, what it has as `null` goes.

@@ -7,7 +7,7 @@
 //!   another one by a single key per turn.
 //! - **Live changes first.** A backlog never delays a change somebody just made by more than [`PATIENCE`] keys, and
 //!   nobody is starved: whatever waits is taken after it was passed [`PATIENCE`] times.
-//! - **Room for live changes.** Less urgent keys take at most three quarters of what may run at once: however many they are, a
+//! - **Room for live changes.** Less urgent keys take at most seven eighths of what may run at once: however many they are, a
 //!   change somebody just made finds a free place.
 //! - **Slow ones keep nobody waiting.** An attempt that somebody outside holds up gives its place to others.
 //! - **One outside keeps nobody else waiting.** Of those who need the same only some run at once; who waits for it waits as fairly
@@ -30,7 +30,7 @@ use crate::{backoff::Backoff, plan::Next, time::Instant};
 
 /// How many of `places` whatever is no change somebody has just made may take.
 pub fn room_for_background(places: usize) -> usize {
-    places.saturating_sub(places.div_ceil(4)).max(1)
+    places.saturating_sub(places.div_ceil(8)).max(1)
 }
 
 /// How many urgent keys may pass a less urgent one.

@@ -154,7 +154,7 @@ fn however_many_keys_wait_a_live_change_finds_a_free_place() {
         queue.push(Work("resync", number), Priority::Resync, Instant(0));
     }
     let background: Vec<_> = std::iter::from_fn(|| pop(&mut queue, Instant(0))).collect();
-    assert_eq!(background.len(), 3, "three quarters of the places");
+    assert_eq!(background.len(), 3, "all but one place in eight, and one at least");
     for number in 0..1 {
         queue.push(Work("live", number), Priority::Live, Instant(1));
         assert_eq!(pop(&mut queue, Instant(1)), Some(Work("live", number)));

@@ -81,7 +81,7 @@ pub struct Context {
     pub slots: Slots,
 }
 
-/// Calls under way. Whatever is no change somebody has just made takes three quarters of them at most, however long its calls take.
+/// Calls under way. Whatever is no change somebody has just made takes seven eighths of them at most, however long its calls take.
 #[derive(Clone, Debug)]
 pub struct Slots {
     all: Arc<Semaphore>,

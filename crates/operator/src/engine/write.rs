@@ -5,7 +5,7 @@ use std::{fmt, future::Future, time::Duration};
 use croft_core::plan::{Failure, FailureClass};
 use kube::{
     Api, Client, Resource, ResourceExt,
-    api::{ApiResource, DeleteParams, DynamicObject, Patch, PatchParams, PostParams, Preconditions},
+    api::{ApiResource, DeleteParams, DynamicObject, ObjectMeta, Patch, PatchParams, PostParams, Preconditions},
     core::Request,
 };
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
@@ -16,6 +16,7 @@ use super::{
     failure::{classify, timed_out},
     is_deleting,
     report::NewStatus,
+    watch::place_of,
 };
 
 /// Our name in managedFields for everything but stamped objects.
@@ -192,8 +193,10 @@ impl Writer {
             let (place, uid) = (Place::new(target.namespace, target.name), target.uid.to_owned());
             Written { echo: Some(Echo { stream: stream.to_owned(), place, uid, version: None }), ..Written::default() }
         };
-        let answer = call("delete", api.delete(target.name, &params)).await?;
-        Ok(answer.left().filter(is_still_there).map_or_else(gone, |object| written(&object, stream)))
+        let request = Request::new(api.resource_url()).delete(target.name, &params);
+        let request = request.map_err(|error| classify(&kube::Error::BuildRequest(error)))?;
+        let Removed { metadata } = call("delete", self.client.request(request)).await?;
+        Ok(if is_still_there(&metadata) { written_at(&metadata, stream) } else { gone() })
     }
 
     /// Replaces a whole status; stale if the object is gone, or not as it was seen: the caches will tell.
@@ -315,6 +318,13 @@ impl Answered {
     }
 }
 
+/// The answer to a deletion: the object, or a Status, whose metadata says nothing.
+#[derive(Deserialize)]
+struct Removed {
+    #[serde(default)]
+    metadata: ObjectMeta,
+}
+
 /// One API call under the common timeout.
 pub async fn call<T>(what: &str, request: impl Future<Output = kube::Result<T>>) -> Result<T, Failure> {
     match tokio::time::timeout(CALL_TIMEOUT, request).await {
@@ -338,16 +348,20 @@ pub fn gone_is_done(result: Result<Written, Failure>) -> Result<Written, Failure
 }
 
 /// Whether an object that was to be deleted is only on its way. Of some kinds the answer is the object although it is gone.
-fn is_still_there(answered: &DynamicObject) -> bool {
-    let metadata = answered.meta();
-    let is_waited_for = metadata.deletion_grace_period_seconds.is_some_and(|seconds| seconds > 0);
-    is_deleting(metadata) && (is_waited_for || !answered.finalizers().is_empty())
+fn is_still_there(answered: &ObjectMeta) -> bool {
+    let is_waited_for = answered.deletion_grace_period_seconds.is_some_and(|seconds| seconds > 0);
+    let is_held = answered.finalizers.as_ref().is_some_and(|finalizers| !finalizers.is_empty());
+    is_deleting(answered) && (is_waited_for || is_held)
 }
 
 /// What the API server answered about an object of `resource`.
 pub fn written<K: ResourceExt>(object: &K, resource: &str) -> Written {
-    let place = Place::new(object.namespace().unwrap_or_default(), object.name_any());
-    Written::of(resource, place, object.uid(), object.resource_version().as_deref().unwrap_or_default())
+    written_at(object.meta(), resource)
+}
+
+fn written_at(metadata: &ObjectMeta, resource: &str) -> Written {
+    let place = place_of(metadata);
+    Written::of(resource, place, metadata.uid.clone(), metadata.resource_version.as_deref().unwrap_or_default())
 }
 
 /// `plural.group`, or the plural alone for the core group: how CRDs are named and how caches are registered.
@@ -374,8 +388,8 @@ mod tests {
             (json!({ "deletionTimestamp": "2026-01-01T00:00:00Z", "finalizers": ["x"] }), true),
         ];
         for (metadata, expected) in table {
-            let answered = serde_json::from_value(json!({ "metadata": metadata })).unwrap();
-            assert_eq!(is_still_there(&answered), expected, "{metadata}");
+            let answered: Removed = serde_json::from_value(json!({ "metadata": metadata })).unwrap();
+            assert_eq!(is_still_there(&answered.metadata), expected, "{metadata}");
         }
     }
 

@@ -62,6 +62,10 @@ const CLASS: Work = NAMESPACES.work("namespaceclass");
 /// What happens to a binding's objects together is looked at together: a moment after the last change, but soon.
 const CALM: Pace = Pace { calm: Duration::from_millis(100), most: Duration::from_secs(1) };
 
+/// One call deletes many objects, and a busy API server takes its time between them: made again in halves they would be reported
+/// in halves. A namespace that has lost everything is not waited for.
+const LOSS: Pace = Pace { calm: Duration::from_millis(300), most: Duration::from_secs(3) };
+
 /// While a class rolls out every namespace changes several times: it counts them once for all that change meanwhile.
 const RECOUNT: Pace = Pace { calm: Duration::from_millis(100), most: Duration::from_secs(1) };
 

@@ -25,7 +25,7 @@ use tokio_util::task::AbortOnDropHandle;
 use tracing::info;
 
 use super::{
-    BINDING, CALM, Caches,
+    BINDING, CALM, Caches, LOSS,
     entries::{Entry, Left, Objects, Put},
     live::Live,
     seal::SharedSeal,
@@ -344,7 +344,7 @@ impl StampSink {
         let left = self.write().remove(place);
         let is_bare = left == Left::Nothing && self.all.has_nothing_in(&place.namespace);
         // No more can be lost: there is nothing to wait for.
-        let rhythm = if is_bare { Pace { calm: Duration::ZERO, ..CALM } } else { CALM };
+        let rhythm = if is_bare { Pace { calm: Duration::ZERO, ..LOSS } } else { LOSS };
         self.journal.gone(&binding_of(place), &self.stream, place, rhythm);
     }
 

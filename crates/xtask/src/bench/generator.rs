@@ -32,7 +32,7 @@ pub(super) struct Generator {
     /// Requests that may be under way.
     permits: Arc<Semaphore>,
     models: Arc<Models>,
-    _news: Arc<News>,
+    news: Arc<News>,
 }
 
 /// Both states of the class.
@@ -60,7 +60,12 @@ impl Generator {
     pub(super) async fn new(config: Config, models: Models) -> Result<Self> {
         let client = client(config)?;
         let news = Arc::new(News::follow(&client).await?);
-        Ok(Self { client, permits: Arc::new(Semaphore::new(IN_FLIGHT)), models: Arc::new(models), _news: news })
+        Ok(Self { client, permits: Arc::new(Semaphore::new(IN_FLIGHT)), models: Arc::new(models), news })
+    }
+
+    /// It is still told of everything it does.
+    pub(super) fn check(&self) -> Result<()> {
+        self.news.check()
     }
 
     /// 12 requests: the binding, ten objects, the status.

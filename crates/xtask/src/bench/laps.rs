@@ -66,6 +66,8 @@ pub(super) struct Block {
     /// Of the same contents: what the administrator does to the class he does to this one in the generator's lap.
     pub(super) unused_class: String,
     pub(super) names: Vec<String>,
+    /// As many, of the generator.
+    pub(super) plots: Vec<String>,
 }
 
 /// The ground both sides run on.
@@ -97,29 +99,30 @@ impl Course {
             Side::Generator => self.generate(act, block).await?,
             Side::Operator => self.operate(act, block).await?,
         };
+        self.plots.check()?;
         Ok(Lap { took: ended - clock, conditions: load.since() })
     }
 
     async fn generate(&self, act: Act, block: &Block) -> Result<Instant> {
-        let names = &self.plots.names;
+        let names = &block.plots;
         match act {
             Act::Onboard => {
-                self.plots.onboard(&self.cluster, &block.class).await?;
+                self.plots.onboard(&self.cluster, names, &block.class).await?;
                 self.until(names, |space| space.is_furnished(GENERATION_BEFORE)).await
             }
             Act::Change => {
                 self.cluster.apply_class(&block.unused_class, AFTER).await?;
-                self.plots.change().await?;
+                self.plots.change(names).await?;
                 self.until(names, |space| space.is_furnished(GENERATION_AFTER)).await
             }
             Act::Refill => {
                 let old = self.witness.uids(names);
-                self.plots.refill(&self.cluster).await?;
+                self.plots.refill(&self.cluster, names).await?;
                 self.until(names, |space| space.is_furnished(GENERATION_AFTER) && space.uids().is_disjoint(&old)).await
             }
             Act::Remove => {
                 self.cluster.delete_class(&block.unused_class).await?;
-                self.plots.remove().await?;
+                self.plots.remove(names).await?;
                 self.until(names, Space::is_bare).await
             }
         }

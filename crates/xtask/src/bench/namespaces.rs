@@ -67,13 +67,15 @@ fn count() -> Result<usize> {
 }
 
 fn blocks(namespaces: usize) -> Vec<Block> {
-    let names = names("bench", namespaces);
-    let blocks = names.chunks(namespaces.div_ceil(PAIRS).max(1)).enumerate();
-    let block = |(index, names): (usize, &[String])| Block {
+    let (names, plots) = (names("bench", namespaces), names("plots", namespaces));
+    let in_a_block = namespaces.div_ceil(PAIRS).max(1);
+    let blocks = names.chunks(in_a_block).zip(plots.chunks(in_a_block)).enumerate();
+    let block = |(index, (names, plots)): (usize, (&[String], &[String]))| Block {
         index,
         class: format!("block-{index}"),
         unused_class: format!("spare-{index}"),
         names: names.to_vec(),
+        plots: plots.to_vec(),
     };
     blocks.map(block).collect()
 }
@@ -86,14 +88,13 @@ pub(super) fn names(prefix: &str, count: usize) -> Vec<String> {
 async fn prepare(program: &Path, blocks: &[Block]) -> Result<(Course, Operator)> {
     let clock = Instant::now();
     let cluster = Cluster::start(program).await?;
-    let plots = names("plots", blocks.first().map_or(0, |block| block.names.len()));
-    let spaces = blocks.iter().flat_map(|block| &block.names).chain(&plots).cloned().collect::<Vec<_>>();
+    let spaces = blocks.iter().flat_map(|block| block.names.iter().chain(&block.plots)).cloned().collect::<Vec<_>>();
     cluster.make_namespaces(&spaces).await?;
     let operator = cluster.start_operator("croft-0").await?;
     let witness = Witness::start(&cluster.admin).await?;
     let models = learn(&cluster, &witness).await?;
     let generator = Generator::new(cluster.installed.identity.config(), models).await?;
-    let plots = Plots::new(&cluster, plots, generator).await?;
+    let plots = Plots::new(&cluster, generator).await?;
     tokio::time::sleep(COLLECTOR_LOOKS.saturating_sub(clock.elapsed())).await;
     Ok((Course { witness, cluster, plots }, operator))
 }
@@ -116,7 +117,7 @@ async fn learn(cluster: &Cluster, witness: &Witness) -> Result<Models> {
     Ok(Models { before, after })
 }
 
-/// Everything but the removal: the operator's side of the block stays, the generator's goes.
+/// Everything but the removal.
 async fn grow(course: &Course, block: &Block, operator: &Operator, results: &mut Results) -> Result<()> {
     for class in [&block.class, &block.unused_class] {
         course.cluster.apply_class(class, BEFORE).await?;
@@ -126,14 +127,10 @@ async fn grow(course: &Course, block: &Block, operator: &Operator, results: &mut
         results.add(act, block, course.pair(act, block, operator).await?);
         course.cluster.class_is_settled(&block.class).await?;
     }
-    course.plots.remove().await?;
-    course.until(&course.plots.names, Space::is_bare).await?;
     Ok(())
 }
 
 async fn shrink(course: &Course, block: &Block, operator: &Operator, results: &mut Results) -> Result<()> {
-    course.plots.onboard(&course.cluster, "removal").await?;
-    course.until(&course.plots.names, Space::has_objects).await?;
     results.add(Act::Remove, block, course.pair(Act::Remove, block, operator).await?);
     Ok(())
 }
@@ -154,7 +151,9 @@ mod tests {
     #[test]
     fn every_namespace_is_in_exactly_one_of_ten_blocks() {
         let blocks = blocks(1000);
-        assert!(blocks.len() == PAIRS && blocks.iter().all(|block| block.names.len() == 100));
+        assert!(
+            blocks.len() == PAIRS && blocks.iter().all(|block| block.names.len() == 100 && block.plots.len() == 100)
+        );
         let all: std::collections::BTreeSet<_> = blocks.iter().flat_map(|block| &block.names).collect();
         assert_eq!(all.len(), 1000);
     }

@@ -1,7 +1,5 @@
 //! Manifests told apart: fingerprints and shapes.
 
-use std::fmt::Write;
-
 use serde::Serialize;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
@@ -29,11 +27,8 @@ pub(in crate::namespaces) fn long(hash: &[u8]) -> String {
 }
 
 fn hex(hash: &[u8], bytes: usize) -> String {
-    hash.iter().take(bytes).fold(String::new(), |mut hex, byte| {
-        // Writing to a String cannot fail.
-        let _ = write!(hex, "{byte:02x}");
-        hex
-    })
+    let digits = hash.iter().take(bytes).flat_map(|byte| [byte >> 4, byte & 0xf]);
+    digits.filter_map(|digit| char::from_digit(digit.into(), 16)).collect()
 }
 
 /// As [`digest`], of the paths only: the same fields with other values have the same shape.
