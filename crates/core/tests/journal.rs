@@ -74,8 +74,8 @@ struct World {
     looks: usize,
     /// The newest version the last look could see.
     looked_at: usize,
-    restarted: bool,
-    moved: bool,
+    /// We restarted, or the watch moved.
+    disturbed: bool,
 }
 
 impl World {
@@ -95,8 +95,7 @@ impl World {
             looking: false,
             looks: 0,
             looked_at: 0,
-            restarted: false,
-            moved: false,
+            disturbed: false,
         }
     }
 
@@ -118,7 +117,7 @@ impl World {
             Event::TimePasses => self.journal.next_wakeup().is_some_and(|at| at < self.now + PATIENCE / 2),
             Event::LookBegins => self.queued && !self.looking,
             Event::LookEnds => self.looking && self.unanswered.is_none(),
-            Event::WeRestart | Event::WatchMoves => !self.restarted && !self.moved,
+            Event::WeRestart | Event::WatchMoves => !self.disturbed,
         }
     }
 
@@ -150,14 +149,14 @@ impl World {
                 let fresh = World::new();
                 self.journal = fresh.journal;
                 (self.shown, self.answered, self.unanswered) = (0, 0, None);
-                (self.queued, self.looking, self.restarted) = (true, false, true);
+                (self.queued, self.looking, self.disturbed) = (true, false, true);
                 // Nothing is looked at before the first list is complete.
                 self.show(self.versions.len(), true);
             }
             Event::WatchMoves => {
                 self.queued |= !self.journal.closed(STREAM).is_empty();
                 self.journal.opened(STREAM);
-                (self.shown, self.moved) = (0, true);
+                (self.shown, self.disturbed) = (0, true);
                 self.show(self.versions.len(), true);
                 // Whoever uses a kind is woken when its watch has come to stand.
                 self.queued = true;
@@ -249,7 +248,7 @@ impl World {
         let known = self.looked_at.max(self.answered);
         let nothing_there = [self.uid_at(known), self.uid()] == [None, None];
         assert!(overwritten || nothing_there || self.looked_at >= somebody, "version {somebody} was never looked at");
-        if somebody <= 1 && !self.restarted && !self.moved {
+        if somebody <= 1 && !self.disturbed {
             assert_eq!(self.looks, 1, "own writes alone wake nobody");
         }
         assert!(self.journal.is_empty() && self.journal.next_wakeup().is_none(), "something is remembered for nothing");

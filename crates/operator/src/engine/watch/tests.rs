@@ -306,16 +306,16 @@ async fn a_kind_that_can_be_listed_and_not_watched_says_so_once_and_is_not_liste
     let refused = || (0..50).map(|_| Line::Watch(Err(other())));
     let never = std::iter::once(Line::List(Ok(vec![("a", 5)]))).chain(refused());
     let told = play(never);
-    let log = told.after(Duration::from_secs(600)).await;
+    let log = told.after(Duration::from_secs(400)).await;
     assert_eq!(turns(&log), ["failing: down"], "{log:?}");
     let lists = |log: &[String]| log.iter().filter(|line| *line == "list").count();
     assert_eq!(lists(&log), 1, "{log:?}");
-    let healed = told.after(Duration::from_secs(600)).await;
+    let healed = told.after(Duration::from_secs(400)).await;
     assert_eq!(turns(&healed), ["synced"], "{healed:?}");
     let begun = [Line::List(Ok(vec![])), Line::Quiet(Duration::from_secs(60))].into_iter();
     let anew = std::iter::once(Line::List(Ok(vec![])));
     let told = play(begun.chain((0..8).map(|_| Line::Watch(Err(other())))).chain(anew).chain(refused()));
-    let log = told.after(Duration::from_secs(700)).await;
+    let log = told.after(Duration::from_secs(400)).await;
     assert_eq!(turns(&log), ["synced", "failing: down"], "{log:?}");
     assert_eq!(lists(&log), 2, "{log:?}");
 }
