@@ -13,6 +13,9 @@ const HICCUPS: u32 = 3;
 /// After this many errors in a row that the server itself answers, what was known is no longer taken for true.
 const LOST: u32 = 8;
 
+/// Why a kind that expires again and again cannot be seen.
+const EXPIRES: &str = "its list expires before it can be watched";
+
 /// A stream that ends sooner than this did not serve anybody: opening it again at once would be a loop.
 const SHORTEST: Duration = Duration::from_secs(1);
 
@@ -88,13 +91,13 @@ pub enum Standing {
     /// Listing for the first time.
     #[default]
     Starting,
-    /// There is a full picture. While a connection is down it is an old one.
+    /// There is a full picture, and a watch that keeps it up. While a connection is down it is an old one.
     Synced,
     /// The kind is not installed.
     NotServed,
     /// The right to list or watch is missing; it keeps trying.
     Forbidden,
-    /// There is no full picture, and this is why; it keeps trying.
+    /// There is no full picture, or nobody tells what changes in it, and this is why; it keeps trying.
     Failing(String),
 }
 
@@ -136,29 +139,32 @@ pub struct Supervision {
     failures: u32,
     /// How often in a row a kind that was served turned out not to be; nothing of one that never was.
     missed: Option<u32>,
+    /// How often in a row what was to be listed or watched had expired.
+    expired: u32,
     spread: u64,
 }
 
 impl Supervision {
     /// `spread` is any number that differs between watches: they do not come back all at once.
     pub fn new(spread: u64) -> Self {
-        Self { standing: Standing::Starting, has_picture: false, failures: 0, missed: None, spread }
+        Self { standing: Standing::Starting, has_picture: false, failures: 0, missed: None, expired: 0, spread }
     }
 
     pub fn standing(&self) -> &Standing {
         &self.standing
     }
 
-    /// A list is complete.
+    /// A list is complete. What can be listed and not watched is as unknown a moment later as before.
     pub fn listed(&mut self) {
-        (self.has_picture, self.missed) = (true, Some(0));
-        self.standing = Standing::Synced;
+        self.has_picture = true;
+        self.missed.get_or_insert_default();
     }
 
     /// The API server accepted the watch: whatever was missing is there again.
     pub fn accepted(&mut self) {
         if self.has_picture {
             self.standing = Standing::Synced;
+            (self.missed, self.expired) = (Some(0), 0);
         }
     }
 
@@ -180,7 +186,10 @@ impl Supervision {
                 return Answer::AwaitKind { at_most: self.until_back() };
             }
             Trouble::Expired => {
-                self.has_picture = false;
+                (self.has_picture, self.expired) = (false, self.expired.saturating_add(1));
+                if self.expired >= LOST && !matches!(self.standing, Standing::Failing(_)) {
+                    self.standing = Standing::Failing(EXPIRES.to_owned());
+                }
                 return Answer::List { after: if first { Duration::ZERO } else { after } };
             }
             Trouble::Forbidden if !self.has_picture || self.failures >= HICCUPS => {
@@ -255,6 +264,7 @@ mod tests {
     fn synced() -> Supervision {
         let mut watch = Supervision::new(0);
         watch.listed();
+        watch.accepted();
         watch
     }
 
@@ -297,6 +307,7 @@ mod tests {
         watch.failed(&Trouble::Other("in other words".into()), Duration::ZERO);
         assert_eq!(*watch.standing(), failing, "nobody is told the same twice");
         watch.listed();
+        watch.accepted();
         for _ in 0..20 {
             assert!(matches!(watch.failed(&busy(), Duration::ZERO), Answer::Resume { .. }));
         }
@@ -355,7 +366,69 @@ mod tests {
         let first: Vec<_> = (0..12).map(|_| waits(&mut watch)).collect();
         assert_eq!(first, [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 600, 600]);
         watch.listed();
+        watch.accepted();
         assert_eq!(waits(&mut watch), 1);
+    }
+
+    /// How it came to stand, one after another.
+    fn turns(watch: &mut Supervision, rounds: u32, mut round: impl FnMut(&mut Supervision)) -> Vec<Standing> {
+        let mut turns = vec![watch.standing().clone()];
+        for _ in 0..rounds {
+            for part in 0..2 {
+                if part == 0 {
+                    watch.listed()
+                } else {
+                    round(watch)
+                }
+                turns.push(watch.standing().clone());
+            }
+        }
+        turns.dedup();
+        turns
+    }
+
+    #[test]
+    fn what_can_be_listed_and_not_watched_says_so_once_and_heals() {
+        let failing = Standing::Failing("conversion webhook failed".into());
+        let refused = |watch: &mut Supervision| {
+            watch.failed(&other(), Duration::ZERO);
+        };
+        let mut never = Supervision::new(0);
+        assert_eq!(turns(&mut never, 50, refused), [Standing::Starting, failing.clone()]);
+        assert!(matches!(never.failed(&other(), Duration::ZERO), Answer::Resume { .. }), "nobody lists over and over");
+        never.accepted();
+        assert!(never.standing().is_synced());
+        let mut no_more = synced();
+        assert_eq!(turns(&mut no_more, 50, refused), [Standing::Synced, failing]);
+    }
+
+    #[test]
+    fn what_is_listed_and_not_served_to_watches_is_asked_for_ever_more_rarely_and_says_so_once() {
+        let mut watch = synced();
+        let mut waits = Vec::new();
+        let refused = |watch: &mut Supervision| match watch.failed(&Trouble::NotServed, Duration::ZERO) {
+            Answer::AwaitKind { at_most } => waits.push(at_most.as_secs()),
+            answer => panic!("{answer:?}"),
+        };
+        assert_eq!(turns(&mut watch, 12, refused), [Standing::Synced, Standing::NotServed]);
+        assert_eq!(waits, [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 600, 600]);
+    }
+
+    #[test]
+    fn a_list_that_expires_again_and_again_is_no_picture() {
+        for mut watch in [Supervision::new(0), synced()] {
+            let before = watch.standing().clone();
+            for _ in 1..LOST {
+                watch.failed(&Trouble::Expired, Duration::ZERO);
+                assert_eq!(*watch.standing(), before);
+            }
+            watch.failed(&Trouble::Expired, Duration::ZERO);
+            assert_eq!(*watch.standing(), Standing::Failing(EXPIRES.into()));
+            watch.listed();
+            watch.accepted();
+            watch.failed(&Trouble::Expired, Duration::ZERO);
+            assert!(watch.standing().is_synced(), "it counts anew");
+        }
     }
 
     #[test]

@@ -1,5 +1,10 @@
 //! How much of the memory a JSON text takes once it is read: a text of `[0,0,...]` becomes sixteen times as large.
 
+use crate::conditions::cut;
+
+/// No field of an object has a longer name.
+const LONGEST_NAME: usize = 100;
+
 /// What is read of one object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limit {
@@ -43,8 +48,9 @@ impl Limit {
 fn shorten(text: &str, weigh: fn(&str) -> usize) -> String {
     let heaviest = |text| members(text).into_iter().max_by_key(|(_, member)| weigh(member));
     let Some((name, member)) = heaviest(text) else { return String::new() };
-    let inner = heaviest(member).map(|(inner, _)| format!(".{inner}")).unwrap_or_default();
-    format!("; shorten {name}{inner}, which has most of it")
+    let told = |name: &str| cut(name.to_owned(), LONGEST_NAME);
+    let inner = heaviest(member).map(|(inner, _)| format!(".{}", told(inner))).unwrap_or_default();
+    format!("; shorten {}{inner}, which has most of it", told(name))
 }
 
 /// The members of an object with their texts; none of what is no object.
@@ -144,6 +150,8 @@ mod tests {
         let objection = limit.objection(&json!({ "metadata": { "labels": { "x": "y".repeat(99) } } }).to_string());
         let told = "it is 131 bytes long; at most 100 are read; shorten metadata.labels, which has most of it";
         assert_eq!(objection.as_deref(), Some(told));
+        let objection = limit.objection(&json!({ "m".repeat(9999): { "n".repeat(9999): 1 } }).to_string());
+        assert!(objection.as_ref().is_some_and(|told| told.len() < 400), "{objection:?}");
         let objection = limit.objection(&json!("x".repeat(99)).to_string());
         assert_eq!(objection.as_deref(), Some("it is 101 bytes long; at most 100 are read"));
     }

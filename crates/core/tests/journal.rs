@@ -1,4 +1,5 @@
-//! The journal's promises, in every interleaving of own writes, their answers and echoes, foreign writes, relists and restarts.
+//! The journal's promises, in every interleaving of own writes, their answers and echoes, foreign writes, relists, restarts, and
+//! watches that move to another version of the API.
 
 use std::time::Duration;
 
@@ -38,9 +39,10 @@ enum Event {
     LookBegins,
     LookEnds,
     WeRestart,
+    WatchMoves,
 }
 
-const EVENTS: [Event; 11] = [
+const EVENTS: [Event; 12] = [
     Event::SomebodyWrites,
     Event::SomebodyDeletes,
     Event::WeWrite,
@@ -52,6 +54,7 @@ const EVENTS: [Event; 11] = [
     Event::LookBegins,
     Event::LookEnds,
     Event::WeRestart,
+    Event::WatchMoves,
 ];
 
 /// One key that looks after one object, which somebody made before.
@@ -71,7 +74,8 @@ struct World {
     looks: usize,
     /// The newest version the last look could see.
     looked_at: usize,
-    restarted: bool,
+    /// We restarted, or the watch moved.
+    disturbed: bool,
 }
 
 impl World {
@@ -91,7 +95,7 @@ impl World {
             looking: false,
             looks: 0,
             looked_at: 0,
-            restarted: false,
+            disturbed: false,
         }
     }
 
@@ -113,7 +117,7 @@ impl World {
             Event::TimePasses => self.journal.next_wakeup().is_some_and(|at| at < self.now + PATIENCE / 2),
             Event::LookBegins => self.queued && !self.looking,
             Event::LookEnds => self.looking && self.unanswered.is_none(),
-            Event::WeRestart => !self.restarted,
+            Event::WeRestart | Event::WatchMoves => !self.disturbed,
         }
     }
 
@@ -145,9 +149,17 @@ impl World {
                 let fresh = World::new();
                 self.journal = fresh.journal;
                 (self.shown, self.answered, self.unanswered) = (0, 0, None);
-                (self.queued, self.looking, self.restarted) = (true, false, true);
+                (self.queued, self.looking, self.disturbed) = (true, false, true);
                 // Nothing is looked at before the first list is complete.
                 self.show(self.versions.len(), true);
+            }
+            Event::WatchMoves => {
+                self.queued |= !self.journal.closed(STREAM).is_empty();
+                self.journal.opened(STREAM);
+                (self.shown, self.disturbed) = (0, true);
+                self.show(self.versions.len(), true);
+                // Whoever uses a kind is woken when its watch has come to stand.
+                self.queued = true;
             }
         }
     }
@@ -236,7 +248,7 @@ impl World {
         let known = self.looked_at.max(self.answered);
         let nothing_there = [self.uid_at(known), self.uid()] == [None, None];
         assert!(overwritten || nothing_there || self.looked_at >= somebody, "version {somebody} was never looked at");
-        if somebody <= 1 && !self.restarted {
+        if somebody <= 1 && !self.disturbed {
             assert_eq!(self.looks, 1, "own writes alone wake nobody");
         }
         assert!(self.journal.is_empty() && self.journal.next_wakeup().is_none(), "something is remembered for nothing");

@@ -1,6 +1,6 @@
 //! What the operator does step by step, and what others do in between.
 
-use std::{fmt, rc::Rc};
+use std::{collections::BTreeMap, fmt, rc::Rc};
 
 use croft_core::{
     namespaces::{
@@ -239,19 +239,23 @@ impl World {
 
     fn acts_on_the_kind(&self) -> Vec<Act<World>> {
         let shown = self.objects.iter().filter(|(name, _)| is_widget(name));
-        let shown = shown.map(|(name, object)| (*name, object.clone())).collect();
+        let shown: BTreeMap<_, _> = shown.map(|(name, object)| (*name, object.clone())).collect();
         let sights = [
             ("can be seen again", Sight::Clear),
             ("are away with their API", Sight::Away),
-            ("are no longer watched", Sight::Frozen(shown)),
+            ("are no longer watched", Sight::Frozen(shown.clone())),
             ("cannot be read", Sight::Unreadable),
             ("are forbidden", Sight::Forbidden),
-            ("are no longer installed", Sight::NotInstalled),
+            ("are no longer installed", Sight::NotInstalled(BTreeMap::new())),
+            ("are no longer installed, which their watch did not see", Sight::NotInstalled(shown)),
         ];
-        let others = sights.into_iter().filter(|(_, sight)| *sight != self.widgets);
+        let is_gone = self.is_uninstalled();
+        let others = sights
+            .into_iter()
+            .filter(|(_, sight)| *sight != self.widgets && !(is_gone && matches!(sight, Sight::NotInstalled(_))));
         let act = |(what, sight): (&str, Sight)| {
             Act::new(format!("widgets {what}"), self, |world| {
-                if sight == Sight::NotInstalled {
+                if matches!(sight, Sight::NotInstalled(_)) {
                     world.objects.retain(|name, _| !is_widget(name));
                 }
                 world.widgets = sight;
@@ -263,7 +267,7 @@ impl World {
     fn acts_on_objects(&self) -> Vec<Act<World>> {
         let mut acts: Vec<_> = self.objects.iter().flat_map(|(name, object)| self.acts_on(name, object)).collect();
         let free = NAMES.into_iter().filter(|name| self.is_wanted(name) && !self.objects.contains_key(name));
-        for name in free.filter(|name| self.widgets != Sight::NotInstalled || !is_widget(name)) {
+        for name in free.filter(|name| !self.is_uninstalled() || !is_widget(name)) {
             acts.push(Act::new(format!("a stranger makes {name}"), self, |world| world.stranger_makes(name)));
             acts.push(Act::new(format!("a stranger makes {name} with our stamp"), self, |world| {
                 world.stranger_makes(name);
@@ -276,6 +280,10 @@ impl World {
             }));
         }
         acts
+    }
+
+    fn is_uninstalled(&self) -> bool {
+        matches!(self.widgets, Sight::NotInstalled(_))
     }
 
     /// Whether any class has an object of that name.

@@ -120,9 +120,8 @@ impl World {
         match self.widgets {
             Sight::Away => Some(failed(FailureClass::Transient, "ApiServerError")),
             Sight::Forbidden => Some(failed(FailureClass::Forbidden, "Forbidden")),
-            // What is gone with its kind is deleted.
-            Sight::NotInstalled if matches!(step, ResourceStep::Prune { .. }) => Some(Outcome::done()),
-            Sight::NotInstalled => Some(failed(FailureClass::Stale, "NotFound")),
+            // Whether something is gone with its kind is not told by who does not know the kind.
+            Sight::NotInstalled(_) => Some(failed(FailureClass::Stale, "NotServed")),
             Sight::Clear | Sight::Frozen(_) | Sight::Unreadable => None,
         }
     }

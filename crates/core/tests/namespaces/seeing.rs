@@ -56,6 +56,7 @@ impl World {
             orphan_unstamped: self.orphans(&origin),
             ..resources::Observed::default()
         };
+        seen.forget_vanished();
         for (_, identity) in seen.to_read() {
             self.read_into(&mut seen, identity);
         }
@@ -129,7 +130,7 @@ impl World {
             Sight::Away => KindSeen::Unobservable { why: "the API is away".into() },
             Sight::Frozen(_) => KindSeen::Unobservable { why: "the watch fails".into() },
             Sight::Forbidden => KindSeen::Forbidden { resource: "widgets".into() },
-            Sight::NotInstalled => KindSeen::NotInstalled,
+            Sight::NotInstalled(_) => KindSeen::NotInstalled,
         };
         let name = |name| {
             let (api_version, kind) = kind_of(name);
@@ -144,8 +145,8 @@ impl World {
         let nothing = BTreeMap::new();
         let widgets = match &self.widgets {
             Sight::Clear | Sight::Unreadable => &self.objects,
-            Sight::Frozen(shown) => shown,
-            Sight::Away | Sight::Forbidden | Sight::NotInstalled => &nothing,
+            Sight::Frozen(shown) | Sight::NotInstalled(shown) => shown,
+            Sight::Away | Sight::Forbidden => &nothing,
         };
         let widgets = widgets.iter().filter(|(name, _)| is_widget(name));
         let stamped = config_maps.chain(widgets).filter_map(|(name, object)| {
@@ -171,7 +172,7 @@ impl World {
             Sight::Unreadable | Sight::Forbidden if is_widget(&identity.name) => {
                 seen.unreadable.insert(identity, "reads fail".into());
             }
-            Sight::Away | Sight::NotInstalled if is_widget(&identity.name) => {}
+            Sight::Away | Sight::NotInstalled(_) if is_widget(&identity.name) => {}
             _ => {
                 let object = self.objects.get(identity.name.as_str());
                 let read = object.map(|object| self.read(&identity.name, object, seen.shown_by(&identity)));

@@ -136,7 +136,7 @@ impl World {
         match self.widgets {
             Sight::Away | Sight::Frozen(_) if is_widget(name) => return Some(UNOBSERVABLE),
             Sight::Forbidden if is_widget(name) => return Some(FORBIDDEN),
-            Sight::NotInstalled if is_widget(name) => return Some(NOT_INSTALLED),
+            Sight::NotInstalled(_) if is_widget(name) => return Some(NOT_INSTALLED),
             _ => {}
         }
         let entry = bound.status.applied(&item.identity);

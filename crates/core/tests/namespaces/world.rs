@@ -94,8 +94,8 @@ pub enum Sight {
     Unreadable,
     /// We may neither list nor change them.
     Forbidden,
-    /// Their definition has been deleted, and they with it.
-    NotInstalled,
+    /// Their definition has been deleted, and they with it; their watch shows what it showed last.
+    NotInstalled(BTreeMap<&'static str, Rc<Object>>),
 }
 
 /// Who acts in a world, besides the operator.
@@ -318,7 +318,7 @@ impl World {
 
     /// Whether what there is of a name cannot be told now.
     pub fn is_out_of_sight(&self, name: &str) -> bool {
-        WIDGETS.contains(&name) && !matches!(self.widgets, Sight::Clear | Sight::NotInstalled)
+        WIDGETS.contains(&name) && !matches!(self.widgets, Sight::Clear | Sight::NotInstalled(_))
     }
 
     /// Names of the objects a binding controls.

@@ -26,7 +26,8 @@ use super::{
     bodies::{Bodies, Received},
     context::Context,
     hooks::Hook,
-    review::{Answer, failure, unchecked},
+    refusal::{failure, unchecked},
+    review::{Answer, is_path_segment},
 };
 use crate::{connections::Peer, telemetry::metrics::Metrics};
 
@@ -155,13 +156,15 @@ struct Asked {
 }
 
 impl Asked {
-    /// Empty if there is nothing of it.
+    /// Empty if there is nothing of it. It is kept, logged and sent back: what no request has is not.
     fn read(body: &[u8]) -> Self {
         #[derive(Default, Deserialize)]
         struct Review {
             request: Asked,
         }
-        serde_json::from_slice::<Review>(body).unwrap_or_default().request
+        let Asked { uid, namespace, name } = serde_json::from_slice::<Review>(body).unwrap_or_default().request;
+        let [uid, namespace, name] = [uid, namespace, name].map(|text| Some(text).filter(|text| is_path_segment(text)));
+        Self { uid: uid.unwrap_or_default(), namespace: namespace.unwrap_or_default(), name: name.unwrap_or_default() }
     }
 }
 

@@ -4,7 +4,7 @@
 //! - what an object says of itself is judged from memory; only what is judged beside others may cost a call;
 //! - every review has a deadline below that of the API server, and says so in a way clients try again;
 //! - an update is refused only for a problem it brings, so finalizers can always be released and old objects edited;
-//! - every request is answered, whatever is in it, and a panic in one review ends that review and nothing else;
+//! - every request is answered in a few words, whatever is in it, and a panic in one review ends that review and nothing else;
 //! - every replica serves, leading or not;
 //! - certificates change without a restart; leafs of our own authority, and that authority itself, without a moment in
 //!   which the API server does not trust us;
@@ -32,6 +32,7 @@ mod configuration;
 mod context;
 mod hooks;
 mod injection;
+mod refusal;
 mod review;
 mod scopes;
 mod server;
@@ -52,7 +53,8 @@ use self::{certificates::Certificates, hooks::HOOKS};
 pub(crate) use self::{
     context::Context,
     hooks::{Hook, Operation, Review, WhenDown},
-    review::{Checked, Refusal, Request, Rule, Verdict, review},
+    refusal::Refusal,
+    review::{Checked, Request, Rule, Verdict, review},
     scopes::ClusterScoped,
 };
 use crate::{

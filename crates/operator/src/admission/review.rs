@@ -11,13 +11,16 @@ use kube::{
     core::{
         DynamicObject, Status,
         admission::{AdmissionResponse, AdmissionReview, Operation},
-        response::{StatusCause, StatusDetails, StatusSummary},
     },
 };
 use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::value::RawValue;
 
-use super::{context::Context, scopes::ClusterScoped};
+use super::{
+    context::Context,
+    refusal::{Refusal, bounded, unreadable},
+    scopes::ClusterScoped,
+};
 
 /// A rule at the door: lets a request in or says why not.
 pub(crate) trait Rule {
@@ -60,17 +63,6 @@ pub(crate) struct Request<K> {
 
 /// Lets in, with what the author should know, or refuses.
 pub(crate) type Verdict = Result<Vec<String>, Refusal>;
-
-/// Why a request is refused.
-#[derive(Debug)]
-pub(crate) enum Refusal {
-    /// Fields say what they must not.
-    Invalid(Vec<Problem>),
-    /// It cannot be done as things are.
-    NotNow(String),
-    /// It could not be checked: the same request may pass a moment later.
-    Unchecked(String),
-}
 
 /// What comes back over HTTP; an error is a request that is not an admission review at all.
 pub(crate) type Answer = Result<AdmissionReview<DynamicObject>, serde_json::Error>;
@@ -144,8 +136,9 @@ impl RawRequest<'_> {
 }
 
 /// Whether the API server could have an object of that name: none yet where it is to choose one.
-fn is_path_segment(name: &str) -> bool {
-    name.len() <= LONGEST_NAME && !matches!(name, "." | "..") && !name.contains(['/', '%'])
+pub(super) fn is_path_segment(name: &str) -> bool {
+    let is_plain = |byte: u8| byte.is_ascii_graphic() && !b"/%?#\\".contains(&byte);
+    name.len() <= LONGEST_NAME && !matches!(name, "." | "..") && name.bytes().all(is_plain)
 }
 
 fn allowed(uid: &str) -> AdmissionResponse {
@@ -171,7 +164,7 @@ pub(crate) fn review<R: Rule>(body: Vec<u8>, context: &Context) -> BoxFuture<'_,
             Err(why) => Err(unreadable::<R::Kind>(&why)),
         };
         match verdict {
-            Ok(warnings) => response.warnings = (!warnings.is_empty()).then_some(warnings),
+            Ok(warnings) => response.warnings = (!warnings.is_empty()).then(|| bounded(warnings)),
             Err(refusal) => {
                 response.allowed = false;
                 response.result = refusal;
@@ -230,69 +223,9 @@ impl<K: Checked> Rule for K {
     }
 }
 
-impl Refusal {
-    fn status<K: Resource<DynamicType = ()>>(self, name: &str) -> Status {
-        match self {
-            Refusal::Invalid(problems) => invalid::<K>(name, &problems),
-            Refusal::NotNow(message) => failure(400, "BadRequest", message),
-            Refusal::Unchecked(message) => unchecked(message),
-        }
-    }
-}
-
-/// What clients try again by themselves.
-pub(super) fn unchecked(message: String) -> Status {
-    let details = StatusDetails { retry_after_seconds: 1, ..no_details() };
-    Status { details: Some(details), ..failure(503, "ServiceUnavailable", message) }
-}
-
-pub(super) fn failure(code: u16, reason: &str, message: String) -> Status {
-    Status { status: Some(StatusSummary::Failure), code, reason: reason.into(), message, ..Status::default() }
-}
-
-fn no_details() -> StatusDetails {
-    StatusDetails {
-        name: String::new(),
-        group: String::new(),
-        kind: String::new(),
-        uid: String::new(),
-        causes: Vec::new(),
-        retry_after_seconds: 0,
-    }
-}
-
-fn unreadable<K: Resource<DynamicType = ()>>(why: &str) -> Status {
-    failure(400, "BadRequest", format!("{} cannot be read: {why}", K::kind(&())))
-}
-
-/// The Status the API server itself would give, so that clients show it like any other validation error.
-fn invalid<K: Resource<DynamicType = ()>>(name: &str, problems: &[Problem]) -> Status {
-    let (kind, group) = (K::kind(&()).into_owned(), K::group(&()).into_owned());
-    let causes = problems.iter().map(|problem| StatusCause {
-        reason: "FieldValueForbidden".into(),
-        message: forbidden(problem),
-        field: problem.field.clone(),
-    });
-    let message = format!("{kind}.{group} {name:?} is invalid: {}", together(problems));
-    let details = StatusDetails { name: name.to_owned(), group, kind, causes: causes.collect(), ..no_details() };
-    Status { details: Some(details), ..failure(422, "Invalid", message) }
-}
-
-fn forbidden(problem: &Problem) -> String {
-    format!("Forbidden: {}", problem.message)
-}
-
-fn together(problems: &[Problem]) -> String {
-    let lines: Vec<_> = problems.iter().map(|problem| format!("{}: {}", problem.field, forbidden(problem))).collect();
-    match lines.as_slice() {
-        [only] => only.clone(),
-        several => format!("[{}]", several.join(", ")),
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use croft_api::{namespaces::NamespaceClass, storage::S3UserClaim};
+    use croft_api::storage::S3UserClaim;
     use futures::FutureExt;
     use serde_json::{Value, json};
 
@@ -374,7 +307,8 @@ mod tests {
         assert!(!refused.allowed && refused.result.message.contains("in userInfo: "), "{}", refused.result.message);
         for field in ["uid", "name", "namespace"] {
             let mut long = review.clone();
-            for astray in ["x".repeat(1000), "../../x".into(), "a%2fb".into(), "..".into()] {
+            let astray = ["../../x", "a%2fb", "..", "team-a?", "team-a#", "a b", "a\n", "\u{80}"].map(str::to_owned);
+            for astray in astray.into_iter().chain(["x".repeat(1000)]) {
                 long["request"][field] = json!(astray);
                 let body = serde_json::to_vec(&long).unwrap();
                 let answer = super::review::<S3UserClaim>(body, &Context::default()).now_or_never().unwrap();
@@ -431,17 +365,6 @@ mod tests {
                 },
             })
         );
-    }
-
-    #[test]
-    fn several_problems_are_told_at_once() {
-        let problems = [Problem::new("spec.a", "one"), Problem::new("spec.b", "two")];
-        let status = invalid::<NamespaceClass>("web", &problems);
-        assert_eq!(
-            status.message,
-            "NamespaceClass.akuity.io \"web\" is invalid: [spec.a: Forbidden: one, spec.b: Forbidden: two]"
-        );
-        assert_eq!(status.details.unwrap().causes.len(), 2);
     }
 
     #[test]

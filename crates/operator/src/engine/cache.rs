@@ -185,7 +185,9 @@ impl<K> Cache<K> {
 
     /// Whether something is there that cannot be read: what it says, and to whom it belongs, nobody knows.
     pub fn has_unreadable_in(&self, namespace: &str) -> bool {
-        self.read().unreadable.iter().any(|place| place.namespace == namespace)
+        let state = self.read();
+        let first = state.unreadable.range(Place::new(namespace, "")..).next();
+        first.is_some_and(|place| place.namespace == namespace)
     }
 
     /// The object as it is stored: not a form it had before it became unreadable.
@@ -430,5 +432,10 @@ mod tests {
             cache.put(&place, "apple", true);
         }
         assert_eq!(cache.in_namespace("a").len(), 1);
+        for namespace in ["a-b", "c"] {
+            cache.put_unreadable(Place::new(namespace, "y"));
+        }
+        let unreadable = ["", "a", "a-b", "b", "c", "d"].map(|namespace| cache.has_unreadable_in(namespace));
+        assert_eq!(unreadable, [false, false, true, false, true, false]);
     }
 }

@@ -19,7 +19,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{debug, error, warn};
 
 use super::{
-    Key, Part, Work,
+    Journal, Key, Part, Work,
     clock::Clock,
     lease::Leading,
     readiness::Readiness,
@@ -175,7 +175,7 @@ impl Dispatcher {
                 }
                 Some(done) = running.tasks.join_next_with_id() => self.finish(&mut queue, &mut running, done),
                 Ok(()) = leading.changed() => {
-                    end_term(&mut queue, &mut running).await;
+                    end_term(&mut queue, &mut running, &self.context.journal).await;
                     term = *leading.borrow_and_update();
                     looked_at_everything = false;
                     // A term begins with a look at all that is not settled; the rest keeps its pace.
@@ -319,11 +319,13 @@ impl Dispatcher {
 }
 
 /// The term is over: nothing of it may go on, and whoever leads next looks at everything.
-async fn end_term(queue: &mut Queue<Key>, running: &mut Running) {
+async fn end_term(queue: &mut Queue<Key>, running: &mut Running, journal: &Journal) {
     running.tasks.abort_all();
     while running.tasks.join_next().await.is_some() {}
     for (_, key) in running.keys.drain() {
         queue.done(&key, Verdict::Parked, croft_core::time::Instant::default());
+        // The journal may be that of the next term already.
+        journal.looked(&key);
     }
     queue.clear();
 }
@@ -334,5 +336,40 @@ impl Inbox {
     pub(super) fn keys(&mut self) -> Vec<Key> {
         let pushed = std::iter::from_fn(|| self.0.try_recv().ok());
         pushed.filter_map(|push| if let Push::Key(key, _) = push { Some(key) } else { None }).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use croft_core::journal::Pace;
+
+    use super::*;
+    use crate::engine::Place;
+
+    #[tokio::test(start_paused = true)]
+    async fn what_was_looked_at_when_a_term_ended_is_woken_by_the_news_of_the_next_one() {
+        const PART: Part = Part("test");
+        let (pusher, mut inboxes) = channels([PART]);
+        let clock = Clock::start();
+        let journal = Journal::new(clock, pusher);
+        let kept = tokio_util::task::AbortOnDropHandle::new(tokio::spawn(journal.clone().keep()));
+        let (key, place) = (Key::new(PART.work("test"), "shop", "key"), Place::new("shop", "one"));
+        journal.opened("configmaps", Arc::new(|_: &Place| None));
+        journal.start();
+        let mut queue = Queue::new(1, 1, Backoffs::default());
+        queue.push(key.clone(), Priority::Live, clock.now());
+        assert!(queue.pop(clock.now(), |_| Start::Now).is_some());
+        journal.looks(&key);
+        let mut tasks = JoinSet::new();
+        let task = tasks.spawn(std::future::pending());
+        let (slow, _slow_ones) = mpsc::unbounded_channel();
+        let mut running = Running { tasks, keys: [(task.id(), key.clone())].into(), slow };
+        end_term(&mut queue, &mut running, &journal).await;
+        let pace = Pace { calm: Duration::from_millis(10), most: Duration::from_millis(10) };
+        journal.saw(&key, "configmaps", &place, 7, pace);
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        let inbox = inboxes.get_mut(&PART).expect("of the part");
+        assert_eq!(inbox.keys(), [key]);
+        drop(kept);
     }
 }

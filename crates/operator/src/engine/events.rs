@@ -1,6 +1,7 @@
 //! Kubernetes Events: told once per change of reason, never in the way of work.
 
 use std::{
+    hash::{DefaultHasher, Hash, Hasher},
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
@@ -29,6 +30,9 @@ const SAME_EVERY: Duration = Duration::from_secs(30);
 
 /// The API server takes notes of at most 1024 bytes.
 const LONGEST: usize = 1000;
+
+/// Of names, which have at most 253 letters, seventeen are our own.
+const LONGEST_NAME: usize = 253 - 17;
 
 /// One thing worth telling a person.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -62,8 +66,8 @@ pub struct Events {
 struct Pace {
     normal: Budget,
     warning: Budget,
-    /// By reason and message.
-    same: Budgets<(String, String)>,
+    /// By what reason and message come to: these may be long, and many.
+    same: Budgets<u64>,
 }
 
 impl Pace {
@@ -75,7 +79,7 @@ impl Pace {
     fn allows(&mut self, note: &Note, now: Instant) -> bool {
         let all = if note.warning { &mut self.warning } else { &mut self.normal };
         // What is not told at all repeats nothing, and what only repeats takes nothing from the others.
-        all.has_left(now) && self.same.spend((note.reason.clone(), note.message.clone()), now) && all.spend(now)
+        all.has_left(now) && self.same.spend(words_of(note), now) && all.spend(now)
     }
 }
 
@@ -112,7 +116,7 @@ impl Events {
             about.namespace.clone().filter(|namespace| !namespace.is_empty()).unwrap_or_else(|| "default".into());
         Event {
             metadata: ObjectMeta {
-                name: Some(format!("{}.{:016x}", about.name.as_deref().unwrap_or("croft"), rand::random::<u64>())),
+                name: Some(format!("{}.{:016x}", beginning(about.name.as_deref()), rand::random::<u64>())),
                 namespace: Some(namespace),
                 ..ObjectMeta::default()
             },
@@ -129,6 +133,18 @@ impl Events {
     }
 }
 
+fn words_of(note: &Note) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    (&note.reason, &note.message).hash(&mut hasher);
+    hasher.finish()
+}
+
+/// As much of an object's name as there is room for in that of an Event, which ends as no part of a name may.
+fn beginning(name: Option<&str>) -> &str {
+    let name = name.unwrap_or("croft");
+    name.get(..LONGEST_NAME).unwrap_or(name).trim_end_matches(['.', '-'])
+}
+
 /// A reference to `object` for Events.
 pub fn about<K: Resource<DynamicType = ()>>(object: &K) -> ObjectReference {
     object.object_ref(&())
@@ -140,6 +156,15 @@ mod tests {
 
     fn told(pace: &mut Pace, notes: impl Iterator<Item = Note>) -> usize {
         notes.filter(|note| pace.allows(note, Instant(1000))).count()
+    }
+
+    #[test]
+    fn the_name_of_an_event_is_a_name_whatever_the_object_is_called() {
+        assert_eq!(beginning(Some("web")), "web");
+        assert_eq!(beginning(None), "croft");
+        assert_eq!(beginning(Some(&"a".repeat(253))).len(), LONGEST_NAME);
+        let dotted = format!("{}.-.{}", "a".repeat(LONGEST_NAME - 3), "b".repeat(10));
+        assert_eq!(beginning(Some(&dotted)), "a".repeat(LONGEST_NAME - 3));
     }
 
     #[test]

@@ -22,7 +22,9 @@ pub fn classify(error: &kube::Error) -> Failure {
 fn classify_status(status: &Status) -> Failure {
     let message = status.message.clone();
     match (status.code, status.reason.as_str()) {
-        (404, _) => Failure::new(FailureClass::Stale, "NotFound", message),
+        (404, "NotFound") => Failure::new(FailureClass::Stale, "NotFound", message),
+        // Not the object is missing but the way to it: the object may be there all the same.
+        (404, _) => Failure::new(FailureClass::Stale, "NotServed", message),
         (409, "AlreadyExists") => Failure::new(FailureClass::Stale, "AlreadyExists", message),
         (409, _) => Failure::new(FailureClass::Stale, "Conflict", message),
         (422, _) if is_failed_precondition(status) => Failure::new(FailureClass::Stale, "Conflict", message),
@@ -64,4 +66,18 @@ pub fn root_cause(error: &dyn std::error::Error) -> String {
         cause = inner;
     }
     cause.to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_who_knows_the_kind_can_say_that_an_object_is_gone() {
+        let reason = |reason: &str| classify_status(&Status::failure("", reason).with_code(404)).reason;
+        assert_eq!(reason("NotFound"), "NotFound");
+        // As the client words it where the answer is `404 page not found`.
+        assert_eq!(reason("Failed to parse error data"), "NotServed");
+        assert_eq!(reason(""), "NotServed");
+    }
 }

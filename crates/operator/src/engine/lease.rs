@@ -165,13 +165,11 @@ impl Election {
         // Shorter than the common timeout: the end of a term must not be slept through.
         let answer = tokio::time::timeout(self.timing.renew, call("get lease", self.api().get_opt(&self.name))).await;
         match answer.unwrap_or_else(|_| Err(super::failure::timed_out("the lease"))) {
-            Ok(lease) => {
-                candidate.observed(lease.as_ref().map(record), self.clock.now());
-                // Another holder ends our term now, not after the next wait.
-                self.leadership.set(candidate.term());
-            }
+            Ok(lease) => candidate.observed(lease.as_ref().map(record), self.clock.now()),
             Err(failure) => warn!(%failure, lease = self.name, "cannot read the lease; will try again"),
         }
+        // Another holder ends our term now, and so does time: not after the next wait.
+        self.leadership.set(candidate.term());
     }
 
     fn api(&self) -> Api<Lease> {

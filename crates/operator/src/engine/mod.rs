@@ -172,12 +172,39 @@ impl EngineBuilder {
             + Sync
             + 'static,
     {
+        self.objects_within(part, scope, Limit::OF_NAMESPACE)
+    }
+
+    /// As [`EngineBuilder::objects`], of a kind only we write, in all namespaces: whatever becomes of it must stay readable.
+    pub fn own_objects<K>(&mut self, part: Part) -> Arc<Cache<K>>
+    where
+        K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
+            + Clone
+            + DeserializeOwned
+            + fmt::Debug
+            + Send
+            + Sync
+            + 'static,
+    {
+        self.objects_within(part, &Scope::Cluster, Limit::OF_CLUSTER)
+    }
+
+    fn objects_within<K>(&mut self, part: Part, scope: &Scope, limit: Limit) -> Arc<Cache<K>>
+    where
+        K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
+            + Clone
+            + DeserializeOwned
+            + fmt::Debug
+            + Send
+            + Sync
+            + 'static,
+    {
         let client = self.client.clone();
         let api: Api<K> = match scope {
             Scope::Cluster => Api::all(client),
             Scope::Namespace(namespace) => Api::namespaced(client, namespace),
         };
-        self.cache(part, scope, Wire::objects(api).within(Limit::OF_NAMESPACE), Need::Always)
+        self.cache(part, scope, Wire::objects(api).within(limit), Need::Always)
     }
 
     /// As [`EngineBuilder::objects`], of somebody else's kind that may be away, with whether it is there: its part works on without

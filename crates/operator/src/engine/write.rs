@@ -119,7 +119,7 @@ impl Writer {
         let request = Request::new(api.resource_url()).create(&self.posting(FIELD_MANAGER), text);
         self.send("create", request, &resource_name::<K>()).await.map_err(|failure| match failure.reason {
             // Its namespace or its kind is not there: looking again at once would find the same.
-            "NotFound" => Failure::new(FailureClass::Transient, "PlaceMissing", failure.message),
+            "NotFound" | "NotServed" => Failure::new(FailureClass::Transient, "PlaceMissing", failure.message),
             _ => failure,
         })
     }

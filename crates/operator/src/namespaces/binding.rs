@@ -22,6 +22,7 @@ use crate::{
         events::{Note, about},
         is_deleting,
     },
+    parts::Ground,
     settings::{Settings, SharedSettings},
 };
 
@@ -30,6 +31,7 @@ pub(super) struct BindingReconciler {
     caches: Caches,
     writer: Writer,
     settings: SharedSettings,
+    operator_namespace: String,
     /// The last trouble told of each namespace, with its UID: a namespace has no status of ours to remember it in.
     told: Mutex<BTreeMap<String, (String, String)>>,
 }
@@ -41,8 +43,9 @@ pub(super) struct Seen {
 }
 
 impl BindingReconciler {
-    pub(super) fn new(caches: Caches, writer: Writer, settings: SharedSettings) -> Self {
-        Self { caches, writer, settings, told: Mutex::default() }
+    pub(super) fn new(caches: Caches, ground: &Ground) -> Self {
+        let Ground { writer, settings, operator_namespace } = ground.clone();
+        Self { caches, writer, settings, operator_namespace, told: Mutex::default() }
     }
 
     /// Events for a change of trouble only.
@@ -70,9 +73,11 @@ impl BindingReconciler {
     }
 }
 
-/// Whether a namespace belongs to the cluster, not to a tenant.
-fn is_system(settings: &Settings, namespace: &str) -> bool {
-    namespace.starts_with("kube-") || settings.namespaces.system_namespaces.iter().any(|name| name == namespace)
+/// Whether a namespace belongs to the cluster, not to a tenant: as the fences say, which may be missing. Velero's is one, and our
+/// own, where it is known.
+pub(crate) fn is_system(settings: &Settings, own: Option<&str>, namespace: &str) -> bool {
+    let named = settings.namespaces.system_namespaces.iter().chain([&settings.backup.velero_namespace]);
+    namespace.starts_with("kube-") || named.map(String::as_str).chain(own).any(|name| name == namespace)
 }
 
 /// A namespace and its binding as the core sees them.
@@ -80,7 +85,7 @@ pub(crate) fn observed(
     namespace: &Namespace,
     binding: Option<&NamespaceClassBinding>,
     can_be_chosen: impl Fn(&str) -> bool,
-    settings: &Settings,
+    system: bool,
 ) -> Observed {
     let name = namespace.name_any();
     let label = namespace.labels().get(CLASS_LABEL).cloned();
@@ -95,7 +100,7 @@ pub(crate) fn observed(
         namespace: binding::Namespace {
             uid: namespace.uid().unwrap_or_default(),
             terminating: is_deleting(namespace.meta()),
-            system: is_system(settings, &name),
+            system,
             label,
             name,
         },
@@ -121,7 +126,8 @@ impl Reconciler for BindingReconciler {
         };
         let binding = self.caches.bindings.get(&key.name, &key.name);
         let can_be_chosen = |class: &str| self.caches.can_be_chosen(class);
-        let observed = observed(&namespace, binding.as_deref(), can_be_chosen, &self.settings.load());
+        let is_system = is_system(&self.settings.load(), Some(&self.operator_namespace), &key.name);
+        let observed = observed(&namespace, binding.as_deref(), can_be_chosen, is_system);
         Ok(Some(Seen { namespace, observed }))
     }
 
@@ -166,5 +172,23 @@ impl Reconciler for BindingReconciler {
         });
         let events = done.chain(self.news(seen)).collect();
         Report { events, about: Some(about(&*seen.namespace)), ..Report::default() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_operator_and_velero_live_in_namespaces_of_the_cluster_whatever_they_are_called() {
+        let mut settings = Settings::default();
+        settings.backup.velero_namespace = "backups".into();
+        for system in ["kube-system", "default", "croft-system", "ops", "backups"] {
+            assert!(is_system(&settings, Some("ops"), system), "{system}");
+        }
+        for tenant in ["team-a", "ops-a", "kubernetes"] {
+            assert!(!is_system(&settings, Some("ops"), tenant), "{tenant}");
+        }
+        assert!(!is_system(&settings, None, "ops"), "it is not known where the operator is");
     }
 }

@@ -5,7 +5,7 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-use croft_api::namespaces::{NamespaceClass, NamespaceClassBinding, OnClassDelete, validate::validate};
+use croft_api::namespaces::{NamespaceClass, NamespaceClassBinding, OnClassDelete};
 use croft_core::{
     namespaces::class::{self, Bound, ClassStep, Kind, Observed, Progress},
     plan::{Failure, Outcome, Plan},
@@ -16,6 +16,7 @@ use kube::{Resource, ResourceExt};
 
 use super::{
     CLASS, CLASS_INDEX, Caches,
+    blueprints::Blueprints,
     kinds::{Kinds, UNABLE},
     stamped::Stamps,
 };
@@ -34,6 +35,7 @@ pub(super) struct ClassReconciler {
     pub(super) writer: Writer,
     pub(super) kinds: Kinds,
     pub(super) stamps: Stamps,
+    pub(super) blueprints: Blueprints,
     pub(super) progress: Mutex<Progress>,
     pub(super) clock: Clock,
 }
@@ -62,12 +64,26 @@ impl ClassReconciler {
 
 impl ClassReconciler {
     /// Kinds of which objects of the class exist, or may exist: those whose watch has not told yet.
-    fn live(&self, class: &NamespaceClass) -> BTreeSet<Kind> {
-        let mut live = self.stamps.kinds_of(&class.name_any());
+    async fn live(&self, class: &NamespaceClass) -> Result<BTreeSet<Kind>, Failure> {
+        let mut live = BTreeSet::new();
+        for kind in self.stamps.kinds_of(&class.name_any()) {
+            if self.stamps.standing(&kind) != Standing::NotServed || self.is_served(&kind).await? {
+                live.insert(kind);
+            }
+        }
         let recorded = super::kinds_in_use(std::iter::once(class));
         let is_hidden = |kind: &Kind| !matches!(self.stamps.standing(kind), Standing::Synced | Standing::NotServed);
         live.extend(recorded.into_iter().filter(is_hidden));
-        live
+        Ok(live)
+    }
+
+    /// Whether a kind is served in some version, as far as can be told: with it its objects are gone.
+    async fn is_served(&self, kind: &Kind) -> Result<bool, Failure> {
+        match self.kinds.look_up(&kind.api_version, &kind.kind).await {
+            Ok(found) => Ok(found.stampable().is_some()),
+            Err(failure) if failure.reason == UNABLE => Ok(true),
+            Err(failure) => Err(failure),
+        }
     }
 }
 
@@ -116,10 +132,10 @@ impl Reconciler for ClassReconciler {
             deleting: is_deleting(class.meta()),
             held: class.finalizers().iter().any(|finalizer| finalizer == FINALIZER),
             must_hold: class.spec.policy.on_class_delete != OnClassDelete::Delete,
-            problems: validate(&class).err().unwrap_or_default(),
+            problems: self.blueprints.of(&class).as_ref().as_ref().err().cloned().unwrap_or_default(),
             resources: i64::try_from(class.spec.resources.len()).unwrap_or(i64::MAX),
             uses: self.uses(&class).await?,
-            live: self.live(&class),
+            live: self.live(&class).await?,
             // Only the binding named like its namespace counts.
             namespaces: namespaces
                 .iter()

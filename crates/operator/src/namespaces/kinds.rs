@@ -30,6 +30,9 @@ const BELIEVED: Duration = Duration::from_secs(600);
 /// What could not be asked about is asked about ever more rarely, unless something changes.
 const UNASKED: Backoff = Backoff { first: Duration::from_secs(1), most: Duration::from_secs(60) };
 
+/// Whoever could be asked about it until now is believed until this is the answer so often in a row.
+const HICCUPS: u32 = 3;
+
 /// The reason when a single kind cannot be asked about.
 pub(super) const UNABLE: &str = "KindUnavailable";
 
@@ -81,8 +84,10 @@ impl<T> Default for Inquiry<T> {
 enum Answer<T> {
     Told {
         what: Arc<T>,
-        /// Nothing where it turned out not to be true any more.
-        since: Option<Instant>,
+        /// Then it is asked about again: at once where it turned out not to be true any more.
+        until: Instant,
+        /// How often in a row it could not be asked about since it was told.
+        unheard: u32,
     },
     /// It could not be asked about, this often in a row, and is not again before this moment.
     Unable { failure: Failure, times: u32, until: Instant },
@@ -92,7 +97,9 @@ enum Answer<T> {
 impl<T> Clone for Answer<T> {
     fn clone(&self) -> Self {
         match self {
-            Answer::Told { what, since } => Answer::Told { what: what.clone(), since: *since },
+            Answer::Told { what, until, unheard } => {
+                Answer::Told { what: what.clone(), until: *until, unheard: *unheard }
+            }
             Answer::Unable { failure, times, until } => {
                 Answer::Unable { failure: failure.clone(), times: *times, until: *until }
             }
@@ -102,18 +109,32 @@ impl<T> Clone for Answer<T> {
 
 impl<T> Answer<T> {
     fn is_fresh(&self) -> bool {
-        match self {
-            Answer::Told { since, .. } => since.is_some_and(|since| since.elapsed() < BELIEVED),
-            Answer::Unable { until, .. } => Instant::now() < *until,
+        let (Answer::Told { until, .. } | Answer::Unable { until, .. }) = self;
+        Instant::now() < *until
+    }
+
+    fn told(what: T) -> Self {
+        Answer::Told { what: Arc::new(what), until: Instant::now() + BELIEVED, unheard: 0 }
+    }
+
+    /// What was told stands for a while: a server that is slow once does not serve other kinds for it.
+    fn unable(failure: Failure, before: Option<&Self>) -> Self {
+        let times = match before {
+            Some(Answer::Unable { times, .. } | Answer::Told { unheard: times, .. }) => times.saturating_add(1),
+            None => 1,
+        };
+        let until = Instant::now() + UNASKED.delay(times, 0);
+        match before {
+            Some(Answer::Told { what, .. }) if times < HICCUPS => {
+                Answer::Told { what: what.clone(), until, unheard: times }
+            }
+            _ => Answer::Unable { failure, times, until },
         }
     }
 
-    fn unable(failure: Failure, before: Option<&Self>) -> Self {
-        let times = match before {
-            Some(Answer::Unable { times, .. }) => times.saturating_add(1),
-            _ => 1,
-        };
-        Answer::Unable { failure, times, until: Instant::now() + UNASKED.delay(times, 0) }
+    /// Whether what was told is believed only because nobody could be asked.
+    fn is_unheard(&self) -> bool {
+        matches!(self, Answer::Told { unheard: 1.., .. })
     }
 
     fn given(self) -> Result<Arc<T>, Failure> {
@@ -156,7 +177,7 @@ impl<T> Inquiry<T> {
 
     fn note(&self, heard: Result<T, Failure>) -> Result<Arc<T>, Failure> {
         let answer = match heard {
-            Ok(what) => Answer::Told { what: Arc::new(what), since: Some(Instant::now()) },
+            Ok(what) => Answer::told(what),
             Err(failure) if failure.reason == UNABLE => Answer::unable(failure, self.last().as_ref()),
             Err(failure) => return Err(failure),
         };
@@ -180,8 +201,8 @@ impl<T> Inquiry<T> {
 
     /// It is asked about before it is believed again.
     fn forget(&self) {
-        if let Some(Answer::Told { since, .. }) = &mut *self.known() {
-            *since = None;
+        if let Some(Answer::Told { until, .. }) = &mut *self.known() {
+            *until = Instant::now();
         }
     }
 }
@@ -249,7 +270,7 @@ impl Kinds {
         };
         match tokio::time::timeout(LONGEST, asked).await.unwrap_or_else(|_| Err(timed_out("discover"))) {
             Ok(list) => Ok(list.resources),
-            Err(failure) if failure.reason == "NotFound" => Ok(Vec::new()),
+            Err(failure) if matches!(failure.reason, "NotFound" | "NotServed") => Ok(Vec::new()),
             // The server that is asked answers, but not for this group: an aggregated API that is down.
             Err(failure) if matches!(failure.reason, "ApiServerError" | "TimedOut") => {
                 Err(Failure { reason: UNABLE, ..failure })
@@ -292,11 +313,28 @@ impl Kinds {
         tokio::spawn(essential("kinds", async move {
             loop {
                 changes.until_served().await;
-                let differ = kinds.refresh().await;
-                stamps.reconsider();
-                caches.wake_users_of(&differ, &pusher);
+                kinds.keep(&caches.groups_in_use());
+                loop {
+                    let differ = kinds.refresh().await;
+                    stamps.reconsider();
+                    caches.wake_users_of(&differ, &pusher);
+                    if !kinds.is_unheard() {
+                        break;
+                    }
+                    tokio::time::sleep(UNASKED.first).await;
+                }
             }
         }));
+    }
+
+    /// Forgets what nobody uses any more.
+    fn keep(&self, groups: &BTreeSet<String>) {
+        self.known().retain(|api_version, _| groups.contains(group_of(api_version)));
+    }
+
+    /// Whether something of what is known could not be asked about just now.
+    fn is_unheard(&self) -> bool {
+        self.known().values().filter_map(|version| version.last()).any(|answer| answer.is_unheard())
     }
 
     fn known(&self) -> MutexGuard<'_, BTreeMap<String, Arc<Inquiry<Resources>>>> {
@@ -353,18 +391,14 @@ fn described(api_version: &str, kind: &str, found: Option<&APIResource>) -> Serv
 mod tests {
     use super::*;
 
-    fn told<T>(what: T) -> Answer<T> {
-        Answer::Told { what: Arc::new(what), since: Some(Instant::now()) }
-    }
-
     fn resources(names: &[&str]) -> Answer<Resources> {
         let resource = |name: &&str| APIResource { name: (*name).to_owned(), ..APIResource::default() };
-        told(names.iter().map(resource).collect())
+        Answer::told(names.iter().map(resource).collect())
     }
 
     #[test]
     fn only_a_version_that_serves_other_kinds_is_another_one() {
-        let unable = Answer::unable(Failure { reason: UNABLE, ..timed_out("it") }, None);
+        let unable = Answer::unable(unable::<Resources>().unwrap_err(), None);
         let one = || Some(resources(&["a"]));
         assert!(serve_the_same(&[one(), one()]));
         assert!(serve_the_same(&[Some(unable.clone()), Some(unable.clone())]));
@@ -373,10 +407,49 @@ mod tests {
         }
     }
 
+    fn unable<T>() -> Result<T, Failure> {
+        Err(Failure { reason: UNABLE, ..timed_out("it") })
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_was_told_stands_while_a_server_is_slow_for_a_moment_and_not_for_ever() {
+        let inquiry = Inquiry::<Resources>::default();
+        let served = || async { Ok(vec![APIResource { name: "lamps".into(), ..APIResource::default() }]) };
+        let fails = || async { unable() };
+        inquiry.answer(served()).await.unwrap();
+        for _ in 1..HICCUPS {
+            assert!(serve_the_same(&inquiry.ask_anew(fails()).await), "nobody is woken for it");
+            assert!(inquiry.last().is_some_and(|answer| answer.is_unheard()));
+            assert_eq!(inquiry.answer(std::future::pending()).await.unwrap().len(), 1, "and nobody asks at once");
+            tokio::time::sleep(UNASKED.most).await;
+        }
+        assert!(inquiry.answer(fails()).await.is_err());
+        tokio::time::sleep(UNASKED.most).await;
+        inquiry.answer(served()).await.unwrap();
+        inquiry.forget();
+        assert!(inquiry.answer(fails()).await.is_ok(), "it counts anew");
+        let unknown = Inquiry::<Resources>::default();
+        assert!(unknown.answer(fails()).await.is_err(), "what was never told is not known");
+    }
+
+    #[tokio::test]
+    async fn what_no_class_and_no_binding_names_any_more_is_not_asked_about() {
+        let nobody = tower::service_fn(|_: http::Request<kube::client::Body>| async {
+            Err::<http::Response<kube::client::Body>, _>(tower::BoxError::from("nobody is asked"))
+        });
+        let kinds = Kinds::new(Client::new(nobody, "default"));
+        for api_version in ["v1", "lamps.dev/v1", "lamps.dev/v2", "typo.dev/v1"] {
+            kinds.known().insert(api_version.into(), Arc::default());
+        }
+        kinds.keep(&["", "lamps.dev"].map(str::to_owned).into());
+        assert_eq!(kinds.known().keys().collect::<Vec<_>>(), ["lamps.dev/v1", "lamps.dev/v2", "v1"]);
+    }
+
     #[test]
     fn a_group_differs_when_its_versions_do() {
         let versions = |groups: &[(&str, &str)]| {
-            told(groups.iter().map(|(group, version)| ((*group).to_owned(), vec![(*version).to_owned()])).collect())
+            let group = |(group, version): &(&str, &str)| ((*group).to_owned(), vec![(*version).to_owned()]);
+            Answer::told(groups.iter().map(group).collect())
         };
         let before = versions(&[("a", "a/v1"), ("b", "b/v1"), ("c", "c/v1")]);
         let after = versions(&[("a", "a/v1"), ("b", "b/v2"), ("d", "d/v1")]);

@@ -40,7 +40,7 @@ use self::{
 };
 use crate::{
     engine::{
-        Cache, Change, Clock, EngineBuilder, Journal, Key, Part, Pusher, Scope, Work, is_deleting,
+        Cache, Change, Clock, EngineBuilder, Journal, Key, Part, Pusher, Work, is_deleting,
         watch::{place_of, revision_of},
         write::resource_name,
     },
@@ -156,6 +156,26 @@ impl Caches {
         self.wake(pusher, names_one, has_one);
     }
 
+    /// The groups of all kinds that classes name or have recorded, and of which bindings have objects on record.
+    fn groups_in_use(&self) -> BTreeSet<String> {
+        let mut groups = BTreeSet::new();
+        let mut add = |api_version: &str| {
+            let group = group_of(api_version);
+            if !groups.contains(group) {
+                groups.insert(group.to_owned());
+            }
+        };
+        for class in self.classes.all() {
+            kinds_named_by(&class).iter().for_each(|(api_version, _)| add(api_version));
+            class.status.iter().flat_map(|status| &status.kinds).for_each(|kind| add(&kind.api_version));
+        }
+        for binding in self.bindings.all() {
+            let made = binding.status.iter().flat_map(|status| &status.applied_resources);
+            made.for_each(|applied| add(&applied.api_version));
+        }
+        groups
+    }
+
     /// Looks again at these classes, at what is bound to them, and at these bindings.
     fn wake(
         &self,
@@ -178,11 +198,11 @@ impl Caches {
 }
 
 fn install(engine: &mut EngineBuilder, ground: &Ground) {
-    let Ground { writer, settings, operator_namespace } = ground;
+    let Ground { writer, operator_namespace, .. } = ground;
     let caches = Caches {
         namespaces: engine.cluster_objects(NAMESPACES),
         classes: engine.cluster_objects(NAMESPACES),
-        bindings: engine.objects(NAMESPACES, &Scope::Cluster),
+        bindings: engine.own_objects(NAMESPACES),
     };
     caches
         .namespaces
@@ -227,12 +247,13 @@ fn install(engine: &mut EngineBuilder, ground: &Ground) {
 
     let kinds = Kinds::new(engine.client());
     kinds.follow(&engine.kinds(), stamps.clone(), caches.clone(), engine.pusher());
-    engine.reconciler(BindingReconciler::new(caches.clone(), writer.clone(), settings.clone()));
+    engine.reconciler(BindingReconciler::new(caches.clone(), ground));
     engine.reconciler(ClassReconciler {
         caches: caches.clone(),
         writer: writer.clone(),
         kinds: kinds.clone(),
         stamps: stamps.clone(),
+        blueprints: blueprints.clone(),
         progress: Mutex::default(),
         clock: Clock::start(),
     });

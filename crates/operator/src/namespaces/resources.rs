@@ -198,6 +198,17 @@ impl ResourcesReconciler {
         Ok(())
     }
 
+    /// A kind is gone only when its watch, too, finds that: until then what the watch shows may be there.
+    fn doubt_vanished(&self, kinds: &mut BTreeMap<KindName, KindSeen>, namespace: &str) {
+        for (name, seen) in kinds {
+            let is_gone = matches!(seen, KindSeen::NotInstalled | KindSeen::ClusterScoped);
+            if is_gone && self.stamps.shows_served(name, namespace) {
+                let why = format!("{} is served no more, and its watch has yet to find that", name.1);
+                *seen = KindSeen::Unobservable { why };
+            }
+        }
+    }
+
     fn stamped(&self, namespace: &str, binding_uid: &str) -> BTreeMap<Identity, Stamped> {
         let objects = self.stamps.in_namespace(namespace).into_iter();
         let described = |entry: Entry| {
@@ -313,7 +324,7 @@ pub(crate) fn resource_of<'k>(
     identity: &Identity,
 ) -> Result<&'k ApiResource, Failure> {
     let kind = kinds.get(&(api_version.to_owned(), identity.kind.clone())).map(|kind| &kind.resource);
-    kind.ok_or_else(|| Failure::new(FailureClass::Stale, "NotFound", format!("{} is not served", identity.kind)))
+    kind.ok_or_else(|| Failure::new(FailureClass::Stale, "NotServed", format!("{} is not served", identity.kind)))
 }
 
 impl Reconciler for ResourcesReconciler {
@@ -357,6 +368,7 @@ impl Reconciler for ResourcesReconciler {
         let objects = self.stamped(&key.namespace, &uid);
         found.look_up(&self.kinds, kinds_there(&objects)).await?;
         self.add_seen(&mut kinds, &class, &found)?;
+        self.doubt_vanished(&mut kinds, &key.namespace);
         let mut observed = Observed {
             namespace: described_namespace(&namespace, self.is_relabelled(&namespace, &class_name)),
             unknown_class: self.unknown_class(&namespace, &class_name),
@@ -368,6 +380,7 @@ impl Reconciler for ResourcesReconciler {
             resting: self.with_contests(|contests| contests.resting(&key.namespace, self.clock.now())),
             ..Observed::default()
         };
+        observed.forget_vanished();
         self.read_doubtful(&mut observed, &found, &stamper.seal).await?;
         Ok(Some(Seen { binding, stored, observed, kinds: found.kinds, stamper }))
     }
@@ -379,7 +392,7 @@ impl Reconciler for ResourcesReconciler {
     async fn execute(&self, seen: &Seen, step: &ResourceStep) -> Result<Written, Failure> {
         let written = carry_out(&seen.stamper, &seen.observed.namespace, &seen.kinds, step).await;
         if let (Err(failure), Some((api_version, _))) = (&written, step.kind_name())
-            && failure.reason == "NotFound"
+            && matches!(failure.reason, "NotFound" | "NotServed")
         {
             // What is known about the kind may be old: it is asked about again.
             self.kinds.forget(api_version);

@@ -14,6 +14,7 @@ use croft_core::{
     namespaces::{
         class::{Kind, version_to_watch},
         manifest::{Identity, group_of},
+        resources::KindName,
     },
     queue::Priority,
     watching::Standing,
@@ -199,6 +200,16 @@ impl Stamps {
             }
             standing => standing.clone(),
         }
+    }
+
+    /// Whether the watch of a kind shows objects in the namespace and has not found that the kind is gone.
+    pub(super) fn shows_served(&self, (api_version, kind): &KindName, namespace: &str) -> bool {
+        let watched = self.watched();
+        let watch = watched.get(&(group_of(api_version).to_owned(), kind.clone()));
+        watch.is_some_and(|watch| {
+            let is_served = *watch.standing.borrow() != Standing::NotServed;
+            is_served && read(&watch.objects).by_namespace.contains_key(namespace)
+        })
     }
 
     /// All stamped objects of a namespace.

@@ -82,7 +82,7 @@ impl Cluster {
     pub(super) async fn read(client: &Client, scope: Scope<'_>) -> anyhow::Result<Self> {
         let classes = match list(&Api::all(client.clone())).await {
             Ok(classes) => Some(classes),
-            Err(failure) if failure.reason == "NotFound" => {
+            Err(failure) if matches!(failure.reason, "NotFound" | "NotServed") => {
                 bail!("the cluster has no NamespaceClass kind: croft crds | kubectl apply --server-side -f -")
             }
             Err(failure) if failure.class == FailureClass::Forbidden && matches!(scope, Scope::Namespace(_)) => None,
@@ -228,7 +228,7 @@ async fn list_kind(client: &Client, kind: &Recorded, namespace: Option<String>) 
         Some(namespace) => Api::namespaced_with(client.clone(), &namespace, &resource),
     };
     match list_by(&api, ListParams::default().labels(STAMP_LABEL)).await {
-        Err(failure) if failure.reason == "NotFound" => Ok(Vec::new()),
+        Err(failure) if matches!(failure.reason, "NotFound" | "NotServed") => Ok(Vec::new()),
         listed => listed,
     }
 }

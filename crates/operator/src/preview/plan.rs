@@ -20,7 +20,10 @@ use super::{
 };
 use crate::{
     engine::is_deleting,
-    namespaces::{binding::observed, described::described_binding},
+    namespaces::{
+        binding::{is_system, observed},
+        described::described_binding,
+    },
     settings::Settings,
 };
 
@@ -75,7 +78,8 @@ fn tie(cluster: &Cluster, namespace: &Namespace, class: &str) -> Option<Tie> {
         Some(known) => !is_deleting(known.meta()),
         None => name == class,
     };
-    let seen = observed(namespace, bound, can_be_chosen, &Settings::default());
+    let is_system = is_system(&Settings::default(), None, &namespace.name_any());
+    let seen = observed(namespace, bound, can_be_chosen, is_system);
     let bound = bound.map(described_binding).map(Box::new);
     match (binding::plan(&seen).iter().next(), bound) {
         (Some(BindingStep::CreateBinding { class: to, .. }), _) if to == class => {

@@ -7,10 +7,12 @@ use croft_testbed::{
     Testbed,
     fault::{Action, Match},
 };
+use k8s_openapi::api::core::v1::Namespace;
 use kube::{ResourceExt, api::DeleteParams};
+use serde_json::json;
 
 use crate::{
-    scene::{Class, Proxied, Space, gone, proxied},
+    scene::{Class, Proxied, Space, gone, make, proxied},
     support::{World, eventually},
 };
 
@@ -116,5 +118,38 @@ async fn what_a_class_made_goes_at_once_also_where_no_garbage_collector_works() 
     staying.is_unbound().await;
     assert!(staying.names().await?.is_empty());
     gone(&class.api, &class.name).await;
+    Ok(())
+}
+
+#[tokio::test]
+async fn labels_of_a_class_are_never_set_on_another_namespace_of_the_same_name() -> Result<()> {
+    let world = Proxied::new().await?;
+    let _operator = world.started().await?;
+    let labels = json!({"namespaceMetadata": {"labels": {"example.com/a": "1"}}, "resources": []});
+    Class::with_spec(world.client(), "successor", labels).await?;
+    let space = Space::new(&world.bed, "successor").await?;
+    let setting = Match::verb("patch").resource("namespaces").name(&space.name);
+    let failing = world.proxy.on(setting).before(Action::Status(500)).always();
+    space.label(Some("successor")).await?;
+    eventually("the labels to be about to be set", || async { Ok((failing.fired() > 0).then_some(())) }).await;
+    // Nobody hears that the namespace goes and another one comes.
+    world.proxy.pause_watches();
+    space.namespaces().delete(&space.name, &DeleteParams::default()).await?;
+    gone(&space.namespaces(), &space.name).await;
+    let other: Namespace = make(&space.namespaces(), json!({"metadata": {"name": space.name}})).await?;
+    failing.remove();
+    let answer = eventually("an answer to the labels", || async {
+        let log = world.proxy.log();
+        let mut set = log.iter().filter(|seen| {
+            let request = &seen.request;
+            request.verb == "patch" && request.resource == "namespaces" && request.name.as_ref() == Some(&space.name)
+        });
+        Ok(set.find_map(|seen| seen.status.filter(|_| seen.fault.is_none())))
+    })
+    .await;
+    assert!([409, 422].contains(&answer), "{answer}");
+    let after = space.namespaces().get(&space.name).await?;
+    assert_eq!((after.uid(), after.labels().get("example.com/a")), (other.uid(), None));
+    world.proxy.resume_watches();
     Ok(())
 }

@@ -1,13 +1,18 @@
 //! What bindings and classes tell: conditions, counts, columns, events.
 
-use anyhow::Result;
-use croft_api::namespaces::{AppliedState, MAX_FAILING_LISTED};
+use anyhow::{Context, Result};
+use croft_api::namespaces::{AppliedResource, AppliedState, MAX_FAILING_LISTED, NamespaceClassBinding};
 use k8s_openapi::api::events::v1::Event;
-use kube::api::ListParams;
-use kube::{Api, ResourceExt};
+use kube::{
+    Api, ResourceExt,
+    api::{ListParams, PostParams},
+};
 use serde_json::json;
 
-use crate::scene::{Class, Space, applied, condition, config_map, world};
+use crate::{
+    scene::{Class, Space, applied, condition, config_map, world},
+    support::eventually,
+};
 
 #[tokio::test]
 async fn a_binding_tells_which_class_it_has_and_every_object_of_it() -> Result<()> {
@@ -32,6 +37,41 @@ async fn a_binding_tells_which_class_it_has_and_every_object_of_it() -> Result<(
     let ready = condition(&binding, "Ready").unwrap();
     assert_eq!(ready.message, "Successfully applied 2 resources from class told");
     assert_eq!(ready.observed_generation, binding.metadata.generation);
+    Ok(())
+}
+
+/// A binding is ours: however much it has come to tell, it stays in our hands.
+#[tokio::test]
+async fn a_binding_larger_than_what_tenants_may_make_is_looked_after() -> Result<()> {
+    let world = world().await;
+    let class = Class::define(world.client(), "large", &[("made", "1")]).await?;
+    let space = Space::of(world.bed, "large", "large").await?;
+    space.follows(&class).await;
+    // As we would have written it, since nobody else may.
+    let own: Api<NamespaceClassBinding> = Api::namespaced(world.installed.identity.client.clone(), &space.name);
+    let stored = eventually("it to tell much", || async {
+        let mut binding = space.bindings().get(&space.name).await?;
+        let status = binding.status.as_mut().context("a status")?;
+        let entry = status.applied_resources.first().cloned().context("an object")?;
+        let more = |number: usize| AppliedResource {
+            name: format!("refused-{number}"),
+            uid: None,
+            state: AppliedState::Failed,
+            message: Some("no ".repeat(333)),
+            ..entry.clone()
+        };
+        status.applied_resources.extend((0..400).map(more));
+        Ok(Some(own.replace_status(&space.name, &PostParams::default(), &binding).await?))
+    })
+    .await;
+    assert!(serde_json::to_string(&stored)?.len() > 300_000);
+    eventually("it to tell what is there", || async {
+        let status = space.bindings().get(&space.name).await?.status.context("a status")?;
+        Ok((status.applied_resources.len() == 1).then_some(()))
+    })
+    .await;
+    space.label(None).await?;
+    space.is_unbound().await;
     Ok(())
 }
 

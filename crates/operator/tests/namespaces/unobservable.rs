@@ -84,6 +84,60 @@ async fn a_binding_waits_for_what_it_made_of_a_kind_that_cannot_be_seen() -> Res
     Ok(())
 }
 
+#[tokio::test]
+async fn a_kind_that_can_be_listed_and_not_watched_blocks_its_own_items_says_so_and_heals() -> Result<()> {
+    const GROUP: &str = "deaf.croft.dev";
+    let world = Proxied::new().await?;
+    let admin = world.bed.admin();
+    apply(admin, &may_be_in_classes(GROUP, "lamps")).await?;
+    apply(admin, &crd(GROUP, "Lamp", "lamps", "Namespaced")).await?;
+    let _operator = world.started().await?;
+    let refused = world.proxy.on(Match::verb("watch").resource("lamps")).before(Action::Status(405)).always();
+    let resources = json!({"resources": [config_map("made", "1"), item(GROUP, "v1", "Lamp")]});
+    let class = Class::with_spec(world.client(), "deaf", resources).await?;
+    let space = Space::of(&world.bed, "deaf", "deaf").await?;
+    space.has_value("made", "1").await;
+    eventually("the watch to be refused again and again", || async { Ok((refused.fired() > 4).then_some(())) }).await;
+    space.says("Unobservable").await;
+    let log = world.proxy.log();
+    let lists = log.iter().filter(|seen| seen.request.verb == "list" && seen.request.resource.ends_with("/lamps"));
+    let lists = lists.filter(|seen| seen.status == Some(200));
+    assert_eq!(lists.count(), 1, "what cannot be watched is not listed over and over");
+    refused.remove();
+    space.follows(&class).await;
+    Ok(())
+}
+
+#[tokio::test]
+async fn what_went_with_its_kind_while_nobody_watched_holds_neither_binding_nor_class() -> Result<()> {
+    const GROUP: &str = "vanished.croft.dev";
+    let world = Proxied::new().await?;
+    let admin = world.bed.admin();
+    apply(admin, &may_be_in_classes(GROUP, "lamps")).await?;
+    apply(admin, &crd(GROUP, "Lamp", "lamps", "Namespaced")).await?;
+    let _operator = world.started().await?;
+    let spec =
+        json!({"policy": {"onUnbind": "Orphan"}, "resources": [config_map("made", "1"), item(GROUP, "v1", "Lamp")]});
+    let class = Class::with_spec(world.client(), "vanished", spec).await?;
+    let space = Space::of(&world.bed, "vanished", "vanished").await?;
+    space.follows(&class).await;
+    let unseen = world.proxy.on(Match::verb("watch").resource("lamps")).before(Action::Drop).always();
+    world.proxy.cut_watches();
+    eventually("the watch to be down", || async { Ok((unseen.fired() > 0).then_some(())) }).await;
+    admin.kubectl(&["delete", "crd", "lamps.vanished.croft.dev"]).await?;
+    unseen.remove();
+    space.says("KindNotInstalled").await;
+    space.label(None).await?;
+    space.is_unbound().await;
+    assert!(space.has("made").await.owner_references().is_empty(), "released, as the class says");
+    eventually("the class to forget the kind", || async {
+        let kinds = class.api.get(&class.name).await?.status.unwrap_or_default().kinds;
+        Ok(kinds.iter().all(|kind| kind.kind != "Lamp").then_some(()))
+    })
+    .await;
+    Ok(())
+}
+
 /// Kinds of `*.k8s.io` groups need not come with Kubernetes: Gateway API's are CRDs.
 #[tokio::test]
 async fn a_namespace_that_cannot_be_looked_at_says_so_instead_of_ready_and_heals() -> Result<()> {

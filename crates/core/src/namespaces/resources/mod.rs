@@ -170,6 +170,15 @@ impl Observed {
         self.namespace.terminating || self.namespace.relabelled || self.binding.deleting
     }
 
+    /// With its kind an object is gone, though a watch that was not told shows it as it was.
+    pub fn forget_vanished(&mut self) {
+        let is_gone = |seen: &KindSeen| matches!(seen, KindSeen::NotInstalled | KindSeen::ClusterScoped);
+        let gone: Vec<_> = self.kinds.iter().filter(|(_, seen)| is_gone(seen)).map(|(name, _)| name).collect();
+        self.stamped.retain(|identity, object| {
+            !gone.iter().any(|(api_version, kind)| *api_version == object.api_version && *kind == identity.kind)
+        });
+    }
+
     /// Objects the shell must read before planning. Empty in steady state.
     pub fn to_read(&self) -> BTreeSet<(String, Identity)> {
         let class_is_fit = match &self.class {

@@ -152,6 +152,41 @@ fn what_is_nested_too_deeply_to_be_read_is_refused_in_words() {
     assert!(told.contains("recursion limit exceeded"), "{told}");
 }
 
+/// One that is answered and whose answer nobody fetches is held all the same.
+#[test]
+fn whatever_is_in_a_review_its_answer_is_small() {
+    const NEARLY_ALL: usize = MOST_BYTES - 4096;
+    let long = |letter: &str, bytes: usize| letter.repeat(bytes / letter.len());
+    let request = |field: &str, value: Value| {
+        let mut review = review_of(&objects()[0], &Value::Null);
+        review["request"]["namespace"] = json!("");
+        review["request"][field] = value;
+        review.to_string()
+    };
+    let with_member = |name: String| {
+        let mut class = class(&secret(&json!({})));
+        class["spec"][name] = json!(vec![0; 200_000]);
+        class
+    };
+    let bodies = [
+        request("uid", json!(long("u", NEARLY_ALL))),
+        request("name", json!(long("n", NEARLY_ALL))),
+        request("operation", json!(long("o", NEARLY_ALL))),
+        request("dryRun", json!(long("\u{80}", NEARLY_ALL))),
+        request("object", with_member(long("m", 3 << 19))),
+        request("object", class(&json!(long("\u{80}", 3 << 19)))),
+        request("object", class(&secret(&json!({ long("k", 2 << 20): 3 })))),
+        request("object", json!(long("o", 2 << 20))),
+        request("userInfo", json!({ "username": 3, "groups": long("\u{80}", 60 << 10) })),
+    ];
+    for body in bodies {
+        assert!(body.len() <= MOST_BYTES, "it is read at all");
+        let answered = ask(post_to(CLASS, body));
+        assert!(answered.body.len() < 16 << 10, "{} bytes", answered.body.len());
+        assert!(!answered.code.is_success() || answered.response()["allowed"] == false);
+    }
+}
+
 #[test]
 fn a_request_that_is_too_large_is_answered() {
     assert_eq!(ask(post_to(CLASS, vec![b' '; MOST_BYTES + 1])).code, StatusCode::PAYLOAD_TOO_LARGE);

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
-use croft_core::{queue::Priority, watching::Standing};
+use croft_core::{conditions::cut, queue::Priority, watching::Standing};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Resource;
 use tracing::warn;
@@ -15,6 +15,9 @@ use crate::{
     },
     telemetry::metrics::Metrics,
 };
+
+/// What is wrong with an object may repeat all of it.
+const LONGEST_ERROR: usize = 500;
 
 /// Whether anybody waits for a kind to be installed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,14 +59,14 @@ impl<K: Resource + Send + Sync> Sink<K> for CacheSink<K> {
             }
             Arrived::Unreadable { error, .. } => {
                 self.metrics.undecodable(&self.resource);
-                warn!(
-                    resource = self.resource,
-                    namespace = place.namespace,
-                    name = place.name,
-                    error,
-                    "object cannot be read and is left alone"
-                );
                 if self.cache.put_unreadable(place.clone()) {
+                    warn!(
+                        resource = self.resource,
+                        namespace = place.namespace,
+                        name = place.name,
+                        error = cut(error, LONGEST_ERROR),
+                        "object cannot be read and is left alone"
+                    );
                     self.wake_whom_it_may_concern(&place);
                 }
                 // It may be on its way out.

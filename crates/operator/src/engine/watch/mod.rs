@@ -105,7 +105,7 @@ impl<S, T> Supervisor<S, T> {
         S: Source<K>,
         T: Sink<K>,
     {
-        let mut panics = 0;
+        let (mut panics, mut begun) = (0, Instant::now());
         while let Err(panic) = AssertUnwindSafe(self.keep::<K>()).catch_unwind().await {
             // What it says may hold anything: it goes to the standard error by itself, not into the log.
             drop(panic);
@@ -113,8 +113,10 @@ impl<S, T> Supervisor<S, T> {
             error!(resource = self.resource, "a watch panicked; it is opened anew");
             // What it has seen is half a picture at best.
             self.standing.send_replace(Standing::Failing("a bug in croft: the watch panicked".into()));
-            panics += 1;
+            // After a long while it is another matter.
+            panics = if begun.elapsed() > AFTER_PANIC.most { 1 } else { panics + 1 };
             tokio::time::sleep(AFTER_PANIC.delay(panics, 0)).await;
+            begun = Instant::now();
         }
     }
 
@@ -189,7 +191,6 @@ impl<S, T> Supervisor<S, T> {
         } else {
             let listed = self.list().await?;
             watch.listed();
-            self.tell::<K>(watch);
             version.insert(listed)
         };
         let stream = self.source.watch(from).await?;
@@ -248,7 +249,9 @@ impl<S, T> Supervisor<S, T> {
         debug!(resource = self.resource, %trouble, "watch interrupted");
         let was = watch.standing().clone();
         let answer = watch.failed(trouble, lasted);
-        if let (Trouble::Other(why), true) = (trouble, was != *watch.standing()) {
+        if let (Standing::Failing(why), Trouble::Other(_) | Trouble::Expired) = (watch.standing(), trouble)
+            && was != *watch.standing()
+        {
             warn!(resource = self.resource, why, "cannot be watched; will keep trying");
         }
         answer

@@ -172,7 +172,7 @@ async fn the_version_moves_when_a_list_is_complete_and_never_in_the_middle_of_on
     let told = play([Line::Pages(vec![Ok(vec![("a", 5)]), Ok(vec![("b", 7)])])]);
     assert_eq!(
         told.after(SOON).await,
-        ["list", "a Listed", "list from more", "b Listed", "listed 2 at 7", "synced", "watch from 7"]
+        ["list", "a Listed", "list from more", "b Listed", "listed 2 at 7", "watch from 7", "synced"]
     );
 }
 
@@ -191,13 +191,14 @@ async fn a_right_that_is_missing_when_a_watch_resumes_is_a_state_only_while_it_i
     let refused = || Line::Watch(Err(Trouble::Forbidden));
     let told = play([
         Line::List(Ok(vec![])),
+        Line::Quiet(SOON),
         refused(),
         refused(),
         refused(),
         refused(),
         Line::Quiet(Duration::from_secs(60)),
     ]);
-    told.after(Duration::from_millis(300)).await;
+    told.after(SOON + Duration::from_millis(300)).await;
     assert!(told.standing.borrow().is_synced(), "a moment without rights is no state");
     let log = told.after(Duration::from_secs(3)).await;
     let forbidden = Standing::Forbidden.to_string();
@@ -233,8 +234,7 @@ async fn a_kind_that_cannot_be_listed_says_so_and_goes_on_when_it_can() {
     let told =
         play([Line::List(Err(other())), Line::List(Err(other())), Line::List(Err(other())), Line::List(Ok(vec![]))]);
     let log = told.after(SOON).await;
-    let turns: Vec<_> = log.iter().filter(|line| line.starts_with("failing") || *line == "synced").collect();
-    assert_eq!(turns, ["failing: down", "synced"], "{log:?}");
+    assert_eq!(turns(&log), ["failing: down", "synced"], "{log:?}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -281,5 +281,50 @@ async fn nothing_the_other_side_does_makes_a_hot_loop() {
 async fn a_sink_that_panics_loses_nothing_but_time() {
     let told = play_with([Line::List(Ok(vec![("a", 5)])), Line::List(Ok(vec![("a", 5)]))], 1);
     let log = told.after(SOON * 2).await;
-    assert_eq!(log, ["list", "list", "a Listed", "listed 1 at 5", "synced", "watch from 5"]);
+    assert_eq!(log, ["list", "list", "a Listed", "listed 1 at 5", "watch from 5", "synced"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_that_panics_once_in_a_while_is_soon_back_however_often_it_has() {
+    const TIMES: u32 = 9;
+    let hour = Duration::from_secs(3600);
+    let once = || [Line::List(Ok(vec![])), Line::Quiet(hour), Line::Watch(Ok(vec![Ok(put("a", 5))]))];
+    let told = play_with((0..TIMES).flat_map(|_| once()), TIMES);
+    let log = told.after((hour + AFTER_PANIC.first * 2) * TIMES).await;
+    let lists = log.iter().filter(|line| *line == "list").count();
+    assert_eq!(u32::try_from(lists), Ok(TIMES + 1), "{log:?}");
+}
+
+/// How it came to stand, one after another.
+fn turns(log: &[String]) -> Vec<&str> {
+    let is_turn = |line: &&str| line.starts_with("failing") || *line == "synced";
+    log.iter().map(String::as_str).filter(is_turn).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_kind_that_can_be_listed_and_not_watched_says_so_once_and_is_not_listed_over_and_over() {
+    let refused = || (0..50).map(|_| Line::Watch(Err(other())));
+    let never = std::iter::once(Line::List(Ok(vec![("a", 5)]))).chain(refused());
+    let told = play(never);
+    let log = told.after(Duration::from_secs(400)).await;
+    assert_eq!(turns(&log), ["failing: down"], "{log:?}");
+    let lists = |log: &[String]| log.iter().filter(|line| *line == "list").count();
+    assert_eq!(lists(&log), 1, "{log:?}");
+    let healed = told.after(Duration::from_secs(400)).await;
+    assert_eq!(turns(&healed), ["synced"], "{healed:?}");
+    let begun = [Line::List(Ok(vec![])), Line::Quiet(Duration::from_secs(60))].into_iter();
+    let anew = std::iter::once(Line::List(Ok(vec![])));
+    let told = play(begun.chain((0..8).map(|_| Line::Watch(Err(other())))).chain(anew).chain(refused()));
+    let log = told.after(Duration::from_secs(400)).await;
+    assert_eq!(turns(&log), ["synced", "failing: down"], "{log:?}");
+    assert_eq!(lists(&log), 2, "{log:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_list_that_expires_before_its_end_again_and_again_is_told() {
+    let expires = || Line::Pages(vec![Ok(vec![("a", 5)]), Err(Trouble::Expired)]);
+    let told = play((0..30).map(|_| expires()).chain([Line::List(Ok(vec![("a", 6)]))]));
+    let log = told.after(Duration::from_secs(600)).await;
+    let [failing, "synced"] = turns(&log)[..] else { panic!("{log:?}") };
+    assert!(failing.contains("expires"), "{failing}");
 }
