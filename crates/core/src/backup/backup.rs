@@ -103,6 +103,7 @@ pub struct Status {
 pub struct Deletion {
     pub name: String,
     pub uid: String,
+    pub version: String,
     pub marks: Marks,
     pub created: Timestamp,
     pub age: Duration,
@@ -173,7 +174,7 @@ impl Observed {
     /// Velero makes it, or deletes what is stored. It would go on without its request to delete, and the policies around own buckets,
     /// which go by that, would not hold any more.
     fn is_in_veleros_hands(&self) -> bool {
-        self.is_at_work() || self.own_deletions().any(|deletion| !deletion.is_processed())
+        self.is_at_work() || self.own_deletions().any(Deletion::is_under_way)
     }
 
     /// Nothing of it is stored, nor will be if it goes now.
@@ -227,6 +228,16 @@ impl Observed {
 impl Deletion {
     fn is_processed(&self) -> bool {
         text(&self.status, "phase") == Some("Processed")
+    }
+
+    /// Velero has begun with it and is not done.
+    fn is_under_way(&self) -> bool {
+        !matches!(text(&self.status, "phase"), None | Some("New" | "Processed"))
+    }
+
+    fn removal(&self) -> Step {
+        let deletion = Victim { name: self.name.clone(), uid: self.uid.clone() };
+        Step::DeleteDeletion { deletion, version: self.version.clone() }
     }
 }
 
@@ -309,7 +320,7 @@ fn let_go(seen: &Observed, then: Option<Release>) -> Plan<Step> {
         let holds_up = seen.object.namespace_is_terminating || seen.loses_its_location();
         return if holds_up { release(seen, Release::VeleroAtWork) } else { Plan::settled() };
     }
-    let deletions = seen.own_deletions().map(|deletion| Step::DeleteDeletion(deletion.victim()));
+    let deletions = seen.own_deletions().map(Deletion::removal);
     let version = seen.velero.as_ref().map(|velero| velero.version.clone()).unwrap_or_default();
     let backup = seen.own_backup().map(|backup| Step::DeleteBackup { backup, version });
     let release = then.map(|because| Step::ReleaseFinalizer { uid: seen.object.uid.clone(), because });
@@ -355,7 +366,7 @@ fn ask_velero(seen: &Observed, backup: Victim) -> Plan<Step> {
     };
     match seen.rest_of(refused) {
         Duration::ZERO => {
-            Plan::steps([Step::DeleteDeletion(refused.victim()), Step::CreateDeletion { origin, backup }])
+            Plan::steps([refused.removal(), Step::CreateDeletion { origin, backup }])
         }
         rest => Plan::settled().look_again(rest),
     }
@@ -369,12 +380,6 @@ impl Observed {
             Some(completed) if refused.created <= completed => Duration::ZERO,
             _ => ASK_AGAIN.saturating_sub(refused.age),
         }
-    }
-}
-
-impl Deletion {
-    fn victim(&self) -> Victim {
-        Victim { name: self.name.clone(), uid: self.uid.clone() }
     }
 }
 

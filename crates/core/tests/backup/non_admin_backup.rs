@@ -48,6 +48,8 @@ enum Stage {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Deleting {
     Asked,
+    /// Velero goes by it.
+    Begun,
     /// Because the location could not be reached, say.
     Refused {
         rested: bool,
@@ -101,12 +103,14 @@ impl Deleting {
     fn seen(self) -> Deletion {
         let (phase, age) = match self {
             Deleting::Asked => ("New", Duration::ZERO),
+            Deleting::Begun => ("InProgress", Duration::ZERO),
             Deleting::Refused { rested: false } => ("Processed", Duration::ZERO),
             Deleting::Refused { rested: true } => ("Processed", ASK_AGAIN),
         };
         Deletion {
             name: name(),
             uid: "deletion".into(),
+            version: phase.into(),
             marks: our_marks(),
             created: Timestamp("2026-01-01T00:00:20Z".into()),
             age,
@@ -234,8 +238,11 @@ impl explorer::World for World {
                 assert!(is_done, "asked to delete what Velero is not done with");
                 self.deletion = Some(Deleting::Asked);
             }
-            Step::DeleteDeletion(_) => {
-                assert_ne!(self.deletion, Some(Deleting::Asked), "taken away while Velero goes by it");
+            Step::DeleteDeletion { version, .. } => {
+                let Some(deletion) = self.deletion.filter(|deletion| deletion.seen().version == *version) else {
+                    return stale();
+                };
+                assert_ne!(deletion, Deleting::Begun, "taken away while Velero goes by it");
                 self.deletion = None;
             }
             Step::DeleteBackup { backup, version } => {
@@ -286,11 +293,12 @@ impl explorer::World for World {
     fn passes(&self) -> Option<World> {
         let mut later = self.clone();
         match (self.deletion, self.backup) {
-            (Some(Deleting::Asked), Some(_)) if self.velero_refuses => {
+            (Some(Deleting::Asked), _) => later.deletion = Some(Deleting::Begun),
+            (Some(Deleting::Begun), Some(_)) if self.velero_refuses => {
                 later.deletion = Some(Deleting::Refused { rested: false });
                 later.velero_refuses = false;
             }
-            (Some(Deleting::Asked), _) => (later.backup, later.deletion) = (None, None),
+            (Some(Deleting::Begun), _) => (later.backup, later.deletion) = (None, None),
             (Some(Deleting::Refused { rested: false }), _) => {
                 later.deletion = Some(Deleting::Refused { rested: true });
             }

@@ -166,6 +166,7 @@ fn deletion_seen(deletion: &DeleteBackupRequest) -> Deletion {
     Deletion {
         name: deletion.name_any(),
         uid: deletion.uid().unwrap_or_default(),
+        version: deletion.resource_version().unwrap_or_default(),
         marks: marks::BACKUP.marks(&deletion.metadata),
         created: request::time(deletion.metadata.creation_timestamp.as_ref()),
         age: request::age(deletion),
@@ -253,8 +254,9 @@ impl Reconciler for BackupReconciler {
                     result => result,
                 }
             }
-            Step::DeleteDeletion(victim) => {
-                request::remove::<DeleteBackupRequest>(&self.writer, &self.caches, object, victim, None).await
+            Step::DeleteDeletion { deletion, version } => {
+                request::remove::<DeleteBackupRequest>(&self.writer, &self.caches, object, deletion, Some(version))
+                    .await
             }
             Step::NoteLetGo { location: Victim { name, uid }, nacuuid } => {
                 let patch = json!({ "metadata": { "annotations": { let_go_annotation(nacuuid): timestamp() } } });

@@ -28,7 +28,11 @@ pub enum Step {
         origin: Origin,
         backup: Victim,
     },
-    DeleteDeletion(Victim),
+    /// Only as it was seen: Velero goes on with one it has begun with, and the policies around own buckets go by it.
+    DeleteDeletion {
+        deletion: Victim,
+        version: String,
+    },
     /// Velero will find in the bucket what is deleted here; the location says that nobody wants it back.
     NoteLetGo {
         location: Victim,
@@ -64,7 +68,7 @@ impl plan::Step for Step {
             Step::DeleteSelf { .. } => "DeleteNonAdminBackup",
             Step::DeleteRestore(_) => "DeleteNonAdminRestore",
             Step::CreateDeletion { .. } => "CreateDeleteBackupRequest",
-            Step::DeleteDeletion(_) => "DeleteDeleteBackupRequest",
+            Step::DeleteDeletion { .. } => "DeleteDeleteBackupRequest",
             Step::NoteLetGo { .. } => "NoteLetGo",
             Step::DeleteBackup { .. } => "DeleteVeleroBackup",
             Step::ReleaseFinalizer { .. } => "ReleaseFinalizer",
@@ -92,7 +96,7 @@ impl fmt::Display for Step {
                     origin.nacuuid, backup.uid
                 )
             }
-            Step::DeleteDeletion(Victim { name, uid }) => {
+            Step::DeleteDeletion { deletion: Victim { name, uid }, .. } => {
                 write!(out, "delete DeleteBackupRequest {name} (uid {uid}): it is of no more use")
             }
             Step::NoteLetGo { location: Victim { name, uid }, nacuuid } => {

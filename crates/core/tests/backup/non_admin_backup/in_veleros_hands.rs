@@ -57,11 +57,30 @@ fn a_refusal_from_before_the_end_of_the_backup_is_asked_again_at_once() {
 fn a_request_to_delete_stays_while_velero_goes_by_it() {
     let mut seen = forced_at_work().seen().expect("there");
     seen.velero = Some(Backup { ours: true, stage: Stage::Done }.seen());
-    seen.deletions = vec![Deleting::Asked.seen()];
+    seen.deletions = vec![Deleting::Begun.seen()];
     assert!(plan(&seen, &policy()).is_settled());
     seen.object.namespace_is_terminating = true;
     let steps = plan(&seen, &policy());
     assert!(steps.iter().all(|step| matches!(step, Step::ReleaseFinalizer { .. })), "{steps}");
     seen.deletions = vec![Deleting::Refused { rested: false }.seen()];
-    assert!(plan(&seen, &policy()).iter().any(|step| matches!(step, Step::DeleteDeletion(_))), "of no more use");
+    assert!(plan(&seen, &policy()).iter().any(|step| matches!(step, Step::DeleteDeletion { .. })), "of no more use");
+}
+
+#[test]
+fn a_request_to_delete_that_velero_has_not_begun_with_holds_nobody_up() {
+    let mut seen = forced_at_work().seen().expect("there");
+    seen.velero = Some(Backup { ours: true, stage: Stage::Done }.seen());
+    for status in [json!({}), json!({ "phase": "" }), json!({ "phase": "New" })] {
+        seen.deletions = vec![Deletion { status: fields(status), version: "7".into(), ..Deleting::Asked.seen() }];
+        let plan = plan(&seen, &policy());
+        let steps: Vec<_> = plan.iter().collect();
+        let [Step::DeleteDeletion { version, .. }, Step::DeleteBackup { .. }, Step::ReleaseFinalizer { .. }] =
+            steps.as_slice()
+        else {
+            panic!("{plan}")
+        };
+        assert_eq!(version, "7", "only as it was seen: Velero may begin with it");
+    }
+    seen.deletions = vec![Deletion { status: fields(json!({ "phase": "Unheard" })), ..Deleting::Asked.seen() }];
+    assert!(plan(&seen, &policy()).is_settled(), "who knows what that is");
 }
