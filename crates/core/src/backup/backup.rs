@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 pub use self::step::{Release, Step};
 pub use super::availability::{Location, LocationPhase};
 use super::{
-    Counts, Handed, Object, OnDelete, OwnBucket, Phase, Policy, QueueInfo, Reference, Victim, fingerprint,
+    Counts, Handed, Object, OnDelete, OwnBucket, Phase, Policy, QueueInfo, Reference, Victim, duration, fingerprint,
     handover::{HandOver, Next, Stage, Told, Words},
     ownership::{Claimant, Lies, Marks, Origin},
     policy::HeldBack,
@@ -24,9 +24,11 @@ use crate::{
     time::Timestamp,
 };
 
-/// How long a refused deletion rests before Velero is asked again. Velero refuses while the location cannot be reached.
+/// How long a refused deletion rests at least before Velero is asked again; the longer it is refused, the longer.
 pub const ASK_AGAIN: Duration = Duration::from_secs(60);
-/// A backup whose time has come waits this long for a location that cannot be reached.
+/// For so long it rests at most: Velero forgets what it refused after a day.
+const ASK_AGAIN_AT_LAST: Duration = Duration::from_secs(24 * 3600);
+/// A backup that is to go waits this long for a location that cannot be reached, unless that says so itself.
 const OUT_OF_REACH: Duration = Duration::from_secs(3600);
 
 const WORDS: Words = Words {
@@ -77,6 +79,8 @@ pub struct Observed {
     pub own_bucket: Option<OwnBucket>,
     /// Policies it needs that are not in force.
     pub missing_fences: Vec<String>,
+    /// For how long it should have been gone: since it was deleted, or its time had come.
+    pub overdue: Duration,
 }
 
 /// `status` of a `NonAdminBackup`, as far as this file writes it.
@@ -143,6 +147,7 @@ impl Observed {
             reference: self.status.velero_backup.as_ref(),
             found: self.velero.as_ref(),
             is_in_place: self.is_in_place(),
+            kept_for: text(&self.spec, "ttl").and_then(duration::parse).filter(|ttl| !ttl.is_zero()),
             wanted: self.wanted(policy),
         }
     }
@@ -187,9 +192,20 @@ impl Observed {
         self.own_bucket.as_ref().and_then(|bucket| bucket.reach.withholds())
     }
 
-    /// Whether Velero can get at what is stored.
-    fn can_be_reached(&self) -> bool {
-        matches!(self.location, Location::Found { velero: Some(LocationPhase::Available), .. })
+    /// Why Velero would refuse to delete what is stored.
+    fn out_of_reach(&self) -> Option<&'static str> {
+        match self.location {
+            Location::Found { velero: Some(LocationPhase::Available), .. } => None,
+            Location::Found { velero: Some(LocationPhase::ReadOnly), .. } => Some(
+                "the storage location of this backup is read-only: it goes once that is over; spec.forceDeleteBackup lets the backup \
+                 go and leaves what is stored",
+            ),
+            Location::Found { .. } => Some(
+                "the storage location of this backup cannot be reached: it goes once that is over; spec.forceDeleteBackup lets the \
+                 backup go and leaves what is stored",
+            ),
+            Location::Default | Location::Missing { .. } | Location::OfVaultToCome { .. } => None,
+        }
     }
 
     /// How long it is kept yet, where Velero does not see to that itself.
@@ -268,12 +284,13 @@ pub fn plan(seen: &Observed, policy: &Policy) -> Plan<Step> {
 }
 
 fn create(seen: &Observed, policy: &Policy) -> Plan<Step> {
-    match seen.hand_over(policy).next() {
+    let hand_over = seen.hand_over(policy);
+    match hand_over.next() {
         Next::Nothing => expire(seen),
         Next::Finalizer => Plan::step(Step::AddFinalizer { uid: seen.object.uid.clone() }),
         Next::Make(spec) => {
             // Whoever adds it to exactly what was seen has seen the newest: it is not handed over a second time.
-            let hold = (!seen.object.has_finalizer).then(|| Step::AddFinalizer { uid: seen.object.uid.clone() });
+            let hold = (!hand_over.is_held()).then(|| Step::Hold { uid: seen.object.uid.clone() });
             let make = Step::CreateBackup { origin: seen.origin(), spec, made_for: fingerprint(&seen.spec) };
             Plan::steps(hold.into_iter().chain([make]))
         }
@@ -283,7 +300,9 @@ fn create(seen: &Observed, policy: &Policy) -> Plan<Step> {
 /// Its time has come: its data goes, and it says so from then on.
 fn expire(seen: &Observed) -> Plan<Step> {
     match (seen.own_backup(), seen.expires_in()) {
-        (Some(_), Some(Duration::ZERO)) if !seen.can_be_reached() => Plan::settled().look_again(OUT_OF_REACH),
+        (Some(_), Some(Duration::ZERO)) if seen.out_of_reach().is_some() || seen.loses_its_location() => {
+            Plan::settled().look_again(OUT_OF_REACH)
+        }
         (Some(backup), Some(Duration::ZERO)) if seen.withheld().is_none() => ask_velero(seen, backup),
         (Some(_), Some(left)) if !left.is_zero() => Plan::settled().look_again(left),
         _ => Plan::settled(),
@@ -347,6 +366,9 @@ fn data_deletion(seen: &Observed) -> Plan<Step> {
             Plan::settled()
         };
     }
+    if seen.out_of_reach().is_some() && !seen.object.namespace_is_terminating {
+        return Plan::settled().look_again(OUT_OF_REACH);
+    }
     let asked = ask_velero(seen, backup);
     if seen.object.namespace_is_terminating {
         let release = Step::ReleaseFinalizer { uid: seen.object.uid.clone(), because: Release::NamespaceGoes };
@@ -365,9 +387,7 @@ fn ask_velero(seen: &Observed, backup: Victim) -> Plan<Step> {
         return Plan::step(Step::CreateDeletion { origin, backup });
     };
     match seen.rest_of(refused) {
-        Duration::ZERO => {
-            Plan::steps([refused.removal(), Step::CreateDeletion { origin, backup }])
-        }
+        Duration::ZERO => Plan::steps([refused.removal(), Step::CreateDeletion { origin, backup }]),
         rest => Plan::settled().look_again(rest),
     }
 }
@@ -378,7 +398,7 @@ impl Observed {
         let completed = self.velero.as_ref().and_then(|velero| Progress(&velero.status).completed());
         match completed {
             Some(completed) if refused.created <= completed => Duration::ZERO,
-            _ => ASK_AGAIN.saturating_sub(refused.age),
+            _ => (self.overdue / 10).clamp(ASK_AGAIN, ASK_AGAIN_AT_LAST).saturating_sub(refused.age),
         }
     }
 }
@@ -448,6 +468,7 @@ fn deleting(status: &mut Status, seen: &Observed, policy: &Policy, path: Path, n
     const ACCEPTED: &str = "backup accepted for deletion";
     const AT_WORK: &str = "Velero is working on this backup: it goes as soon as Velero is done with it";
     let withheld = seen.own_backup().and_then(|_| seen.withheld());
+    let out_of_reach = seen.own_backup().and_then(|_| seen.out_of_reach()).filter(|_| !seen.is_waiting());
     let message = match (path, policy.on_delete) {
         (Path::ApiDelete, OnDelete::Hold) if !seen.loses_its_location() => {
             "backup deletion requires setting spec.deleteBackup or spec.forceDeleteBackup to true or finalizer removal"
@@ -458,7 +479,7 @@ fn deleting(status: &mut Status, seen: &Observed, policy: &Policy, path: Path, n
         (Path::DeleteWithData, _) if seen.own_backup().is_some() && seen.loses_its_location() => {
             "the storage location of this backup is gone and Velero deletes nothing there: only spec.forceDeleteBackup helps"
         }
-        (Path::DeleteWithData, _) => withheld.as_deref().unwrap_or(ACCEPTED),
+        (Path::DeleteWithData, _) => withheld.as_deref().or(out_of_reach).unwrap_or(ACCEPTED),
         _ if seen.is_in_veleros_hands() => AT_WORK,
         _ => ACCEPTED,
     };

@@ -269,6 +269,10 @@ pub fn plan(seen: &Observed, policy: &Policy) -> Plan<Step> {
     if seen.object.is_deleting {
         return delete(seen);
     }
+    let is_withdrawn = seen.standing.is_withheld() && seen.is_clear(policy).is_ok();
+    if let Some(silence) = silence(seen).filter(|_| !seen.object.velero_is_away() && !is_withdrawn) {
+        return Plan::step(silence);
+    }
     if seen.held_back(policy).is_some() && !seen.object.velero_is_away() {
         return Plan::settled();
     }
@@ -288,6 +292,19 @@ pub fn plan(seen: &Observed, policy: &Policy) -> Plan<Step> {
             Plan::steps(steps.chain(forget_let_go(seen)))
         }
     }
+}
+
+/// Nothing is taken in from a tenant's own bucket while nobody judges it, whatever else is wrong. Where Velero has it, it says whose it
+/// is.
+fn silence(seen: &Observed) -> Option<Step> {
+    let Target::Ours(velero) = seen.velero() else { return None };
+    let is_judged = !seen.is_own_bucket() || seen.missing_fences.is_empty();
+    if is_judged || (velero.is_own_bucket && is_synchronised_never(&velero.spec)) {
+        return None;
+    }
+    let mut spec = velero.spec.clone();
+    spec.insert(SYNC_PERIOD.to_owned(), "0s".into());
+    Some(Step::UpdateLocation { name: seen.origin().nacuuid, uid: velero.uid.clone(), spec, is_own_bucket: true })
 }
 
 fn sync_secret(seen: &Observed, spec: &LocationSpec, version: &Version) -> Option<Step> {

@@ -39,6 +39,7 @@ fn stored(reach: Reach, expires_in: Option<Duration>) -> Observed {
         unnoted_in: None,
         own_bucket: Some(OwnBucket { reach, expires_in }),
         missing_fences: Vec::new(),
+        overdue: Duration::ZERO,
     };
     seen.status = report(&seen, &policy(), &[], &now()).expect("a status");
     seen

@@ -1,6 +1,6 @@
 //! `NonAdminBackup`: observes for [`croft_core::backup::backup`] and carries out its steps.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use croft_api::{
     backup::{
@@ -89,6 +89,14 @@ impl BackupReconciler {
         (!is_vaults).then(|| OwnBucket { reach: self.caches.reach(), expires_in })
     }
 
+    /// For how long it should have been gone.
+    fn overdue(&self, backup: &NonAdminBackup, origin: &Origin) -> Duration {
+        let velero = self.caches.velero_backups.get(&self.caches.velero_namespace, &origin.nacuuid);
+        let expired = velero.and_then(|velero| velero.status.as_ref()?.expiration());
+        let deleted = backup.metadata.deletion_timestamp.as_ref().map(|deleted| deleted.0);
+        deleted.or(expired).map(request::passed_since).unwrap_or_default()
+    }
+
     /// The location of a backup that does not say yet that the backup is let go.
     fn unnoted_in(&self, backup: &NonAdminBackup, origin: &Origin) -> Option<Victim> {
         let Place::Location(name) = self.caches.place_of(backup) else { return None };
@@ -108,6 +116,7 @@ impl BackupReconciler {
         let location = self.caches.velero_locations.get(&self.caches.velero_namespace, &origin.nacuuid)?;
         let is_ours = origin.owns(&marks::LOCATION.marks(&location.metadata));
         is_ours.then(|| match location.phase() {
+            Some("Available") if location.spec.access_mode() == Some("ReadOnly") => LocationPhase::ReadOnly,
             Some("Available") => LocationPhase::Available,
             _ => LocationPhase::Other,
         })
@@ -208,6 +217,7 @@ impl Reconciler for BackupReconciler {
             unnoted_in: None,
             own_bucket: None,
             missing_fences: self.caches.missing_around_hooks(self.settings.load().backup.hooks),
+            overdue: Duration::ZERO,
         };
         if let Some(said) = said_to_be(&backup) {
             observed.is_synced = true;
@@ -227,6 +237,7 @@ impl Reconciler for BackupReconciler {
         observed.deletions = self.deletions(&origin);
         observed.unnoted_in = self.unnoted_in(&backup, &origin);
         observed.own_bucket = self.own_bucket(&backup, &origin);
+        observed.overdue = self.overdue(&backup, &origin);
         Ok(Some(Seen { request: backup, observed }))
     }
 
@@ -238,6 +249,7 @@ impl Reconciler for BackupReconciler {
         let object = &seen.observed.object;
         match step {
             Step::AddFinalizer { .. } => self.writer.add_finalizer(&*seen.request, NAB_FINALIZER).await,
+            Step::Hold { .. } => request::hold(&self.writer, &*seen.request, NAB_FINALIZER).await,
             Step::CreateBackup { origin, spec, made_for } => {
                 let metadata = request::made_for(self.metadata(seen, origin), made_for);
                 self.writer.create(&Backup { metadata, spec: spec.clone().into(), status: None }).await

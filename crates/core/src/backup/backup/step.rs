@@ -13,6 +13,10 @@ pub enum Step {
     AddFinalizer {
         uid: String,
     },
+    /// The finalizer, and the note that it is handed over to Velero next.
+    Hold {
+        uid: String,
+    },
     CreateBackup {
         origin: Origin,
         spec: Fields,
@@ -64,6 +68,7 @@ impl plan::Step for Step {
     fn kind(&self) -> &'static str {
         match self {
             Step::AddFinalizer { .. } => "AddFinalizer",
+            Step::Hold { .. } => "Hold",
             Step::CreateBackup { .. } => "CreateVeleroBackup",
             Step::DeleteSelf { .. } => "DeleteNonAdminBackup",
             Step::DeleteRestore(_) => "DeleteNonAdminRestore",
@@ -82,6 +87,7 @@ impl fmt::Display for Step {
             Step::AddFinalizer { uid } => {
                 write!(out, "add finalizer (uid {uid}): a Velero Backup will need cleaning up")
             }
+            Step::Hold { uid } => write!(out, "add finalizer and note (uid {uid}): a Velero Backup is made next"),
             Step::CreateBackup { origin, .. } => {
                 write!(out, "create Velero Backup {} (absent): accepted", origin.nacuuid)
             }

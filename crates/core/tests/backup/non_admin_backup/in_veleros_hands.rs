@@ -53,6 +53,45 @@ fn a_refusal_from_before_the_end_of_the_backup_is_asked_again_at_once() {
     assert_eq!(plan(&seen, &policy()), Plan::settled().look_again(ASK_AGAIN));
 }
 
+/// A deletion with data that Velero has refused.
+fn refused() -> Observed {
+    let world =
+        World::new(true, true, Some(Backup { ours: true, stage: Stage::Done }), OnDelete::Hold).edited(|request| {
+            request.finalizer = true;
+            request.asked.delete = true;
+            request.deleting = true;
+            request.status = Told::new(Status { phase: Some(Phase::Deleting), ..Status::default() });
+        });
+    let deletions = vec![Deleting::Refused { rested: false }.seen()];
+    Observed { deletions, restores: Vec::new(), ..world.seen().expect("there") }
+}
+
+#[test]
+fn the_longer_velero_refuses_a_deletion_the_longer_it_is_left_alone() {
+    let hour = Duration::from_secs(3600);
+    for (overdue, rest) in
+        [(hour / 60, ASK_AGAIN), (hour, hour / 10), (24 * hour, 24 * hour / 10), (900 * hour, 24 * hour)]
+    {
+        let seen = Observed { overdue, ..refused() };
+        assert_eq!(plan(&seen, &policy()), Plan::settled().look_again(rest), "{overdue:?}");
+    }
+}
+
+#[test]
+fn where_velero_would_refuse_it_is_not_asked() {
+    let seen = Observed { deletions: Vec::new(), ..refused() };
+    assert!(plan(&seen, &policy()).iter().any(|step| matches!(step, Step::CreateDeletion { .. })));
+    for (velero, why) in [(LocationPhase::ReadOnly, "is read-only"), (LocationPhase::Other, "cannot be reached")] {
+        let location =
+            Location::Found { phase: Some(Phase::Created), nacuuid: Some("here-1".into()), velero: Some(velero) };
+        let seen = Observed { location, ..seen.clone() };
+        assert!(plan(&seen, &policy()).is_settled());
+        let status = report(&seen, &policy(), &[], &now()).expect("a status");
+        let said = status.conditions.get("Deleting").map(|said| said.message.clone()).unwrap_or_default();
+        assert!(said.contains(why), "{said}");
+    }
+}
+
 #[test]
 fn a_request_to_delete_stays_while_velero_goes_by_it() {
     let mut seen = forced_at_work().seen().expect("there");

@@ -16,6 +16,8 @@ const SNAPSHOTS: &str = "croft-own-bucket-deletions";
 const REQUESTS: &str = "croft-own-bucket-expiry";
 const FINDINGS: &str = "croft-own-bucket-findings";
 
+pub(super) const NAMES: [&str; 3] = [SNAPSHOTS, REQUESTS, FINDINGS];
+
 pub(super) fn all(velero_namespace: &str) -> [ValidatingAdmissionPolicy; 3] {
     [snapshots(velero_namespace), requests(), findings(velero_namespace)]
 }
@@ -54,8 +56,10 @@ fn requests() -> ValidatingAdmissionPolicy {
         REQUESTS,
         ValidatingAdmissionPolicySpec {
             match_constraints: Some(matched("velero.io", &["deletebackuprequests"], &["CREATE", "UPDATE"], None)),
+            // Once, and not for every Backup there is.
+            match_conditions: Some(vec![condition("not-labelled", format!("!({})", is_labelled(&labels)))]),
             validations: Some(vec![denied_unless(
-                format!("object.?spec.?backupName.orValue('') != params.metadata.name || ({})", is_labelled(&labels)),
+                "object.?spec.?backupName.orValue('') != params.metadata.name".into(),
                 format!(
                     "'what is in the bucket of a tenant is deleted by the operator, when its time has come, and by requests with the \
                      labels {wanted} only'"
