@@ -286,7 +286,7 @@ pub fn plan(seen: &Observed, policy: &Policy) -> Plan<Step> {
 fn create(seen: &Observed, policy: &Policy) -> Plan<Step> {
     let hand_over = seen.hand_over(policy);
     match hand_over.next() {
-        Next::Nothing => expire(seen),
+        Next::Nothing => unlabelled(seen).map_or_else(|| expire(seen), |backup| Plan::step(Step::Label(backup))),
         Next::Finalizer => Plan::step(Step::AddFinalizer { uid: seen.object.uid.clone() }),
         Next::Make(spec) => {
             // Whoever adds it to exactly what was seen has seen the newest: it is not handed over a second time.
@@ -295,6 +295,11 @@ fn create(seen: &Observed, policy: &Policy) -> Plan<Step> {
             Plan::steps(hold.into_iter().chain([make]))
         }
     }
+}
+
+/// A backup in a tenant's own bucket that the policies around those do not know.
+fn unlabelled(seen: &Observed) -> Option<Victim> {
+    seen.own_bucket.as_ref().filter(|bucket| bucket.lacks_label).and_then(|_| seen.own_backup())
 }
 
 /// Its time has come: its data goes, and it says so from then on.

@@ -397,7 +397,15 @@ pub fn report(seen: &Observed, policy: &Policy, outcomes: &[(&Step, Outcome)], n
     let hand_over = seen.hand_over(policy);
     if seen.object.is_deleting {
         status.phase = Some(Phase::Deleting);
-        let message = "restore accepted for deletion";
+        let message = match hand_over.stage() {
+            Stage::Made(velero) if Progress(&velero.status).is_being_finished() => {
+                "Velero is finishing this restore: it goes as soon as Velero is done with it"
+            }
+            Stage::Made(velero) if velero.is_deleting => {
+                "Velero deletes what it has stored of this restore, for which it has to reach the storage location of the backup"
+            }
+            _ => "restore accepted for deletion",
+        };
         status.conditions.set("Deleting", Truth::True, "DeletionPending", message, now);
     } else {
         hand_over.accept(&mut status.told(), policy, now);

@@ -218,6 +218,7 @@ impl explorer::World for World {
         let (asked, status) = (&look.request.asked, &look.observed.status);
         match step {
             Step::NoteLetGo { .. } => panic!("there is no location to note it in"),
+            Step::Label(_) => panic!("it is not in a tenant's own bucket"),
             Step::AddFinalizer { .. } => return self.stored.add_finalizer(&look.request),
             Step::Hold { .. } => return self.stored.hold(&look.request, |status| &mut status.conditions),
             Step::CreateBackup { .. } if self.backup.is_some() => return stale(),

@@ -356,6 +356,21 @@ fn what_velero_does_not_get_done_with_is_ended_and_not_before_its_time() {
 }
 
 #[test]
+fn a_restore_that_goes_says_what_it_waits_for() {
+    let said = |status: serde_json::Value, is_deleting: bool| {
+        let mut seen = with_velero(status);
+        seen.object.is_deleting = true;
+        seen.velero = seen.velero.map(|velero| Handed { is_deleting, ..velero });
+        let told = report(&seen, &policy(), &[], &now()).expect("a status");
+        told.conditions.get("Deleting").map(|said| said.message.clone()).unwrap_or_default()
+    };
+    let done = json!({ "phase": "Completed", "completionTimestamp": "2026-01-01T00:00:10Z" });
+    assert_eq!(said(done.clone(), false), "restore accepted for deletion");
+    assert!(said(done, true).contains("reach the storage location"));
+    assert!(said(json!({ "phase": "Finalizing" }), false).starts_with("Velero is finishing"));
+}
+
+#[test]
 fn of_a_restore_that_ended_long_ago_nobody_asks_what_was_left_out() {
     let done = json!({ "phase": "Completed", "completionTimestamp": "2026-01-01T00:00:10Z" });
     let asks = |ended: u64| {

@@ -83,10 +83,18 @@ impl BackupReconciler {
         let (Place::Location(name) | Place::Gone(name)) = self.caches.place_of(backup) else { return None };
         let location = self.caches.locations.get(&origin.namespace, &name);
         let velero = self.caches.velero_backups.get(&self.caches.velero_namespace, &origin.nacuuid);
-        let expires = velero.and_then(|velero| velero.status.as_ref()?.expiration());
+        let expires = velero.as_ref().and_then(|velero| velero.status.as_ref()?.expiration());
         let expires_in = expires.map(request::left_until);
+        let lacks_label = velero.is_some_and(|velero| !is_labelled(&*velero) && self.is_in_labelled(&velero));
         let is_vaults = location.is_some_and(|location| self.caches.vault_of(&location).is_some());
-        (!is_vaults).then(|| OwnBucket { reach: self.caches.reach(), expires_in })
+        (!is_vaults).then(|| OwnBucket { reach: self.caches.reach(), expires_in, lacks_label })
+    }
+
+    /// Whether Velero has it in a location that is labelled as that of a tenant's own bucket.
+    fn is_in_labelled(&self, velero: &Backup) -> bool {
+        let location = velero.spec.storage_location();
+        let location = location.and_then(|name| self.caches.velero_locations.get(&self.caches.velero_namespace, name));
+        location.is_some_and(|location| is_labelled(&*location))
     }
 
     /// For how long it should have been gone.
@@ -162,6 +170,10 @@ impl BackupReconciler {
         labels.insert(BACKUP_UID_LABEL.into(), backup.uid.clone());
         DeleteBackupRequest { metadata, spec: DeleteBackupRequestSpec::for_backup(&backup.name), status: None }
     }
+}
+
+fn is_labelled(object: &impl ResourceExt) -> bool {
+    object.labels().get(OWN_BUCKET_LABEL).is_some_and(|value| value == OWN_BUCKET_VALUE)
 }
 
 /// What the request says it was made for, if it says so.
@@ -253,6 +265,11 @@ impl Reconciler for BackupReconciler {
             Step::CreateBackup { origin, spec, made_for } => {
                 let metadata = request::made_for(self.metadata(seen, origin), made_for);
                 self.writer.create(&Backup { metadata, spec: spec.clone().into(), status: None }).await
+            }
+            Step::Label(Victim { name, uid }) => {
+                let patch = json!({ "metadata": { "labels": { OWN_BUCKET_LABEL: OWN_BUCKET_VALUE } } });
+                let target = Target { namespace: &self.caches.velero_namespace, name, uid };
+                self.writer.merge::<Backup>(target, None, patch).await
             }
             Step::DeleteSelf { .. } => {
                 self.writer.delete::<NonAdminBackup>(objects::target(&seen.request.metadata), None).await

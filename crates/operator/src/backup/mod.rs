@@ -153,7 +153,7 @@ pub const USES: &[Use] = &[
     policies("validatingadmissionpolicies"),
     policies("validatingadmissionpolicybindings"),
     Use { group: "s3.snappcloud.io", resource: "s3classes", verbs: &["list", "watch"], within: Within::Cluster },
-    veleros("backups", &["create", "delete", "get", "list", "watch"]),
+    veleros("backups", &["create", "delete", "get", "list", "patch", "watch"]),
     veleros("podvolumebackups", &["list", "watch"]),
     veleros("podvolumerestores", &["list", "watch"]),
     veleros("datauploads", &["list", "watch"]),

@@ -52,6 +52,7 @@ mod own_buckets;
 mod plot;
 mod restores;
 mod schedules;
+mod still;
 mod sync;
 mod vaults;
 mod volumes;

@@ -76,6 +76,7 @@ fn hostile(namespace: &str) -> Vec<Value> {
     };
     let owner = json!([{ "apiVersion": "v1", "kind": "ConfigMap", "name": "x", "uid": "x" }]);
     vec![
+        stored(namespace, "somebody-elses-nightly"),
         changed("unlabelled", "/metadata/labels", json!({})),
         changed("unfenced", "/metadata/labels/croft.dev~1own-bucket", json!("no")),
         changed("renamed", "/metadata/labels/openshift.io~1oadp-nab-origin-nacuuid", json!("another")),

@@ -23,6 +23,8 @@ pub enum Step {
         /// See [`fingerprint`](crate::backup::fingerprint).
         made_for: String,
     },
+    /// As one in a tenant's own bucket.
+    Label(Victim),
     /// The user asked in the spec; the API server has to be told.
     DeleteSelf {
         uid: String,
@@ -70,6 +72,7 @@ impl plan::Step for Step {
             Step::AddFinalizer { .. } => "AddFinalizer",
             Step::Hold { .. } => "Hold",
             Step::CreateBackup { .. } => "CreateVeleroBackup",
+            Step::Label(_) => "LabelVeleroBackup",
             Step::DeleteSelf { .. } => "DeleteNonAdminBackup",
             Step::DeleteRestore(_) => "DeleteNonAdminRestore",
             Step::CreateDeletion { .. } => "CreateDeleteBackupRequest",
@@ -90,6 +93,9 @@ impl fmt::Display for Step {
             Step::Hold { uid } => write!(out, "add finalizer and note (uid {uid}): a Velero Backup is made next"),
             Step::CreateBackup { origin, .. } => {
                 write!(out, "create Velero Backup {} (absent): accepted", origin.nacuuid)
+            }
+            Step::Label(Victim { name, uid }) => {
+                write!(out, "label Velero Backup {name} (uid {uid}): it is in a bucket of the tenant's own")
             }
             Step::DeleteSelf { uid } => write!(out, "delete NonAdminBackup (uid {uid}): its spec says so"),
             Step::DeleteRestore(Victim { name, uid }) => {

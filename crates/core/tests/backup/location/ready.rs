@@ -88,6 +88,31 @@ fn a_location_in_force_is_not_synchronised_while_the_policies_are_away_and_is_ag
 }
 
 #[test]
+fn an_own_bucket_with_too_many_backups_is_not_looked_through_for_more_until_there_are_fewer() {
+    let period = |seen: &Observed| {
+        let plan = plan(seen, &policy());
+        let mut periods = plan.iter().filter_map(|step| match step {
+            Step::CreateLocation { spec, .. } => spec["backupSyncPeriod"].as_str().map(str::to_owned),
+            _ => None,
+        });
+        periods.next().unwrap_or_default()
+    };
+    let mut seen = held();
+    seen.spec.insert("backupSyncPeriod".into(), "1m".into());
+    for (taken_in, wanted) in [(4_999, "1m"), (5_000, "0s"), (4_999, "0s"), (4_500, "0s"), (4_499, "1m"), (4_999, "1m")]
+    {
+        seen.taken_in = taken_in;
+        assert_eq!(period(&seen), wanted, "{taken_in}");
+        seen.status = report(&seen, &policy(), &[], &now()).expect("a status");
+        let said = seen.status.conditions.reason("Synchronised");
+        assert_eq!(said, (wanted == "0s").then_some("TooManyBackups"), "{taken_in}");
+        assert!(seen.status.conditions.is_true("Accepted"), "backups go on");
+    }
+    (seen.taken_in, seen.standing) = (usize::MAX, Standing::Vault);
+    assert_ne!(period(&seen), "0s", "nobody but Velero writes a vault");
+}
+
+#[test]
 fn a_location_is_labelled_by_whose_bucket_it_is_of_and_labelled_again() {
     let labels = |seen: &Observed| -> Vec<bool> {
         let plan = plan(seen, &policy());

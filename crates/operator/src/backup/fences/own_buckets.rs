@@ -77,7 +77,10 @@ fn findings(velero_namespace: &str) -> ValidatingAdmissionPolicy {
         [(MANAGED_BY_LABEL, MANAGED_BY_VALUE), (OADP_LABEL, OADP_LABEL_VALUE), (OWN_BUCKET_LABEL, OWN_BUCKET_VALUE)];
     let annotation = |object: &str, key: &str| format!("{object}.metadata.?annotations[?{}].orValue('')", quoted(key));
     let is_hers = format!("{} == variables.tenant", annotation("object", NAB_ORIGIN_NAMESPACE_ANNOTATION));
-    let is_under_its_name = format!("{} == object.metadata.name", label_of("object", NAB_ORIGIN_NACUUID_LABEL));
+    // Of a long namespace the names of its backups have only the beginning.
+    let begins_with_hers = "object.metadata.name.startsWith(size(variables.tenant) > 20 ? variables.tenant.substring(0, 20) : variables.tenant + '-')";
+    let is_under_its_name =
+        format!("{} == object.metadata.name && {begins_with_hers}", label_of("object", NAB_ORIGIN_NACUUID_LABEL));
     let holds_nothing_up = format!(
         "object.metadata.?finalizers.orValue([]).size() == 0 && object.metadata.?ownerReferences.orValue([]).size() == 0 && \
          {} == ''",
@@ -107,6 +110,10 @@ fn findings(velero_namespace: &str) -> ValidatingAdmissionPolicy {
                         is_labelled(&labels)
                     ),
                     "'the bucket of namespace ' + variables.tenant + ' has no backups but those that were made for it'".into(),
+                ),
+                denied_unless(
+                    "!variables.concerned || !variables.backup || params.?spec.?backupSyncPeriod.orValue('') != '0s'".into(),
+                    "'the bucket of namespace ' + variables.tenant + ' is not synchronised'".into(),
                 ),
                 denied_unless(
                     format!("!variables.concerned || !variables.backup || ({holds_nothing_up})"),
