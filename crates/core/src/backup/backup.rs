@@ -2,18 +2,22 @@
 //!
 //! How it gets to Velero is told in `handover`; for deletion see [`plan`].
 
+mod deletion;
 mod step;
 
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-pub use self::step::{Release, Step};
+pub use self::{
+    deletion::{ASK_AGAIN, Deletion},
+    step::{Release, Step},
+};
 pub use super::availability::{Location, LocationPhase};
 use super::{
     Counts, Handed, Object, OnDelete, OwnBucket, Phase, Policy, QueueInfo, Reference, Victim, duration, fingerprint,
     handover::{HandOver, Next, Stage, Told, Words},
-    ownership::{Claimant, Lies, Marks, Origin},
+    ownership::{Claimant, Lies, Origin},
     policy::HeldBack,
     validate::{self, Refusal},
     velero::{Fields, Progress, text},
@@ -24,10 +28,6 @@ use crate::{
     time::Timestamp,
 };
 
-/// How long a refused deletion rests at least before Velero is asked again; the longer it is refused, the longer.
-pub const ASK_AGAIN: Duration = Duration::from_secs(60);
-/// For so long it rests at most: Velero forgets what it refused after a day.
-const ASK_AGAIN_AT_LAST: Duration = Duration::from_secs(24 * 3600);
 /// A backup that is to go waits this long for a location that cannot be reached, unless that says so itself.
 const OUT_OF_REACH: Duration = Duration::from_secs(3600);
 
@@ -100,18 +100,6 @@ pub struct Status {
     pub file_system_pod_volume_backups: Option<Counts>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub data_mover_data_uploads: Option<Counts>,
-}
-
-/// A Velero `DeleteBackupRequest`.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Deletion {
-    pub name: String,
-    pub uid: String,
-    pub version: String,
-    pub marks: Marks,
-    pub created: Timestamp,
-    pub age: Duration,
-    pub status: Fields,
 }
 
 /// What is being done about a `NonAdminBackup`.
@@ -241,22 +229,6 @@ impl Observed {
     }
 }
 
-impl Deletion {
-    fn is_processed(&self) -> bool {
-        text(&self.status, "phase") == Some("Processed")
-    }
-
-    /// Velero has begun with it and is not done.
-    fn is_under_way(&self) -> bool {
-        !matches!(text(&self.status, "phase"), None | Some("New" | "Processed"))
-    }
-
-    fn removal(&self) -> Step {
-        let deletion = Victim { name: self.name.clone(), uid: self.uid.clone() };
-        Step::DeleteDeletion { deletion, version: self.version.clone() }
-    }
-}
-
 /// What to do next.
 ///
 /// Deletion, in the order in which a user's wishes win:
@@ -308,7 +280,7 @@ fn expire(seen: &Observed) -> Plan<Step> {
         (Some(_), Some(Duration::ZERO)) if seen.out_of_reach().is_some() || seen.loses_its_location() => {
             Plan::settled().look_again(OUT_OF_REACH)
         }
-        (Some(backup), Some(Duration::ZERO)) if seen.withheld().is_none() => ask_velero(seen, backup),
+        (Some(backup), Some(Duration::ZERO)) if seen.withheld().is_none() => deletion::ask(seen, backup),
         (Some(_), Some(left)) if !left.is_zero() => Plan::settled().look_again(left),
         _ => Plan::settled(),
     }
@@ -374,38 +346,12 @@ fn data_deletion(seen: &Observed) -> Plan<Step> {
     if seen.out_of_reach().is_some() && !seen.object.namespace_is_terminating {
         return Plan::settled().look_again(OUT_OF_REACH);
     }
-    let asked = ask_velero(seen, backup);
+    let asked = deletion::ask(seen, backup);
     if seen.object.namespace_is_terminating {
         let release = Step::ReleaseFinalizer { uid: seen.object.uid.clone(), because: Release::NamespaceGoes };
         return Plan::steps(asked.groups.into_iter().flatten().chain([release]));
     }
     asked
-}
-
-/// Gets a deletion under way. A refused one would stay for a day, so that it makes room for the next.
-fn ask_velero(seen: &Observed, backup: Victim) -> Plan<Step> {
-    if seen.deletions.iter().any(|deletion| !deletion.is_processed()) {
-        return Plan::settled();
-    }
-    let origin = seen.origin();
-    let Some(refused) = seen.own_deletions().next() else {
-        return Plan::step(Step::CreateDeletion { origin, backup });
-    };
-    match seen.rest_of(refused) {
-        Duration::ZERO => Plan::steps([refused.removal(), Step::CreateDeletion { origin, backup }]),
-        rest => Plan::settled().look_again(rest),
-    }
-}
-
-impl Observed {
-    /// How long to leave a refusal alone. One from before the backup was finished says nothing any more.
-    fn rest_of(&self, refused: &Deletion) -> Duration {
-        let completed = self.velero.as_ref().and_then(|velero| Progress(&velero.status).completed());
-        match completed {
-            Some(completed) if refused.created <= completed => Duration::ZERO,
-            _ => (self.overdue / 10).clamp(ASK_AGAIN, ASK_AGAIN_AT_LAST).saturating_sub(refused.age),
-        }
-    }
 }
 
 /// The status after the plan was carried out as `outcomes` say; `None` where there may be no object left to write it to, and where
@@ -426,7 +372,7 @@ pub fn report(seen: &Observed, policy: &Policy, outcomes: &[(&Step, Outcome)], n
             hand_over.accept(&mut status.told(), policy, now);
             status.tell_of_expiry(seen, now);
         }
-        path => deleting(&mut status, seen, policy, path, now),
+        path => deletion::tell(&mut status, seen, policy, path, now),
     }
     for (step, outcome) in outcomes {
         if let Step::CreateBackup { .. } = step {
@@ -466,34 +412,5 @@ impl Status {
             self.phase = None;
             self.conditions.remove("Deleting");
         }
-    }
-}
-
-fn deleting(status: &mut Status, seen: &Observed, policy: &Policy, path: Path, now: &Timestamp) {
-    const ACCEPTED: &str = "backup accepted for deletion";
-    const AT_WORK: &str = "Velero is working on this backup: it goes as soon as Velero is done with it";
-    let withheld = seen.own_backup().and_then(|_| seen.withheld());
-    let out_of_reach = seen.own_backup().and_then(|_| seen.out_of_reach()).filter(|_| !seen.is_waiting());
-    let message = match (path, policy.on_delete) {
-        (Path::ApiDelete, OnDelete::Hold) if !seen.loses_its_location() => {
-            "backup deletion requires setting spec.deleteBackup or spec.forceDeleteBackup to true or finalizer removal"
-        }
-        (Path::ApiDelete, _) if seen.is_in_veleros_hands() => AT_WORK,
-        (Path::ApiDelete, _) => "permanent backup deletion requires setting spec.deleteBackup to true",
-        (Path::DeleteWithData, _) if seen.is_at_work() => AT_WORK,
-        (Path::DeleteWithData, _) if seen.own_backup().is_some() && seen.loses_its_location() => {
-            "the storage location of this backup is gone and Velero deletes nothing there: only spec.forceDeleteBackup helps"
-        }
-        (Path::DeleteWithData, _) => withheld.as_deref().or(out_of_reach).unwrap_or(ACCEPTED),
-        _ if seen.is_in_veleros_hands() => AT_WORK,
-        _ => ACCEPTED,
-    };
-    status.phase = Some(Phase::Deleting);
-    status.conditions.set("Deleting", Truth::True, "DeletionPending", message, now);
-    if let Some(deletion) = seen.own_deletions().next() {
-        let reference = status.velero_delete_backup_request.get_or_insert_default();
-        reference.record(&seen.origin(), policy);
-        reference.name = Some(deletion.name.clone());
-        reference.status = Some(deletion.status.clone());
     }
 }

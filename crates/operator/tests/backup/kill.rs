@@ -30,32 +30,38 @@ use crate::{
     support::{PATIENCE, World, apply, eventually},
 };
 
-const NAMESPACE: &str = "killed";
+pub(crate) const NAMESPACE: &str = "killed";
 /// More writes than any path has.
 const WRITES: usize = 20;
 
 #[derive(Clone, Copy, Debug)]
-enum Death {
+pub(crate) enum Death {
     BeforeTheWrite,
     AfterTheWrite,
 }
 
 /// An operator behind a proxy that is started again whenever it dies.
-struct Rough {
-    bed: Testbed,
+pub(crate) struct Rough {
+    pub(crate) bed: Testbed,
     installed: Installed,
     proxy: FaultProxy,
+    /// Where it dies at its calls to Ceph instead.
+    pub(crate) gateway: Option<FaultProxy>,
     life: Arc<Mutex<Option<Arc<Operator>>>>,
     death: Death,
-    deaths: usize,
+    pub(crate) deaths: usize,
 }
 
 impl Rough {
-    async fn new(death: Death) -> Result<Self> {
+    pub(crate) async fn new(death: Death) -> Result<Self> {
+        Self::with(death, SETTINGS).await
+    }
+
+    pub(crate) async fn with(death: Death, settings: &str) -> Result<Self> {
         let (bed, installed) = World::installed(Testbed::kubernetes().with_velero()).await?;
         let proxy = FaultProxy::kubernetes(&bed, &installed.identity).await?;
-        std::fs::write(bed.dir().join("settings.yaml"), SETTINGS)?;
-        let rough = Self { bed, installed, proxy, life: Arc::default(), death, deaths: 0 };
+        std::fs::write(bed.dir().join("settings.yaml"), settings)?;
+        let rough = Self { bed, installed, proxy, gateway: None, life: Arc::default(), death, deaths: 0 };
         rough.start()?.ready(PATIENCE).await?;
         apply(
             rough.bed.admin(),
@@ -86,10 +92,15 @@ impl Rough {
         Ok(())
     }
 
+    /// Where it dies.
+    fn place(&self) -> &FaultProxy {
+        self.gateway.as_ref().unwrap_or(&self.proxy)
+    }
+
     /// From now on the operator dies at every write, once.
     fn strike(&self) {
-        self.proxy.clear_rules();
-        self.proxy.clear_log();
+        self.place().clear_rules();
+        self.place().clear_log();
         for number in 1..=WRITES {
             let life = self.life.clone();
             let kill = Action::kill(move || {
@@ -99,14 +110,14 @@ impl Rough {
             });
             match self.death {
                 // What was never seen is tried again, and then let through.
-                Death::BeforeTheWrite => drop(self.proxy.on(Match::write_number(2 * number - 1)).before(kill)),
-                Death::AfterTheWrite => drop(self.proxy.on(Match::write_number(number)).after(kill)),
+                Death::BeforeTheWrite => drop(self.place().on(Match::write_number(2 * number - 1)).before(kill)),
+                Death::AfterTheWrite => drop(self.place().on(Match::write_number(number)).after(kill)),
             }
         }
     }
 
     /// Somebody does something; life after life goes by until the world is as it should be.
-    async fn path<Probe, Answer>(
+    pub(crate) async fn path<Probe, Answer>(
         &mut self,
         what: &str,
         done: impl Future<Output = Result<()>>,
@@ -124,48 +135,48 @@ impl Rough {
             probe().await.map(Some)
         })
         .await?;
-        self.deaths += self.proxy.log().iter().filter(|seen| seen.fault.is_some()).count();
-        self.proxy.clear_rules();
+        self.deaths += self.place().log().iter().filter(|seen| seen.fault.is_some()).count();
+        self.place().clear_rules();
         Ok(())
     }
 }
 
 /// What a person sees and does.
 #[derive(Clone)]
-struct Person {
+pub(crate) struct Person {
     client: kube::Client,
     velero: String,
 }
 
 impl Person {
-    fn api<K: Kind>(&self) -> Api<K> {
+    pub(crate) fn api<K: Kind>(&self) -> Api<K> {
         Api::namespaced(self.client.clone(), NAMESPACE)
     }
 
-    fn veleros<K: Kind>(&self) -> Api<K> {
+    pub(crate) fn veleros<K: Kind>(&self) -> Api<K> {
         Api::namespaced(self.client.clone(), &self.velero)
     }
 
-    async fn make<K: Kind>(&self, name: &str, spec: Value) -> Result<()> {
+    pub(crate) async fn make<K: Kind>(&self, name: &str, spec: Value) -> Result<()> {
         let object = json!({ "apiVersion": K::api_version(&()), "kind": K::kind(&()), "metadata": { "name": name }, "spec": spec });
         self.api::<K>().patch(name, &PatchParams::apply("person"), &Patch::Apply(&object)).await?;
         Ok(())
     }
 
-    async fn says<K: Kind>(&self, name: &str, pointer: &str, wanted: &str) -> Result<()> {
+    pub(crate) async fn says<K: Kind>(&self, name: &str, pointer: &str, wanted: &str) -> Result<()> {
         let object = json!(self.api::<K>().get(name).await?);
         ensure!(object.pointer(pointer).and_then(Value::as_str) == Some(wanted), "it is {}", object["status"]);
         Ok(())
     }
 
-    async fn is_gone<K: Kind>(&self, name: &str) -> Result<()> {
+    pub(crate) async fn is_gone<K: Kind>(&self, name: &str) -> Result<()> {
         let left = self.api::<K>().get_opt(name).await?;
         ensure!(left.is_none(), "it is there: {:?}", json!(left));
         Ok(())
     }
 
     /// How many objects of the namespace Velero has.
-    async fn with_velero<K: Kind>(&self) -> Result<usize> {
+    pub(crate) async fn with_velero<K: Kind>(&self) -> Result<usize> {
         let all = self.veleros::<K>().list(&ListParams::default().labels("openshift.io/oadp=True")).await?;
         let of_ours = |object: &&K| {
             let annotations = object.meta().annotations.clone().unwrap_or_default();
@@ -177,7 +188,7 @@ impl Person {
 
 impl Rough {
     /// A person, and the spec of a location she has the keys for.
-    async fn person(&self) -> Result<(Person, Value)> {
+    pub(crate) async fn person(&self) -> Result<(Person, Value)> {
         let ceph = self.bed.ceph();
         let keys =
             format!("[default]\naws_access_key_id={}\naws_secret_access_key={}\n", ceph.access_key, ceph.secret_key);
@@ -211,7 +222,7 @@ impl Rough {
 }
 
 /// Where the reason of the condition `Ready` stands.
-const READY: &str = "/status/conditions/0/reason";
+pub(crate) const READY: &str = "/status/conditions/0/reason";
 
 async fn every_path_ends_as_it_should(death: Death) -> Result<()> {
     let mut rough = Box::pin(Rough::new(death)).await?;

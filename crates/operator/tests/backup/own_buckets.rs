@@ -43,7 +43,7 @@ impl Plot {
 }
 
 /// A backup as the operator would have stored it for the namespace, long expired.
-fn stored(namespace: &str, name: &str) -> Value {
+pub(crate) fn stored(namespace: &str, name: &str) -> Value {
     json!({
         "apiVersion": "velero.io/v1", "kind": "Backup",
         "metadata": {

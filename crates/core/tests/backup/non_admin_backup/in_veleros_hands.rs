@@ -78,6 +78,21 @@ fn the_longer_velero_refuses_a_deletion_the_longer_it_is_left_alone() {
 }
 
 #[test]
+fn a_deletion_that_takes_long_says_so_in_time() {
+    let hour = Duration::from_secs(3600);
+    let deleting =
+        |age: Duration| Observed { deletions: vec![Deletion { age, ..Deleting::Begun.seen() }], ..refused() };
+    assert_eq!(plan(&deleting(hour / 4), &policy()), Plan::settled().look_again(hour / 4 * 3));
+    let said = |seen: &Observed| {
+        let status = report(seen, &policy(), &[], &now()).expect("a status");
+        status.conditions.get("Deleting").map(|said| said.message.clone()).unwrap_or_default()
+    };
+    assert_eq!(said(&deleting(hour / 4)), "backup accepted for deletion");
+    assert!(said(&deleting(hour)).contains("for more than an hour"));
+    assert!(plan(&deleting(hour), &policy()).is_settled());
+}
+
+#[test]
 fn where_velero_would_refuse_it_is_not_asked() {
     let seen = Observed { deletions: Vec::new(), ..refused() };
     assert!(plan(&seen, &policy()).iter().any(|step| matches!(step, Step::CreateDeletion { .. })));
