@@ -183,7 +183,10 @@ impl Observed {
     /// Why Velero would refuse to delete what is stored.
     fn out_of_reach(&self) -> Option<&'static str> {
         match self.location {
-            Location::Found { velero: Some(LocationPhase::Available), .. } => None,
+            Location::Found { velero: Some(LocationPhase::Available), .. }
+            | Location::Default
+            | Location::Missing { .. }
+            | Location::OfVaultToCome { .. } => None,
             Location::Found { velero: Some(LocationPhase::ReadOnly), .. } => Some(
                 "the storage location of this backup is read-only: it goes once that is over; spec.forceDeleteBackup lets the backup \
                  go and leaves what is stored",
@@ -192,7 +195,6 @@ impl Observed {
                 "the storage location of this backup cannot be reached: it goes once that is over; spec.forceDeleteBackup lets the \
                  backup go and leaves what is stored",
             ),
-            Location::Default | Location::Missing { .. } | Location::OfVaultToCome { .. } => None,
         }
     }
 

@@ -31,13 +31,13 @@ impl Turn {
     pub fn of(said: Said) -> Self {
         // Velero has it no more.
         let is_lost = matches!(said.phase, Some(Phase::Created | Phase::Deleting)) && !said.is_accepted;
+        let goes = said.is_deleting || said.phase == Some(Phase::Deleting);
         match said.phase {
-            _ if said.is_finished || is_lost => Turn::Over,
             Some(Phase::BackingOff) => Turn::Over,
+            _ if said.is_finished || is_lost => Turn::Over,
             // Who deletes what waits in Velero's queue has no room for more until it is out of it.
             _ if said.was_queued => Turn::Running,
-            Some(Phase::Deleting) => Turn::Over,
-            _ if said.is_deleting => Turn::Over,
+            _ if goes => Turn::Over,
             _ => Turn::Waiting,
         }
     }
