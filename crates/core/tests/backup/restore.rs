@@ -29,6 +29,7 @@ struct Restore {
     deleting: bool,
 }
 
+#[expect(clippy::struct_excessive_bools, reason = "independent facts, each with its own name")]
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct World {
     /// Whether it is allowed.

@@ -54,7 +54,7 @@ pub(crate) struct Rough {
 
 impl Rough {
     pub(crate) async fn new(death: Death) -> Result<Self> {
-        Self::with(death, SETTINGS).await
+        Box::pin(Self::with(death, SETTINGS)).await
     }
 
     pub(crate) async fn with(death: Death, settings: &str) -> Result<Self> {
