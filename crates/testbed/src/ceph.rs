@@ -150,6 +150,14 @@ impl Ceph {
         self.call((&self.access_key, &self.secret_key), &call).await
     }
 
+    /// Writes an object.
+    pub async fn put(&self, path: &str, body: &[u8]) -> Result<()> {
+        let call = S3Call { method: Method::PUT, path, body, ..S3Call::default() };
+        let (status, answer) = self.call((&self.access_key, &self.secret_key), &call).await?;
+        ensure!(status.is_success(), "{path}: {status} {answer}");
+        Ok(())
+    }
+
     /// One S3 call with somebody's keys, and what the gateway answered.
     pub async fn call(
         &self,

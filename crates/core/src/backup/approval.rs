@@ -32,8 +32,9 @@ use crate::{
 };
 
 /// What an approver trusts the tenant with, in one sentence.
-pub const APPROVING_MEANS: &str = "Velero acts with the cluster's rights on what it finds in this bucket, so whoever can write the \
-                                   bucket is trusted with those rights as far as the admission policies leave them";
+pub const APPROVING_MEANS: &str = "Velero acts with the cluster's rights on what it finds in this bucket, so whoever can write it is \
+                                   trusted with reading every object of the cluster, Secrets included, and with changing what the \
+                                   admission policies leave, and whoever runs its server with holding up everybody's backups";
 
 /// What the administrator lets tenants do with buckets of their own.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]

@@ -25,6 +25,8 @@ pub enum Location {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LocationPhase {
     Available,
+    /// Velero stores and deletes nothing there.
+    ReadOnly,
     Other,
 }
 
@@ -61,7 +63,7 @@ impl Location {
                     "VeleroBackupStorageLocation with NACUUID {nacuuid} is not in available state and can not be used for \
                      the NonAdminBackup"
                 )),
-                Some(LocationPhase::Available) => Ok(Some(nacuuid)),
+                Some(LocationPhase::Available | LocationPhase::ReadOnly) => Ok(Some(nacuuid)),
             },
         }
     }

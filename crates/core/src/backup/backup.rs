@@ -2,18 +2,22 @@
 //!
 //! How it gets to Velero is told in `handover`; for deletion see [`plan`].
 
+mod deletion;
 mod step;
 
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-pub use self::step::{Release, Step};
+pub use self::{
+    deletion::{ASK_AGAIN, Deletion},
+    step::{Release, Step},
+};
 pub use super::availability::{Location, LocationPhase};
 use super::{
-    Counts, Handed, Object, OnDelete, OwnBucket, Phase, Policy, QueueInfo, Reference, Victim, fingerprint,
+    Counts, Handed, Object, OnDelete, OwnBucket, Phase, Policy, QueueInfo, Reference, Victim, duration, fingerprint,
     handover::{HandOver, Next, Stage, Told, Words},
-    ownership::{Claimant, Lies, Marks, Origin},
+    ownership::{Claimant, Lies, Origin},
     policy::HeldBack,
     validate::{self, Refusal},
     velero::{Fields, Progress, text},
@@ -24,9 +28,7 @@ use crate::{
     time::Timestamp,
 };
 
-/// How long a refused deletion rests before Velero is asked again. Velero refuses while the location cannot be reached.
-pub const ASK_AGAIN: Duration = Duration::from_secs(60);
-/// A backup whose time has come waits this long for a location that cannot be reached.
+/// A backup that is to go waits this long for a location that cannot be reached, unless that says so itself.
 const OUT_OF_REACH: Duration = Duration::from_secs(3600);
 
 const WORDS: Words = Words {
@@ -77,6 +79,8 @@ pub struct Observed {
     pub own_bucket: Option<OwnBucket>,
     /// Policies it needs that are not in force.
     pub missing_fences: Vec<String>,
+    /// For how long it should have been gone: since it was deleted, or its time had come.
+    pub overdue: Duration,
 }
 
 /// `status` of a `NonAdminBackup`, as far as this file writes it.
@@ -96,17 +100,6 @@ pub struct Status {
     pub file_system_pod_volume_backups: Option<Counts>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub data_mover_data_uploads: Option<Counts>,
-}
-
-/// A Velero `DeleteBackupRequest`.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Deletion {
-    pub name: String,
-    pub uid: String,
-    pub marks: Marks,
-    pub created: Timestamp,
-    pub age: Duration,
-    pub status: Fields,
 }
 
 /// What is being done about a `NonAdminBackup`.
@@ -142,6 +135,7 @@ impl Observed {
             reference: self.status.velero_backup.as_ref(),
             found: self.velero.as_ref(),
             is_in_place: self.is_in_place(),
+            kept_for: text(&self.spec, "ttl").and_then(duration::parse).filter(|ttl| !ttl.is_zero()),
             wanted: self.wanted(policy),
         }
     }
@@ -173,7 +167,7 @@ impl Observed {
     /// Velero makes it, or deletes what is stored. It would go on without its request to delete, and the policies around own buckets,
     /// which go by that, would not hold any more.
     fn is_in_veleros_hands(&self) -> bool {
-        self.is_at_work() || self.own_deletions().any(|deletion| !deletion.is_processed())
+        self.is_at_work() || self.own_deletions().any(Deletion::is_under_way)
     }
 
     /// Nothing of it is stored, nor will be if it goes now.
@@ -186,9 +180,22 @@ impl Observed {
         self.own_bucket.as_ref().and_then(|bucket| bucket.reach.withholds())
     }
 
-    /// Whether Velero can get at what is stored.
-    fn can_be_reached(&self) -> bool {
-        matches!(self.location, Location::Found { velero: Some(LocationPhase::Available), .. })
+    /// Why Velero would refuse to delete what is stored.
+    fn out_of_reach(&self) -> Option<&'static str> {
+        match self.location {
+            Location::Found { velero: Some(LocationPhase::Available), .. }
+            | Location::Default
+            | Location::Missing { .. }
+            | Location::OfVaultToCome { .. } => None,
+            Location::Found { velero: Some(LocationPhase::ReadOnly), .. } => Some(
+                "the storage location of this backup is read-only: it goes once that is over; spec.forceDeleteBackup lets the backup \
+                 go and leaves what is stored",
+            ),
+            Location::Found { .. } => Some(
+                "the storage location of this backup cannot be reached: it goes once that is over; spec.forceDeleteBackup lets the \
+                 backup go and leaves what is stored",
+            ),
+        }
     }
 
     /// How long it is kept yet, where Velero does not see to that itself.
@@ -224,12 +231,6 @@ impl Observed {
     }
 }
 
-impl Deletion {
-    fn is_processed(&self) -> bool {
-        text(&self.status, "phase") == Some("Processed")
-    }
-}
-
 /// What to do next.
 ///
 /// Deletion, in the order in which a user's wishes win:
@@ -257,23 +258,31 @@ pub fn plan(seen: &Observed, policy: &Policy) -> Plan<Step> {
 }
 
 fn create(seen: &Observed, policy: &Policy) -> Plan<Step> {
-    match seen.hand_over(policy).next() {
-        Next::Nothing => expire(seen),
+    let hand_over = seen.hand_over(policy);
+    match hand_over.next() {
+        Next::Nothing => unlabelled(seen).map_or_else(|| expire(seen), |backup| Plan::step(Step::Label(backup))),
         Next::Finalizer => Plan::step(Step::AddFinalizer { uid: seen.object.uid.clone() }),
         Next::Make(spec) => {
             // Whoever adds it to exactly what was seen has seen the newest: it is not handed over a second time.
-            let hold = (!seen.object.has_finalizer).then(|| Step::AddFinalizer { uid: seen.object.uid.clone() });
+            let hold = (!hand_over.is_held()).then(|| Step::Hold { uid: seen.object.uid.clone() });
             let make = Step::CreateBackup { origin: seen.origin(), spec, made_for: fingerprint(&seen.spec) };
             Plan::steps(hold.into_iter().chain([make]))
         }
     }
 }
 
+/// A backup in a tenant's own bucket that the policies around those do not know.
+fn unlabelled(seen: &Observed) -> Option<Victim> {
+    seen.own_bucket.as_ref().filter(|bucket| bucket.lacks_label).and_then(|_| seen.own_backup())
+}
+
 /// Its time has come: its data goes, and it says so from then on.
 fn expire(seen: &Observed) -> Plan<Step> {
     match (seen.own_backup(), seen.expires_in()) {
-        (Some(_), Some(Duration::ZERO)) if !seen.can_be_reached() => Plan::settled().look_again(OUT_OF_REACH),
-        (Some(backup), Some(Duration::ZERO)) if seen.withheld().is_none() => ask_velero(seen, backup),
+        (Some(_), Some(Duration::ZERO)) if seen.out_of_reach().is_some() || seen.loses_its_location() => {
+            Plan::settled().look_again(OUT_OF_REACH)
+        }
+        (Some(backup), Some(Duration::ZERO)) if seen.withheld().is_none() => deletion::ask(seen, backup),
         (Some(_), Some(left)) if !left.is_zero() => Plan::settled().look_again(left),
         _ => Plan::settled(),
     }
@@ -309,7 +318,7 @@ fn let_go(seen: &Observed, then: Option<Release>) -> Plan<Step> {
         let holds_up = seen.object.namespace_is_terminating || seen.loses_its_location();
         return if holds_up { release(seen, Release::VeleroAtWork) } else { Plan::settled() };
     }
-    let deletions = seen.own_deletions().map(|deletion| Step::DeleteDeletion(deletion.victim()));
+    let deletions = seen.own_deletions().map(Deletion::removal);
     let version = seen.velero.as_ref().map(|velero| velero.version.clone()).unwrap_or_default();
     let backup = seen.own_backup().map(|backup| Step::DeleteBackup { backup, version });
     let release = then.map(|because| Step::ReleaseFinalizer { uid: seen.object.uid.clone(), because });
@@ -336,46 +345,15 @@ fn data_deletion(seen: &Observed) -> Plan<Step> {
             Plan::settled()
         };
     }
-    let asked = ask_velero(seen, backup);
+    if seen.out_of_reach().is_some() && !seen.object.namespace_is_terminating {
+        return Plan::settled().look_again(OUT_OF_REACH);
+    }
+    let asked = deletion::ask(seen, backup);
     if seen.object.namespace_is_terminating {
         let release = Step::ReleaseFinalizer { uid: seen.object.uid.clone(), because: Release::NamespaceGoes };
         return Plan::steps(asked.groups.into_iter().flatten().chain([release]));
     }
     asked
-}
-
-/// Gets a deletion under way. A refused one would stay for a day, so that it makes room for the next.
-fn ask_velero(seen: &Observed, backup: Victim) -> Plan<Step> {
-    if seen.deletions.iter().any(|deletion| !deletion.is_processed()) {
-        return Plan::settled();
-    }
-    let origin = seen.origin();
-    let Some(refused) = seen.own_deletions().next() else {
-        return Plan::step(Step::CreateDeletion { origin, backup });
-    };
-    match seen.rest_of(refused) {
-        Duration::ZERO => {
-            Plan::steps([Step::DeleteDeletion(refused.victim()), Step::CreateDeletion { origin, backup }])
-        }
-        rest => Plan::settled().look_again(rest),
-    }
-}
-
-impl Observed {
-    /// How long to leave a refusal alone. One from before the backup was finished says nothing any more.
-    fn rest_of(&self, refused: &Deletion) -> Duration {
-        let completed = self.velero.as_ref().and_then(|velero| Progress(&velero.status).completed());
-        match completed {
-            Some(completed) if refused.created <= completed => Duration::ZERO,
-            _ => ASK_AGAIN.saturating_sub(refused.age),
-        }
-    }
-}
-
-impl Deletion {
-    fn victim(&self) -> Victim {
-        Victim { name: self.name.clone(), uid: self.uid.clone() }
-    }
 }
 
 /// The status after the plan was carried out as `outcomes` say; `None` where there may be no object left to write it to, and where
@@ -396,7 +374,7 @@ pub fn report(seen: &Observed, policy: &Policy, outcomes: &[(&Step, Outcome)], n
             hand_over.accept(&mut status.told(), policy, now);
             status.tell_of_expiry(seen, now);
         }
-        path => deleting(&mut status, seen, policy, path, now),
+        path => deletion::tell(&mut status, seen, policy, path, now),
     }
     for (step, outcome) in outcomes {
         if let Step::CreateBackup { .. } = step {
@@ -436,33 +414,5 @@ impl Status {
             self.phase = None;
             self.conditions.remove("Deleting");
         }
-    }
-}
-
-fn deleting(status: &mut Status, seen: &Observed, policy: &Policy, path: Path, now: &Timestamp) {
-    const ACCEPTED: &str = "backup accepted for deletion";
-    const AT_WORK: &str = "Velero is working on this backup: it goes as soon as Velero is done with it";
-    let withheld = seen.own_backup().and_then(|_| seen.withheld());
-    let message = match (path, policy.on_delete) {
-        (Path::ApiDelete, OnDelete::Hold) if !seen.loses_its_location() => {
-            "backup deletion requires setting spec.deleteBackup or spec.forceDeleteBackup to true or finalizer removal"
-        }
-        (Path::ApiDelete, _) if seen.is_in_veleros_hands() => AT_WORK,
-        (Path::ApiDelete, _) => "permanent backup deletion requires setting spec.deleteBackup to true",
-        (Path::DeleteWithData, _) if seen.is_at_work() => AT_WORK,
-        (Path::DeleteWithData, _) if seen.own_backup().is_some() && seen.loses_its_location() => {
-            "the storage location of this backup is gone and Velero deletes nothing there: only spec.forceDeleteBackup helps"
-        }
-        (Path::DeleteWithData, _) => withheld.as_deref().unwrap_or(ACCEPTED),
-        _ if seen.is_in_veleros_hands() => AT_WORK,
-        _ => ACCEPTED,
-    };
-    status.phase = Some(Phase::Deleting);
-    status.conditions.set("Deleting", Truth::True, "DeletionPending", message, now);
-    if let Some(deletion) = seen.own_deletions().next() {
-        let reference = status.velero_delete_backup_request.get_or_insert_default();
-        reference.record(&seen.origin(), policy);
-        reference.name = Some(deletion.name.clone());
-        reference.status = Some(deletion.status.clone());
     }
 }

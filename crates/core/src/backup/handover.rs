@@ -3,17 +3,20 @@
 //! ```text
 //! only an edit can cure it           -> BackingOff, Accepted=False; looked at again when it is edited, and only then
 //! allowed, the world is not ready    -> New, Accepted=False with the reason; goes on by itself
-//! allowed                            -> finalizer
-//! held by the finalizer              -> the Velero object, whose name follows from the request's own
+//! allowed                            -> finalizer, and the note that it is handed over, in one write
+//! held and noted                     -> the Velero object, whose name follows from the request's own
+//! noted long ago, nothing there      -> said: Velero may have had it
 //! Velero has it                      -> Created, Accepted=True, Queued=True: from now on never again; its status and the place in the
 //!                                       queue are copied
 //! the Velero object is gone          -> said, and what was copied from it is forgotten
 //! ```
 
+use std::time::Duration;
+
 use serde_json::Value;
 
 use super::{
-    Counts, Object, Phase, Policy, QueueInfo, Reference, Transfers,
+    Counts, Object, Phase, Policy, QueueInfo, Reference, Transfers, Tried,
     meaning::meaning,
     ownership::{Marks, Origin},
     validate::{Invalid, Refusal},
@@ -31,6 +34,12 @@ const QUEUED: &str = "Queued";
 const SPEC_UPDATE: &str = "SpecUpdateApproved";
 /// Why a request that came back out of somebody's backup is left alone.
 const BROUGHT_BACK: &str = "BroughtBackByRestore";
+
+/// For so long nothing takes away from Velero what was made and not told yet, unless it is kept for less. Whoever comes back later
+/// cannot tell whether it was there.
+const BEYOND_DOUBT: Duration = Duration::from_secs(600);
+/// Reasons of failures after which the Velero object may have been made all the same.
+const UNANSWERED: [&str; 4] = ["TimedOut", "ApiServerUnreachable", "ApiCallFailed", "UnreadableAnswer"];
 
 /// The object Velero has been handed, or whatever else is under its name.
 #[derive(Clone, Debug, PartialEq)]
@@ -83,6 +92,8 @@ pub(super) struct HandOver<'a> {
     pub(super) found: Option<&'a Handed>,
     /// Whether that lies where it should, as far as it lies anywhere.
     pub(super) is_in_place: bool,
+    /// How long Velero keeps what it makes of it, where that is known.
+    pub(super) kept_for: Option<Duration>,
     /// The spec for Velero, if the request is allowed and the world is ready for it.
     pub(super) wanted: Result<Fields, Refusal>,
 }
@@ -117,6 +128,8 @@ enum Verdict<'a> {
     VeleroAway,
     /// An administrator's restore brought it back: whatever it asked for was done in another life.
     BroughtBack,
+    /// It was about to be handed over when the operator went down, and whether it was cannot be told any more.
+    Lost,
 }
 
 /// Tells specs apart that ask for different things; see [`meaning`].
@@ -171,9 +184,27 @@ impl<'a> HandOver<'a> {
             _ if was_brought_back || (self.object.is_brought_back && says_nothing) => Verdict::BroughtBack,
             _ if self.phase == Some(Phase::BackingOff) && is_unedited => Verdict::StillRefused,
             Ok(_) if self.object.velero_is_away() => Verdict::VeleroAway,
+            Ok(_) if self.is_lost() => Verdict::Lost,
             Ok(spec) => Verdict::Go(spec),
             Err(refusal) => Verdict::Refused(refusal),
         }
+    }
+
+    fn is_lost(&self) -> bool {
+        let tried_for = self.kept_for.unwrap_or(BEYOND_DOUBT).min(BEYOND_DOUBT);
+        self.object.tried.as_ref().is_some_and(|tried| tried.ago >= tried_for && !self.has_failed_since(tried))
+    }
+
+    /// The API server has said that nothing came of it.
+    fn has_failed_since(&self, tried: &Tried) -> bool {
+        let said = self.conditions.get(QUEUED).filter(|said| said.status == Truth::False);
+        said.is_some_and(|said| said.last_transition_time >= tried.at && !UNANSWERED.contains(&said.reason.as_str()))
+    }
+
+    /// Whether it is held by the finalizer, and noted that it is handed over.
+    pub(super) fn is_held(&self) -> bool {
+        let is_noted = self.object.tried.as_ref().is_some_and(|tried| !self.has_failed_since(tried));
+        self.object.has_finalizer && is_noted
     }
 
     /// Whether the request is accepted, and why not.
@@ -184,7 +215,12 @@ impl<'a> HandOver<'a> {
         };
         match (self.stage(), self.verdict()) {
             (Stage::Made(_), _) if self.conditions.is_true(ACCEPTED) => {}
-            (Stage::Gone, _) => say(Truth::False, self.words.gone.0, self.words.gone.1),
+            (Stage::Gone, _) => {
+                *told.phase = Some(Phase::forward(*told.phase, Phase::Created));
+                if self.conditions.reason(ACCEPTED) != Some(self.words.gone.0) {
+                    say(Truth::False, self.words.gone.0, self.words.gone.1);
+                }
+            }
             (Stage::Taken, _) => say(Truth::False, self.words.taken.0, self.words.taken.1),
             (Stage::Unseen, _) | (Stage::NotMade, Verdict::StillRefused) => {}
             (Stage::NotMade, Verdict::VeleroAway) => {
@@ -197,6 +233,15 @@ impl<'a> HandOver<'a> {
                 let message =
                     format!("a restore has brought this {kind} back: it is not carried out again, create a new one");
                 say(Truth::False, BROUGHT_BACK, &message);
+            }
+            (Stage::NotMade, Verdict::Lost) => {
+                *told.phase = Some(Phase::forward(*told.phase, Phase::Created));
+                let kind = self.words.kind;
+                let message = format!(
+                    "the operator went down while it handed this over: Velero does not have it, and may have had it; it is not \
+                     handed over a second time, create a new {kind}"
+                );
+                say(Truth::False, self.words.gone.0, &message);
             }
             (Stage::NotMade, Verdict::Refused(Refusal::Invalid(Invalid(message)))) => {
                 *told.phase = Some(Phase::BackingOff);
@@ -259,6 +304,13 @@ impl<'a> HandOver<'a> {
                 self.created(told, now);
             }
             Outcome::Failed(failure) if failure.class != FailureClass::Stale => {
+                let said = told.conditions.get(QUEUED).map(|said| &said.last_transition_time);
+                let was_said_before =
+                    said.zip(self.object.tried.as_ref()).is_some_and(|(said, tried)| *said < tried.at);
+                if was_said_before || !self.is_held() {
+                    // The time of the failure has to be told from that of the try, which was noted anew.
+                    told.conditions.remove(QUEUED);
+                }
                 told.conditions.set(QUEUED, Truth::False, failure.reason, failure.message.clone(), now);
             }
             Outcome::Failed(_) | Outcome::NotRun => {}

@@ -5,11 +5,12 @@
 //! predecessor left. What Velero finds in a bucket it makes again as often as it is deleted, so that a Backup goes only when its
 //! location is gone; see [`super::sync`] for the others.
 
-use std::fmt;
+use std::{fmt, time::Duration};
 
 use super::{
     Victim,
     ownership::{Lies, Marks},
+    restore::OVERDUE,
 };
 use crate::{
     plan::{self, Plan},
@@ -28,8 +29,19 @@ pub struct Observed {
     pub request: Option<String>,
     /// Where it lies, if it is a Backup.
     pub lies: Option<Lies>,
-    /// Velero has begun with it and is not done.
-    pub is_at_work: bool,
+    pub hands: Hands,
+    /// The API server judges by it what Velero writes.
+    pub counts_as_unfinished: bool,
+}
+
+/// How far Velero is with an object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Hands {
+    /// It has not begun, or is done.
+    Off,
+    AtWork,
+    /// It finishes a Restore, for so long since that was noted on it.
+    Finishing(Option<Duration>),
 }
 
 /// One external call.
@@ -37,12 +49,21 @@ pub struct Observed {
 pub enum Step {
     /// Only as it was seen: Velero may have begun with it meanwhile.
     Delete { object: Victim, version: String },
+    /// Since when Velero finishes a Restore nobody but the Restore itself can tell.
+    NoteFinishing(Victim),
+    /// What Velero does not get done with is over; only as it was seen: Velero may get done with it.
+    End { object: Victim, version: String },
+    /// What Velero is done with judges nothing any more.
+    CountAsFinished(Victim),
 }
 
 impl plan::Step for Step {
     fn kind(&self) -> &'static str {
         match self {
             Step::Delete { .. } => "DeleteLeftover",
+            Step::NoteFinishing(_) => "NoteFinishing",
+            Step::End { .. } => "EndVeleroRestore",
+            Step::CountAsFinished(_) => "CountAsFinished",
         }
     }
 }
@@ -52,6 +73,15 @@ impl fmt::Display for Step {
         match self {
             Step::Delete { object: Victim { name, uid }, .. } => {
                 write!(out, "delete {name} (uid {uid}): its request is gone")
+            }
+            Step::NoteFinishing(Victim { name, uid }) => {
+                write!(out, "note on {name} (uid {uid}) that Velero finishes it: its request is gone")
+            }
+            Step::End { object: Victim { name, uid }, .. } => {
+                write!(out, "end {name} (uid {uid}): its request is gone and Velero does not get done with it")
+            }
+            Step::CountAsFinished(Victim { name, uid }) => {
+                write!(out, "unlabel {name} (uid {uid}): Velero is done with it")
             }
         }
     }
@@ -68,10 +98,24 @@ pub fn plan(seen: &Observed) -> Plan<Step> {
     let is_ours = *nacuuid == seen.object.name && are_names;
     let is_held = seen.request.as_ref() == Some(nacuuid);
     let comes_back = seen.lies.as_ref().is_some_and(|lies| *lies != Lies::Nowhere);
-    if !is_ours || is_held || comes_back || seen.is_deleting || seen.is_at_work {
+    if !is_ours || is_held || comes_back {
         return Plan::settled();
     }
-    Plan::step(Step::Delete { object: seen.object.clone(), version: seen.version.clone() })
+    let (object, version) = (seen.object.clone(), seen.version.clone());
+    match seen.hands {
+        Hands::AtWork => Plan::settled(),
+        Hands::Finishing(None) => Plan::step(Step::NoteFinishing(object)),
+        Hands::Finishing(Some(ago)) => match OVERDUE.saturating_sub(ago) {
+            Duration::ZERO => Plan::step(Step::End { object, version }),
+            rest => Plan::settled().look_again(rest),
+        },
+        // Velero may keep one that is deleted for as long as it does not reach what is stored of it.
+        Hands::Off => {
+            let counts = seen.counts_as_unfinished.then(|| Step::CountAsFinished(object.clone()));
+            let delete = (!seen.is_deleting).then_some(Step::Delete { object, version });
+            Plan::steps(delete.into_iter().chain(counts))
+        }
+    }
 }
 
 #[cfg(test)]
@@ -88,7 +132,8 @@ mod tests {
             is_deleting: false,
             request: None,
             lies: None,
-            is_at_work: false,
+            hands: Hands::Off,
+            counts_as_unfinished: false,
         }
     }
 
@@ -104,9 +149,31 @@ mod tests {
         assert!(goes(|seen| seen.lies = Some(Lies::Nowhere)));
         assert!(!goes(|seen| seen.request = Some("shop-nightly-1".into())));
         assert!(!goes(|seen| seen.is_deleting = true));
-        assert!(!goes(|seen| seen.is_at_work = true), "under Velero's hands");
+        assert!(!goes(|seen| seen.hands = Hands::AtWork), "under Velero's hands");
         assert!(!goes(|seen| seen.lies = Some(Lies::WithAdministrator)), "Velero would find it again");
         assert!(!goes(|seen| seen.lies = Some(Lies::WithTenant("shop".into()))));
+    }
+
+    #[test]
+    fn a_restore_that_velero_does_not_get_done_with_is_ended_in_the_end_and_judges_nothing_any_more() {
+        let steps = |hands: Hands, is_deleting: bool, change: fn(&mut Observed)| {
+            let mut seen = Observed { hands, is_deleting, counts_as_unfinished: true, ..left() };
+            change(&mut seen);
+            let plan = plan(&seen);
+            (plan.iter().map(plan::Step::kind).collect::<Vec<_>>(), plan.next)
+        };
+        let settled = plan::Next::Settled;
+        for is_deleting in [false, true] {
+            let finishing =
+                |ago: Option<u64>| steps(Hands::Finishing(ago.map(Duration::from_secs)), is_deleting, |_| {});
+            assert_eq!(finishing(None), (vec!["NoteFinishing"], settled));
+            assert_eq!(finishing(Some(3600)), (vec![], plan::Next::After(Duration::from_secs(23 * 3600))));
+            assert_eq!(finishing(Some(24 * 3600)), (vec!["EndVeleroRestore"], settled));
+        }
+        assert_eq!(steps(Hands::Off, false, |_| {}).0, ["DeleteLeftover", "CountAsFinished"]);
+        assert_eq!(steps(Hands::Off, true, |_| {}).0, ["CountAsFinished"], "Velero cannot reach what is stored of it");
+        let held = steps(Hands::Finishing(None), false, |seen| seen.request = Some("shop-nightly-1".into()));
+        assert!(held.0.is_empty(), "its request sees to it");
     }
 
     #[test]

@@ -18,6 +18,7 @@
 mod let_go;
 mod step;
 mod synced;
+mod taking_in;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -25,7 +26,6 @@ use serde_json::Value;
 use super::{
     Object, Phase, Policy, Reference, Store, Victim,
     approval::Standing,
-    duration,
     meaning::meaning,
     ownership::{Marks, Origin},
     policy::HeldBack,
@@ -38,13 +38,14 @@ use crate::{
     time::Timestamp,
 };
 
-use self::synced::{Synced, Words};
 pub use self::{let_go::LetGo, step::Step};
+use self::{
+    synced::{Synced, Words},
+    taking_in::is_synchronised_never,
+};
 
 /// Annotation on a location by which its owner says that it may store elsewhere although it has backups.
 pub const CONFIRM_MOVE: &str = "croft.dev/confirm-move";
-
-const SYNC_PERIOD: &str = "backupSyncPeriod";
 
 const SECRET_SYNCED: &str = "SecretSynced";
 const LOCATION_SYNCED: &str = "BackupStorageLocationSynced";
@@ -74,6 +75,8 @@ pub struct Observed {
     pub standing: Standing,
     /// Admission policies around tenants' own buckets that are not in force.
     pub missing_fences: Vec<String>,
+    /// How many backups Velero has in it.
+    pub taken_in: usize,
 }
 
 /// `status` of a `NonAdminBackupStorageLocation`, as far as this file writes it.
@@ -189,9 +192,9 @@ impl Observed {
             // What is wrong with a change is said at once; what was approved stays in force meanwhile.
             Standing::InForce { spec: approved, .. } => {
                 validate::location(&self.spec, namespace, policy)?;
-                validate::location(&synchronised_if_asked(approved), namespace, policy)?
+                validate::location(&self.synchronised(approved), namespace, policy)?
             }
-            _ => validate::location(&synchronised_if_asked(&self.spec), namespace, policy)?,
+            _ => validate::location(&self.synchronised(&self.spec), namespace, policy)?,
         };
         if let Some(twin) = &self.twin {
             return invalid(format!(
@@ -239,15 +242,6 @@ impl Observed {
     }
 }
 
-/// What others put into a bucket appears in the cluster only where that was asked for in so many words.
-fn synchronised_if_asked(spec: &Fields) -> Fields {
-    let mut spec = spec.clone();
-    if spec.get(SYNC_PERIOD).is_none_or(Value::is_null) {
-        spec.insert(SYNC_PERIOD.to_owned(), "0s".into());
-    }
-    spec
-}
-
 /// A key of a tenant's Secret that has to be looked at.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unread {
@@ -268,6 +262,10 @@ impl Observed {
 pub fn plan(seen: &Observed, policy: &Policy) -> Plan<Step> {
     if seen.object.is_deleting {
         return delete(seen);
+    }
+    let is_withdrawn = seen.standing.is_withheld() && seen.is_clear(policy).is_ok();
+    if let Some(silence) = taking_in::silence(seen).filter(|_| !seen.object.velero_is_away() && !is_withdrawn) {
+        return Plan::step(silence);
     }
     if seen.held_back(policy).is_some() && !seen.object.velero_is_away() {
         return Plan::settled();
@@ -328,11 +326,6 @@ fn forget_let_go(seen: &Observed) -> Option<Step> {
     let looked = text(&velero.status, "lastSyncedTime").and_then(|time| time.parse().ok());
     let names = let_go::outdated(&seen.let_go, looked);
     (!names.is_empty()).then(|| Step::ForgetLetGo { uid: seen.object.uid.clone(), names })
-}
-
-/// One length of time says something even at nought: that Velero does not synchronise.
-fn is_synchronised_never(spec: &Fields) -> bool {
-    spec.get(SYNC_PERIOD).and_then(Value::as_str).and_then(duration::nanoseconds) == Some(0.0)
 }
 
 fn asks_for_the_same(one: &Fields, other: &Fields) -> bool {
@@ -405,6 +398,7 @@ pub fn report(seen: &Observed, policy: &Policy, outcomes: &[(&Step, Outcome)], n
             return Some(status);
         }
         seen.standing.tell(&mut status.conditions, now);
+        taking_in::tell(&mut status, seen, now);
         if seen.standing.is_withheld() {
             status.conditions.remove(SECRET_SYNCED).remove(LOCATION_SYNCED);
             status.phase = Some(if seen.standing.is_refused() { Phase::BackingOff } else { Phase::New });

@@ -50,5 +50,5 @@ pub use handover::{Handed, fingerprint};
 pub use hosts::{Hosts, is_outside};
 pub use own_bucket::{OwnBucket, Reach};
 pub use policy::{Enforced, Limits, OnDelete, Policy};
-pub use request::{Object, Phase, Presence, QueueInfo, Reference, Victim};
+pub use request::{Object, Phase, Presence, QueueInfo, Reference, Tried, Victim};
 pub use velero::{BYPASS_ANNOTATIONS, Fields, MODIFIERS, Progress, Store, VOLUME_TIMEOUT, hook_annotations, modifiers};

@@ -9,6 +9,8 @@ pub struct OwnBucket {
     pub reach: Reach,
     /// How long the backup is kept yet; nothing is left of one whose time has come.
     pub expires_in: Option<Duration>,
+    /// Velero has it without the label its location has: it was made before there was one.
+    pub lacks_label: bool,
 }
 
 /// What Velero could reach that is not the tenant's.

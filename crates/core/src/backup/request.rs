@@ -1,9 +1,14 @@
 //! What the three kinds of request share.
 
+use std::time::Duration;
+
 use serde::{Deserialize, Serialize};
 
 use super::{Policy, names, ownership::Origin, velero::Fields};
-use crate::plan::{Failure, FailureClass};
+use crate::{
+    plan::{Failure, FailureClass},
+    time::Timestamp,
+};
 
 /// Where a request stands. The order is the order of life: a request never goes back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -55,6 +60,15 @@ pub struct Object {
     pub is_brought_back: bool,
     /// Others of its kind in the namespace that count before it where so many and no more may; see [`super::Limits`].
     pub ahead: u64,
+    /// When it was last noted on it that it is handed over to Velero next.
+    pub tried: Option<Tried>,
+}
+
+/// A try to hand a request over to Velero, noted before it was made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Tried {
+    pub at: Timestamp,
+    pub ago: Duration,
 }
 
 impl Object {

@@ -41,7 +41,7 @@ const WORDS: Words = Words {
 pub const FINISHING: &str = "Finishing";
 /// Many times what Velero allows itself. Until it is done it may change no volume of anybody's, and it reads from the tenant's
 /// bucket what there is to finish.
-const OVERDUE: Duration = Duration::from_secs(24 * 3600);
+pub(super) const OVERDUE: Duration = Duration::from_secs(24 * 3600);
 
 /// What whoever changes the spec of a restore that Velero has is told.
 pub const UNCHANGEABLE: &str = "changes to restoreSpec have no effect; create a new NonAdminRestore";
@@ -132,6 +132,10 @@ pub enum Step {
     AddFinalizer {
         uid: String,
     },
+    /// The finalizer, and the note that it is handed over to Velero next.
+    Hold {
+        uid: String,
+    },
     WriteModifiers,
     CreateRestore {
         origin: Origin,
@@ -140,8 +144,11 @@ pub enum Step {
     },
     /// What Velero is done with judges nothing any more.
     CountAsFinished(Victim),
-    /// What Velero does not get done with is over.
-    End(Victim),
+    /// What Velero does not get done with is over; only as it was seen: Velero may get done with it.
+    End {
+        restore: Victim,
+        version: String,
+    },
     AskForList {
         list: List,
         origin: Origin,
@@ -149,7 +156,11 @@ pub enum Step {
         of: String,
     },
     ForgetList(Victim),
-    DeleteRestore(Victim),
+    /// Only as it was seen: while Velero finishes it the policies around restores go by it.
+    DeleteRestore {
+        restore: Victim,
+        version: String,
+    },
     ReleaseFinalizer {
         uid: String,
     },
@@ -159,13 +170,14 @@ impl plan::Step for Step {
     fn kind(&self) -> &'static str {
         match self {
             Step::AddFinalizer { .. } => "AddFinalizer",
+            Step::Hold { .. } => "Hold",
             Step::WriteModifiers => "WriteRestoreModifiers",
             Step::CreateRestore { .. } => "CreateVeleroRestore",
             Step::CountAsFinished(_) => "CountAsFinished",
-            Step::End(_) => "EndVeleroRestore",
+            Step::End { .. } => "EndVeleroRestore",
             Step::AskForList { .. } => "CreateVeleroDownload",
             Step::ForgetList(_) => "DeleteVeleroDownload",
-            Step::DeleteRestore(_) => "DeleteVeleroRestore",
+            Step::DeleteRestore { .. } => "DeleteVeleroRestore",
             Step::ReleaseFinalizer { .. } => "ReleaseFinalizer",
         }
     }
@@ -177,13 +189,14 @@ impl fmt::Display for Step {
             Step::AddFinalizer { uid } => {
                 write!(out, "add finalizer (uid {uid}): a Velero Restore will need cleaning up")
             }
+            Step::Hold { uid } => write!(out, "add finalizer and note (uid {uid}): a Velero Restore is made next"),
             Step::WriteModifiers => {
                 write!(out, "write ConfigMap {MODIFIERS}: the rules for tenants' restores are not there")
             }
             Step::CountAsFinished(Victim { name, uid }) => {
                 write!(out, "unlabel Velero Restore {name} (uid {uid}): Velero is done with it")
             }
-            Step::End(Victim { name, uid }) => {
+            Step::End { restore: Victim { name, uid }, .. } => {
                 write!(out, "end Velero Restore {name} (uid {uid}): Velero does not get done with it")
             }
             Step::AskForList { list, of, .. } => {
@@ -196,7 +209,7 @@ impl fmt::Display for Step {
             Step::CreateRestore { origin, .. } => {
                 write!(out, "create Velero Restore {} (absent): accepted", origin.nacuuid)
             }
-            Step::DeleteRestore(Victim { name, uid }) => {
+            Step::DeleteRestore { restore: Victim { name, uid }, .. } => {
                 write!(out, "delete Velero Restore {name} (uid {uid}): its request is deleted")
             }
             Step::ReleaseFinalizer { uid } => write!(out, "release finalizer (uid {uid}): nothing of it is left"),
@@ -220,8 +233,13 @@ impl Observed {
             found: self.velero.as_ref(),
             // Velero never finds Restores in a bucket.
             is_in_place: true,
+            kept_for: None,
             wanted: self.wanted(policy),
         }
+    }
+
+    fn end(&self, velero: &Handed) -> Step {
+        Step::End { restore: self.victim(velero), version: velero.version.clone() }
     }
 
     fn victim(&self, velero: &Handed) -> Victim {
@@ -232,6 +250,11 @@ impl Observed {
     pub fn wants_lists(&self, policy: &Policy) -> bool {
         let is_recent = self.ended.is_some_and(|ended| ended < ASKED_WITHIN);
         is_recent && self.done(policy).is_some() && self.status.left_out.is_none()
+    }
+
+    /// Whether it is handed over to Velero next, which needs the rules for tenants' restores.
+    pub fn wants_modifiers(&self, policy: &Policy) -> bool {
+        !self.object.is_deleting && matches!(self.hand_over(policy).next(), Next::Make(_))
     }
 
     /// How long Velero may go on finishing it.
@@ -299,28 +322,24 @@ pub fn plan(seen: &Observed, policy: &Policy) -> Plan<Step> {
 fn create(seen: &Observed, policy: &Policy) -> Plan<Step> {
     let hand_over = seen.hand_over(policy);
     match (hand_over.next(), hand_over.stage()) {
-        (Next::Make(_), _) if !seen.object.has_finalizer => hold(seen),
-        (Next::Finalizer, _) => hold(seen),
+        (Next::Finalizer, _) => Plan::step(Step::AddFinalizer { uid: seen.object.uid.clone() }),
         (Next::Make(spec), _) => {
             let rules = (!seen.has_modifiers).then_some(Step::WriteModifiers);
+            let hold = (!hand_over.is_held()).then(|| Step::Hold { uid: seen.object.uid.clone() });
             let make = Step::CreateRestore { origin: seen.origin(), spec, made_for: fingerprint(&seen.spec) };
-            Plan::steps(rules.into_iter().chain([make]))
+            Plan::steps(rules.into_iter().chain(hold).chain([make]))
         }
         (Next::Nothing, Stage::Made(velero)) if seen.counts_as_unfinished && Progress(&velero.status).is_finished() => {
             Plan::step(Step::CountAsFinished(seen.victim(velero)))
         }
         (Next::Nothing, Stage::Made(velero)) if Progress(&velero.status).is_being_finished() => {
             match seen.rest_of_finishing() {
-                Duration::ZERO => Plan::step(Step::End(seen.victim(velero))),
+                Duration::ZERO => Plan::step(seen.end(velero)),
                 rest => Plan::settled().look_again(rest),
             }
         }
         (Next::Nothing, _) => find_out(seen, policy),
     }
-}
-
-fn hold(seen: &Observed) -> Plan<Step> {
-    Plan::step(Step::AddFinalizer { uid: seen.object.uid.clone() })
 }
 
 /// What is left to do once Velero is done.
@@ -349,18 +368,17 @@ fn delete(seen: &Observed, policy: &Policy) -> Plan<Step> {
     let release = Step::ReleaseFinalizer { uid: seen.object.uid.clone() };
     match seen.hand_over(policy).stage() {
         // It would vanish under Velero's hands, and the policies that go by it with it.
-        Stage::Made(velero) if Progress(&velero.status).is_being_finished() && !seen.rest_of_finishing().is_zero() => {
-            if seen.object.namespace_is_terminating {
-                Plan::steps(seen.forget_lists().chain([release]))
-            } else {
-                Plan::settled().look_again(seen.rest_of_finishing())
-            }
-        }
+        Stage::Made(velero) if Progress(&velero.status).is_being_finished() => match seen.rest_of_finishing() {
+            _ if seen.object.namespace_is_terminating => Plan::steps(seen.forget_lists().chain([release])),
+            // It is looked at again as it is then.
+            Duration::ZERO => Plan::steps(seen.forget_lists().chain([seen.end(velero)])),
+            rest => Plan::settled().look_again(rest),
+        },
         Stage::Made(velero) => {
-            let end = Progress(&velero.status).is_being_finished().then(|| Step::End(seen.victim(velero)));
-            let delete = (!velero.is_deleting).then(|| Step::DeleteRestore(seen.victim(velero)));
+            let (restore, version) = (seen.victim(velero), velero.version.clone());
+            let delete = (!velero.is_deleting).then_some(Step::DeleteRestore { restore, version });
             let release = seen.object.namespace_is_terminating.then_some(release);
-            Plan::steps(seen.forget_lists().chain(end).chain(delete).chain(release))
+            Plan::steps(seen.forget_lists().chain(delete).chain(release))
         }
         Stage::Unseen if !seen.object.needs_no_velero() => Plan::settled(),
         Stage::Unseen | Stage::Gone | Stage::Taken | Stage::NotMade => {
@@ -379,7 +397,15 @@ pub fn report(seen: &Observed, policy: &Policy, outcomes: &[(&Step, Outcome)], n
     let hand_over = seen.hand_over(policy);
     if seen.object.is_deleting {
         status.phase = Some(Phase::Deleting);
-        let message = "restore accepted for deletion";
+        let message = match hand_over.stage() {
+            Stage::Made(velero) if Progress(&velero.status).is_being_finished() => {
+                "Velero is finishing this restore: it goes as soon as Velero is done with it"
+            }
+            Stage::Made(velero) if velero.is_deleting => {
+                "Velero deletes what it has stored of this restore, for which it has to reach the storage location of the backup"
+            }
+            _ => "restore accepted for deletion",
+        };
         status.conditions.set("Deleting", Truth::True, "DeletionPending", message, now);
     } else {
         hand_over.accept(&mut status.told(), policy, now);

@@ -9,7 +9,7 @@ pub enum Turn {
     Running,
     /// It waits to be handed over.
     Waiting,
-    /// It is done, refused, or goes.
+    /// It is done or refused, or goes and Velero has nothing to do with it.
     Over,
 }
 
@@ -30,11 +30,14 @@ pub struct Said {
 impl Turn {
     pub fn of(said: Said) -> Self {
         // Velero has it no more.
-        let is_lost = said.phase == Some(Phase::Created) && !said.is_accepted;
+        let is_lost = matches!(said.phase, Some(Phase::Created | Phase::Deleting)) && !said.is_accepted;
+        let goes = said.is_deleting || said.phase == Some(Phase::Deleting);
         match said.phase {
-            _ if said.is_deleting || said.is_finished || is_lost => Turn::Over,
-            Some(Phase::BackingOff | Phase::Deleting) => Turn::Over,
+            Some(Phase::BackingOff) => Turn::Over,
+            _ if said.is_finished || is_lost => Turn::Over,
+            // Who deletes what waits in Velero's queue has no room for more until it is out of it.
             _ if said.was_queued => Turn::Running,
+            _ if goes => Turn::Over,
             _ => Turn::Waiting,
         }
     }
@@ -98,8 +101,10 @@ mod tests {
             let turn = Turn::of(said);
             let is_refused = said.phase == Some(Phase::BackingOff);
             let goes = said.is_deleting || said.phase == Some(Phase::Deleting);
-            let is_lost = said.phase == Some(Phase::Created) && !said.is_accepted;
-            assert_eq!(turn == Turn::Over, is_refused || goes || is_lost || said.is_finished, "{said:?}");
+            let is_lost = matches!(said.phase, Some(Phase::Created | Phase::Deleting)) && !said.is_accepted;
+            let is_with_velero = said.was_queued && !is_lost && !said.is_finished;
+            let is_over = is_refused || is_lost || said.is_finished || (goes && !is_with_velero);
+            assert_eq!(turn == Turn::Over, is_over, "{said:?}");
             assert_eq!(turn == Turn::Running, turn != Turn::Over && said.was_queued, "{said:?}");
         }
     }

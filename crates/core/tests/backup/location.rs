@@ -159,6 +159,7 @@ impl World {
             let_go: Vec::new(),
             standing: Standing::Grandfathered,
             missing_fences: Vec::new(),
+            taken_in: 0,
         })
     }
 }

@@ -51,6 +51,7 @@ fn object(has_finalizer: bool, is_deleting: bool, namespace_is_terminating: bool
         velero: Presence::Here,
         is_brought_back: false,
         ahead: 0,
+        tried: None,
     }
 }
 

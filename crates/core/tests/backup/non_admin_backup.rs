@@ -18,7 +18,7 @@ use crate::{
     EVERYTHING, UID, assert_forward_unless_edited, done,
     explorer::{self, Act, at_rest, explore, stale},
     fields, handed, judged_at, now, object, policy,
-    request::{self, Stored, Told},
+    request::{self, Stored, Told, Tried},
     told,
 };
 
@@ -48,6 +48,8 @@ enum Stage {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Deleting {
     Asked,
+    /// Velero goes by it.
+    Begun,
     /// Because the location could not be reached, say.
     Refused {
         rested: bool,
@@ -66,6 +68,8 @@ struct World {
     restore: bool,
     /// It does so once.
     velero_refuses: bool,
+    /// Velero has had it.
+    was_made: bool,
 }
 
 type Request = request::Request<Asked, Told<Status>>;
@@ -101,12 +105,14 @@ impl Deleting {
     fn seen(self) -> Deletion {
         let (phase, age) = match self {
             Deleting::Asked => ("New", Duration::ZERO),
+            Deleting::Begun => ("InProgress", Duration::ZERO),
             Deleting::Refused { rested: false } => ("Processed", Duration::ZERO),
             Deleting::Refused { rested: true } => ("Processed", ASK_AGAIN),
         };
         Deletion {
             name: name(),
             uid: "deletion".into(),
+            version: phase.into(),
             marks: our_marks(),
             created: Timestamp("2026-01-01T00:00:20Z".into()),
             age,
@@ -126,6 +132,7 @@ impl World {
             deletion: None,
             restore: true,
             velero_refuses: true,
+            was_made: false,
         }
     }
 
@@ -172,8 +179,10 @@ impl World {
             unnoted_in: None,
             own_bucket: None,
             missing_fences: Vec::new(),
+            overdue: Duration::ZERO,
             object: Object {
                 generation: request.generation,
+                tried: request.tried.map(Tried::seen),
                 ..object(request.finalizer, request.deleting, self.terminating)
             },
             spec: fields(spec),
@@ -209,15 +218,17 @@ impl explorer::World for World {
         let (asked, status) = (&look.request.asked, &look.observed.status);
         match step {
             Step::NoteLetGo { .. } => panic!("there is no location to note it in"),
+            Step::Label(_) => panic!("it is not in a tenant's own bucket"),
             Step::AddFinalizer { .. } => return self.stored.add_finalizer(&look.request),
+            Step::Hold { .. } => return self.stored.hold(&look.request, |status| &mut status.conditions),
             Step::CreateBackup { .. } if self.backup.is_some() => return stale(),
             Step::CreateBackup { origin, spec, .. } => {
-                assert!(!status.conditions.is_true("Queued"), "ran a backup again");
+                assert!(!status.conditions.is_true("Queued") && !self.was_made, "ran a backup again");
                 let is_held = self.stored.request.as_ref().is_some_and(|request| request.finalizer);
                 assert!(is_held || self.stored.let_go_by_hand, "made a backup that nothing holds");
                 assert_eq!(origin.nacuuid, name());
                 assert_eq!(spec["includedNamespaces"], json!(["shop"]));
-                self.backup = Some(Backup { ours: true, stage: Stage::Waiting });
+                (self.backup, self.was_made) = (Some(Backup { ours: true, stage: Stage::Waiting }), true);
             }
             Step::DeleteSelf { .. } => {
                 assert_eq!(status.phase, Some(Phase::Deleting), "deleted before anybody could see why");
@@ -234,8 +245,11 @@ impl explorer::World for World {
                 assert!(is_done, "asked to delete what Velero is not done with");
                 self.deletion = Some(Deleting::Asked);
             }
-            Step::DeleteDeletion(_) => {
-                assert_ne!(self.deletion, Some(Deleting::Asked), "taken away while Velero goes by it");
+            Step::DeleteDeletion { version, .. } => {
+                let Some(deletion) = self.deletion.filter(|deletion| deletion.seen().version == *version) else {
+                    return stale();
+                };
+                assert_ne!(deletion, Deleting::Begun, "taken away while Velero goes by it");
                 self.deletion = None;
             }
             Step::DeleteBackup { backup, version } => {
@@ -259,9 +273,12 @@ impl explorer::World for World {
         let mut acts = vec![Act::new("the location becomes ready, or is ready no more", self, |world| {
             world.location_is_ready = !world.location_is_ready;
         })];
-        // Before we could note that it existed, nobody can tell it ever did.
         let noted = self.stored.request.as_ref().is_none_or(|request| request.status.conditions.is_true("Queued"));
-        if self.has_our_backup() && noted {
+        if self.stored.is_beyond_doubt() && !noted {
+            let later = Act::new("a long time passes", self, |world| world.stored.is_left_alone_for_long());
+            acts.push(later.between_reconciles());
+        }
+        if self.has_our_backup() && (noted || !self.stored.is_beyond_doubt()) {
             acts.push(Act::new("the Velero Backup expires", self, |world| world.backup = None));
         }
         if self.backup.is_none() && noted {
@@ -286,11 +303,12 @@ impl explorer::World for World {
     fn passes(&self) -> Option<World> {
         let mut later = self.clone();
         match (self.deletion, self.backup) {
-            (Some(Deleting::Asked), Some(_)) if self.velero_refuses => {
+            (Some(Deleting::Asked), _) => later.deletion = Some(Deleting::Begun),
+            (Some(Deleting::Begun), Some(_)) if self.velero_refuses => {
                 later.deletion = Some(Deleting::Refused { rested: false });
                 later.velero_refuses = false;
             }
-            (Some(Deleting::Asked), _) => (later.backup, later.deletion) = (None, None),
+            (Some(Deleting::Begun), _) => (later.backup, later.deletion) = (None, None),
             (Some(Deleting::Refused { rested: false }), _) => {
                 later.deletion = Some(Deleting::Refused { rested: true });
             }
@@ -333,19 +351,26 @@ impl explorer::World for World {
 
     fn check_rest(&self) {
         let Some(request) = &self.stored.request else { return };
-        assert!(!request.asked.force && !request.asked.delete && !self.terminating, "a request that never goes");
+        let waits_for_location = request.asked.delete && !self.location_is_ready && self.has_our_backup();
+        assert!(!request.asked.force && !self.terminating, "a request that never goes");
+        assert!(!request.asked.delete || waits_for_location, "a deletion that is never asked for");
         assert!(!self.has_our_backup() || request.finalizer, "a backup that nothing holds");
         let status = &request.status;
         let queued = status.conditions.is_true("Queued");
-        if request.deleting {
+        if waits_for_location {
+            let said = status.conditions.get("Deleting").map(|deleting| deleting.message.clone()).unwrap_or_default();
+            assert!(said.contains("cannot be reached"), "{said}");
+        } else if request.deleting {
             assert!(self.has_our_backup() && !self.releases_on_delete, "held for nothing");
             assert_eq!(status.phase, Some(Phase::Deleting));
         } else if self.has_our_backup() {
             assert_eq!(status.phase, Some(Phase::Created));
             assert!(queued && status.conditions.is_true("Accepted"));
             assert_eq!(status.queue_info.map(|queue| queue.estimated_queue_position), Some(0));
-        } else if queued {
+        } else if queued || status.conditions.reason("Accepted") == Some("VeleroBackupNotFound") {
             assert_eq!(status.conditions.reason("Accepted"), Some("VeleroBackupNotFound"));
+            assert!(self.was_made || request.tried == Some(Tried::LongAgo), "lost what nobody has tried");
+            assert_eq!(status.phase, Some(Phase::Created));
         } else if self.backup.is_some() {
             assert_eq!(status.conditions.reason("Accepted"), Some("VeleroBackupTaken"));
         } else {
@@ -392,7 +417,7 @@ fn a_backup_is_held_then_made_then_told() {
     assert_eq!(
         story(World::new(true, true, None, OnDelete::Hold)),
         [
-            "add finalizer (uid UID): a Velero Backup will need cleaning up\ncreate Velero Backup NAME (absent): accepted -> \
+            "add finalizer and note (uid UID): a Velero Backup is made next\ncreate Velero Backup NAME (absent): accepted -> \
              Some((None, []))",
             r#"nothing to do -> Some((Some(Created), ["Accepted=True BackupAccepted", "Queued=True BackupScheduled"]))"#,
             r#"nothing to do -> Some((Some(Created), ["Accepted=True BackupAccepted", "Queued=True BackupScheduled"]))"#,

@@ -37,8 +37,9 @@ fn stored(reach: Reach, expires_in: Option<Duration>) -> Observed {
         restores: Vec::new(),
         is_synced: false,
         unnoted_in: None,
-        own_bucket: Some(OwnBucket { reach, expires_in }),
+        own_bucket: Some(OwnBucket { reach, expires_in, lacks_label: false }),
         missing_fences: Vec::new(),
+        overdue: Duration::ZERO,
     };
     seen.status = report(&seen, &policy(), &[], &now()).expect("a status");
     seen
@@ -70,6 +71,17 @@ fn what_is_in_an_own_bucket_is_deleted_on_request_only_while_nothing_else_is_wit
     let steps = plan(&namespace_goes, &policy()).to_string();
     assert!(steps.contains("delete Velero Backup") && steps.contains("release finalizer"), "{steps}");
     assert!(!steps.contains("DeleteBackupRequest"), "{steps}");
+}
+
+#[test]
+fn what_was_in_an_own_bucket_before_there_was_a_label_gets_it_before_its_time_comes() {
+    for expires_in in [None, Some(HOUR), Some(Duration::ZERO)] {
+        let mut seen = stored(Reach::default(), expires_in);
+        seen.own_bucket = seen.own_bucket.map(|bucket| OwnBucket { lacks_label: true, ..bucket });
+        assert!(plan(&seen, &policy()).to_string().starts_with("label Velero Backup"));
+        let theirs = Observed { velero: Some(handed(false, json!({ "phase": "Completed" }), false, 0)), ..seen };
+        assert!(plan(&theirs, &policy()).is_settled(), "not ours to label");
+    }
 }
 
 #[test]

@@ -4,9 +4,10 @@ use std::{
     hash::{DefaultHasher, Hash, Hasher},
     ops::Deref,
     rc::Rc,
+    time::Duration,
 };
 
-use croft_core::plan::Outcome;
+use croft_core::{conditions::Conditions, plan::Outcome, time::Timestamp};
 use serde::Serialize;
 
 use crate::explorer::{Act, stale};
@@ -26,8 +27,29 @@ pub(crate) struct Request<A, S> {
     pub(crate) generation: i64,
     pub(crate) deleting: bool,
     pub(crate) finalizer: bool,
+    /// What is noted of handing it over.
+    pub(crate) tried: Option<Tried>,
     pub(crate) status: S,
 }
+
+/// When a try to hand a request over was noted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Tried {
+    JustNow,
+    /// Whatever was made then may be gone again.
+    LongAgo,
+}
+
+impl Tried {
+    /// Before [`crate::now`], and after [`BEFORE`].
+    pub(crate) fn seen(self) -> croft_core::backup::Tried {
+        let ago = if self == Tried::JustNow { Duration::ZERO } else { Duration::from_secs(600) };
+        croft_core::backup::Tried { at: Timestamp("2026-01-01T00:00:20Z".into()), ago }
+    }
+}
+
+/// What was told before the last try. Only the order counts: this way there are finitely many worlds.
+const BEFORE: &str = "2026-01-01T00:00:10Z";
 
 /// A status that can be part of a world: cheap to clone and to tell from others.
 #[derive(Clone, Debug)]
@@ -78,8 +100,14 @@ pub(crate) struct Look<A, S, O> {
 
 impl<A: Clone + PartialEq, S: Clone + Default + PartialEq + Serialize> Stored<A, Told<S>> {
     pub(crate) fn new(asked: A) -> Self {
-        let request =
-            Request { asked, generation: 1, deleting: false, finalizer: false, status: Told::new(S::default()) };
+        let request = Request {
+            asked,
+            generation: 1,
+            deleting: false,
+            finalizer: false,
+            tried: None,
+            status: Told::new(S::default()),
+        };
         Self { request: Some(request), let_go_by_hand: false }
     }
 
@@ -104,6 +132,32 @@ impl<A: Clone + PartialEq, S: Clone + Default + PartialEq + Serialize> Stored<A,
         }
         self.edit(|request| request.finalizer = true);
         Outcome::done()
+    }
+
+    /// The finalizer and the note that it is handed over, only onto the request exactly as it was seen.
+    pub(crate) fn hold(&mut self, seen: &Request<A, Told<S>>, conditions: fn(&mut S) -> &mut Conditions) -> Outcome {
+        if self.request.as_ref() != Some(seen) || seen.deleting {
+            return stale();
+        }
+        self.edit(|request| {
+            let mut status = S::clone(&request.status);
+            for condition in &mut conditions(&mut status).0 {
+                condition.last_transition_time = Timestamp(BEFORE.into());
+            }
+            request.status = Told::new(status);
+            (request.finalizer, request.tried) = (true, Some(Tried::JustNow));
+        });
+        Outcome::done()
+    }
+
+    /// Whether what was made of it may have vanished without having been told.
+    pub(crate) fn is_beyond_doubt(&self) -> bool {
+        self.request.as_ref().is_some_and(|request| request.tried == Some(Tried::JustNow))
+    }
+
+    /// The operator is down for long.
+    pub(crate) fn is_left_alone_for_long(&mut self) {
+        self.edit(|request| request.tried = request.tried.map(|_| Tried::LongAgo));
     }
 
     /// Only off the request exactly as it was seen; done already if it is gone. Panics if that leaves something behind.

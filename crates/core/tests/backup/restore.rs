@@ -14,7 +14,7 @@ use crate::{
     EVERYTHING, UID, assert_forward_unless_edited, done,
     explorer::{self, Act, explore, stale},
     fields, handed, judged_at, now, object, policy,
-    request::{self, Stored, Told},
+    request::{self, Stored, Told, Tried},
 };
 
 /// A Velero Restore under the name of ours.
@@ -29,6 +29,7 @@ struct Restore {
     deleting: bool,
 }
 
+#[expect(clippy::struct_excessive_bools, reason = "independent facts, each with its own name")]
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct World {
     /// Whether it is allowed.
@@ -39,6 +40,8 @@ struct World {
     restore: Option<Restore>,
     /// Our requests for Velero's lists.
     lists: [Asking; 2],
+    /// Velero has had it.
+    was_made: bool,
 }
 
 /// How far a request for a list is.
@@ -68,6 +71,7 @@ impl World {
             has_modifiers: false,
             restore,
             lists: [Asking::Not; 2],
+            was_made: false,
         }
     }
 
@@ -91,6 +95,7 @@ impl World {
         Some(Observed {
             object: Object {
                 generation: request.generation,
+                tried: request.tried.map(Tried::seen),
                 ..object(request.finalizer, request.deleting, self.terminating)
             },
             spec: fields(json!({ "backupName": if request.asked { "nightly" } else { "" } })),
@@ -134,9 +139,10 @@ impl explorer::World for World {
     fn execute(&mut self, look: &Look, step: &Step) -> Outcome {
         match step {
             Step::AddFinalizer { .. } => return self.stored.add_finalizer(&look.request),
+            Step::Hold { .. } => return self.stored.hold(&look.request, |status| &mut status.conditions),
             Step::CreateRestore { .. } if self.restore.is_some() => return stale(),
             Step::WriteModifiers => self.has_modifiers = true,
-            Step::End(_) => panic!("ended what is not overdue"),
+            Step::End { .. } => panic!("ended what is not overdue"),
             Step::CountAsFinished(victim) => match &mut self.restore {
                 Some(restore) if victim.uid == seen_restore(*restore).uid => {
                     assert!(restore.ours && !restore.running, "one that is not done judges nothing any more");
@@ -146,10 +152,13 @@ impl explorer::World for World {
             },
             Step::CreateRestore { spec, .. } => {
                 assert!(self.has_modifiers, "restored without rules");
-                assert!(!look.observed.status.conditions.is_true("Queued"), "ran a restore again");
-                assert!(look.observed.object.has_finalizer, "made a restore that nothing holds");
+                let was_told = look.observed.status.conditions.is_true("Queued");
+                assert!(!was_told && !self.was_made, "ran a restore again");
+                let is_held = self.stored.request.as_ref().is_some_and(|request| request.finalizer);
+                assert!(is_held || self.stored.let_go_by_hand, "made a restore that nothing holds");
                 assert_eq!(spec["backupName"], "shop-nightly-1");
                 self.restore = Some(Restore { ours: true, running: true, counts: true, deleting: false });
+                self.was_made = true;
             }
             Step::AskForList { list, .. } if self.list(*list) != Asking::Not => return stale(),
             Step::AskForList { list, .. } => {
@@ -161,7 +170,7 @@ impl explorer::World for World {
                     *self.list_mut(list) = Asking::Not;
                 }
             }
-            Step::DeleteRestore(victim) => match &mut self.restore {
+            Step::DeleteRestore { restore: victim, .. } => match &mut self.restore {
                 None => {}
                 Some(restore) if victim.uid == seen_restore(*restore).uid => {
                     assert!(restore.ours, "deleted somebody else's restore");
@@ -185,9 +194,12 @@ impl explorer::World for World {
         let mut acts = vec![Act::new("the backup becomes ready, or is ready no more", self, |world| {
             world.backup_is_ready = !world.backup_is_ready;
         })];
-        // Before we could note that it existed, nobody can tell it ever did.
         let noted = self.stored.request.as_ref().is_none_or(|request| request.status.conditions.is_true("Queued"));
-        if self.has_our_restore() && noted {
+        if self.stored.is_beyond_doubt() && !noted {
+            let later = Act::new("a long time passes", self, |world| world.stored.is_left_alone_for_long());
+            acts.push(later.between_reconciles());
+        }
+        if self.has_our_restore() && (noted || !self.stored.is_beyond_doubt()) {
             acts.push(Act::new("an administrator deletes the Velero Restore", self, |world| world.restore = None));
         }
         if self.restore.is_none() && noted {
@@ -252,6 +264,10 @@ impl explorer::World for World {
                 assert_eq!(status.queue_info.map(|queue| queue.estimated_queue_position), Some(0));
             }
             (false, true, _) => assert_eq!(conditions.reason("Accepted"), Some("VeleroRestoreNotFound")),
+            _ if conditions.reason("Accepted") == Some("VeleroRestoreNotFound") => {
+                assert!(self.was_made || request.tried == Some(Tried::LongAgo), "lost what nobody has tried");
+                assert_eq!(status.phase, Some(Phase::Created));
+            }
             (false, false, true) => assert_eq!(conditions.reason("Accepted"), Some("VeleroRestoreTaken")),
             (false, false, false) => {
                 assert!(!request.asked || !self.backup_is_ready, "a good request that nobody serves");
@@ -325,7 +341,7 @@ fn what_velero_does_not_get_done_with_is_ended_and_not_before_its_time() {
         seen.finishing = Some(Duration::from_secs(3600));
         assert_eq!(plan(&seen, &policy()), Plan::settled().look_again(Duration::from_secs(23 * 3600)));
         seen.finishing = Some(Duration::from_secs(24 * 3600));
-        let ends = |seen: &Observed| plan(seen, &policy()).iter().any(|step| matches!(step, Step::End(_)));
+        let ends = |seen: &Observed| plan(seen, &policy()).iter().any(|step| matches!(step, Step::End { .. }));
         assert!(ends(&seen));
         (seen.object.is_deleting, seen.status.phase) = (true, Some(Phase::Deleting));
         assert!(ends(&seen), "nor is it waited for where it is deleted");
@@ -338,6 +354,21 @@ fn what_velero_does_not_get_done_with_is_ended_and_not_before_its_time() {
     let running = with_velero(json!({ "phase": "InProgress" }));
     assert!(plan(&Observed { finishing: Some(Duration::MAX), ..running.clone() }, &policy()).is_settled());
     assert!(!running.status.conditions.is_true(FINISHING));
+}
+
+#[test]
+fn a_restore_that_goes_says_what_it_waits_for() {
+    let said = |status: serde_json::Value, is_deleting: bool| {
+        let mut seen = with_velero(status);
+        seen.object.is_deleting = true;
+        seen.velero = seen.velero.map(|velero| Handed { is_deleting, ..velero });
+        let told = report(&seen, &policy(), &[], &now()).expect("a status");
+        told.conditions.get("Deleting").map(|said| said.message.clone()).unwrap_or_default()
+    };
+    let done = json!({ "phase": "Completed", "completionTimestamp": "2026-01-01T00:00:10Z" });
+    assert_eq!(said(done.clone(), false), "restore accepted for deletion");
+    assert!(said(done, true).contains("reach the storage location"));
+    assert!(said(json!({ "phase": "Finalizing" }), false).starts_with("Velero is finishing"));
 }
 
 #[test]

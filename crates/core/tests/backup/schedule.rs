@@ -165,6 +165,17 @@ fn failures_and_running_ones_do_not_push_good_ones_out() {
 }
 
 #[test]
+fn backups_that_went_wrong_in_part_count_and_do_not_push_the_last_whole_one_out() {
+    let mut backups = vec![backup(1, State::Good), backup(2, State::Good)];
+    backups.extend((3..=6).map(|hours| backup(hours, State::Partial)));
+    let mut seen = keeping(Keep { last: Some(2), at_most: Some(Duration::from_secs(3600)) }, 9, backups);
+    for _ in 0..6 {
+        seen = carried_out(&seen, true);
+    }
+    assert_eq!(seen.backups, [backup(2, State::Good), backup(6, State::Partial)]);
+}
+
+#[test]
 fn age_ends_a_backup_but_never_the_last_good_one() {
     let keep = Keep { last: None, at_most: Some(Duration::from_secs(2 * 3600)) };
     let mut seen = keeping(keep, 9, vec![backup(1, State::Good), backup(2, State::Good), backup(3, State::Failed)]);
@@ -223,7 +234,7 @@ fn a_backup_is_unfinished_until_velero_or_a_refusal_ends_it() {
                 (Some(json!({})), None),
                 (Some(json!({ "phase": "InProgress" })), None),
                 (Some(done("Completed")), Some(State::Good)),
-                (Some(done("PartiallyFailed")), Some(State::Good)),
+                (Some(done("PartiallyFailed")), Some(State::Partial)),
                 (Some(json!({ "phase": "FailedValidation" })), Some(State::Failed)),
                 (Some(done("Failed")), Some(State::Failed)),
             ] {

@@ -1,6 +1,6 @@
 //! `NonAdminBackup`: observes for [`croft_core::backup::backup`] and carries out its steps.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use croft_api::{
     backup::{
@@ -83,10 +83,26 @@ impl BackupReconciler {
         let (Place::Location(name) | Place::Gone(name)) = self.caches.place_of(backup) else { return None };
         let location = self.caches.locations.get(&origin.namespace, &name);
         let velero = self.caches.velero_backups.get(&self.caches.velero_namespace, &origin.nacuuid);
-        let expires = velero.and_then(|velero| velero.status.as_ref()?.expiration());
+        let expires = velero.as_ref().and_then(|velero| velero.status.as_ref()?.expiration());
         let expires_in = expires.map(request::left_until);
+        let lacks_label = velero.is_some_and(|velero| !is_labelled(&*velero) && self.is_in_labelled(&velero));
         let is_vaults = location.is_some_and(|location| self.caches.vault_of(&location).is_some());
-        (!is_vaults).then(|| OwnBucket { reach: self.caches.reach(), expires_in })
+        (!is_vaults).then(|| OwnBucket { reach: self.caches.reach(), expires_in, lacks_label })
+    }
+
+    /// Whether Velero has it in a location that is labelled as that of a tenant's own bucket.
+    fn is_in_labelled(&self, velero: &Backup) -> bool {
+        let location = velero.spec.storage_location();
+        let location = location.and_then(|name| self.caches.velero_locations.get(&self.caches.velero_namespace, name));
+        location.is_some_and(|location| is_labelled(&*location))
+    }
+
+    /// For how long it should have been gone.
+    fn overdue(&self, backup: &NonAdminBackup, origin: &Origin) -> Duration {
+        let velero = self.caches.velero_backups.get(&self.caches.velero_namespace, &origin.nacuuid);
+        let expired = velero.and_then(|velero| velero.status.as_ref()?.expiration());
+        let deleted = backup.metadata.deletion_timestamp.as_ref().map(|deleted| deleted.0);
+        deleted.or(expired).map(request::passed_since).unwrap_or_default()
     }
 
     /// The location of a backup that does not say yet that the backup is let go.
@@ -108,6 +124,7 @@ impl BackupReconciler {
         let location = self.caches.velero_locations.get(&self.caches.velero_namespace, &origin.nacuuid)?;
         let is_ours = origin.owns(&marks::LOCATION.marks(&location.metadata));
         is_ours.then(|| match location.phase() {
+            Some("Available") if location.spec.access_mode() == Some("ReadOnly") => LocationPhase::ReadOnly,
             Some("Available") => LocationPhase::Available,
             _ => LocationPhase::Other,
         })
@@ -155,6 +172,10 @@ impl BackupReconciler {
     }
 }
 
+fn is_labelled(object: &impl ResourceExt) -> bool {
+    object.labels().get(OWN_BUCKET_LABEL).is_some_and(|value| value == OWN_BUCKET_VALUE)
+}
+
 /// What the request says it was made for, if it says so.
 fn said_to_be(backup: &NonAdminBackup) -> Option<Origin> {
     let nacuuid = backup.labels().get(NAB_SYNCED_FROM_NACUUID_LABEL).filter(|nacuuid| !nacuuid.is_empty())?;
@@ -166,6 +187,7 @@ fn deletion_seen(deletion: &DeleteBackupRequest) -> Deletion {
     Deletion {
         name: deletion.name_any(),
         uid: deletion.uid().unwrap_or_default(),
+        version: deletion.resource_version().unwrap_or_default(),
         marks: marks::BACKUP.marks(&deletion.metadata),
         created: request::time(deletion.metadata.creation_timestamp.as_ref()),
         age: request::age(deletion),
@@ -207,6 +229,7 @@ impl Reconciler for BackupReconciler {
             unnoted_in: None,
             own_bucket: None,
             missing_fences: self.caches.missing_around_hooks(self.settings.load().backup.hooks),
+            overdue: Duration::ZERO,
         };
         if let Some(said) = said_to_be(&backup) {
             observed.is_synced = true;
@@ -226,6 +249,7 @@ impl Reconciler for BackupReconciler {
         observed.deletions = self.deletions(&origin);
         observed.unnoted_in = self.unnoted_in(&backup, &origin);
         observed.own_bucket = self.own_bucket(&backup, &origin);
+        observed.overdue = self.overdue(&backup, &origin);
         Ok(Some(Seen { request: backup, observed }))
     }
 
@@ -237,9 +261,15 @@ impl Reconciler for BackupReconciler {
         let object = &seen.observed.object;
         match step {
             Step::AddFinalizer { .. } => self.writer.add_finalizer(&*seen.request, NAB_FINALIZER).await,
+            Step::Hold { .. } => request::hold(&self.writer, &*seen.request, NAB_FINALIZER).await,
             Step::CreateBackup { origin, spec, made_for } => {
                 let metadata = request::made_for(self.metadata(seen, origin), made_for);
                 self.writer.create(&Backup { metadata, spec: spec.clone().into(), status: None }).await
+            }
+            Step::Label(Victim { name, uid }) => {
+                let patch = json!({ "metadata": { "labels": { OWN_BUCKET_LABEL: OWN_BUCKET_VALUE } } });
+                let target = Target { namespace: &self.caches.velero_namespace, name, uid };
+                self.writer.merge::<Backup>(target, None, patch).await
             }
             Step::DeleteSelf { .. } => {
                 self.writer.delete::<NonAdminBackup>(objects::target(&seen.request.metadata), None).await
@@ -253,8 +283,9 @@ impl Reconciler for BackupReconciler {
                     result => result,
                 }
             }
-            Step::DeleteDeletion(victim) => {
-                request::remove::<DeleteBackupRequest>(&self.writer, &self.caches, object, victim, None).await
+            Step::DeleteDeletion { deletion, version } => {
+                request::remove::<DeleteBackupRequest>(&self.writer, &self.caches, object, deletion, Some(version))
+                    .await
             }
             Step::NoteLetGo { location: Victim { name, uid }, nacuuid } => {
                 let patch = json!({ "metadata": { "annotations": { let_go_annotation(nacuuid): timestamp() } } });

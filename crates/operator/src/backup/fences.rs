@@ -70,6 +70,11 @@ pub(super) fn around_own_buckets(velero_namespace: &str) -> [Fence; 3] {
     own_buckets::all(velero_namespace).map(|policy| bound(policy, velero_namespace, own))
 }
 
+/// Whether a policy of this name is one of these.
+pub(super) fn is_around_own_buckets(policy: &str) -> bool {
+    own_buckets::NAMES.contains(&policy)
+}
+
 /// In force with those of our objects beside Velero that carry the label.
 fn bound(policy: ValidatingAdmissionPolicy, velero_namespace: &str, label: (&str, &str)) -> Fence {
     let mut binding = policies::in_force(&policy);

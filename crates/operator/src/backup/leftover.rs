@@ -10,7 +10,7 @@ use croft_api::{
 use croft_core::{
     backup::{
         Presence, Progress, Victim,
-        leftover::{self, Observed, Step},
+        leftover::{self, Hands, Observed, Step},
         names::nacuuid,
         ownership::{Lies, Marks},
     },
@@ -19,11 +19,15 @@ use croft_core::{
 };
 use k8s_openapi::api::core::v1::Secret;
 use kube::{Api, Resource, ResourceExt, api::PartialObjectMeta, core::NamespaceResourceScope};
+use serde_json::json;
 
-use super::{BACKUPS, BACKUPS_IN_LOCATION, Caches, key, marks, marks::Tags, vaults::velero_name};
+use super::{
+    BACKUPS, BACKUPS_IN_LOCATION, Caches, fences::UNFINISHED_LABEL, key, marks, marks::Tags, request,
+    vaults::velero_name,
+};
 use crate::engine::{
-    Cache, Change, Key, Reconciler, Report, Target, Work, Writer, Written, is_deleting,
-    write::{Object as Kind, read},
+    Cache, Change, Key, Reconciler, Report, Target, Work, Writer, Written, is_deleting, timestamp,
+    write::{Object as Kind, gone_is_done, read},
 };
 
 /// A kind of Velero's that is made for requests.
@@ -44,11 +48,18 @@ pub(super) trait Left: Resource + Send + Sync + Sized + 'static {
         None
     }
 
-    /// Velero has begun with it and is not done.
-    fn is_at_work(&self) -> bool {
+    fn hands(&self) -> Hands {
+        Hands::Off
+    }
+
+    /// The API server judges by it what Velero writes.
+    fn counts_as_unfinished(&self) -> bool {
         false
     }
 }
+
+/// On a Restore whose request is gone: since when Velero finishes it.
+const FINISHING_ANNOTATION: &str = "croft.dev/finishing-since";
 
 impl Left for Restore {
     const WORK: Work = BACKUPS.work("leftover-restore");
@@ -68,8 +79,15 @@ impl Left for Restore {
         request.status.as_ref()?.velero_restore.as_ref()?.nacuuid.clone()
     }
 
-    fn is_at_work(&self) -> bool {
-        self.status.as_ref().is_some_and(|status| Progress(&status.0.0).is_being_finished())
+    fn hands(&self) -> Hands {
+        let is_finishing = self.status.as_ref().is_some_and(|status| Progress(&status.0.0).is_being_finished());
+        let noted =
+            || self.annotations().get(FINISHING_ANNOTATION).and_then(|at| request::since(&Timestamp(at.clone())));
+        if is_finishing { Hands::Finishing(noted()) } else { Hands::Off }
+    }
+
+    fn counts_as_unfinished(&self) -> bool {
+        self.labels().contains_key(UNFINISHED_LABEL)
     }
 }
 
@@ -96,8 +114,9 @@ impl Left for Backup {
         Some(caches.lies(&self.spec.0.0))
     }
 
-    fn is_at_work(&self) -> bool {
-        self.status.as_ref().is_some_and(|status| Progress(&status.0.0).is_at_work())
+    fn hands(&self) -> Hands {
+        let is_at_work = self.status.as_ref().is_some_and(|status| Progress(&status.0.0).is_at_work());
+        if is_at_work { Hands::AtWork } else { Hands::Off }
     }
 }
 
@@ -152,8 +171,8 @@ fn is_marked<K: Left>(object: &K) -> bool {
 }
 
 impl Caches {
-    /// What may be left is looked at when it comes, when Velero is done with it, when its request goes, and a Backup when its
-    /// location goes.
+    /// What may be left is looked at when it comes, when Velero finishes it or is done with it, when its request goes, and a Backup
+    /// when its location goes.
     pub(super) fn wake_on_leftovers(&self) {
         self.wake_leftovers::<Restore>();
         self.wake_leftovers::<Backup>();
@@ -172,9 +191,9 @@ impl Caches {
     fn wake_leftovers<K: Left>(&self) {
         let velero = self.velero_namespace.clone();
         K::cache(self).wakes(move |change: Change<'_, K>| {
-            let come = change.after.filter(|_| change.before.is_none_or(K::is_at_work));
-            let ours = come
-                .filter(|object| !object.is_at_work())
+            let ours = change
+                .after
+                .filter(|object| change.before.map(K::hands) != Some(object.hands()) && object.hands() != Hands::AtWork)
                 .filter(|object| object.namespace().as_ref() == Some(&velero) && is_marked(*object));
             ours.map(|object| key(K::WORK, object)).into_iter().collect()
         });
@@ -211,7 +230,8 @@ impl<K: Left> LeftoverReconciler<K> {
             is_deleting: is_deleting(object.meta()),
             request: request.map(name_of::<K>),
             lies: object.lies(&self.caches),
-            is_at_work: object.is_at_work(),
+            hands: object.hands(),
+            counts_as_unfinished: object.counts_as_unfinished(),
         }
     }
 }
@@ -251,9 +271,20 @@ impl<K: Left> Reconciler for LeftoverReconciler<K> {
     }
 
     async fn execute(&self, _: &Observed, step: &Step) -> Result<Written, Failure> {
-        let Step::Delete { object: Victim { name, uid }, version } = step;
-        let target = Target { namespace: &self.caches.velero_namespace, name, uid };
-        self.writer.delete::<K::Whole>(target, Some(version)).await
+        let (Step::Delete { object, .. }
+        | Step::End { object, .. }
+        | Step::NoteFinishing(object)
+        | Step::CountAsFinished(object)) = step;
+        let target = Target { namespace: &self.caches.velero_namespace, name: &object.name, uid: &object.uid };
+        match step {
+            Step::Delete { version, .. } => self.writer.delete::<K::Whole>(target, Some(version)).await,
+            Step::NoteFinishing(_) => {
+                let note = json!({ "metadata": { "annotations": { FINISHING_ANNOTATION: timestamp() } } });
+                gone_is_done(self.writer.merge::<Restore>(target, None, note).await)
+            }
+            Step::End { version, .. } => request::end(&self.writer, target, version).await,
+            Step::CountAsFinished(_) => request::count_as_finished(&self.writer, target).await,
+        }
     }
 
     fn report(&self, _: &Observed, _: &[(&Step, Outcome)], _: &Timestamp) -> Report {

@@ -18,6 +18,7 @@ use croft_core::{
             copy_mark,
         },
         ownership::Origin,
+        place::Place,
         validate::SecretKey,
     },
     plan::{Failure, FailureClass, Outcome, Plan},
@@ -28,7 +29,7 @@ use kube::{Api, ResourceExt, api::ObjectMeta};
 use serde_json::{Value, json};
 
 use super::{
-    Caches, LOCATION,
+    BACKUPS_IN_LOCATION, Caches, LOCATION,
     fences::{OWN_BUCKET_LABEL, OWN_BUCKET_VALUE},
     marks, request,
 };
@@ -165,11 +166,10 @@ impl LocationReconciler {
     /// The backups stored in a location that are not yet being deleted.
     fn backups(&self, location: &NonAdminBackupStorageLocation, origin: &Origin) -> Vec<Victim> {
         let name = location.name_any();
-        let is_here = |backup: &NonAdminBackup| {
-            let named = backup.spec.backup_spec.storage_location();
-            let stored = backup.status.as_ref().and_then(|status| status.velero_backup.as_ref()?.spec.as_ref());
-            let stored = stored.and_then(|spec| spec.storage_location());
-            named == Some(&name) || (named.is_none() && stored == Some(&origin.nacuuid))
+        let is_here = |backup: &NonAdminBackup| match self.caches.place_of(backup) {
+            Place::Location(place) | Place::Vault(place) => place == name,
+            Place::Gone(place) => place == name || place == origin.nacuuid,
+            Place::Default => false,
         };
         let backups = self.caches.backups.in_namespace(&location.namespace().unwrap_or_default()).into_iter();
         backups
@@ -274,10 +274,12 @@ impl Reconciler for LocationReconciler {
             let_go: self.let_go(&location),
             standing,
             missing_fences: self.caches.missing_around_own_buckets(),
+            taken_in: 0,
         };
         observed.object.ahead = self.caches.locations_ahead(&location);
         let origin = observed.origin();
         observed.backups = self.backups(&location, &origin);
+        observed.taken_in = self.caches.velero_backups.by(BACKUPS_IN_LOCATION, &origin.nacuuid).len();
         observed.copy = self.copy(&origin);
         observed.velero = self.velero(&origin);
         let mut content = None;

@@ -153,7 +153,7 @@ pub const USES: &[Use] = &[
     policies("validatingadmissionpolicies"),
     policies("validatingadmissionpolicybindings"),
     Use { group: "s3.snappcloud.io", resource: "s3classes", verbs: &["list", "watch"], within: Within::Cluster },
-    veleros("backups", &["create", "delete", "get", "list", "watch"]),
+    veleros("backups", &["create", "delete", "get", "list", "patch", "watch"]),
     veleros("podvolumebackups", &["list", "watch"]),
     veleros("podvolumerestores", &["list", "watch"]),
     veleros("datauploads", &["list", "watch"]),
@@ -285,12 +285,14 @@ impl Caches {
         }
     }
 
-    /// Backups of a namespace that wait for the location of that name.
+    /// Backups of a namespace that wait for the location of that name: to be made, or to be deleted.
     fn waiting_backups(&self, namespace: &str, location: &str) -> Vec<Key> {
         let backups = self.backups.in_namespace(namespace).into_iter();
+        let waits = |backup: &NonAdminBackup| {
+            !was_queued(backup.status.as_ref().map(|status| &status.conditions)) || is_to_go(backup)
+        };
         backups
-            .filter(|backup| self.place_of(backup).is_at(location))
-            .filter(|backup| !was_queued(backup.status.as_ref().map(|status| &status.conditions)))
+            .filter(|backup| waits(backup) && self.place_of(backup).is_at(location))
             .map(|backup| key(BACKUP, &*backup))
             .collect()
     }
@@ -388,13 +390,8 @@ impl Caches {
 
     /// Backups that are not deleted although they should be.
     fn withheld_backups(&self) -> Vec<Key> {
-        let is_withheld = |backup: &NonAdminBackup| {
-            let status = backup.status.as_ref();
-            let mut told = status.into_iter().flat_map(|status| &status.conditions);
-            told.any(|condition| matches!(condition.type_.as_str(), "Deleting" | "Expired"))
-        };
         let backups = self.backups.all().into_iter();
-        backups.filter(|backup| is_withheld(backup)).map(|backup| key(BACKUP, &*backup)).collect()
+        backups.filter(|backup| is_to_go(backup)).map(|backup| key(BACKUP, &*backup)).collect()
     }
 
     /// A Velero Restore nobody asked us for that is not done yet.
@@ -429,6 +426,12 @@ fn key<K: ResourceExt>(work: Work, object: &K) -> Key {
 
 fn was_queued(conditions: Option<&Vec<croft_api::Condition>>) -> bool {
     conditions.into_iter().flatten().any(|condition| condition.type_ == "Queued" && condition.status == "True")
+}
+
+/// It is deleted, or its time has come, and it says so.
+fn is_to_go(backup: &NonAdminBackup) -> bool {
+    let mut told = backup.status.iter().flat_map(|status| &status.conditions);
+    told.any(|condition| matches!(condition.type_.as_str(), "Deleting" | "Expired"))
 }
 
 fn is_unfinished_and_not_ours(restore: &Restore) -> bool {

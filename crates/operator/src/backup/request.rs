@@ -2,11 +2,11 @@
 
 use std::{sync::Arc, time::Duration};
 
-use croft_api::velero::RESTORE_NAME_LABEL;
+use croft_api::velero::{RESTORE_NAME_LABEL, Restore};
 use croft_core::{
     backup::{
-        Enforced, Fields, Handed, Hosts, Limits, Object, OnDelete, Policy, Transfers, Victim, approval::OwnBuckets,
-        queue_position,
+        Enforced, Fields, Handed, Hosts, Limits, Object, OnDelete, Policy, Transfers, Tried, Victim,
+        approval::OwnBuckets, queue_position,
     },
     conditions::Conditions,
     plan::{Failure, FailureClass},
@@ -25,16 +25,17 @@ use serde_json::{Value, json};
 
 use super::{
     Caches,
+    fences::UNFINISHED_LABEL,
     marks::Tags,
     queue::{Queue, Queued},
 };
 use crate::{
     conditions,
     engine::{
-        Cache, Report, Target, Writer, Written, is_deleting,
-        write::{FIELD_MANAGER, Object as Kind, call, read, resource_name, written},
+        Cache, Report, Target, Writer, Written, is_deleting, timestamp,
+        write::{FIELD_MANAGER, Object as Kind, call, gone_is_done, read, resource_name, written},
     },
-    objects::has_finalizer,
+    objects::{self, has_finalizer},
     settings::{self, SharedSettings},
 };
 
@@ -104,8 +105,45 @@ pub(super) fn object<K: Kind>(caches: &Caches, request: &K, finalizer: &str) -> 
         velero: caches.velero_presence(),
         is_brought_back: request.labels().contains_key(RESTORE_NAME_LABEL),
         ahead: 0,
+        tried: tried(request),
         namespace,
     }
+}
+
+/// On a request that is handed over to Velero: its UID, which a copy of it does not have, and when that was begun.
+pub(super) const TRIED_ANNOTATION: &str = "croft.dev/handed-over";
+
+fn tried<K: Kind>(request: &K) -> Option<Tried> {
+    let (uid, at) = request.annotations().get(TRIED_ANNOTATION)?.split_once('/')?;
+    let at = Timestamp(at.to_owned());
+    let ago = since(&at).filter(|_| request.uid().as_deref() == Some(uid))?;
+    Some(Tried { at, ago })
+}
+
+/// Holds the request exactly as it was seen, and notes on it that it is handed over next.
+pub(super) async fn hold<K: Kind>(writer: &Writer, request: &K, finalizer: &str) -> Result<Written, Failure> {
+    let uid = request.uid().unwrap_or_default();
+    let mut finalizers = request.finalizers().to_vec();
+    if !has_finalizer(request.meta(), finalizer) {
+        finalizers.push(finalizer.to_owned());
+    }
+    let note = format!("{uid}/{}", timestamp());
+    let patch = json!({ "metadata": { "finalizers": finalizers, "annotations": { TRIED_ANNOTATION: note } } });
+    let version = request.resource_version();
+    writer.merge::<K>(objects::target(request.meta()), version.as_deref(), patch).await
+}
+
+/// A Velero Restore that Velero does not get done with, as it was seen.
+pub(super) async fn end(writer: &Writer, target: Target<'_>, version: &str) -> Result<Written, Failure> {
+    let status = json!({ "phase": "PartiallyFailed", "completionTimestamp": timestamp(),
+                         "failureReason": "Velero did not get done with it" });
+    writer.merge::<Restore>(target, Some(version), json!({ "status": status })).await
+}
+
+/// From now on the API server does not judge by this Velero Restore any more.
+pub(super) async fn count_as_finished(writer: &Writer, target: Target<'_>) -> Result<Written, Failure> {
+    let patch = json!({ "metadata": { "labels": { UNFINISHED_LABEL: null } } });
+    gone_is_done(writer.merge::<Restore>(target, None, patch).await)
 }
 
 /// On a Velero Backup or Restore: fingerprint of the spec it was made for.
@@ -183,17 +221,21 @@ pub(super) fn left_until(time: jiff::Timestamp) -> Duration {
     Duration::try_from(time.duration_since(jiff::Timestamp::now())).unwrap_or_default()
 }
 
+/// No time at all if it is to come.
+pub(super) fn passed_since(time: jiff::Timestamp) -> Duration {
+    Duration::try_from(jiff::Timestamp::now().duration_since(time)).unwrap_or_default()
+}
+
 /// How long ago it was; nothing if it is no time, and no time at all if it is to come.
 pub(super) fn since(time: &Timestamp) -> Option<Duration> {
     let time: jiff::Timestamp = time.0.parse().ok()?;
-    Some(Duration::try_from(jiff::Timestamp::now().duration_since(time)).unwrap_or_default())
+    Some(passed_since(time))
 }
 
 /// How long ago it was made.
 pub(super) fn age(object: &impl Resource) -> Duration {
     let created = object.meta().creation_timestamp.as_ref();
-    let age = created.map(|created| jiff::Timestamp::now().duration_since(created.0));
-    age.and_then(|age| Duration::try_from(age).ok()).unwrap_or_default()
+    created.map(|created| passed_since(created.0)).unwrap_or_default()
 }
 
 /// The new status, if it is new, and an Event for every condition that changed its reason.

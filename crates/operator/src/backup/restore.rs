@@ -2,6 +2,16 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
+use super::{
+    Caches, RESTORE,
+    fences::{UNFINISHED_LABEL, UNFINISHED_VALUE},
+    lists, marks, request,
+};
+use crate::{
+    engine::{Key, Reconciler, Report, Target, Work, Writer, Written, write::read},
+    objects,
+    settings::SharedSettings,
+};
 use croft_api::{
     backup::{NAR_FINALIZER, NonAdminRestore},
     velero::{DownloadRequest, Restore, VOLUME_TIMEOUT_ANNOTATION},
@@ -20,18 +30,6 @@ use croft_core::{
 };
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{Api, ResourceExt, api::ObjectMeta};
-use serde_json::json;
-
-use super::{
-    Caches, RESTORE,
-    fences::{UNFINISHED_LABEL, UNFINISHED_VALUE},
-    lists, marks, request,
-};
-use crate::{
-    engine::{Key, Reconciler, Report, Target, Work, Writer, Written, timestamp, write::read},
-    objects,
-    settings::SharedSettings,
-};
 
 #[derive(Debug)]
 pub(super) struct RestoreReconciler {
@@ -72,11 +70,8 @@ impl RestoreReconciler {
         Ok(Source::of(status.phase, accepted, nacuuid, progress.map(|progress| &progress.0.0)))
     }
 
-    /// Whether Velero would find the rules for tenants' restores. Looked at only where one is about to be made.
-    async fn has_modifiers(&self, restore: &NonAdminRestore, known: &Status) -> Result<bool, Failure> {
-        if known.conditions.is_true("Queued") || restore.finalizers().is_empty() {
-            return Ok(true);
-        }
+    /// Whether Velero would find the rules for tenants' restores.
+    async fn has_modifiers(&self) -> Result<bool, Failure> {
         let maps: Api<ConfigMap> = Api::namespaced(self.writer.client(), &self.caches.velero_namespace);
         let found = read(maps.get_opt(MODIFIERS)).await?;
         Ok(found.is_some_and(|map| map.data == self.rules().data && map.binary_data.is_none()))
@@ -141,7 +136,7 @@ impl Reconciler for RestoreReconciler {
             counts_as_unfinished: false,
             missing_fences: self.caches.missing_fences(),
             ahead: self.caches.restore_of_the_administrator(),
-            has_modifiers: self.has_modifiers(&restore, &known).await?,
+            has_modifiers: true,
             lists: List::ALL.map(Listing::unasked),
             ended: None,
             finishing: known.conditions.get(FINISHING).and_then(|it| request::since(&it.last_transition_time)),
@@ -155,6 +150,9 @@ impl Reconciler for RestoreReconciler {
         let completed = observed.velero.as_ref().and_then(|velero| Progress(&velero.status).completed());
         observed.ended = completed.and_then(|completed| request::since(&completed));
         let policy = request::policy(&self.caches, &self.settings);
+        if observed.wants_modifiers(&policy) {
+            observed.has_modifiers = self.has_modifiers().await?;
+        }
         if observed.wants_lists(&policy) {
             self.caches.read_lists(&mut observed.lists, &origin, &observed.object.uid, &policy.hosts).await;
         }
@@ -169,18 +167,14 @@ impl Reconciler for RestoreReconciler {
         let velero = self.caches.velero_namespace.as_str();
         match step {
             Step::AddFinalizer { .. } => self.writer.add_finalizer(&*seen.request, NAR_FINALIZER).await,
+            Step::Hold { .. } => request::hold(&self.writer, &*seen.request, NAR_FINALIZER).await,
             // ConfigMaps are not watched: there is no echo to wait for.
             Step::WriteModifiers => self.writer.apply_object(&self.rules()).await.map(|_| Written::elsewhere()),
             Step::CountAsFinished(Victim { name, uid }) => {
-                let patch = json!({ "metadata": { "labels": { UNFINISHED_LABEL: null } } });
-                self.writer.merge::<Restore>(Target { namespace: velero, name, uid }, None, patch).await
+                request::count_as_finished(&self.writer, Target { namespace: velero, name, uid }).await
             }
-            Step::End(Victim { name, uid }) => {
-                let status = json!({ "phase": "PartiallyFailed", "completionTimestamp": timestamp(),
-                                     "failureReason": "Velero did not get done with it" });
-                self.writer
-                    .merge::<Restore>(Target { namespace: velero, name, uid }, None, json!({ "status": status }))
-                    .await
+            Step::End { restore: Victim { name, uid }, version } => {
+                request::end(&self.writer, Target { namespace: velero, name, uid }, version).await
             }
             Step::CreateRestore { origin, spec, made_for } => {
                 let metadata = metadata(origin, velero, made_for);
@@ -193,8 +187,9 @@ impl Reconciler for RestoreReconciler {
                 request::remove::<DownloadRequest>(&self.writer, &self.caches, &seen.observed.object, victim, None)
                     .await
             }
-            Step::DeleteRestore(victim) => {
-                request::remove::<Restore>(&self.writer, &self.caches, &seen.observed.object, victim, None).await
+            Step::DeleteRestore { restore, version } => {
+                let object = &seen.observed.object;
+                request::remove::<Restore>(&self.writer, &self.caches, object, restore, Some(version)).await
             }
             Step::ReleaseFinalizer { .. } => self.writer.release_finalizer(&*seen.request, NAR_FINALIZER).await,
         }

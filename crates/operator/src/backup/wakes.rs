@@ -14,7 +14,9 @@ use kube::{Resource, ResourceExt, api::PartialObjectMeta};
 use serde::Serialize;
 use serde_json::Value;
 
-use super::{BACKUP, Caches, LOCATION, RESTORE, VAULT, is_unfinished_and_not_ours, key, marks};
+use super::{
+    BACKUP, Caches, LOCATION, RESTORE, VAULT, fences, is_unfinished_and_not_ours, key, marks, request::TRIED_ANNOTATION,
+};
 use crate::engine::{Change, Key, Work, is_deleting};
 
 /// A request wakes itself and what waits for it.
@@ -47,11 +49,14 @@ pub(super) fn own<K: ResourceExt + Serialize>(work: Work, change: Change<'_, K>)
     if is_reworded { Vec::new() } else { vec![key(work, change.object())] }
 }
 
-/// The object without its version and without the words and times of its conditions.
+/// The object without its version, our note of a try, and the words and times of its conditions.
 fn meaning(object: &impl Serialize) -> Value {
     let mut object = serde_json::to_value(object).unwrap_or_default();
     if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
         metadata.remove("resourceVersion");
+        if let Some(annotations) = metadata.get_mut("annotations").and_then(Value::as_object_mut) {
+            annotations.remove(TRIED_ANNOTATION);
+        }
     }
     for condition in object.pointer_mut("/status/conditions").and_then(Value::as_array_mut).into_iter().flatten() {
         if let Some(condition) = condition.as_object_mut() {
@@ -90,7 +95,10 @@ pub(super) fn wake_on_velero(caches: &Caches) {
     caches.velero_locations.wakes(move |change: Change<'_, BackupStorageLocation>| {
         let Some(owner) = marks::LOCATION.request(LOCATION, &change.object().metadata) else { return Vec::new() };
         let mut keys = Vec::new();
-        if change.before.map(BackupStorageLocation::phase) != change.after.map(BackupStorageLocation::phase) {
+        let stands = |side: Option<&BackupStorageLocation>| {
+            side.map(|side| (side.phase().map(str::to_owned), side.spec.access_mode().map(str::to_owned)))
+        };
+        if stands(change.before) != stands(change.after) {
             keys.extend(seen.waiting_backups(&owner.namespace, &owner.name));
         }
         if change.before.map(|before| &before.spec) == change.after.map(|after| &after.spec) {
@@ -117,9 +125,13 @@ pub(super) fn wake_on_surroundings(caches: &Caches) {
         if said(change.before) == said(change.after) { Vec::new() } else { seen.everybody() }
     });
     let seen = caches.clone();
-    caches.policies.wakes(move |_: Change<'_, ValidatingAdmissionPolicy>| seen.held_by_fences());
+    caches.policies.wakes(move |change: Change<'_, ValidatingAdmissionPolicy>| {
+        seen.concerned_by_fence(&change.object().name_any())
+    });
     let seen = caches.clone();
-    caches.bindings.wakes(move |_: Change<'_, ValidatingAdmissionPolicyBinding>| seen.held_by_fences());
+    caches.bindings.wakes(move |change: Change<'_, ValidatingAdmissionPolicyBinding>| {
+        seen.concerned_by_fence(&change.object().name_any())
+    });
     let seen = caches.clone();
     caches.snapshot_locations.wakes(move |change: Change<'_, VolumeSnapshotLocation>| {
         if change.before.is_some() && change.after.is_some() { Vec::new() } else { seen.withheld_backups() }
@@ -162,6 +174,17 @@ pub(super) fn wake_on_surroundings(caches: &Caches) {
 }
 
 impl Caches {
+    /// Whoever may wait for the policy of this name to be in force, or may not go on without it.
+    fn concerned_by_fence(&self, policy: &str) -> Vec<Key> {
+        let mut keys = self.held_by_fences();
+        if fences::is_around_own_buckets(policy) {
+            let locations = self.locations.all().into_iter();
+            let own = locations.filter(|location| self.vault_of(location).is_none());
+            keys.extend(own.map(|location| key(LOCATION, &*location)));
+        }
+        keys
+    }
+
     /// Whoever may wait for a policy to be in force.
     fn held_by_fences(&self) -> Vec<Key> {
         let waits = |told: Option<&Vec<Condition>>| {

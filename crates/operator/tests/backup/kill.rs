@@ -30,32 +30,38 @@ use crate::{
     support::{PATIENCE, World, apply, eventually},
 };
 
-const NAMESPACE: &str = "killed";
+pub(crate) const NAMESPACE: &str = "killed";
 /// More writes than any path has.
 const WRITES: usize = 20;
 
 #[derive(Clone, Copy, Debug)]
-enum Death {
+pub(crate) enum Death {
     BeforeTheWrite,
     AfterTheWrite,
 }
 
 /// An operator behind a proxy that is started again whenever it dies.
-struct Rough {
-    bed: Testbed,
+pub(crate) struct Rough {
+    pub(crate) bed: Testbed,
     installed: Installed,
     proxy: FaultProxy,
+    /// Where it dies at its calls to Ceph instead.
+    pub(crate) gateway: Option<FaultProxy>,
     life: Arc<Mutex<Option<Arc<Operator>>>>,
     death: Death,
-    deaths: usize,
+    pub(crate) deaths: usize,
 }
 
 impl Rough {
-    async fn new(death: Death) -> Result<Self> {
+    pub(crate) async fn new(death: Death) -> Result<Self> {
+        Box::pin(Self::with(death, SETTINGS)).await
+    }
+
+    pub(crate) async fn with(death: Death, settings: &str) -> Result<Self> {
         let (bed, installed) = World::installed(Testbed::kubernetes().with_velero()).await?;
         let proxy = FaultProxy::kubernetes(&bed, &installed.identity).await?;
-        std::fs::write(bed.dir().join("settings.yaml"), SETTINGS)?;
-        let rough = Self { bed, installed, proxy, life: Arc::default(), death, deaths: 0 };
+        std::fs::write(bed.dir().join("settings.yaml"), settings)?;
+        let rough = Self { bed, installed, proxy, gateway: None, life: Arc::default(), death, deaths: 0 };
         rough.start()?.ready(PATIENCE).await?;
         apply(
             rough.bed.admin(),
@@ -86,10 +92,15 @@ impl Rough {
         Ok(())
     }
 
+    /// Where it dies.
+    fn place(&self) -> &FaultProxy {
+        self.gateway.as_ref().unwrap_or(&self.proxy)
+    }
+
     /// From now on the operator dies at every write, once.
     fn strike(&self) {
-        self.proxy.clear_rules();
-        self.proxy.clear_log();
+        self.place().clear_rules();
+        self.place().clear_log();
         for number in 1..=WRITES {
             let life = self.life.clone();
             let kill = Action::kill(move || {
@@ -99,14 +110,14 @@ impl Rough {
             });
             match self.death {
                 // What was never seen is tried again, and then let through.
-                Death::BeforeTheWrite => drop(self.proxy.on(Match::write_number(2 * number - 1)).before(kill)),
-                Death::AfterTheWrite => drop(self.proxy.on(Match::write_number(number)).after(kill)),
+                Death::BeforeTheWrite => drop(self.place().on(Match::write_number(2 * number - 1)).before(kill)),
+                Death::AfterTheWrite => drop(self.place().on(Match::write_number(number)).after(kill)),
             }
         }
     }
 
     /// Somebody does something; life after life goes by until the world is as it should be.
-    async fn path<Probe, Answer>(
+    pub(crate) async fn path<Probe, Answer>(
         &mut self,
         what: &str,
         done: impl Future<Output = Result<()>>,
@@ -124,48 +135,48 @@ impl Rough {
             probe().await.map(Some)
         })
         .await?;
-        self.deaths += self.proxy.log().iter().filter(|seen| seen.fault.is_some()).count();
-        self.proxy.clear_rules();
+        self.deaths += self.place().log().iter().filter(|seen| seen.fault.is_some()).count();
+        self.place().clear_rules();
         Ok(())
     }
 }
 
 /// What a person sees and does.
 #[derive(Clone)]
-struct Person {
+pub(crate) struct Person {
     client: kube::Client,
     velero: String,
 }
 
 impl Person {
-    fn api<K: Kind>(&self) -> Api<K> {
+    pub(crate) fn api<K: Kind>(&self) -> Api<K> {
         Api::namespaced(self.client.clone(), NAMESPACE)
     }
 
-    fn veleros<K: Kind>(&self) -> Api<K> {
+    pub(crate) fn veleros<K: Kind>(&self) -> Api<K> {
         Api::namespaced(self.client.clone(), &self.velero)
     }
 
-    async fn make<K: Kind>(&self, name: &str, spec: Value) -> Result<()> {
+    pub(crate) async fn make<K: Kind>(&self, name: &str, spec: Value) -> Result<()> {
         let object = json!({ "apiVersion": K::api_version(&()), "kind": K::kind(&()), "metadata": { "name": name }, "spec": spec });
         self.api::<K>().patch(name, &PatchParams::apply("person"), &Patch::Apply(&object)).await?;
         Ok(())
     }
 
-    async fn says<K: Kind>(&self, name: &str, pointer: &str, wanted: &str) -> Result<()> {
+    pub(crate) async fn says<K: Kind>(&self, name: &str, pointer: &str, wanted: &str) -> Result<()> {
         let object = json!(self.api::<K>().get(name).await?);
         ensure!(object.pointer(pointer).and_then(Value::as_str) == Some(wanted), "it is {}", object["status"]);
         Ok(())
     }
 
-    async fn is_gone<K: Kind>(&self, name: &str) -> Result<()> {
+    pub(crate) async fn is_gone<K: Kind>(&self, name: &str) -> Result<()> {
         let left = self.api::<K>().get_opt(name).await?;
         ensure!(left.is_none(), "it is there: {:?}", json!(left));
         Ok(())
     }
 
     /// How many objects of the namespace Velero has.
-    async fn with_velero<K: Kind>(&self) -> Result<usize> {
+    pub(crate) async fn with_velero<K: Kind>(&self) -> Result<usize> {
         let all = self.veleros::<K>().list(&ListParams::default().labels("openshift.io/oadp=True")).await?;
         let of_ours = |object: &&K| {
             let annotations = object.meta().annotations.clone().unwrap_or_default();
@@ -175,21 +186,48 @@ impl Person {
     }
 }
 
+impl Rough {
+    /// A person, and the spec of a location she has the keys for.
+    pub(crate) async fn person(&self) -> Result<(Person, Value)> {
+        let ceph = self.bed.ceph();
+        let keys =
+            format!("[default]\naws_access_key_id={}\naws_secret_access_key={}\n", ceph.access_key, ceph.secret_key);
+        ceph.create_bucket(NAMESPACE).await?;
+        let location = json!({ "backupStorageLocationSpec": {
+            "provider": "aws", "objectStorage": { "bucket": NAMESPACE }, "credential": { "name": "keys", "key": "cloud" },
+            "config": { "region": ceph.region, "s3ForcePathStyle": "true", "s3Url": ceph.endpoint },
+        } });
+        let one = Person { client: self.bed.admin().client.clone(), velero: self.bed.velero().namespace.clone() };
+        let secret = json!({ "apiVersion": "v1", "kind": "Secret", "metadata": { "name": "keys" }, "stringData": { "cloud": keys } });
+        one.api::<Secret>().patch("keys", &PatchParams::apply("person"), &Patch::Apply(&secret)).await?;
+        Ok((one, location))
+    }
+
+    /// The same with a location `here` that Velero can use.
+    async fn furnished_person(&self) -> Result<Person> {
+        let (one, location) = self.person().await?;
+        one.make::<NonAdminBackupStorageLocation>("here", location).await?;
+        let phase = "/status/veleroBackupStorageLocation/status/phase";
+        wait::until("the location", VELERO_PATIENCE, || async {
+            one.says::<NonAdminBackupStorageLocation>("here", phase, "Available").await.map(Some)
+        })
+        .await?;
+        Ok(one)
+    }
+
+    fn is_dead(&self) -> bool {
+        let life = self.life.lock().unwrap_or_else(PoisonError::into_inner);
+        life.as_ref().is_none_or(|life| !life.process.is_running())
+    }
+}
+
 /// Where the reason of the condition `Ready` stands.
-const READY: &str = "/status/conditions/0/reason";
+pub(crate) const READY: &str = "/status/conditions/0/reason";
 
 async fn every_path_ends_as_it_should(death: Death) -> Result<()> {
     let mut rough = Box::pin(Rough::new(death)).await?;
-    let (admin, ceph) = (rough.bed.admin().client.clone(), rough.bed.ceph());
-    let keys = format!("[default]\naws_access_key_id={}\naws_secret_access_key={}\n", ceph.access_key, ceph.secret_key);
-    ceph.create_bucket(NAMESPACE).await?;
-    let location = json!({ "backupStorageLocationSpec": {
-        "provider": "aws", "objectStorage": { "bucket": NAMESPACE }, "credential": { "name": "keys", "key": "cloud" },
-        "config": { "region": ceph.region, "s3ForcePathStyle": "true", "s3Url": ceph.endpoint },
-    } });
-    let one = Person { client: admin.clone(), velero: rough.bed.velero().namespace.clone() };
-    let secret = json!({ "apiVersion": "v1", "kind": "Secret", "metadata": { "name": "keys" }, "stringData": { "cloud": keys } });
-    one.api::<Secret>().patch("keys", &PatchParams::apply("person"), &Patch::Apply(&secret)).await?;
+    let admin = rough.bed.admin().client.clone();
+    let (one, location) = rough.person().await?;
 
     rough
         .path("the vault", one.make::<BackupVault>("safe", json!({})), || {
@@ -289,4 +327,64 @@ async fn every_path_ends_as_it_should_although_the_operator_dies_before_every_wr
 #[tokio::test]
 async fn every_path_ends_as_it_should_although_the_operator_dies_after_every_write() -> Result<()> {
     Box::pin(every_path_ends_as_it_should(Death::AfterTheWrite)).await
+}
+
+/// Where the reason of the condition `Accepted` stands.
+const ACCEPTED: &str = "/status/conditions/0/reason";
+
+#[tokio::test]
+async fn a_backup_that_velero_may_have_had_when_the_operator_died_is_told_and_never_handed_over_again() -> Result<()> {
+    let rough = Box::pin(Rough::new(Death::AfterTheWrite)).await?;
+    let one = rough.furnished_person().await?;
+    let life = rough.life.clone();
+    let kill = Action::kill(move || {
+        if let Some(life) = life.lock().unwrap_or_else(PoisonError::into_inner).as_ref() {
+            life.process.kill();
+        }
+    });
+    rough.proxy.on(Match::verb("create").resource("velero.io/backups")).after(kill);
+    let spec = json!({ "backupSpec": { "storageLocation": "here", "includedResources": ["configmaps"] } });
+    one.make::<NonAdminBackup>("nightly", spec).await?;
+    let made = wait::until("Velero to be done with it, and the operator to be dead", VELERO_PATIENCE, || async {
+        let all = one.veleros::<Backup>().list(&ListParams::default()).await?;
+        let made = all.into_iter().find(|made| json!(made)["status"]["completionTimestamp"].is_string());
+        Ok(made.filter(|_| rough.is_dead()))
+    })
+    .await?;
+    // Its time has come, and the operator was down for all of it.
+    one.veleros::<Backup>().delete(&made.name_any(), &DeleteParams::default()).await?;
+    let nightly = one.api::<NonAdminBackup>().get("nightly").await?;
+    let note = format!("{}/2026-01-01T00:00:00Z", nightly.uid().unwrap_or_default());
+    ensure!(nightly.annotations().contains_key("croft.dev/handed-over"), "nothing is noted: {:?}", nightly.metadata);
+    let long_ago = json!({ "metadata": { "annotations": { "croft.dev/handed-over": note } } });
+    one.api::<NonAdminBackup>().patch("nightly", &PatchParams::default(), &Patch::Merge(&long_ago)).await?;
+    rough.proxy.clear_rules();
+    wait::until("it to be told", VELERO_PATIENCE, || async {
+        rough.revive().await?;
+        one.says::<NonAdminBackup>("nightly", ACCEPTED, "VeleroBackupNotFound").await.map(Some)
+    })
+    .await?;
+    ensure!(one.with_velero::<Backup>().await? == 0, "it was made again");
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_backup_costs_four_writes_until_it_is_with_velero_and_then_only_what_is_told_of_it() -> Result<()> {
+    let rough = Box::pin(Rough::new(Death::AfterTheWrite)).await?;
+    let one = rough.furnished_person().await?;
+    rough.proxy.clear_log();
+    let spec = json!({ "backupSpec": { "storageLocation": "here", "includedResources": ["configmaps"] } });
+    one.make::<NonAdminBackup>("nightly", spec).await?;
+    wait::until("the backup", VELERO_PATIENCE, || async {
+        one.says::<NonAdminBackup>("nightly", "/status/veleroBackup/status/phase", "Completed").await.map(Some)
+    })
+    .await?;
+    let of_backups = |resource: &str| resource.ends_with("/nonadminbackups") || resource == "velero.io/backups";
+    let writes: Vec<_> = rough.proxy.writes().into_iter().filter(|seen| of_backups(&seen.request.resource)).collect();
+    let is_told = |subresource: Option<&str>| subresource == Some("status");
+    let first_told = writes.iter().position(|seen| is_told(seen.request.subresource.as_deref())).context("not told")?;
+    ensure!(first_told < 4, "{writes:#?}");
+    let others = writes.iter().skip(first_told).filter(|seen| !is_told(seen.request.subresource.as_deref())).count();
+    ensure!(others == 0, "{writes:#?}");
+    Ok(())
 }

@@ -18,8 +18,8 @@
 //! | one namespace cannot fill Velero's queue, nor stop it | `limits`, `at_work`, `fences::hooks_of_pods_do_not_last_and_are_none_where_there_are_none`, core |
 //! | a bucket of her own needs somebody's trust; a vault needs nobody's | `approvals`, `vaults` |
 //! | a request that was never filled in is | `approvals::a_request_that_was_never_filled_in_is`, `kill` |
-//! | deletion is asked for again, told, and never holds a namespace | `backups`, `away`, core |
-//! | a backup never runs twice | `backups::a_backup_that_velero_has_lost_is_told_and_never_run_again`, `kill`, core |
+//! | deletion is asked for again, told, and never holds a namespace | `backups`, `away`, `still`, core |
+//! | a backup never runs twice | `backups::a_backup_that_velero_has_lost_is_told_and_never_run_again`, `kill`, `deaths`, core |
 //! | a phase never flaps, conditions end with their cause | `locations::a_settled_location_is_left_alone_while_velero_keeps_checking_it`, core |
 //! | a rotated Secret reaches Velero | `locations::a_changed_secret_and_a_changed_spec_reach_velero` |
 //! | what comes back is accepted like what was asked for | `sync::the_backups_of_a_vault_that_is_made_again_come_back_and_can_be_restored` |
@@ -38,6 +38,7 @@ mod at_work;
 mod away;
 mod backups;
 mod clients;
+mod deaths;
 mod downloads;
 mod fences;
 mod fields;
@@ -52,6 +53,7 @@ mod own_buckets;
 mod plot;
 mod restores;
 mod schedules;
+mod still;
 mod sync;
 mod vaults;
 mod volumes;

@@ -7,7 +7,10 @@ use croft_api::{
     velero::{Backup, DeleteBackupRequest},
 };
 use croft_testbed::{Testbed, product::Installed, wait};
-use kube::{ResourceExt, api::ListParams};
+use kube::{
+    ResourceExt,
+    api::{ListParams, Patch, PatchParams},
+};
 use serde_json::{Value, json};
 
 use crate::{
@@ -43,7 +46,7 @@ impl Plot {
 }
 
 /// A backup as the operator would have stored it for the namespace, long expired.
-fn stored(namespace: &str, name: &str) -> Value {
+pub(crate) fn stored(namespace: &str, name: &str) -> Value {
     json!({
         "apiVersion": "velero.io/v1", "kind": "Backup",
         "metadata": {
@@ -76,6 +79,7 @@ fn hostile(namespace: &str) -> Vec<Value> {
     };
     let owner = json!([{ "apiVersion": "v1", "kind": "ConfigMap", "name": "x", "uid": "x" }]);
     vec![
+        stored(namespace, "somebody-elses-nightly"),
         changed("unlabelled", "/metadata/labels", json!({})),
         changed("unfenced", "/metadata/labels/croft.dev~1own-bucket", json!("no")),
         changed("renamed", "/metadata/labels/openshift.io~1oadp-nab-origin-nacuuid", json!("another")),
@@ -128,6 +132,21 @@ async fn a_backup_in_a_tenants_bucket_is_not_said_to_be_in_her_vault_to_be_delet
     plot.status::<NonAdminBackup>("nightly", "to be on its way out", |status| status["phase"] == "Deleting").await;
     let told = refused(plot.patch("nightly", moved).await);
     assert!(told.contains("changes to backupSpec have no effect"), "on its way out: {told:?}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_backup_in_a_tenants_bucket_from_before_there_was_a_label_gets_it() -> Result<()> {
+    let plot = Plot::furnished("older").await?;
+    let (_, velero) = plot.completed_backup().await?;
+    let (backups, name) = (plot.veleros::<Backup>(), velero.name_any());
+    let older = Patch::Merge(json!({ "metadata": { "labels": { "croft.dev/own-bucket": null } } }));
+    let older = backups.patch(&name, &PatchParams::default(), &older).await?;
+    ensure!(!older.labels().contains_key("croft.dev/own-bucket"), "it is labelled: {:?}", older.labels());
+    eventually("the backup to be labelled", || async {
+        Ok(backups.get(&name).await?.labels().contains_key("croft.dev/own-bucket").then_some(()))
+    })
+    .await;
     Ok(())
 }
 

@@ -7,8 +7,7 @@ use croft_api::{
     backup::{NonAdminBackup, NonAdminBackupStorageLocation, NonAdminPhase, NonAdminRestore},
     velero::{Backup, BackupStorageLocation},
 };
-use croft_testbed::{Identity, S3Call, Testbed, wait};
-use http::Method;
+use croft_testbed::{Identity, Testbed, wait};
 use k8s_openapi::{
     NamespaceResourceScope,
     api::{core::v1::ConfigMap, rbac::v1::RoleBinding},
@@ -240,11 +239,7 @@ impl Plot {
 
     /// Writes into the bucket, as its owner may.
     pub(crate) async fn put(&self, path: &str, body: &[u8]) -> Result<()> {
-        let ceph = self.world.bed.ceph();
-        let call = S3Call { method: Method::PUT, path, body, ..S3Call::default() };
-        let (status, answer) = ceph.call((&ceph.access_key, &ceph.secret_key), &call).await?;
-        ensure!(status.is_success(), "{path}: {status} {answer}");
-        Ok(())
+        self.world.bed.ceph().put(path, body).await
     }
 
     pub(crate) async fn uid_of_restore(&self, name: &str) -> Result<String> {

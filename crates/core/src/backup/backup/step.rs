@@ -13,12 +13,18 @@ pub enum Step {
     AddFinalizer {
         uid: String,
     },
+    /// The finalizer, and the note that it is handed over to Velero next.
+    Hold {
+        uid: String,
+    },
     CreateBackup {
         origin: Origin,
         spec: Fields,
         /// See [`fingerprint`](crate::backup::fingerprint).
         made_for: String,
     },
+    /// As one in a tenant's own bucket.
+    Label(Victim),
     /// The user asked in the spec; the API server has to be told.
     DeleteSelf {
         uid: String,
@@ -28,7 +34,11 @@ pub enum Step {
         origin: Origin,
         backup: Victim,
     },
-    DeleteDeletion(Victim),
+    /// Only as it was seen: Velero goes on with one it has begun with, and the policies around own buckets go by it.
+    DeleteDeletion {
+        deletion: Victim,
+        version: String,
+    },
     /// Velero will find in the bucket what is deleted here; the location says that nobody wants it back.
     NoteLetGo {
         location: Victim,
@@ -60,11 +70,13 @@ impl plan::Step for Step {
     fn kind(&self) -> &'static str {
         match self {
             Step::AddFinalizer { .. } => "AddFinalizer",
+            Step::Hold { .. } => "Hold",
             Step::CreateBackup { .. } => "CreateVeleroBackup",
+            Step::Label(_) => "LabelVeleroBackup",
             Step::DeleteSelf { .. } => "DeleteNonAdminBackup",
             Step::DeleteRestore(_) => "DeleteNonAdminRestore",
             Step::CreateDeletion { .. } => "CreateDeleteBackupRequest",
-            Step::DeleteDeletion(_) => "DeleteDeleteBackupRequest",
+            Step::DeleteDeletion { .. } => "DeleteDeleteBackupRequest",
             Step::NoteLetGo { .. } => "NoteLetGo",
             Step::DeleteBackup { .. } => "DeleteVeleroBackup",
             Step::ReleaseFinalizer { .. } => "ReleaseFinalizer",
@@ -78,8 +90,12 @@ impl fmt::Display for Step {
             Step::AddFinalizer { uid } => {
                 write!(out, "add finalizer (uid {uid}): a Velero Backup will need cleaning up")
             }
+            Step::Hold { uid } => write!(out, "add finalizer and note (uid {uid}): a Velero Backup is made next"),
             Step::CreateBackup { origin, .. } => {
                 write!(out, "create Velero Backup {} (absent): accepted", origin.nacuuid)
+            }
+            Step::Label(Victim { name, uid }) => {
+                write!(out, "label Velero Backup {name} (uid {uid}): it is in a bucket of the tenant's own")
             }
             Step::DeleteSelf { uid } => write!(out, "delete NonAdminBackup (uid {uid}): its spec says so"),
             Step::DeleteRestore(Victim { name, uid }) => {
@@ -92,7 +108,7 @@ impl fmt::Display for Step {
                     origin.nacuuid, backup.uid
                 )
             }
-            Step::DeleteDeletion(Victim { name, uid }) => {
+            Step::DeleteDeletion { deletion: Victim { name, uid }, .. } => {
                 write!(out, "delete DeleteBackupRequest {name} (uid {uid}): it is of no more use")
             }
             Step::NoteLetGo { location: Victim { name, uid }, nacuuid } => {

@@ -83,8 +83,10 @@ pub struct Backup {
 pub enum State {
     /// Waiting for Velero, or at work.
     Unfinished,
-    /// Something can be restored from it.
+    /// All of it can be restored.
     Good,
+    /// Something can be restored from it.
+    Partial,
     /// Refused or failed.
     Failed,
 }
@@ -140,7 +142,8 @@ impl State {
         let is_finished = progress.is_some_and(Progress::is_finished);
         let is_lost = accepted == Some(NOT_FOUND);
         match progress.and_then(Progress::phase) {
-            Some("Completed" | "PartiallyFailed") => State::Good,
+            Some("Completed") => State::Good,
+            Some("PartiallyFailed") => State::Partial,
             _ if phase == Some(Phase::BackingOff) || is_finished || is_lost => State::Failed,
             _ => State::Unfinished,
         }
@@ -202,22 +205,20 @@ impl Observed {
         let mut finished: Vec<_> =
             self.backups.iter().filter(|backup| backup.state != State::Unfinished && !backup.is_going).collect();
         finished.sort_by_key(|backup| std::cmp::Reverse(backup.due));
-        let newest = |state: State, most: usize| {
-            finished.iter().filter(move |backup| backup.state == state).take(most).map(|backup| &backup.uid)
+        let newest = |states: &'static [State], most: usize| {
+            finished.iter().filter(move |backup| states.contains(&backup.state)).take(most).map(|backup| &backup.uid)
         };
-        let last = keep.last.and_then(|last| usize::try_from(last).ok());
-        let counted: BTreeSet<_> = match last {
-            Some(last) => newest(State::Good, last).chain(newest(State::Failed, last.min(FAILURES))).collect(),
-            None => newest(State::Good, usize::MAX).chain(newest(State::Failed, FAILURES)).collect(),
-        };
+        let (usable, failed) = (&[State::Good, State::Partial], &[State::Failed]);
+        let last = keep.last.and_then(|last| usize::try_from(last).ok()).unwrap_or(usize::MAX);
+        let counted: BTreeSet<_> = newest(usable, last).chain(newest(failed, last.min(FAILURES))).collect();
         let is_too_old = |backup: &Backup| {
             let age = Duration::try_from(self.now.duration_since(backup.due)).unwrap_or_default();
             keep.at_most.is_some_and(|most| age > most)
         };
-        let last_good: BTreeSet<_> = newest(State::Good, 1).collect();
-        let goes = |backup: &&&Backup| {
-            !last_good.contains(&backup.uid) && (!counted.contains(&backup.uid) || is_too_old(backup))
-        };
+        // Nights that went wrong in part do not cost the last one that did not.
+        let stay: BTreeSet<_> = newest(&[State::Good], 1).chain(newest(usable, 1)).collect();
+        let goes =
+            |backup: &&&Backup| !stay.contains(&backup.uid) && (!counted.contains(&backup.uid) || is_too_old(backup));
         finished.iter().rev().find(goes).copied()
     }
 

@@ -363,6 +363,12 @@ impl Wanted<'_> {
         location.owner.as_ref() == Some(&self.identity.uid)
     }
 
+    fn is_nearly_full(&self) -> bool {
+        let Backend::Reached(reached) = &self.seen.backend else { return false };
+        let user = reached.user.as_ref().filter(|user| user.is_of(&self.identity.uid));
+        user.and_then(|user| user.usage).is_some_and(|usage| leaves_little(&usage, &self.quota))
+    }
+
     fn verdict(&self, has_key: bool) -> Readiness {
         if let Some(exceeded) = exceeded(self.seen) {
             return exceeded;
@@ -374,6 +380,11 @@ impl Wanted<'_> {
             return Reason::Working.progressing("the key is being made");
         }
         match &self.seen.location {
+            Some(LocationSeen { is_available: true, .. }) if self.is_nearly_full() => Reason::Provisioned.ready(format!(
+                "the vault is nearly full, and a backup that does not fit into it fails: it takes {} bytes in {} objects; delete \
+                 backups or ask for more",
+                self.quota.size, self.quota.objects
+            )),
             Some(LocationSeen { is_available: true, .. }) => Reason::Provisioned.ready(format!(
                 "backups go into the vault, which takes {} bytes in {} objects",
                 self.quota.size, self.quota.objects
@@ -384,6 +395,12 @@ impl Wanted<'_> {
             _ => Reason::LocationNotReady.progressing("Velero has not looked at it yet"),
         }
     }
+}
+
+/// Less than a tenth.
+fn leaves_little(usage: &Usage, quota: &Quota) -> bool {
+    let little = |used: u64, most: u64| most.saturating_sub(used) < most / 10;
+    little(usage.size, quota.size.whole()) || little(usage.objects, quota.objects.whole())
 }
 
 /// What is asked for, if the books grant it; else what was granted before.
@@ -416,5 +433,19 @@ pub(super) fn fill_status(status: &mut Status, seen: &Observed, vault: &Vault) {
     }
     if seen.last_backup.is_some() {
         status.last_backup.clone_from(&seen.last_backup);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::storage::QuotaAsked;
+
+    #[test]
+    fn a_vault_says_when_little_is_left_of_its_bytes_or_its_objects() {
+        let quota = QuotaAsked::default().or_default(&QuotaAsked::default());
+        let left = |size, objects| leaves_little(&Usage { size, objects, buckets: None }, &quota);
+        assert!(!left(0, 0) && !left(4 << 30, 900));
+        assert!(left(5 << 30, 0) && left(9 << 30, 0) && left(0, 901));
     }
 }

@@ -50,6 +50,69 @@ fn an_own_bucket_is_synchronised_only_while_the_api_server_judges_what_is_found_
 }
 
 #[test]
+fn a_location_in_force_is_not_synchronised_while_the_policies_are_away_and_is_again_when_they_are_back() {
+    let in_force = |is_own_bucket: bool, period: &str| {
+        let mut seen = World::new(Spec::Valid(1), Some(1), Slot::Ours(1), Slot::Ours(1)).seen().expect("there");
+        seen.object.has_finalizer = true;
+        seen.spec.insert("backupSyncPeriod".into(), "1m".into());
+        seen.status = report(&seen, &policy(), &[], &now()).expect("a status");
+        let velero = seen.velero.as_mut().expect("in force");
+        velero.is_own_bucket = is_own_bucket;
+        velero.spec.insert("backupSyncPeriod".into(), period.into());
+        seen.missing_fences = vec!["a-fence".into()];
+        seen
+    };
+    let updates = |seen: &Observed, policy: &Policy| {
+        let plan = plan(seen, policy);
+        let mut updates = plan.iter().filter_map(|step| match step {
+            Step::UpdateLocation { spec, is_own_bucket, .. } => {
+                Some((spec["backupSyncPeriod"].clone(), *is_own_bucket))
+            }
+            _ => None,
+        });
+        updates.next()
+    };
+    let silenced = Some(("0s".into(), true));
+    assert_eq!(updates(&in_force(true, "1m"), &policy()), silenced);
+    assert_eq!(updates(&in_force(false, "0s"), &policy()), silenced, "from before there was a label");
+    assert_eq!(updates(&in_force(true, "0s"), &policy()), None, "as it should be");
+    assert_eq!(reason(&in_force(true, "0s"), &policy()).as_deref(), Some("PoliciesMissing"));
+    let unclear = Policy { mistake: Some("who knows".into()), ..policy() };
+    let withheld = Observed { standing: Standing::Denied, ..in_force(true, "1m") };
+    assert_eq!(updates(&withheld, &unclear), silenced, "nobody knows whether it stays");
+    assert!(plan(&withheld, &policy()).iter().any(|step| matches!(step, Step::DeleteLocation(_))), "it goes");
+    let back = Observed { missing_fences: Vec::new(), ..in_force(true, "0s") };
+    assert_eq!(updates(&back, &policy()), Some(("1m".into(), true)));
+    let vaults = Observed { standing: Standing::Vault, ..in_force(false, "1m") };
+    assert_eq!(updates(&vaults, &policy()).filter(|(_, is_own_bucket)| *is_own_bucket), None, "not her bucket");
+}
+
+#[test]
+fn an_own_bucket_with_too_many_backups_is_not_looked_through_for_more_until_there_are_fewer() {
+    let period = |seen: &Observed| {
+        let plan = plan(seen, &policy());
+        let mut periods = plan.iter().filter_map(|step| match step {
+            Step::CreateLocation { spec, .. } => spec["backupSyncPeriod"].as_str().map(str::to_owned),
+            _ => None,
+        });
+        periods.next().unwrap_or_default()
+    };
+    let mut seen = held();
+    seen.spec.insert("backupSyncPeriod".into(), "1m".into());
+    for (taken_in, wanted) in [(4_999, "1m"), (5_000, "0s"), (4_999, "0s"), (4_500, "0s"), (4_499, "1m"), (4_999, "1m")]
+    {
+        seen.taken_in = taken_in;
+        assert_eq!(period(&seen), wanted, "{taken_in}");
+        seen.status = report(&seen, &policy(), &[], &now()).expect("a status");
+        let said = seen.status.conditions.reason("Synchronised");
+        assert_eq!(said, (wanted == "0s").then_some("TooManyBackups"), "{taken_in}");
+        assert!(seen.status.conditions.is_true("Accepted"), "backups go on");
+    }
+    (seen.taken_in, seen.standing) = (usize::MAX, Standing::Vault);
+    assert_ne!(period(&seen), "0s", "nobody but Velero writes a vault");
+}
+
+#[test]
 fn a_location_is_labelled_by_whose_bucket_it_is_of_and_labelled_again() {
     let labels = |seen: &Observed| -> Vec<bool> {
         let plan = plan(seen, &policy());

@@ -53,15 +53,88 @@ fn a_refusal_from_before_the_end_of_the_backup_is_asked_again_at_once() {
     assert_eq!(plan(&seen, &policy()), Plan::settled().look_again(ASK_AGAIN));
 }
 
+/// A deletion with data that Velero has refused.
+fn refused() -> Observed {
+    let world =
+        World::new(true, true, Some(Backup { ours: true, stage: Stage::Done }), OnDelete::Hold).edited(|request| {
+            request.finalizer = true;
+            request.asked.delete = true;
+            request.deleting = true;
+            request.status = Told::new(Status { phase: Some(Phase::Deleting), ..Status::default() });
+        });
+    let deletions = vec![Deleting::Refused { rested: false }.seen()];
+    Observed { deletions, restores: Vec::new(), ..world.seen().expect("there") }
+}
+
+#[test]
+fn the_longer_velero_refuses_a_deletion_the_longer_it_is_left_alone() {
+    let hour = Duration::from_secs(3600);
+    for (overdue, rest) in
+        [(hour / 60, ASK_AGAIN), (hour, hour / 10), (24 * hour, 24 * hour / 10), (900 * hour, 24 * hour)]
+    {
+        let seen = Observed { overdue, ..refused() };
+        assert_eq!(plan(&seen, &policy()), Plan::settled().look_again(rest), "{overdue:?}");
+    }
+}
+
+#[test]
+fn a_deletion_that_takes_long_says_so_in_time() {
+    let hour = Duration::from_secs(3600);
+    let deleting =
+        |age: Duration| Observed { deletions: vec![Deletion { age, ..Deleting::Begun.seen() }], ..refused() };
+    assert_eq!(plan(&deleting(hour / 4), &policy()), Plan::settled().look_again(hour / 4 * 3));
+    let said = |seen: &Observed| {
+        let status = report(seen, &policy(), &[], &now()).expect("a status");
+        status.conditions.get("Deleting").map(|said| said.message.clone()).unwrap_or_default()
+    };
+    assert_eq!(said(&deleting(hour / 4)), "backup accepted for deletion");
+    assert!(said(&deleting(hour)).contains("for more than an hour"));
+    assert!(plan(&deleting(hour), &policy()).is_settled());
+}
+
+#[test]
+fn where_velero_would_refuse_it_is_not_asked() {
+    let seen = Observed { deletions: Vec::new(), ..refused() };
+    assert!(plan(&seen, &policy()).iter().any(|step| matches!(step, Step::CreateDeletion { .. })));
+    for (velero, why) in [(LocationPhase::ReadOnly, "is read-only"), (LocationPhase::Other, "cannot be reached")] {
+        let location =
+            Location::Found { phase: Some(Phase::Created), nacuuid: Some("here-1".into()), velero: Some(velero) };
+        let seen = Observed { location, ..seen.clone() };
+        assert!(plan(&seen, &policy()).is_settled());
+        let status = report(&seen, &policy(), &[], &now()).expect("a status");
+        let said = status.conditions.get("Deleting").map(|said| said.message.clone()).unwrap_or_default();
+        assert!(said.contains(why), "{said}");
+    }
+}
+
 #[test]
 fn a_request_to_delete_stays_while_velero_goes_by_it() {
     let mut seen = forced_at_work().seen().expect("there");
     seen.velero = Some(Backup { ours: true, stage: Stage::Done }.seen());
-    seen.deletions = vec![Deleting::Asked.seen()];
+    seen.deletions = vec![Deleting::Begun.seen()];
     assert!(plan(&seen, &policy()).is_settled());
     seen.object.namespace_is_terminating = true;
     let steps = plan(&seen, &policy());
     assert!(steps.iter().all(|step| matches!(step, Step::ReleaseFinalizer { .. })), "{steps}");
     seen.deletions = vec![Deleting::Refused { rested: false }.seen()];
-    assert!(plan(&seen, &policy()).iter().any(|step| matches!(step, Step::DeleteDeletion(_))), "of no more use");
+    assert!(plan(&seen, &policy()).iter().any(|step| matches!(step, Step::DeleteDeletion { .. })), "of no more use");
+}
+
+#[test]
+fn a_request_to_delete_that_velero_has_not_begun_with_holds_nobody_up() {
+    let mut seen = forced_at_work().seen().expect("there");
+    seen.velero = Some(Backup { ours: true, stage: Stage::Done }.seen());
+    for status in [json!({}), json!({ "phase": "" }), json!({ "phase": "New" })] {
+        seen.deletions = vec![Deletion { status: fields(status), version: "7".into(), ..Deleting::Asked.seen() }];
+        let plan = plan(&seen, &policy());
+        let steps: Vec<_> = plan.iter().collect();
+        let [Step::DeleteDeletion { version, .. }, Step::DeleteBackup { .. }, Step::ReleaseFinalizer { .. }] =
+            steps.as_slice()
+        else {
+            panic!("{plan}")
+        };
+        assert_eq!(version, "7", "only as it was seen: Velero may begin with it");
+    }
+    seen.deletions = vec![Deletion { status: fields(json!({ "phase": "Unheard" })), ..Deleting::Asked.seen() }];
+    assert!(plan(&seen, &policy()).is_settled(), "who knows what that is");
 }

@@ -16,6 +16,8 @@ const SNAPSHOTS: &str = "croft-own-bucket-deletions";
 const REQUESTS: &str = "croft-own-bucket-expiry";
 const FINDINGS: &str = "croft-own-bucket-findings";
 
+pub(super) const NAMES: [&str; 3] = [SNAPSHOTS, REQUESTS, FINDINGS];
+
 pub(super) fn all(velero_namespace: &str) -> [ValidatingAdmissionPolicy; 3] {
     [snapshots(velero_namespace), requests(), findings(velero_namespace)]
 }
@@ -54,8 +56,10 @@ fn requests() -> ValidatingAdmissionPolicy {
         REQUESTS,
         ValidatingAdmissionPolicySpec {
             match_constraints: Some(matched("velero.io", &["deletebackuprequests"], &["CREATE", "UPDATE"], None)),
+            // Once, and not for every Backup there is.
+            match_conditions: Some(vec![condition("not-labelled", format!("!({})", is_labelled(&labels)))]),
             validations: Some(vec![denied_unless(
-                format!("object.?spec.?backupName.orValue('') != params.metadata.name || ({})", is_labelled(&labels)),
+                "object.?spec.?backupName.orValue('') != params.metadata.name".into(),
                 format!(
                     "'what is in the bucket of a tenant is deleted by the operator, when its time has come, and by requests with the \
                      labels {wanted} only'"
@@ -73,7 +77,10 @@ fn findings(velero_namespace: &str) -> ValidatingAdmissionPolicy {
         [(MANAGED_BY_LABEL, MANAGED_BY_VALUE), (OADP_LABEL, OADP_LABEL_VALUE), (OWN_BUCKET_LABEL, OWN_BUCKET_VALUE)];
     let annotation = |object: &str, key: &str| format!("{object}.metadata.?annotations[?{}].orValue('')", quoted(key));
     let is_hers = format!("{} == variables.tenant", annotation("object", NAB_ORIGIN_NAMESPACE_ANNOTATION));
-    let is_under_its_name = format!("{} == object.metadata.name", label_of("object", NAB_ORIGIN_NACUUID_LABEL));
+    // Of a long namespace the names of its backups have only the beginning.
+    let begins_with_hers = "object.metadata.name.startsWith(size(variables.tenant) > 20 ? variables.tenant.substring(0, 20) : variables.tenant + '-')";
+    let is_under_its_name =
+        format!("{} == object.metadata.name && {begins_with_hers}", label_of("object", NAB_ORIGIN_NACUUID_LABEL));
     let holds_nothing_up = format!(
         "object.metadata.?finalizers.orValue([]).size() == 0 && object.metadata.?ownerReferences.orValue([]).size() == 0 && \
          {} == ''",
@@ -103,6 +110,10 @@ fn findings(velero_namespace: &str) -> ValidatingAdmissionPolicy {
                         is_labelled(&labels)
                     ),
                     "'the bucket of namespace ' + variables.tenant + ' has no backups but those that were made for it'".into(),
+                ),
+                denied_unless(
+                    "!variables.concerned || !variables.backup || params.?spec.?backupSyncPeriod.orValue('') != '0s'".into(),
+                    "'the bucket of namespace ' + variables.tenant + ' is not synchronised'".into(),
                 ),
                 denied_unless(
                     format!("!variables.concerned || !variables.backup || ({holds_nothing_up})"),
