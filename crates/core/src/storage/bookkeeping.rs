@@ -55,8 +55,8 @@ pub enum Step {
     SayWhose,
     /// A promise nobody confirmed in time becomes what the claim asks for, if there is one.
     Repair { entry: String, asks: Option<Asks>, now: u64 },
-    /// Neither claim nor user is there.
-    Drop { entry: String },
+    /// Neither claim nor user is there. Fails if it was granted anew since.
+    Drop { entry: String, book: Entry },
     /// Into the books its namespace belongs to now.
     TakeOver { entry: String, book: Entry },
     /// Out of these books, unless it has changed since it was taken over.
@@ -83,7 +83,7 @@ impl fmt::Display for Step {
         match self {
             Step::SayWhose => out.write_str("say whose books they are: it is not who they say"),
             Step::Repair { entry, .. } => write!(out, "give back what was promised to {entry} in vain"),
-            Step::Drop { entry } => write!(out, "drop {entry}: neither claim nor user is there"),
+            Step::Drop { entry, .. } => write!(out, "drop {entry}: neither claim nor user is there"),
             Step::TakeOver { entry, .. } => write!(out, "take {entry} over into the books of its namespace"),
             Step::Forget { entry, .. } => write!(out, "forget {entry}: it stands in the books of its namespace"),
             Step::Close => out.write_str("close the ledger: nobody is left"),
@@ -107,7 +107,7 @@ pub fn plan(seen: &Observed) -> Plan<Step> {
             Some(Known::NoClaim { .. }) if is_in_vain(None) => first.push(repair(None)),
             Some(Known::Claim { asks }) if is_in_vain(asks.as_ref()) => first.push(repair(asks.clone())),
             Some(Known::NoClaim { is_recorded: false }) if entry.pending.is_none() => {
-                first.push(Step::Drop { entry: key.clone() });
+                first.push(Step::Drop { entry: key.clone(), book: entry.clone() });
             }
             _ => {}
         }
@@ -161,7 +161,7 @@ mod tests {
     }
 
     fn granted(size: u64) -> Entry {
-        Entry { uid: Some("u".into()), granted: Some(units(size)), pending: None }
+        Entry { form: Some(form()), granted: Some(units(size)), pending: None }
     }
 
     fn promised(entry: Entry, size: u64) -> Entry {

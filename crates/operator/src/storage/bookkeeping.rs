@@ -152,7 +152,10 @@ impl Reconciler for BookKeeper {
             Step::Repair { entry, asks, now } => {
                 self.change(seen, move |ledger| ledger.repair(&entry, asks.as_ref(), now)).await
             }
-            Step::Drop { entry } => self.change(seen, move |ledger| ledger.release(&entry)).await,
+            Step::Drop { entry, book } => {
+                let dropped: Change = Arc::new(move |ledger, _| Ok(ledger.release(&entry, &book)?));
+                Ok(self.ledgers.change_of(&seen.stored, dropped).await?)
+            }
             Step::Forget { entry, book } => self.change(seen, move |ledger| ledger.forget(&entry, &book)).await,
             Step::TakeOver { entry, book } => {
                 let namespace = claim_of_entry(&entry).map_or_else(String::new, |(namespace, _)| namespace.to_owned());

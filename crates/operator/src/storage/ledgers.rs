@@ -24,7 +24,7 @@ use croft_core::{
         bookkeeping::beside_guests,
         claim::Books,
         is_object_name,
-        ledger::{BooksOf, Bounds, Entry, Exceeded, Form, Ledger, Limits, Units, ledger_name},
+        ledger::{BooksOf, Bounds, Entry, Exceeded, Form, Ledger, Limits, Regranted, Units, ledger_name},
     },
 };
 use k8s_openapi::{
@@ -46,7 +46,7 @@ use crate::engine::{
 const ATTEMPTS: u32 = 12;
 
 /// What is wanted of a ledger: applied to it as it is, again where it has changed meanwhile.
-pub(super) type Change = Arc<dyn Fn(&mut Ledger, &Limits) -> Result<(), Exceeded> + Send + Sync>;
+pub(super) type Change = Arc<dyn Fn(&mut Ledger, &Limits) -> Result<(), Unbooked> + Send + Sync>;
 
 /// Why a change was not made.
 #[derive(Clone, Debug)]
@@ -55,6 +55,18 @@ pub(super) enum Unbooked {
     /// The namespace is booked there by now.
     Elsewhere(Owner),
     Failed(Failure),
+}
+
+impl From<Exceeded> for Unbooked {
+    fn from(exceeded: Exceeded) -> Self {
+        Unbooked::Exceeded(exceeded)
+    }
+}
+
+impl From<Regranted> for Unbooked {
+    fn from(_: Regranted) -> Self {
+        Unbooked::Failed(super::no_longer_there())
+    }
 }
 
 impl From<Unbooked> for Failure {
@@ -310,13 +322,13 @@ impl Shared {
             let none = Limits::default();
             // Who is taken over is no guest any more.
             let is_limited = |wish: &Wish| wish.namespace.is_some();
-            let mut take_over = |wish: &Wish| (wish.change)(&mut after, &none).map_err(Unbooked::Exceeded);
+            let mut take_over = |wish: &Wish| (wish.change)(&mut after, &none);
             let done: Vec<_> = wishes.iter().map(|wish| (!is_limited(wish)).then(|| take_over(wish))).collect();
             let outcomes: Vec<_> = beside_guests(&mut after, self.guests(owner), |ledger| {
                 let mut make = |wish: &Wish| match place_of(wish) {
                     Some(Place::Elsewhere(other)) => Err(Unbooked::Elsewhere(other.clone())),
-                    Some(Place::Here(limits)) => (wish.change)(ledger, limits).map_err(Unbooked::Exceeded),
-                    None => (wish.change)(ledger, &none).map_err(Unbooked::Exceeded),
+                    Some(Place::Here(limits)) => (wish.change)(ledger, limits),
+                    None => (wish.change)(ledger, &none),
                 };
                 wishes.iter().zip(done).map(|(wish, done)| done.unwrap_or_else(|| make(wish))).collect()
             });
@@ -361,7 +373,8 @@ impl Shared {
                 let Some((_, place)) = super::entry_of(&user) else { continue };
                 let granted = user.spec.quota.as_ref().and_then(validate::granted);
                 let uid = user.spec.claim_ref.as_ref().and_then(|claim| claim.uid.clone());
-                let entry = Entry { uid, granted: granted.as_ref().map(Units::from), pending: None };
+                let form = uid.map(|uid| Form { uid, generation: 0 });
+                let entry = Entry { form, granted: granted.as_ref().map(Units::from), pending: None };
                 ledger.adopt(&place, &entry);
             }
         }

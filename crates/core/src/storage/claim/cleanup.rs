@@ -158,8 +158,8 @@ pub(super) fn release(seen: &Observed, claim: &ClaimIdentity, record: Option<&Re
         _ => false,
     };
     let is_anothers = record.is_none() && (seen.record.is_some() || has_user);
-    let release = || Step::ReleaseQuota { namespace: claim.namespace.clone(), claim: claim.name.clone() };
-    (seen.books.hold_something() && !is_anothers).then(release)
+    let seen = seen.books.granting().filter(|_| !is_anothers)?.clone();
+    Some(Step::ReleaseQuota { namespace: claim.namespace.clone(), claim: claim.name.clone(), seen })
 }
 
 /// The mark, unless the record bears it already.

@@ -53,21 +53,24 @@ pub struct Books {
 }
 
 impl Books {
-    /// Whether Ceph may be given this much already, and no promise for the claim as it was seen is left.
-    pub(crate) fn grant(&self, form: &Form, units: Units) -> bool {
-        self.entry
-            .as_ref()
-            .is_some_and(|entry| !entry.promises(form) && entry.granted.is_some_and(|granted| units.is_within(granted)))
+    /// Whether Ceph may be given this much already, and no promise for the claim as it was seen is left. What it was granted at an
+    /// earlier time will do as long as it `has` that much: more may be about to be given back by who has not seen the claim since.
+    pub(crate) fn grant(&self, form: &Form, units: Units, has: Option<Quota>) -> bool {
+        let has_it = has.is_some_and(|has| units.is_within(Units::from(&has)));
+        self.entry.as_ref().is_some_and(|entry| {
+            let is_granted = entry.granted.is_some_and(|granted| units.is_within(granted));
+            is_granted && !entry.promises(form) && (has_it || entry.is_granted_to(form))
+        })
     }
 
-    /// What is granted beyond this.
-    pub(crate) fn hold_more_than(&self, units: Units) -> bool {
-        let granted = self.entry.as_ref().and_then(|entry| entry.granted);
-        granted.is_some_and(|granted| !granted.is_within(units))
+    /// The entry, if it grants more than this.
+    pub(crate) fn beyond(&self, units: Units) -> Option<&Entry> {
+        self.entry.as_ref().filter(|entry| entry.granted.is_some_and(|granted| !granted.is_within(units)))
     }
 
-    pub(crate) fn hold_something(&self) -> bool {
-        self.entry.as_ref().is_some_and(|entry| entry.granted.is_some())
+    /// The entry, if it grants anything.
+    pub(crate) fn granting(&self) -> Option<&Entry> {
+        self.entry.as_ref().filter(|entry| entry.granted.is_some())
     }
 }
 

@@ -160,15 +160,16 @@ impl<'a> Wanted<'a> {
     fn confirmation(&self) -> Option<Step> {
         let units = Units::from(&self.quota);
         let books = &self.seen.books;
+        let has = self.seen.record.as_ref().and_then(|record| record.body.quota);
         let confirm = || Step::Confirm { claim: self.claim.target.clone(), generation: self.claim.generation, units };
-        (books.exceeded.is_none() && !books.grant(&self.claim.form(), units)).then(confirm)
+        (books.exceeded.is_none() && !books.grant(&self.claim.form(), units, has)).then(confirm)
     }
 
     /// After Ceph was given less. What is stored beyond that counts on until it is gone.
     fn settlement(&self, user: Option<&User>) -> Option<Step> {
         let units = Units::from(&self.quota).or_more(self.stored(user)?);
-        let settle = || Step::Settle { claim: self.claim.target.clone(), generation: self.claim.generation, units };
-        self.seen.books.hold_more_than(units).then(settle)
+        let seen = self.seen.books.beyond(units)?.clone();
+        Some(Step::Settle { claim: self.claim.target.clone(), generation: self.claim.generation, seen, units })
     }
 
     /// What the user has stored and cannot add to beyond its quota, if it was told.
@@ -181,7 +182,7 @@ impl<'a> Wanted<'a> {
 
     /// Whether it has yet to be asked what is stored, before what Ceph was given less of is free.
     fn is_to_settle(&self, user: Option<&User>) -> bool {
-        self.seen.books.hold_more_than(Units::from(&self.quota)) && self.stored(user).is_none()
+        self.seen.books.beyond(Units::from(&self.quota)).is_some() && self.stored(user).is_none()
     }
 
     fn record(&self, user: Option<&User>) -> Option<Step> {

@@ -75,6 +75,11 @@ impl World {
             }
             Step::RemoveFinalizer { .. } => return self.remove_finalizer(seen),
             Step::Confirm { units, .. } => self.granted = Some(self.granted.unwrap_or_default().max(units.size)),
+            Step::Settle { seen, .. } | Step::ReleaseQuota { seen, .. }
+                if self.books().entry.as_ref() != Some(seen) =>
+            {
+                return stale();
+            }
             Step::Settle { units, .. } => {
                 let has = self.user.as_ref().and_then(|user| user.size).unwrap_or_default();
                 assert!(has <= units.size, "gave back what Ceph still has");

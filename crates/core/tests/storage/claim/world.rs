@@ -259,7 +259,7 @@ impl World {
         }
     }
 
-    fn books(&self) -> Books {
+    pub(crate) fn books(&self) -> Books {
         let granted = self.granted.map(|size| Units::from(&quota(size)));
         Books { entry: granted.map(|_| Entry { granted, ..Entry::default() }), exceeded: None }
     }
