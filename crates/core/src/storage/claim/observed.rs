@@ -97,6 +97,12 @@ impl Observed {
         self.stamp.as_ref().is_some_and(Stamp::is_withdrawn)
     }
 
+    /// Whether there may be a user of the claim although it has no record and nobody can be asked: it is granted before it is made,
+    /// and what it is granted is given back after it is gone. Where there is a record, the user is of the claim it names.
+    pub(super) fn may_have_user(&self, claim: &Claim) -> bool {
+        self.record.is_none() && (claim.status.s3_user.is_some() || self.books.granting().is_some())
+    }
+
     /// Whether the claim may have the user of a record that is not its own: an administrator says so, or its class took the
     /// claim before away and brings this one.
     pub(super) fn may_bind(&self, claim: &Claim, record: &Record) -> bool {

@@ -40,6 +40,9 @@ fn every_start(
         claim(true, true, false),
         Some(ClaimState { finalizer: true, subuser: true, rotate: Some("first"), ..ClaimState::new(NEW) }),
     ];
+    // What was made was granted, also if somebody removed the record.
+    let is_granted =
+        |record: Option<&RecordState>, user: &UserState| record.is_none() && user.owner.as_deref() == Some(NEW);
     let mut worlds = Vec::new();
     for claim in &claims {
         for terminating in [false, true] {
@@ -55,6 +58,10 @@ fn every_start(
                                     user: user.clone(),
                                     secrets: secrets.clone(),
                                     in_use,
+                                    granted: user
+                                        .as_ref()
+                                        .filter(|user| is_granted(record.as_ref(), user))
+                                        .map(|_| 5000),
                                     keys_used: 9,
                                     ..World::new(class)
                                 });

@@ -132,7 +132,8 @@ pub(crate) struct World {
     /// Size granted in the books; what is in Ceph is never more.
     pub(crate) granted: Option<u64>,
     pub(crate) keys_used: u32,
-    /// Somebody took away our finalizer or our record: what cannot be found again then is theirs to clean up.
+    /// Somebody took away our finalizer or our record, and not all is put right yet: what cannot be found again meanwhile is theirs to
+    /// clean up.
     pub(crate) is_lost: bool,
     /// Whether the binding of a class is there that wants what it stamped.
     pub(crate) bound: bool,
@@ -261,7 +262,8 @@ impl World {
 
     pub(crate) fn books(&self) -> Books {
         let granted = self.granted.map(|size| Units::from(&quota(size)));
-        Books { entry: granted.map(|_| Entry { granted, ..Entry::default() }), exceeded: None }
+        let form = self.claim.as_ref().map(|claim| claim.seen().form());
+        Books { entry: granted.map(|_| Entry { form, granted, pending: None }), exceeded: None }
     }
 
     pub(crate) fn seen(&self) -> Observed {
@@ -336,12 +338,12 @@ impl RecordState {
     pub(crate) fn of(body: &RecordBody) -> Self {
         let claim = body.claim.as_ref().unwrap();
         let uid = [EARLIER, NEW].into_iter().find(|uid| *claim == identity(uid));
-        assert_eq!(body.user, Some(user()));
+        assert!(body.user.is_none() || body.user == Some(user()));
         Self {
             uid: 0,
             claim: Some(uid.expect("one of ours")),
             taken_over_from: body.taken_over_from.as_deref().and_then(owner_shown),
-            complete: true,
+            complete: body.user.is_some(),
             size: body.quota.map_or(0, |quota| quota.size.whole()),
             subuser: body.subusers.contains(SUBUSER),
             rotation: body
