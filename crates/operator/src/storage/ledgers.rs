@@ -6,6 +6,7 @@
 //! - nobody is refused by an old picture, neither of the ledger nor of the limits.
 
 mod left;
+mod unbooked;
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
@@ -20,11 +21,10 @@ use croft_api::storage::{
 use croft_core::{
     plan::{Failure, FailureClass},
     storage::{
-        Reason,
         bookkeeping::beside_guests,
         claim::Books,
         is_object_name,
-        ledger::{BooksOf, Bounds, Entry, Exceeded, Form, Ledger, Limits, Regranted, Units, ledger_name},
+        ledger::{BooksOf, Bounds, Entry, Form, Ledger, Limits, Units, ledger_name},
     },
 };
 use k8s_openapi::{
@@ -36,6 +36,8 @@ use sha2::{Digest, Sha256};
 use tokio::sync::oneshot;
 
 use self::left::Left;
+pub(super) use self::unbooked::Unbooked;
+use self::unbooked::busy;
 use super::{Caches, NAMESPACE_INDEX, TEAM_INDEX};
 use crate::engine::{
     Written,
@@ -47,39 +49,6 @@ const ATTEMPTS: u32 = 12;
 
 /// What is wanted of a ledger: applied to it as it is, again where it has changed meanwhile.
 pub(super) type Change = Arc<dyn Fn(&mut Ledger, &Limits) -> Result<(), Unbooked> + Send + Sync>;
-
-/// Why a change was not made.
-#[derive(Clone, Debug)]
-pub(super) enum Unbooked {
-    Exceeded(Exceeded),
-    /// The namespace is booked there by now.
-    Elsewhere(Owner),
-    Failed(Failure),
-}
-
-impl From<Exceeded> for Unbooked {
-    fn from(exceeded: Exceeded) -> Self {
-        Unbooked::Exceeded(exceeded)
-    }
-}
-
-impl From<Regranted> for Unbooked {
-    fn from(_: Regranted) -> Self {
-        Unbooked::Failed(super::no_longer_there())
-    }
-}
-
-impl From<Unbooked> for Failure {
-    fn from(unbooked: Unbooked) -> Self {
-        match unbooked {
-            Unbooked::Failed(failure) => failure,
-            Unbooked::Elsewhere(_) => busy(),
-            Unbooked::Exceeded(exceeded) => {
-                Failure::new(FailureClass::Rejected, Reason::QuotaExceeded.as_str(), exceeded.to_string())
-            }
-        }
-    }
-}
 
 struct Wish {
     /// Whose limits count; none where limits have no say.
@@ -177,9 +146,9 @@ impl Ledgers {
         Err(Unbooked::Failed(busy()))
     }
 
-    /// Changes the ledger of the namespace, whatever its limits: what is booked was granted elsewhere.
-    pub(super) async fn take_over(&self, namespace: &str, change: Change) -> Result<Written, Unbooked> {
-        self.ask(self.owner(namespace), None, change).await
+    /// Changes the ledger of somebody, whatever its limits: what is booked was granted elsewhere.
+    pub(super) async fn take_over(&self, owner: Owner, change: Change) -> Result<Written, Unbooked> {
+        self.ask(owner, None, change).await
     }
 
     /// Changes this very ledger, whatever its namespaces belong to now.
@@ -499,8 +468,4 @@ pub(super) fn hashed(team: &str) -> String {
 fn pause(attempt: u32) -> Duration {
     let most = 4_u64 << attempt.min(6);
     Duration::from_millis(rand::random_range(0..=most))
-}
-
-fn busy() -> Failure {
-    Failure::new(FailureClass::Transient, "QuotaBusy", "too many others are asking for quota at this moment; try again")
 }

@@ -19,6 +19,7 @@ use std::{collections::BTreeMap, time::Duration};
 
 pub use entry::{Asks, Entry, Form, Regranted, Reservation};
 pub use names::{BooksOf, claim_of_entry, entry_key, ledger_name, vault_entry_key, vault_of_entry};
+use units::CLAIMS;
 pub use units::{Bounds, Exceeded, Limits, Member, Scope, Units};
 
 /// Reservations are left alone for this long: longer than any request to the API server takes.
@@ -26,6 +27,9 @@ pub const GRACE: Duration = Duration::from_secs(120);
 
 /// The most claims of one namespace: so that one namespace cannot fill the books of all its team, which are one object.
 pub const MOST_CLAIMS: usize = 1000;
+
+/// The most claims of one team: more than that, and promised something each, its books would be larger than what the API server stores.
+pub const MOST_IN_BOOKS: usize = 3000;
 
 /// The entries of a ledger by `<namespace>/<claim>`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
@@ -62,9 +66,8 @@ impl Ledger {
     /// Whether the claim may have this much: what grows its charge must fit. What does not grow always fits.
     pub fn fits(&self, key: &str, wanted: Units, limits: &Limits) -> Result<(), Exceeded> {
         let namespace = claim_of_entry(key).map_or("", |(namespace, _)| namespace);
-        if !self.entries.contains_key(key) && self.of(namespace).count() >= MOST_CLAIMS {
-            let limit = u64::try_from(MOST_CLAIMS).unwrap_or(u64::MAX);
-            return Err(Exceeded { scope: Scope::Namespace, units: "claims", asked: 1, left: 0, limit });
+        if !self.entries.contains_key(key) {
+            self.has_room(namespace)?;
         }
         let before = self.entries.get(key).map(Entry::charge).unwrap_or_default();
         let bounds =
@@ -81,6 +84,21 @@ impl Ledger {
             }
         }
         Ok(())
+    }
+
+    /// Whether the books can take one more entry.
+    fn has_room(&self, namespace: &str) -> Result<(), Exceeded> {
+        let counts = [
+            (Scope::Namespace, self.of(namespace).count(), MOST_CLAIMS),
+            (Scope::Team, self.entries.len(), MOST_IN_BOOKS),
+        ];
+        match counts.into_iter().find(|(_, count, most)| count >= most) {
+            Some((scope, _, most)) => {
+                let limit = u64::try_from(most).unwrap_or(u64::MAX);
+                Err(Exceeded { scope, units: CLAIMS, asked: 1, left: 0, limit })
+            }
+            None => Ok(()),
+        }
     }
 
     /// Promises a claim this much. What was promised before and is not confirmed stays promised: the request that asked for
@@ -341,10 +359,27 @@ mod tests {
             ledger.reserve(&format!("a/{number}"), promise(size(0)), &Limits::default()).unwrap();
         }
         let refused = ledger.reserve("a/more", promise(size(0)), &Limits::default()).unwrap_err();
-        assert!(refused.to_string().starts_with("exceeded namespace quota: 1 claims asked for, 0 of"), "{refused}");
+        assert_eq!(
+            refused.to_string(),
+            "exceeded namespace quota: the namespace has 1000 claims, and more cannot be kept count of; delete some that nobody \
+             needs, or make this one in another namespace"
+        );
         assert!(ledger.confirm("a/more", &form(1), size(0), &Limits::default()).is_err());
         ledger.reserve("a/0", promise(size(1)), &Limits::default()).unwrap();
         ledger.reserve("b/x", promise(size(0)), &Limits::default()).unwrap();
+    }
+
+    #[test]
+    fn a_team_is_told_that_its_books_are_full_before_the_api_server_refuses_them() {
+        let mut ledger = Ledger::default();
+        for number in 0..MOST_IN_BOOKS {
+            let key = format!("n{}/{number}", number / MOST_CLAIMS);
+            ledger.reserve(&key, promise(size(0)), &Limits::default()).unwrap();
+        }
+        let refused = ledger.reserve("more/x", promise(size(0)), &Limits::default()).unwrap_err();
+        assert!(refused.to_string().starts_with("exceeded cluster quota: the team has 3000 claims"), "{refused}");
+        assert!(refused.to_string().ends_with("or make this one in a namespace of another team"), "{refused}");
+        ledger.reserve("n0/0", promise(size(1)), &Limits::default()).unwrap();
     }
 
     #[test]
