@@ -285,6 +285,8 @@ pub struct RecordBody {
     pub taken_over_from: Option<String>,
     /// The migration that moves its buckets.
     pub held_by: Option<Holder>,
+    /// Whether a migration moved its buckets and deletes the claim: what is there then nobody gave up.
+    pub moved_away: bool,
     pub class: Option<String>,
     pub user: Option<CephUser>,
     pub read_secret: Option<String>,

@@ -146,7 +146,7 @@ impl World {
             }
             (Step::UpdateRecord { body, .. }, Some(record)) => {
                 assert!(record.claim.is_some() || record.offered, "changed an S3User that is not ours");
-                let RecordState { claim, taken_over_from, complete, size, subuser, rotation, .. } =
+                let RecordState { claim, taken_over_from, moved_away, complete, size, subuser, rotation, .. } =
                     RecordState::of(body);
                 let (offered, misnamed) = (false, false);
                 *record = RecordState {
@@ -154,6 +154,7 @@ impl World {
                     offered,
                     taken_over_from,
                     misnamed,
+                    moved_away,
                     complete,
                     size,
                     subuser,

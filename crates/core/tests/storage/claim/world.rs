@@ -81,6 +81,8 @@ pub(crate) struct RecordState {
     pub(crate) adopts: bool,
     /// Whether somebody edited the name of its claim.
     pub(crate) misnamed: bool,
+    /// Whether a migration that deletes its claim said that nothing is given up.
+    pub(crate) moved_away: bool,
     pub(crate) complete: bool,
     pub(crate) size: u64,
     pub(crate) subuser: bool,
@@ -323,6 +325,7 @@ impl RecordState {
             returns: false,
             adopts: false,
             misnamed: false,
+            moved_away: false,
             complete: true,
             size: 5000,
             subuser: false,
@@ -343,6 +346,7 @@ impl RecordState {
             uid: 0,
             claim: Some(uid.expect("one of ours")),
             taken_over_from: body.taken_over_from.as_deref().and_then(owner_shown),
+            moved_away: body.moved_away,
             complete: body.user.is_some(),
             size: body.quota.map_or(0, |quota| quota.size.whole()),
             subuser: body.subusers.contains(SUBUSER),
@@ -364,6 +368,7 @@ impl RecordState {
                 offered_to: self.offered.then(|| Place { namespace: "team-a".into(), name: "data".into() }),
                 taken_over_from: self.taken_over_from.as_deref().map(shown),
                 held_by: None,
+                moved_away: self.moved_away,
                 class: Some("gold".into()),
                 user: self.complete.then(user),
                 read_secret: some("read"),
