@@ -110,6 +110,7 @@ fn a_bucket_goes_step_by_step_and_its_first_owner_after_it() {
          let go of S3User a.data\nlet go of S3User b.data\n--\n\
          remove the finalizer from UserMigration m"
     );
+    assert!(world.counted, "what its new owner has is not known");
 }
 
 #[test]
