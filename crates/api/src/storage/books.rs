@@ -60,7 +60,7 @@ pub fn promised_again<'a>(
 pub fn entry(stored: &LedgerEntry) -> Entry {
     let at = stored.reserved_at.as_ref().and_then(|time| u64::try_from(time.0.as_second()).ok());
     Entry {
-        uid: stored.uid.clone(),
+        form: stored.uid.clone().map(|uid| Form { uid, generation: stored.generation.unwrap_or_default() }),
         granted: stored.granted.map(units),
         pending: stored.pending.map(|pending| Reservation {
             units: units(pending),
@@ -83,7 +83,8 @@ fn stored_entry(entry: &Entry) -> LedgerEntry {
     let pending = entry.pending.as_ref();
     let at = pending.and_then(|pending| i64::try_from(pending.at).ok()).and_then(|at| Timestamp::from_second(at).ok());
     LedgerEntry {
-        uid: entry.uid.clone(),
+        uid: entry.form.as_ref().map(|form| form.uid.clone()),
+        generation: entry.form.as_ref().map(|form| form.generation).filter(|generation| *generation != 0),
         granted: entry.granted.map(amount),
         pending: pending.map(|pending| amount(pending.units)),
         reserved_at: at.map(Time),

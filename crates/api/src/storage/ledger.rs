@@ -48,6 +48,9 @@ pub struct LedgerEntry {
     /// UID of the claim, once it is stored.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub uid: Option<String>,
+    /// Generation of the claim when `granted` was last changed: what was asked for before that no longer changes it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub generation: Option<i64>,
     /// What Ceph is, or is being, set to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub granted: Option<LedgerAmount>,

@@ -5,7 +5,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::quota::ReportedQuota;
-use crate::{Condition, schema};
+use crate::{Condition, is_false, schema};
 
 /// The Ceph user and the claim it belongs to.
 #[derive(CustomResource, KubeSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -66,6 +66,10 @@ pub struct S3UserSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[x_kube(merge_strategy = StructMerge::Atomic)]
     pub held_by: Option<MigrationReference>,
+    /// Whether a UserMigration moved the buckets of this user and deletes its claim: what is found with the user then was made
+    /// meanwhile, and is kept whatever the class says. Default: false.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub moved_away: bool,
     /// Quota granted to the claim.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub quota: Option<ReportedQuota>,

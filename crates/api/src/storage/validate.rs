@@ -12,8 +12,7 @@ use croft_core::{
 use kube::core::Selector;
 
 use super::{
-    BucketDeletionPolicy, OnDelete, QuotaLimits, QuotaRequest, READONLY_SUBUSER, ReportedQuota, ReportedUsage,
-    S3Bucket, S3Class, S3UserClaim,
+    OnDelete, QuotaLimits, QuotaRequest, READONLY_SUBUSER, ReportedQuota, ReportedUsage, S3Bucket, S3Class, S3UserClaim,
 };
 use crate::{Problem, Quantity};
 
@@ -79,15 +78,7 @@ pub fn bucket(bucket: &S3Bucket) -> Result<bucket::Spec, Vec<Problem>> {
     }
     let bindings = problems.bindings(&bucket.spec.s3_subuser_binding);
     let settings = problems.settings(&bucket.spec);
-    problems.or(bucket::Spec {
-        bindings,
-        settings,
-        claim: bucket.spec.s3_user_ref.clone(),
-        deletion: match bucket.spec.s3_deletion_policy {
-            BucketDeletionPolicy::Delete => bucket::Deletion::Delete,
-            BucketDeletionPolicy::Retain => bucket::Deletion::Retain,
-        },
-    })
+    problems.or(bucket::Spec { bindings, settings, claim: bucket.spec.s3_user_ref.clone() })
 }
 
 /// The class, or everything that is wrong with it.

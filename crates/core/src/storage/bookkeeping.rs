@@ -25,8 +25,8 @@ pub struct Observed {
 /// Where an entry belongs, and what it is for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Known {
-    /// Its namespace is booked elsewhere now.
-    Elsewhere,
+    /// Its namespace is booked elsewhere now: there.
+    Elsewhere { ledger: String },
     /// There is no such claim, asked of the API server itself; `is_recorded`: it has a user all the same.
     NoClaim { is_recorded: bool },
     /// What the claim asks for, as it is stored; nothing if it is invalid.
@@ -55,10 +55,10 @@ pub enum Step {
     SayWhose,
     /// A promise nobody confirmed in time becomes what the claim asks for, if there is one.
     Repair { entry: String, asks: Option<Asks>, now: u64 },
-    /// Neither claim nor user is there.
-    Drop { entry: String },
-    /// Into the books its namespace belongs to now.
-    TakeOver { entry: String, book: Entry },
+    /// Neither claim nor user is there. Fails if it was granted anew since.
+    Drop { entry: String, book: Entry },
+    /// Into the books its namespace belongs to. Fails if that is not these any more.
+    TakeOver { entry: String, book: Entry, ledger: String },
     /// Out of these books, unless it has changed since it was taken over.
     Forget { entry: String, book: Entry },
     /// Nobody is left to keep books for. Fails if the ledger is not the one seen.
@@ -83,7 +83,7 @@ impl fmt::Display for Step {
         match self {
             Step::SayWhose => out.write_str("say whose books they are: it is not who they say"),
             Step::Repair { entry, .. } => write!(out, "give back what was promised to {entry} in vain"),
-            Step::Drop { entry } => write!(out, "drop {entry}: neither claim nor user is there"),
+            Step::Drop { entry, .. } => write!(out, "drop {entry}: neither claim nor user is there"),
             Step::TakeOver { entry, .. } => write!(out, "take {entry} over into the books of its namespace"),
             Step::Forget { entry, .. } => write!(out, "forget {entry}: it stands in the books of its namespace"),
             Step::Close => out.write_str("close the ledger: nobody is left"),
@@ -98,16 +98,16 @@ pub fn plan(seen: &Observed) -> Plan<Step> {
         let is_in_vain = |asks: Option<&Asks>| entry.is_in_vain(asks, seen.now);
         let repair = |asks| Step::Repair { entry: key.clone(), asks, now: seen.now };
         match seen.known.get(key) {
-            Some(Known::Elsewhere) => {
+            Some(Known::Elsewhere { ledger }) => {
                 // What was only promised is decided anew, by the limits there.
                 let book = Entry { pending: None, ..entry.clone() };
-                first.push(Step::TakeOver { entry: key.clone(), book });
+                first.push(Step::TakeOver { entry: key.clone(), book, ledger: ledger.clone() });
                 last.push(Step::Forget { entry: key.clone(), book: entry.clone() });
             }
             Some(Known::NoClaim { .. }) if is_in_vain(None) => first.push(repair(None)),
             Some(Known::Claim { asks }) if is_in_vain(asks.as_ref()) => first.push(repair(asks.clone())),
             Some(Known::NoClaim { is_recorded: false }) if entry.pending.is_none() => {
-                first.push(Step::Drop { entry: key.clone() });
+                first.push(Step::Drop { entry: key.clone(), book: entry.clone() });
             }
             _ => {}
         }
@@ -161,7 +161,7 @@ mod tests {
     }
 
     fn granted(size: u64) -> Entry {
-        Entry { uid: Some("u".into()), granted: Some(units(size)), pending: None }
+        Entry { form: Some(form()), granted: Some(units(size)), pending: None }
     }
 
     fn promised(entry: Entry, size: u64) -> Entry {
@@ -241,9 +241,9 @@ mod tests {
     #[test]
     fn what_belongs_elsewhere_is_there_before_it_is_not_here_and_its_promises_are_decided_anew() {
         let entry = promised(granted(3), 9);
-        let plan = plan(&seen(entry.clone(), Some(Known::Elsewhere), 100));
+        let plan = plan(&seen(entry.clone(), Some(Known::Elsewhere { ledger: "team.b".into() }), 100));
         let [first, last] = plan.groups.as_slice() else { panic!("{plan}") };
-        assert_eq!(*first, [Step::TakeOver { entry: "a/x".into(), book: granted(3) }]);
+        assert_eq!(*first, [Step::TakeOver { entry: "a/x".into(), book: granted(3), ledger: "team.b".into() }]);
         assert_eq!(*last, [Step::Forget { entry: "a/x".into(), book: entry }]);
     }
 

@@ -118,6 +118,7 @@ impl Words {
                     .some(Place { namespace: self.pick(&mut dice.clone()), name: self.pick(&mut dice.clone()) }),
                 taken_over_from: self.maybe(dice),
                 held_by: self.maybe(dice).map(|name| Holder { uid: name.clone(), name }),
+                moved_away: dice.flip(),
                 class: self.maybe(dice),
                 user: dice.some(self.ceph_user(&mut dice.clone())),
                 read_secret: self.maybe(dice),
@@ -204,14 +205,14 @@ impl Words {
         self.maybe(dice).into_iter().map(|id| (id, rule.clone())).collect()
     }
 
-    fn bucket_spec(&self, dice: &mut Dice, deletion: Deletion) -> bucket::Spec {
+    fn bucket_spec(&self, dice: &mut Dice) -> bucket::Spec {
         let settings = Settings {
             quota: dice.some(BucketQuota { size: dice.clone().some(u64::MAX), objects: None }),
             versioning: dice.some(Versioning::Enabled),
             lifecycle: self.rules(dice),
         };
         let bindings = self.0.iter().map(|name| (name.clone(), bucket::Grant::Write)).collect();
-        bucket::Spec { claim: self.pick(dice), deletion, bindings, settings }
+        bucket::Spec { claim: self.pick(dice), bindings, settings }
     }
 
     fn state(&self, dice: &mut Dice) -> State {
@@ -279,7 +280,8 @@ proptest! {
             generation: 1,
             deleting: dice.some(if dice.clone().flip() { Duration::MAX } else { Duration::ZERO }),
             finalizer: dice.flip(),
-            spec: if dice.roll(4) > 0 { Ok(words.bucket_spec(dice, deletion)) } else { Err(words.problems(dice)) },
+            deletion,
+            spec: if dice.roll(4) > 0 { Ok(words.bucket_spec(dice)) } else { Err(words.problems(dice)) },
             status: bucket::Status { created: dice.flip(), ..bucket::Status::default() },
         };
         let lookup_of = bucket.clone();
@@ -289,6 +291,7 @@ proptest! {
             namespace_terminating: dice.flip(),
             unwanted: dice.flip(),
             record: bucket::RecordSeen::of(words.pick(dice), &recorded),
+            record_is_anothers: dice.flip(),
             held_by: words.maybe(dice),
             subusers: words.maybe(dice).into_iter().collect(),
             state: dice.some(words.state(&mut dice.clone())),

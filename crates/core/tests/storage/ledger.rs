@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeSet, HashSet, VecDeque};
 
-use croft_core::storage::ledger::{Asks, Bounds, Form, GRACE, Ledger, Limits, Reservation, Units, entry_key};
+use croft_core::storage::ledger::{Asks, Bounds, Entry, Form, GRACE, Ledger, Limits, Reservation, Units, entry_key};
 
 const LIMIT: u64 = 2;
 const CLAIMS: [&str; 2] = ["x", "y"];
@@ -37,6 +37,14 @@ enum Stage {
     Driven,
 }
 
+/// What was asked for by who has lost the lease since, and may be heard at any time.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Late {
+    /// What it has in Ceph, and in which generation that was seen; nothing: it is all to be given back.
+    settles: Option<(u64, i64)>,
+    seen: Entry,
+}
+
 /// One claim, its requests under way, its user in Ceph.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 struct Claim {
@@ -45,6 +53,7 @@ struct Claim {
     spec: Option<u64>,
     generation: i64,
     pass: Option<Pass>,
+    late: Option<Late>,
     /// Deleted, and its user may still be there.
     is_going: bool,
     ceph: u64,
@@ -76,19 +85,24 @@ enum Act {
     Confirm,
     Drive,
     Settle,
-    /// The controller dies and forgets.
+    /// The controller dies and forgets,
     Crash,
+    /// or is replaced while it gives back what is free,
+    Replace,
+    /// and heard after that.
+    HearLate,
     RemoveUser,
     Release,
     Repair,
 }
 
-/// All that can happen to a claim with so many requests under way at once.
-fn acts(slots: usize) -> Vec<Act> {
+/// All that can happen to a claim with so many requests under way at once, and with a controller that may be replaced.
+fn acts(slots: usize, is_replaced: bool) -> Vec<Act> {
     let of_slot = |slot| [Act::Ask(slot, 1), Act::Ask(slot, 2), Act::Store(slot), Act::Fail(slot)];
     let of_controller = [Act::Look, Act::Confirm, Act::Drive, Act::Settle, Act::Crash, Act::Repair];
     let of_deletion = [Act::Delete, Act::RemoveUser, Act::Release];
-    (0..slots).flat_map(of_slot).chain(of_controller).chain(of_deletion).collect()
+    let of_another = [Act::Replace, Act::HearLate].into_iter().filter(|_| is_replaced);
+    (0..slots).flat_map(of_slot).chain(of_controller).chain(of_deletion).chain(of_another).collect()
 }
 
 impl World {
@@ -136,13 +150,30 @@ impl World {
             }
             Act::Settle => {
                 let pass = claim.at(Stage::Driven)?;
-                ledger.settle(&key, &form(pass.generation), units(pass.size));
+                let seen = ledger.entries.get(&key)?.clone();
+                ledger.settle(&key, &seen, &form(pass.generation), units(pass.size)).ok()?;
                 claim.pass = None;
+            }
+            Act::Replace => {
+                let seen = Entry { pending: None, ..ledger.entries.get(&key)?.clone() };
+                let settles = claim.at(Stage::Driven).map(|pass| (pass.size, pass.generation));
+                (settles.is_some() || (claim.is_going && claim.ceph == 0)).then_some(())?;
+                (claim.pass, claim.late) = (None, Some(Late { settles, seen }));
+            }
+            Act::HearLate => {
+                let Late { settles, seen } = claim.late.take()?;
+                let heard = match settles {
+                    Some((size, generation)) => ledger.settle(&key, &seen, &form(generation), units(size)),
+                    None => ledger.release(&key, &seen),
+                };
+                let _ = heard;
             }
             Act::Crash => drop(claim.pass.take()?),
             Act::RemoveUser if claim.is_going => claim.ceph = 0,
             Act::Release if claim.is_going && claim.ceph == 0 => {
-                ledger.release(&key);
+                if let Some(seen) = ledger.entries.get(&key).cloned() {
+                    ledger.release(&key, &seen).ok()?;
+                }
                 claim.is_going = false;
             }
             // No request is under way for as long as a promise is left alone.
@@ -164,7 +195,13 @@ impl World {
         let mut remembered: Vec<&mut i64> = Vec::new();
         remembered.extend(claim.asked.iter_mut().flatten().map(|(_, generation)| generation));
         remembered.extend(claim.pass.as_mut().map(|pass| &mut pass.generation));
-        remembered.extend(entry.and_then(|entry| entry.pending.as_mut()).map(|pending| &mut pending.form.generation));
+        let late = claim.late.as_mut();
+        let (seen, settles) = late.map_or((None, None), |late| (Some(&mut late.seen), late.settles.as_mut()));
+        remembered.extend(settles.map(|(_, generation)| generation));
+        for Entry { form, pending, .. } in entry.into_iter().chain(seen) {
+            remembered.extend(form.as_mut().map(|form| &mut form.generation));
+            remembered.extend(pending.as_mut().map(|pending| &mut pending.form.generation));
+        }
         let older: BTreeSet<_> =
             remembered.iter().map(|generation| **generation).filter(|it| *it < claim.generation).collect();
         let age =
@@ -189,9 +226,8 @@ impl World {
     }
 }
 
-/// Every world that can come about with so many claims, and so many requests for each at once.
-fn all(claims: usize, slots: usize) -> HashSet<World> {
-    let acts = acts(slots);
+/// Every world that can come about with so many claims, if this can happen to each.
+fn all(claims: usize, acts: &[Act]) -> HashSet<World> {
     let mut seen = HashSet::from([World::default()]);
     let mut next = VecDeque::from([World::default()]);
     while let Some(world) = next.pop_front() {
@@ -219,7 +255,7 @@ fn at_rest(mut world: World) -> World {
         for slot in 0..2 {
             world = world.after(number, Act::Fail(slot)).unwrap_or(world);
         }
-        for act in [Act::RemoveUser, Act::Release, Act::Crash, Act::Repair] {
+        for act in [Act::HearLate, Act::RemoveUser, Act::Release, Act::Crash, Act::Repair] {
             world = world.after(number, act).unwrap_or(world);
         }
     }
@@ -249,14 +285,21 @@ fn assert_all_is_well(worlds: HashSet<World>) {
 
 #[test]
 fn two_claims_in_whatever_order_never_have_more_in_ceph_than_the_limit_and_the_books_come_true() {
-    let worlds = all(2, 1);
+    let worlds = all(2, &acts(1, false));
     assert!(worlds.len() > 5_000, "only {} worlds", worlds.len());
     assert_all_is_well(worlds);
 }
 
 #[test]
 fn two_requests_at_once_for_one_claim_never_give_it_more_than_the_limit() {
-    let worlds = all(1, 2);
+    let worlds = all(1, &acts(2, false));
+    assert!(worlds.len() > 500, "only {} worlds", worlds.len());
+    assert_all_is_well(worlds);
+}
+
+#[test]
+fn who_was_replaced_and_is_heard_late_frees_nothing_that_was_granted_since() {
+    let worlds = all(1, &acts(1, true));
     assert!(worlds.len() > 500, "only {} worlds", worlds.len());
     assert_all_is_well(worlds);
 }

@@ -54,13 +54,14 @@ fn all() -> BTreeSet<Setting> {
 
 fn seen(settings: Settings, managed: BTreeSet<Setting>, state: State) -> Observed {
     let target = Target { namespace: "a".into(), name: "photos".into(), uid: "u".into(), resource_version: "1".into() };
-    let spec = Spec { claim: "data".into(), deletion: Deletion::Delete, bindings: Bindings::new(), settings };
+    let spec = Spec { claim: "data".into(), bindings: Bindings::new(), settings };
     Observed {
         bucket: Some(Bucket {
             target,
             generation: 1,
             deleting: None,
             finalizer: true,
+            deletion: Deletion::Delete,
             spec: Ok(spec),
             status: Status { created: true, managed_settings: managed, ..Status::default() },
         }),
@@ -68,6 +69,7 @@ fn seen(settings: Settings, managed: BTreeSet<Setting>, state: State) -> Observe
         unwanted: false,
         held_by: None,
         record: None,
+        record_is_anothers: false,
         owner: Owner::Ready {
             user: CephUser { tenant: "lab_a".into(), id: "data".into() },
             key: KeyPair { access_key: "AK".into(), secret_key: Secret::new("hush") },

@@ -141,8 +141,10 @@ impl VaultReconciler {
             Step::AddFinalizer { .. } => self.writer.add_finalizer(seen.raw()?, VAULT_FINALIZER).await,
             Step::RemoveFinalizer { .. } => self.writer.release_finalizer(seen.raw()?, VAULT_FINALIZER).await,
             Step::Confirm { vault, generation, units } => self.warehouse()?.confirm(vault, *generation, *units).await,
-            Step::Settle { vault, generation, units } => self.warehouse()?.settle(vault, *generation, *units).await,
-            Step::ReleaseQuota { namespace, vault } => self.warehouse()?.release(namespace, vault).await,
+            Step::Settle { vault, generation, seen, units } => {
+                self.warehouse()?.settle(vault, *generation, seen, *units).await
+            }
+            Step::ReleaseQuota { namespace, vault, seen } => self.warehouse()?.release(namespace, vault, seen).await,
             Step::CreateRecord { name, body } => self.warehouse()?.create_record(name, body).await,
             Step::UpdateRecord { name, seen, body } => self.warehouse()?.update_record(name, seen, body).await,
             Step::MarkRecord { name, seen: version, mark } => {

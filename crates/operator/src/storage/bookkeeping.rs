@@ -51,8 +51,9 @@ impl BookKeeper {
         let Some((namespace, name)) = claim_of_entry(key) else {
             return Ok(Some(Known::NoClaim { is_recorded: false }));
         };
-        if self.caches.namespaces.exists("", namespace) && self.ledgers.owner(namespace).name != books {
-            return Ok(Some(Known::Elsewhere));
+        let ledger = self.ledgers.owner(namespace).name;
+        if self.caches.namespaces.exists("", namespace) && ledger != books {
+            return Ok(Some(Known::Elsewhere { ledger }));
         }
         if let Some(vault) = vault_of_entry(name) {
             return self.known_vault(namespace, vault).await;
@@ -152,12 +153,19 @@ impl Reconciler for BookKeeper {
             Step::Repair { entry, asks, now } => {
                 self.change(seen, move |ledger| ledger.repair(&entry, asks.as_ref(), now)).await
             }
-            Step::Drop { entry } => self.change(seen, move |ledger| ledger.release(&entry)).await,
+            Step::Drop { entry, book } => {
+                let dropped: Change = Arc::new(move |ledger, _| Ok(ledger.release(&entry, &book)?));
+                Ok(self.ledgers.change_of(&seen.stored, dropped).await?)
+            }
             Step::Forget { entry, book } => self.change(seen, move |ledger| ledger.forget(&entry, &book)).await,
-            Step::TakeOver { entry, book } => {
-                let namespace = claim_of_entry(&entry).map_or_else(String::new, |(namespace, _)| namespace.to_owned());
+            Step::TakeOver { entry, book, ledger } => {
+                let namespace = claim_of_entry(&entry).map_or("", |(namespace, _)| namespace);
+                let owner = self.ledgers.owner(namespace);
+                if owner.name != ledger {
+                    return Err(super::no_longer_there());
+                }
                 let taken = unlimited(move |ledger| ledger.adopt(&entry, &book));
-                Ok(self.ledgers.take_over(&namespace, taken).await?)
+                Ok(self.ledgers.take_over(owner, taken).await?)
             }
             Step::Close => {
                 let (name, uid) = (seen.stored.name_any(), seen.stored.uid().unwrap_or_default());

@@ -2,12 +2,12 @@
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
-use croft_api::storage::{BUCKET_FINALIZER, S3Bucket, S3User, validate};
+use croft_api::storage::{BUCKET_FINALIZER, BucketDeletionPolicy, S3Bucket, S3User, validate};
 use croft_core::{
     plan::{Failure, FailureClass, Outcome, Plan},
     storage::{
         ClassChoice,
-        bucket::{self, Bucket, Lookup, Observed, Owner, RecordSeen, Step},
+        bucket::{self, Bucket, Deletion, Lookup, Observed, Owner, RecordSeen, Step},
         claim::{Claim, Record},
         lost_keys::Standing,
         migration::MovedIn,
@@ -203,12 +203,14 @@ impl Reconciler for BucketReconciler {
         let sighting = self.find(&bucket, claim.as_ref(), (record.as_ref(), &moved_in)).await?;
         let Sighting { owner, looked, ceph } = sighting;
         let subusers = Lookup::subusers(claim.as_ref(), record.as_ref());
+        let record_seen = record.as_ref().and_then(|record| RecordSeen::of(name, record));
         let observed = Observed {
             bucket: Some(bucket),
             namespace_terminating: self.caches.is_terminating(&key.namespace),
             unwanted: stamp.is_some_and(|stamp| stamp.is_withdrawn()),
             held_by: record.as_ref().and_then(|record| self.caches.holder(record)),
-            record: record.and_then(|record| RecordSeen::of(name, &record)),
+            record_is_anothers: record.is_some() && record_seen.is_none(),
+            record: record_seen,
             owner,
             subusers,
             state: looked.state.clone(),
@@ -248,6 +250,10 @@ pub(super) fn bucket_seen(bucket: &S3Bucket) -> Bucket {
             Duration::try_from(passed).unwrap_or_default()
         }),
         finalizer: has_finalizer(bucket),
+        deletion: match bucket.spec.s3_deletion_policy {
+            BucketDeletionPolicy::Delete => Deletion::Delete,
+            BucketDeletionPolicy::Retain => Deletion::Retain,
+        },
         spec: validate::bucket(bucket),
         status: objects::status(bucket.status.as_ref()),
     }

@@ -8,7 +8,7 @@ use croft_core::{
     storage::{
         CephUser, KeyPair, Usage,
         bucket::{BUCKET_NOT_EMPTY, Found},
-        claim::{self, COUNTED_AT_ONCE, Inquiry, Key, Step, UserQuota, to_count},
+        claim::{self, COUNTED_AT_ONCE, Inquiry, Key, Step, UNCOUNTED, UserQuota, to_count},
         migration::InCeph,
     },
 };
@@ -60,6 +60,24 @@ impl Ceph {
         Ok(Some(seen(&user, buckets.as_deref())))
     }
 
+    /// The same, with the names of its buckets, and with what is in them if that can be told in reasonable time.
+    pub(super) async fn user_listed(
+        &self,
+        name: &CephUser,
+        with_buckets: bool,
+        with_usage: bool,
+    ) -> Result<Option<claim::User>, Failure> {
+        let Some(user) = self.user(name, false).await? else { return Ok(None) };
+        if !with_buckets {
+            return Ok(Some(user));
+        }
+        let id = user_id(name)?;
+        let names = self.0.buckets_of(&id).await.map_err(failure)?;
+        let told = if with_usage { self.0.buckets_with_usage_of(&id).await.ok() } else { None };
+        let buckets = names.into_iter().map(|name| (name, UNCOUNTED)).collect();
+        Ok(Some(claim::User { buckets, usage: told.as_deref().map(stored), ..user }))
+    }
+
     /// The same, with what a look at a claim has to know besides.
     pub(super) async fn user_for(&self, name: &CephUser, inquiry: &Inquiry) -> Result<Option<claim::User>, Failure> {
         let Some(user) = self.user(name, false).await? else { return Ok(None) };
@@ -94,12 +112,17 @@ impl Ceph {
         let names: BTreeSet<_> = self.0.buckets_of(id).await?.into_iter().collect();
         let mut listed = Listed::default();
         if names.len() <= COUNTED_AT_ONCE {
-            for bucket in self.0.buckets_with_usage_of(id).await? {
-                listed.add(bucket, id);
+            match self.0.buckets_with_usage_of(id).await {
+                Ok(buckets) => {
+                    buckets.into_iter().for_each(|bucket| listed.add(bucket, id));
+                    return Ok(listed);
+                }
+                // A slow gateway cannot tell of all of them in time: it is asked for a few.
+                Err(error) if error.class() == ErrorClass::Transient => {}
+                Err(error) => return Err(error),
             }
-            return Ok(listed);
         }
-        listed.buckets = names.iter().map(|name| (name.clone(), u64::MAX)).collect();
+        listed.buckets = names.iter().map(|name| (name.clone(), UNCOUNTED)).collect();
         for name in to_count(&names, needed) {
             if let Some(bucket) = self.0.bucket(id.tenant(), name).await? {
                 listed.add(bucket, id);
@@ -214,10 +237,12 @@ impl Ceph {
     /// Gives a bucket to another user. The gateway would replace another bucket of that name without a word, so it is looked for
     /// right before.
     pub(super) async fn link_bucket(&self, tenant: &str, name: &str, id: &str, to: &CephUser) -> Done {
-        if self.bucket_in(&to.tenant, name).await?.is_some_and(|found| found.id != id) {
-            return Err(super::no_longer_there());
+        for tenant in [to.tenant.as_str(), tenant] {
+            if self.bucket_in(tenant, name).await?.is_some_and(|found| found.id != id) {
+                return Err(super::no_longer_there());
+            }
         }
-        done(self.0.link_bucket(tenant, name, &user_id(to)?).await)
+        done(self.0.link_bucket(tenant, name, Some(id), &user_id(to)?).await)
     }
 
     pub(super) async fn delete_policy(&self, bucket: &str, key: &KeyPair) -> Done {

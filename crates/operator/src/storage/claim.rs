@@ -183,23 +183,19 @@ impl ClaimReconciler {
             Step::RemoveFinalizer { .. } => self.writer.release_finalizer(seen.raw()?, CLAIM_FINALIZER).await,
             Step::Confirm { claim, generation, units } => {
                 let (place, form, units) = (entry_key(&claim.namespace, &claim.name), form(claim, *generation), *units);
-                let change = move |ledger: &mut Ledger, limits: &Limits| ledger.confirm(&place, &form, units, limits);
+                let change =
+                    move |ledger: &mut Ledger, limits: &Limits| Ok(ledger.confirm(&place, &form, units, limits)?);
                 self.book(&claim.namespace, Arc::new(change)).await
             }
-            Step::Settle { claim, generation, units } => {
+            Step::Settle { claim, generation, seen, units } => {
+                let seen = seen.clone();
                 let (place, form, units) = (entry_key(&claim.namespace, &claim.name), form(claim, *generation), *units);
-                let change = move |ledger: &mut Ledger, _: &Limits| {
-                    ledger.settle(&place, &form, units);
-                    Ok(())
-                };
+                let change = move |ledger: &mut Ledger, _: &Limits| Ok(ledger.settle(&place, &seen, &form, units)?);
                 self.book(&claim.namespace, Arc::new(change)).await
             }
-            Step::ReleaseQuota { namespace, claim } => {
-                let place = entry_key(namespace, claim);
-                let change = move |ledger: &mut Ledger, _: &Limits| {
-                    ledger.release(&place);
-                    Ok(())
-                };
+            Step::ReleaseQuota { namespace, claim, seen } => {
+                let (place, seen) = (entry_key(namespace, claim), seen.clone());
+                let change = move |ledger: &mut Ledger, _: &Limits| Ok(ledger.release(&place, &seen)?);
                 self.book(namespace, Arc::new(change)).await
             }
             Step::CreateRecord { name, body } => {

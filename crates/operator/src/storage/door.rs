@@ -199,7 +199,12 @@ async fn reserve(door: &Door, request: &Request<S3UserClaim>, claim: &S3UserClai
     let booked = door.ledgers.change(
         namespace,
         Arc::new(move |ledger, limits| {
-            if dry_run { ledger.fits(&key, units, limits) } else { ledger.reserve(&key, reservation.clone(), limits) }
+            let fits = if dry_run {
+                ledger.fits(&key, units, limits)
+            } else {
+                ledger.reserve(&key, reservation.clone(), limits)
+            };
+            Ok(fits?)
         }),
     );
     match booked.await {

@@ -6,6 +6,7 @@
 //! - nobody is refused by an old picture, neither of the ledger nor of the limits.
 
 mod left;
+mod unbooked;
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
@@ -20,11 +21,10 @@ use croft_api::storage::{
 use croft_core::{
     plan::{Failure, FailureClass},
     storage::{
-        Reason,
         bookkeeping::beside_guests,
         claim::Books,
         is_object_name,
-        ledger::{BooksOf, Bounds, Entry, Exceeded, Form, Ledger, Limits, Units, ledger_name},
+        ledger::{BooksOf, Bounds, Entry, Form, Ledger, Limits, Units, ledger_name},
     },
 };
 use k8s_openapi::{
@@ -36,6 +36,8 @@ use sha2::{Digest, Sha256};
 use tokio::sync::oneshot;
 
 use self::left::Left;
+pub(super) use self::unbooked::Unbooked;
+use self::unbooked::busy;
 use super::{Caches, NAMESPACE_INDEX, TEAM_INDEX};
 use crate::engine::{
     Written,
@@ -46,28 +48,7 @@ use crate::engine::{
 const ATTEMPTS: u32 = 12;
 
 /// What is wanted of a ledger: applied to it as it is, again where it has changed meanwhile.
-pub(super) type Change = Arc<dyn Fn(&mut Ledger, &Limits) -> Result<(), Exceeded> + Send + Sync>;
-
-/// Why a change was not made.
-#[derive(Clone, Debug)]
-pub(super) enum Unbooked {
-    Exceeded(Exceeded),
-    /// The namespace is booked there by now.
-    Elsewhere(Owner),
-    Failed(Failure),
-}
-
-impl From<Unbooked> for Failure {
-    fn from(unbooked: Unbooked) -> Self {
-        match unbooked {
-            Unbooked::Failed(failure) => failure,
-            Unbooked::Elsewhere(_) => busy(),
-            Unbooked::Exceeded(exceeded) => {
-                Failure::new(FailureClass::Rejected, Reason::QuotaExceeded.as_str(), exceeded.to_string())
-            }
-        }
-    }
-}
+pub(super) type Change = Arc<dyn Fn(&mut Ledger, &Limits) -> Result<(), Unbooked> + Send + Sync>;
 
 struct Wish {
     /// Whose limits count; none where limits have no say.
@@ -165,9 +146,9 @@ impl Ledgers {
         Err(Unbooked::Failed(busy()))
     }
 
-    /// Changes the ledger of the namespace, whatever its limits: what is booked was granted elsewhere.
-    pub(super) async fn take_over(&self, namespace: &str, change: Change) -> Result<Written, Unbooked> {
-        self.ask(self.owner(namespace), None, change).await
+    /// Changes the ledger of somebody, whatever its limits: what is booked was granted elsewhere.
+    pub(super) async fn take_over(&self, owner: Owner, change: Change) -> Result<Written, Unbooked> {
+        self.ask(owner, None, change).await
     }
 
     /// Changes this very ledger, whatever its namespaces belong to now.
@@ -310,13 +291,13 @@ impl Shared {
             let none = Limits::default();
             // Who is taken over is no guest any more.
             let is_limited = |wish: &Wish| wish.namespace.is_some();
-            let mut take_over = |wish: &Wish| (wish.change)(&mut after, &none).map_err(Unbooked::Exceeded);
+            let mut take_over = |wish: &Wish| (wish.change)(&mut after, &none);
             let done: Vec<_> = wishes.iter().map(|wish| (!is_limited(wish)).then(|| take_over(wish))).collect();
             let outcomes: Vec<_> = beside_guests(&mut after, self.guests(owner), |ledger| {
                 let mut make = |wish: &Wish| match place_of(wish) {
                     Some(Place::Elsewhere(other)) => Err(Unbooked::Elsewhere(other.clone())),
-                    Some(Place::Here(limits)) => (wish.change)(ledger, limits).map_err(Unbooked::Exceeded),
-                    None => (wish.change)(ledger, &none).map_err(Unbooked::Exceeded),
+                    Some(Place::Here(limits)) => (wish.change)(ledger, limits),
+                    None => (wish.change)(ledger, &none),
                 };
                 wishes.iter().zip(done).map(|(wish, done)| done.unwrap_or_else(|| make(wish))).collect()
             });
@@ -361,7 +342,8 @@ impl Shared {
                 let Some((_, place)) = super::entry_of(&user) else { continue };
                 let granted = user.spec.quota.as_ref().and_then(validate::granted);
                 let uid = user.spec.claim_ref.as_ref().and_then(|claim| claim.uid.clone());
-                let entry = Entry { uid, granted: granted.as_ref().map(Units::from), pending: None };
+                let form = uid.map(|uid| Form { uid, generation: 0 });
+                let entry = Entry { form, granted: granted.as_ref().map(Units::from), pending: None };
                 ledger.adopt(&place, &entry);
             }
         }
@@ -486,8 +468,4 @@ pub(super) fn hashed(team: &str) -> String {
 fn pause(attempt: u32) -> Duration {
     let most = 4_u64 << attempt.min(6);
     Duration::from_millis(rand::random_range(0..=most))
-}
-
-fn busy() -> Failure {
-    Failure::new(FailureClass::Transient, "QuotaBusy", "too many others are asking for quota at this moment; try again")
 }

@@ -101,8 +101,10 @@ impl MigrationReconciler {
         current_side: &Side,
         [from, to]: [&CephUser; 2],
     ) -> Result<Reached, Failure> {
-        let (current, target) =
-            tokio::try_join!(ceph.user(from, look.all_of_current), ceph.user(to, look.all_of_target))?;
+        let (current, target) = tokio::try_join!(
+            ceph.user_listed(from, look.all_of_current, false),
+            ceph.user_listed(to, look.all_of_target, true)
+        )?;
         let lost = [&current, &target].into_iter().flat_map(|user| self.caches.lost_keys.among(user.as_ref()));
         let lost = lost.collect();
         let key = current.as_ref().and_then(|user| current_side.key(user, &lost));
@@ -174,6 +176,11 @@ impl MigrationReconciler {
             Step::Remember { record, seen: version, moved_in } => {
                 let target = Target { namespace: "", name: record, uid: &version.uid };
                 let patch = user::moved_in_patch(moved_in);
+                self.writer.merge::<S3User>(target, Some(&version.resource_version), patch).await
+            }
+            Step::GiveUpNothing { record, seen: version } => {
+                let target = Target { namespace: "", name: record, uid: &version.uid };
+                let patch = json!({ "spec": { "movedAway": true } });
                 self.writer.merge::<S3User>(target, Some(&version.resource_version), patch).await
             }
             Step::SavePolicy { bucket, policy } => self.save_policy(seen, bucket, policy).await,

@@ -30,7 +30,7 @@ use std::{
 
 use croft_api::storage::{
     ADOPT_ANNOTATION, BUCKET_FINALIZER, ClusterResourceQuota, ROTATE_KEYS_ANNOTATION, S3Bucket, S3Class, S3QuotaLedger,
-    S3TeamQuota, S3User, S3UserClaim, UserMigration, books,
+    S3TeamQuota, S3User, S3UserClaim, UserMigration, UserReference, books,
 };
 use croft_core::{
     plan::{Failure, FailureClass},
@@ -224,7 +224,7 @@ impl Caches {
         self.claims
             .index(SECRET_INDEX, |claim| secrets_of(claim).iter().map(|name| place(&claim.metadata, name)).collect());
         self.users.index(NAMESPACE_INDEX, |user| entry_of(user).map(|(namespace, _)| namespace).into_iter().collect());
-        self.users.index(CLASS_INDEX, |user| user.spec.s3_class_name.clone().into_iter().collect());
+        self.users.index(CLASS_INDEX, |user| user::record(user).body.class.into_iter().collect());
         self.buckets.index(CLAIM_INDEX, |bucket| vec![place(&bucket.metadata, &bucket.spec.s3_user_ref)]);
         self.namespaces.index(TEAM_INDEX, |namespace| ledgers::team_of(namespace).into_iter().collect());
         self.team_quotas.index(TEAM_INDEX, |quota| vec![quota.team().to_owned()]);
@@ -262,12 +262,16 @@ impl Caches {
 
     /// Migrations that concern a claim and are not over.
     fn migration_keys(&self, namespace: &str, claim: &str) -> Vec<Key> {
-        let concerns = |migration: &UserMigration| {
-            let users = [&migration.spec.current_user, &migration.spec.target_user];
-            users.iter().any(|user| user.namespace == namespace && user.name == claim)
-        };
+        self.migrations_of(|user| user.namespace == namespace && user.name == claim)
+    }
+
+    /// The migrations that are not over and have to do with one of the users that are meant.
+    fn migrations_of(&self, is_meant: impl Fn(&UserReference) -> bool) -> Vec<Key> {
         let migrations = self.migrations.all();
-        let concerned = migrations.iter().filter(|it| concerns(it) && !migration::migration_seen(it).is_over());
+        let concerned = migrations.iter().filter(|it| {
+            let users = [&it.spec.current_user, &it.spec.target_user];
+            users.into_iter().any(&is_meant) && !migration::migration_seen(it).is_over()
+        });
         concerned.map(|migration| Key::cluster(MIGRATION, migration.name_any())).collect()
     }
 

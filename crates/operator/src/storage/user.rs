@@ -74,6 +74,7 @@ fn record_called(object: &S3User, called: fn(&str, &str) -> String) -> Record {
             offered_to,
             taken_over_from: spec.taken_over_from.clone(),
             held_by: spec.held_by.as_ref().map(|by| Holder { name: by.name.clone(), uid: by.uid.clone() }),
+            moved_away: spec.moved_away,
             class: spec.s3_class_name.clone().or_else(|| spec.s3_user_class.clone()),
             user: spec.ceph_user.as_deref().and_then(|user| user.parse().ok()),
             read_secret: spec.read_secret_name.clone(),
@@ -138,6 +139,7 @@ pub(super) fn record_spec(body: &RecordBody) -> S3UserSpec {
         }),
         claim_ref: claim,
         taken_over_from: body.taken_over_from.clone(),
+        moved_away: body.moved_away,
         held_by: body.held_by.as_ref().map(|by| MigrationReference { name: by.name.clone(), uid: by.uid.clone() }),
         quota: body.quota.as_ref().map(validate::reported),
         // A migration's to write: a patch leaves what it does not name.
@@ -194,7 +196,7 @@ pub(super) fn record_patch(body: &RecordBody) -> Value {
 fn patch_to(spec: &S3UserSpec) -> Value {
     let mut spec = json!(spec);
     if let Value::Object(spec) = &mut spec {
-        for field in ["keyRotation", "takenOverFrom", "heldBy"] {
+        for field in ["keyRotation", "takenOverFrom", "heldBy", "movedAway"] {
             spec.entry(field).or_insert(Value::Null);
         }
     }
@@ -236,7 +238,24 @@ pub(super) fn noted(object: &S3User, bucket: &str, note: Note) -> S3UserStatus {
 
 #[cfg(test)]
 mod tests {
+    use croft_core::storage::claim::UNCOUNTED;
+
     use super::*;
+
+    #[test]
+    fn what_a_bucket_to_purge_holds_is_read_as_it_was_written() {
+        let purge = Purge { buckets: 3, bucket: "photos".into(), objects: UNCOUNTED };
+        let mark = Mark {
+            phase: Phase::Removing,
+            reason: Reason::Deleting,
+            message: String::new(),
+            set_aside: SetAside::default(),
+            purge: Some(purge.clone()),
+            returns_to: None,
+        };
+        let status = record_status(None, &mark, &Timestamp("2026-01-01T00:00:00Z".into()));
+        assert_eq!(status.purge.as_ref().map(|written| purge_seen(written).purge), Some(purge));
+    }
 
     #[test]
     fn fresh_keys_differ_and_suit_s3() {

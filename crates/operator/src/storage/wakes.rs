@@ -59,6 +59,10 @@ impl Caches {
             keys.extend(self.bucket_keys(&namespace, &name));
             keys.extend(self.migration_keys(&namespace, &name));
         }
+        // What it was promised and never got is free.
+        if change.after.is_none() && !self.users.exists("", &record_name(&namespace, &name)) {
+            keys.extend(self.ledger_keys(&namespace));
+        }
         keys
     }
 
@@ -81,7 +85,7 @@ impl Caches {
         });
         // A class that goes waits for its last user, and what its user had is free.
         let gone = change.before.filter(|_| change.after.is_none());
-        let class = gone.and_then(|user| user.spec.s3_class_name.as_ref()).map(|class| Key::cluster(CLASS, class));
+        let class = gone.and_then(|user| user::record(user).body.class).map(|class| Key::cluster(CLASS, class));
         let books = gone.and_then(entry_of).map(|(namespace, _)| self.ledger_keys(&namespace)).unwrap_or_default();
         claims.chain(class).chain(books).collect()
     }
@@ -132,7 +136,7 @@ impl Caches {
         keys
     }
 
-    /// The claims of a class, those that may be, and their buckets, as far as they are meant.
+    /// The claims of a class, those that may be, and their buckets, as far as they are meant; and whoever moves them.
     fn keys_of_class(
         &self,
         change: Change<'_, S3Class>,
@@ -149,7 +153,7 @@ impl Caches {
         let recorded = self.users.by(CLASS_INDEX, &class);
         let recorded = recorded.iter().filter_map(|user| claim_of(user));
         let places: BTreeSet<_> = claims.chain(recorded).collect();
-        let mut keys = Vec::new();
+        let mut keys = self.migrations_of(|user| places.contains(&(user.namespace.clone(), user.name.clone())));
         for (namespace, name) in &places {
             if self.claims.get(namespace, name).is_none_or(|claim| claim_is_meant(&claim)) {
                 keys.push(Key::new(CLAIM, namespace, name));
@@ -174,7 +178,9 @@ impl Caches {
         let claims = self.claims.in_namespace(&name);
         let buckets = self.buckets.in_namespace(&name);
         let buckets = buckets.iter().map(|bucket| Key::new(BUCKET, &name, bucket.name_any()));
-        claims.iter().map(|claim| claim_key(claim)).chain(buckets).chain(self.books_left_by(change)).collect()
+        let migrations = self.migrations_of(|user| user.namespace == name);
+        let claims = claims.iter().map(|claim| claim_key(claim));
+        claims.chain(buckets).chain(migrations).chain(self.books_left_by(change)).collect()
     }
 
     /// A bucket that goes and is not empty waits for a person only as long as its binding wants it.

@@ -12,7 +12,7 @@ use croft_core::{
     storage::{
         self, CephUser, Class, ClassChoice, KeyPair, QuotaAsked,
         claim::{self, Backend, Books, FreshKeys, Mark, Reached, Record, RecordBody, Version},
-        ledger::{Ledger, Limits, Units, vault_entry_key},
+        ledger::{Entry, Ledger, Limits, Units, vault_entry_key},
         lost_keys::Standing,
     },
 };
@@ -173,7 +173,7 @@ impl Warehouse {
         units: Units,
     ) -> Result<Written, Failure> {
         let (place, form) = (vault_entry_key(&vault.namespace, &vault.name), form(vault, generation));
-        let change = move |ledger: &mut Ledger, limits: &Limits| ledger.confirm(&place, &form, units, limits);
+        let change = move |ledger: &mut Ledger, limits: &Limits| Ok(ledger.confirm(&place, &form, units, limits)?);
         self.book(&vault.namespace, Arc::new(change)).await
     }
 
@@ -181,22 +181,18 @@ impl Warehouse {
         &self,
         vault: &storage::Target,
         generation: i64,
+        seen: &Entry,
         units: Units,
     ) -> Result<Written, Failure> {
+        let seen = seen.clone();
         let (place, form) = (vault_entry_key(&vault.namespace, &vault.name), form(vault, generation));
-        let change = move |ledger: &mut Ledger, _: &Limits| {
-            ledger.settle(&place, &form, units);
-            Ok(())
-        };
+        let change = move |ledger: &mut Ledger, _: &Limits| Ok(ledger.settle(&place, &seen, &form, units)?);
         self.book(&vault.namespace, Arc::new(change)).await
     }
 
-    pub(crate) async fn release(&self, namespace: &str, vault: &str) -> Result<Written, Failure> {
-        let place = vault_entry_key(namespace, vault);
-        let change = move |ledger: &mut Ledger, _: &Limits| {
-            ledger.release(&place);
-            Ok(())
-        };
+    pub(crate) async fn release(&self, namespace: &str, vault: &str, seen: &Entry) -> Result<Written, Failure> {
+        let (place, seen) = (vault_entry_key(namespace, vault), seen.clone());
+        let change = move |ledger: &mut Ledger, _: &Limits| Ok(ledger.release(&place, &seen)?);
         self.book(namespace, Arc::new(change)).await
     }
 

@@ -144,3 +144,18 @@ async fn promises_to_claims_that_wait_are_asked_after_by_nobody() -> Result<()> 
     assert!(asked.iter().all(|request| request.contains("ghost")) && asked.len() <= 2, "{asked:#?}");
     Ok(())
 }
+
+#[tokio::test]
+async fn what_a_claim_was_promised_that_never_got_a_user_is_given_back_when_it_goes() -> Result<()> {
+    let plot = Plot::new("ungranted").await?;
+    let name = "data".to_owned();
+    plot.claim(json!({ "s3ClassName": "nobody-made-it" })).await?;
+    plot.claim_says(&name, "False", "ClassNotFound").await;
+    entries_are(&plot, std::slice::from_ref(&name)).await;
+    // Two minutes pass.
+    let entry = format!("{}/{name}", plot.namespace);
+    write(&plot, json!({ "entries": { entry: { "reservedAt": "2026-01-01T00:00:00Z" } } })).await?;
+    plot.claims().delete(&name, &DeleteParams::default()).await?;
+    entries_are(&plot, &[]).await;
+    Ok(())
+}

@@ -70,6 +70,25 @@ async fn keys_that_are_refused_are_told_and_new_ones_are_taken_up() -> Result<()
 }
 
 #[tokio::test]
+async fn a_class_is_in_use_by_an_s3user_that_names_it_in_the_old_spelling_too() -> Result<()> {
+    let plot = Plot::new("oldspelling").await?;
+    let name = format!("old-{}", plot.namespace);
+    plot.class(&name, json!({})).await?;
+    let waiting = json!({ "s3UserClass": name, "claimRef": { "namespace": plot.namespace, "name": "data" } });
+    apply(&plot.users(), &plot.record_name("data"), json!({ "spec": waiting })).await?;
+    eventually("the class to be kept", || async {
+        let told = plot.classes().delete(&name, &DeleteParams { dry_run: true, ..DeleteParams::default() }).await;
+        let told = told.err().map(|refused| refused.to_string()).unwrap_or_default();
+        Ok(told.contains(&format!("is in use by S3Users {}", plot.record_name("data"))).then_some(()))
+    })
+    .await;
+    plot.users().delete(&plot.record_name("data"), &DeleteParams::default()).await?;
+    plot.classes().delete(&name, &DeleteParams::default()).await?;
+    gone(&plot.classes(), &name).await;
+    Ok(())
+}
+
+#[tokio::test]
 async fn a_class_in_use_serves_whom_it_has_and_goes_with_the_last() -> Result<()> {
     let plot = Plot::new("inuse").await?;
     let name = format!("inuse-{}", plot.namespace);

@@ -305,3 +305,26 @@ async fn a_kept_bucket_is_taken_back_by_its_s3bucket() -> Result<()> {
     assert_eq!(plot.s3("admin").await?.get_object("photos", "cat.jpg").await?.as_deref(), Some("meow".as_bytes()));
     Ok(())
 }
+
+#[tokio::test]
+async fn a_bucket_to_retain_waits_until_that_can_be_noted() -> Result<()> {
+    let plot = Plot::new("unnoted").await?;
+    plot.claim(json!({})).await?;
+    plot.bucket("photos", json!({ "s3DeletionPolicy": "retain" })).await?;
+    plot.bucket_says("photos", "True", "Provisioned").await;
+    let record = plot.record_name("data");
+    let reference = plot.users().get(&record).await?.spec.claim_ref;
+    let refer = async |to: serde_json::Value| {
+        let edited = Patch::Merge(json!({ "spec": { "claimRef": to } }));
+        plot.users().patch(&record, &PatchParams::default(), &edited).await
+    };
+    refer(json!(null)).await?;
+    plot.claim_says("data", "False", "RecordTaken").await;
+    plot.buckets().delete("photos", &DeleteParams::default()).await?;
+    plot.bucket_says("photos", "False", "RecordTaken").await;
+    refer(json!(reference)).await?;
+    gone(&plot.buckets(), "photos").await;
+    let kept = plot.users().get(&record).await?.status.unwrap_or_default().kept_buckets;
+    assert_eq!(kept, ["photos"]);
+    Ok(())
+}

@@ -87,3 +87,55 @@ async fn a_quota_that_keeps_an_s3bucket_out_is_named_and_the_migration_ends_once
     to.bucket_says("photos", "True", "Provisioned").await;
     Ok(())
 }
+
+#[tokio::test]
+async fn a_migration_goes_on_as_soon_as_the_namespace_it_waits_for_is_there() -> Result<()> {
+    let from = Plot::new("waits").await?;
+    from.claim(json!({})).await?;
+    from.ready("data").await;
+    from.s3("admin").await?.create_bucket("photos").await?;
+    let late = format!("{}-late", from.namespace);
+    let spec = json!({
+        "currentUser": { "namespace": from.namespace, "name": "data" },
+        "targetUser": { "namespace": late, "name": "data" },
+        "buckets": ["photos"],
+    });
+    apply(&migrations(&from), &from.namespace, json!({ "spec": spec })).await?;
+    says(&from, &format!("namespace {late} does not exist")).await;
+    apply(&from.namespaces(), &late, json!({})).await?;
+    ends(&from, &from.namespace, MigrationPhase::Succeeded).await;
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_migration_goes_on_as_soon_as_its_class_is_ready_again() -> Result<()> {
+    let (from, to) = (Plot::new("classed").await?, Plot::new("classed").await?);
+    let class = format!("of-{}", from.namespace);
+    from.class(&class, json!({})).await?;
+    for plot in [&from, &to] {
+        plot.claim(json!({ "s3ClassName": class })).await?;
+        plot.ready("data").await;
+    }
+    from.s3("admin").await?.create_bucket("photos").await?;
+    from.class(&class, json!({ "adminSecret": { "name": class, "namespace": "croft-system" } })).await?;
+    eventually("the class not to be ready", || async {
+        let status = from.classes().get(&class).await?.status.unwrap_or_default();
+        Ok(status.conditions.iter().any(|it| it.type_ == "Ready" && it.status == "False").then_some(()))
+    })
+    .await;
+    let name = migrate(&from, &to, &["photos"], json!({})).await?;
+    says(&from, &class).await;
+    from.class(&class, json!({})).await?;
+    ends(&from, &name, MigrationPhase::Succeeded).await;
+    Ok(())
+}
+
+/// Waits until the migration of the plot's name says so.
+async fn says(plot: &Plot<'_>, told: &str) {
+    eventually(&format!("the migration to say {told}"), || async {
+        let said = message(&migrations(plot).get(&plot.namespace).await?);
+        anyhow::ensure!(said.contains(told), "it says {said}");
+        Ok(Some(()))
+    })
+    .await;
+}

@@ -24,8 +24,12 @@ pub(crate) fn remove_bucket(tenant: &str, name: &str, purge: bool) -> Result<Req
     Ok(bucket_call("remove bucket", Method::DELETE, full_name(tenant, name)?).with("purge-objects", purge))
 }
 
-pub(crate) fn link_bucket(tenant: &str, name: &str, to: &UserId) -> Result<Request, RgwError> {
-    Ok(bucket_call("link bucket", Method::PUT, with_tenant(tenant, name)?).with("uid", to))
+pub(crate) fn link_bucket(tenant: &str, name: &str, id: Option<&str>, to: &UserId) -> Result<Request, RgwError> {
+    let request = bucket_call("link bucket", Method::PUT, with_tenant(tenant, name)?).with("uid", to);
+    Ok(match id {
+        Some(id) => request.with("bucket-id", id),
+        None => request,
+    })
 }
 
 pub(crate) fn unlink_bucket(tenant: &str, name: &str, from: &UserId) -> Result<Request, RgwError> {
@@ -76,7 +80,11 @@ mod tests {
             (get_bucket("", "data"), "GET /admin/bucket?bucket=data&stats=true"),
             (remove_bucket("acme", "data", false), "DELETE /admin/bucket?bucket=acme%2Fdata&purge-objects=false"),
             (remove_bucket("", "data", true), "DELETE /admin/bucket?bucket=data&purge-objects=true"),
-            (link_bucket("", "data", &bob()), "PUT /admin/bucket?bucket=%2Fdata&uid=acme%24bob"),
+            (link_bucket("", "data", None, &bob()), "PUT /admin/bucket?bucket=%2Fdata&uid=acme%24bob"),
+            (
+                link_bucket("acme", "data", Some("z.1"), &bob()),
+                "PUT /admin/bucket?bucket=acme%2Fdata&bucket-id=z.1&uid=acme%24bob",
+            ),
             (unlink_bucket("acme", "data", &bob()), "POST /admin/bucket?bucket=acme%2Fdata&uid=acme%24bob"),
         ] {
             assert_eq!(line(&request.ok().unwrap()), expected);

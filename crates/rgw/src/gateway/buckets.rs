@@ -37,8 +37,9 @@ impl Gateway {
 
     /// Makes `to` the owner of the bucket, which moves into the tenant of `to` under the same name. Objects keep their
     /// old owner's access list and the bucket its policy. **A bucket of that name already in the new tenant would be replaced without a word: look first.**
-    pub async fn link_bucket(&self, tenant: &str, name: &str, to: &UserId) -> Result<(), RgwError> {
-        self.write_bucket(tenant, name, buckets::link_bucket(tenant, name, to)?).await.map(drop)
+    /// With an `id` another bucket of that name is refused: `InvalidArgument`, from Ceph 18 on `NoSuchKey`.
+    pub async fn link_bucket(&self, tenant: &str, name: &str, id: Option<&str>, to: &UserId) -> Result<(), RgwError> {
+        self.write_bucket(tenant, name, buckets::link_bucket(tenant, name, id, to)?).await.map(drop)
     }
 
     /// Takes the bucket off its owner's list, so that the user can be removed without it. The owner stays its owner:

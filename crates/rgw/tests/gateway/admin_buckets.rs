@@ -80,7 +80,7 @@ async fn writes_to_one_bucket_at_once_all_succeed() {
                 let quota = Quota { enabled: true, max_size: Some(n), max_objects: None };
                 match n % 2 {
                     0 => gateway.set_bucket_quota(&bob, "data", quota).await,
-                    _ => gateway.link_bucket("bucketturns", "data", &bob).await,
+                    _ => gateway.link_bucket("bucketturns", "data", None, &bob).await,
                 }
             })
         })
@@ -142,7 +142,7 @@ async fn an_unlinked_bucket_outlives_its_user_and_comes_back_with_the_name() {
     assert_eq!(owner().await.as_ref(), Some(&bob));
     let (_, again) = user_in(&gateway, "unlinked").await;
     assert_eq!(again.get_object("data", "k").await.unwrap().as_deref(), Some(&b"v"[..]));
-    gateway.link_bucket("unlinked", "data", &bob).await.unwrap();
+    gateway.link_bucket("unlinked", "data", None, &bob).await.unwrap();
     assert_eq!(gateway.buckets_of(&bob).await, Ok(vec!["data".to_owned()]));
 }
 
@@ -154,9 +154,13 @@ async fn a_linked_bucket_moves_to_the_new_owners_tenant() {
     from.create_bucket("data").await.unwrap();
     let before = gateway.bucket("link_from", "data").await.unwrap().unwrap();
 
+    let other = gateway.link_bucket("link_from", "data", Some("another.1"), &target).await;
+    assert!(other.is_err(), "another bucket was meant");
+    assert_eq!(gateway.bucket("link_from", "data").await.unwrap().unwrap().id, before.id);
+
     // Repeating it finds the bucket under its old name no more.
-    gateway.link_bucket("link_from", "data", &target).await.unwrap();
-    let again = gateway.link_bucket("link_from", "data", &target).await;
+    gateway.link_bucket("link_from", "data", Some(&before.id), &target).await.unwrap();
+    let again = gateway.link_bucket("link_from", "data", None, &target).await;
     assert_eq!(again.unwrap_err().class(), ErrorClass::NotFound);
 
     assert_eq!(gateway.bucket("link_from", "data").await, Ok(None));
@@ -172,7 +176,7 @@ async fn a_bucket_of_the_default_tenant_can_be_linked_into_another() {
     let (target, _) = user_in(&gateway, "link_default").await;
     leaving.create_bucket("leaving").await.unwrap();
 
-    gateway.link_bucket("", "leaving", &target).await.unwrap();
+    gateway.link_bucket("", "leaving", None, &target).await.unwrap();
 
     assert_eq!(gateway.bucket("", "leaving").await, Ok(None));
     assert_eq!(gateway.bucket("link_default", "leaving").await.unwrap().unwrap().owner, target);

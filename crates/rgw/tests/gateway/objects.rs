@@ -93,7 +93,7 @@ async fn rewritten_objects_of_a_linked_bucket_are_the_new_owners() {
     let (target, to) = user_in(&gateway, "moved_to").await;
     from.create_bucket("data").await.unwrap();
     from.put_object("data", "k", "v").await.unwrap();
-    gateway.link_bucket("moved_from", "data", &target).await.unwrap();
+    gateway.link_bucket("moved_from", "data", None, &target).await.unwrap();
     let old_owner = from.in_tenant("moved_to").unwrap();
     assert_eq!(content(&old_owner, "k").await.as_deref(), Some("v"), "the object is still the old owner's");
     assert_eq!(classed(to.get_object("data", "k").await), (ErrorClass::Denied, "AccessDenied".into()));

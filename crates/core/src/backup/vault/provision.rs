@@ -217,16 +217,17 @@ impl Wanted<'_> {
     fn confirmation(&self) -> Option<Step> {
         let units = Units::from(&self.quota);
         let books = &self.seen.books;
+        let has = self.seen.record.as_ref().and_then(|record| record.body.quota);
         let confirm = || Step::Confirm { vault: self.vault.target.clone(), generation: self.vault.generation, units };
-        (books.exceeded.is_none() && !books.grant(&self.vault.form(), units)).then(confirm)
+        (books.exceeded.is_none() && !books.grant(&self.vault.form(), units, has)).then(confirm)
     }
 
     /// What is stored beyond a lowered quota counts on until it is gone.
     fn settlement(&self, user: Option<&User>) -> Option<Step> {
         let stored = user.and_then(|user| user.usage).map(Units::from).unwrap_or_default();
         let units = Units::from(&self.quota).or_more(stored);
-        let settle = || Step::Settle { vault: self.vault.target.clone(), generation: self.vault.generation, units };
-        self.seen.books.hold_more_than(units).then(settle)
+        let seen = self.seen.books.beyond(units)?.clone();
+        Some(Step::Settle { vault: self.vault.target.clone(), generation: self.vault.generation, seen, units })
     }
 
     /// Once the record is of this vault, nobody finds the Secret of the one before.

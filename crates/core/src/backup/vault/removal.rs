@@ -198,8 +198,8 @@ fn nothing_left(seen: &Observed, vault: &ClaimIdentity, record: Option<&Record>)
     let (namespace, name) = (vault.namespace.clone(), vault.name.clone());
     // What is on record for another vault of the name still counts.
     let is_anothers = record.is_none() && seen.record.is_some();
-    let release =
-        (seen.books.hold_something() && !is_anothers).then_some(Step::ReleaseQuota { namespace, vault: name });
+    let booked = seen.books.granting().filter(|_| !is_anothers).cloned();
+    let release = booked.map(|seen| Step::ReleaseQuota { namespace, vault: name, seen });
     let record = record.map(|record| Step::DeleteRecord {
         name: names::record_name(&vault.namespace, &vault.name),
         seen: record.version(),

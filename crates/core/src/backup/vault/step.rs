@@ -9,7 +9,7 @@ use crate::{
     storage::{
         CephUser, KeyPair, Target,
         claim::{self, Mark, RecordBody, Version},
-        ledger::Units,
+        ledger::{Entry, Units},
     },
 };
 
@@ -25,16 +25,18 @@ pub enum Step {
         generation: i64,
         units: Units,
     },
-    /// Ceph has no more than this.
+    /// Ceph has no more than this. Fails if the books were granted anew since they were seen.
     Settle {
         vault: Target,
         generation: i64,
+        seen: Entry,
         units: Units,
     },
-    /// Ceph has nothing any more.
+    /// Ceph has nothing any more. Fails if the books were granted anew since they were seen.
     ReleaseQuota {
         namespace: String,
         vault: String,
+        seen: Entry,
     },
     /// Fails if there is an S3User of that name.
     CreateRecord {
@@ -135,7 +137,7 @@ impl fmt::Display for Step {
             Step::Settle { vault, units, .. } => {
                 write!(out, "give back what BackupVault {vault} had beyond {units}: Ceph has no more")
             }
-            Step::ReleaseQuota { namespace, vault } => {
+            Step::ReleaseQuota { namespace, vault, .. } => {
                 write!(out, "give back the quota of BackupVault {namespace}/{vault}: nothing is left in Ceph")
             }
             Step::CreateRecord { name, .. } => write!(out, "create S3User {name}"),

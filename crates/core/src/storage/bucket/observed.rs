@@ -26,6 +26,8 @@ pub struct Observed {
     pub unwanted: bool,
     /// The S3User of its claim's name, where that is one of ours.
     pub record: Option<RecordSeen>,
+    /// Whether an S3User has that name that is not one of ours: somebody edited it, or made it.
+    pub record_is_anothers: bool,
     /// The migration that is moving buckets of its user.
     pub held_by: Option<String>,
     pub owner: Owner,
@@ -63,6 +65,8 @@ pub struct Bucket {
     pub deleting: Option<Duration>,
     /// Whether our finalizer is on it.
     pub finalizer: bool,
+    /// Told apart from all else it asks for: it holds also if that cannot be done.
+    pub deletion: Deletion,
     pub spec: Result<Spec, Vec<Problem>>,
     pub status: Status,
 }
@@ -79,7 +83,6 @@ impl Bucket {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Spec {
     pub claim: String,
-    pub deletion: Deletion,
     pub bindings: Bindings,
     pub settings: Settings,
 }

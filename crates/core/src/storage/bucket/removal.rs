@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::{
     super::{Reason, reason::readiness_of},
     BUCKET_NOT_EMPTY, Decision,
-    observed::{Bucket, Deletion, Found, Observed, Owner, RecordSeen, Spec},
+    observed::{Bucket, Deletion, Found, Observed, Owner, RecordSeen},
     provision::note,
     step::{Note, Step},
 };
@@ -15,14 +15,20 @@ use crate::conditions::Readiness;
 pub const GRACE: Duration = Duration::from_secs(60);
 
 pub(super) fn decide(seen: &Observed, bucket: &Bucket, since: Duration) -> Decision {
-    match &bucket.spec {
+    match bucket.deletion {
         _ if !bucket.finalizer => Decision::wait(deleting("nothing is left to do")),
         // The bucket may be anywhere; its namespace cannot wait.
         _ if seen.held_by.is_some() => set_aside(seen, bucket, Note::Kept, deleting("the bucket is being moved")),
-        Ok(Spec { deletion: Deletion::Retain, .. }) => {
+        Deletion::Retain if seen.record_is_anothers && !seen.namespace_terminating => {
+            Decision::wait(Reason::RecordTaken.stalled(
+                "the bucket is to be kept, which is noted on the S3User of its claim's name, and that names another claim or none; ask \
+                 the administrator to put its spec.claimRef right, or to remove it",
+            ))
+        }
+        Deletion::Retain => {
             set_aside(seen, bucket, Note::Kept, deleting("the bucket is kept"))
         }
-        _ => remove(seen, bucket, since),
+        Deletion::Delete => remove(seen, bucket, since),
     }
 }
 

@@ -3,7 +3,7 @@
 use super::{
     super::{Reason, reason::readiness_of, record_name},
     Decision,
-    observed::{Backend, Claim, ClaimIdentity, Observed, Phase, Purge, Record},
+    observed::{Backend, Claim, ClaimIdentity, Observed, Phase, Purge, Record, RecordBody},
     step::{Mark, Step},
     take_down::{Left, TakeDown},
 };
@@ -57,10 +57,26 @@ pub(super) fn of_claim(seen: &Observed, claim: &Claim) -> Decision {
                 }
             }
         }
-        // The record is made before the user: without one there is no user.
+        // Somebody may have removed the record of a user that is there.
+        (_, None) if seen.may_have_user(claim) && seen.namespace_terminating => {
+            let body = body_of_unknown(claim, identity.clone());
+            going(vec![Step::CreateRecord { name: claim.record_name(), body }])
+        }
+        (backend, None) if seen.may_have_user(claim) => super::unavailable(backend),
         (_, None) => going(release(seen, &identity, None).into_iter().collect()),
         (_, Some(record)) if seen.namespace_terminating => leave_to_record(record),
         (backend, Some(_)) => super::unavailable(backend),
+    }
+}
+
+/// What can be said of a user nobody can ask after; the clean-up finds it by this.
+fn body_of_unknown(claim: &Claim, identity: ClaimIdentity) -> RecordBody {
+    let asked = claim.spec.as_ref().ok().and_then(|spec| spec.class.clone());
+    RecordBody {
+        claim: Some(identity),
+        class: claim.status.class.clone().or(asked),
+        quota: claim.status.quota,
+        ..RecordBody::default()
     }
 }
 
@@ -158,8 +174,8 @@ pub(super) fn release(seen: &Observed, claim: &ClaimIdentity, record: Option<&Re
         _ => false,
     };
     let is_anothers = record.is_none() && (seen.record.is_some() || has_user);
-    let release = || Step::ReleaseQuota { namespace: claim.namespace.clone(), claim: claim.name.clone() };
-    (seen.books.hold_something() && !is_anothers).then(release)
+    let seen = seen.books.granting().filter(|_| !is_anothers)?.clone();
+    Some(Step::ReleaseQuota { namespace: claim.namespace.clone(), claim: claim.name.clone(), seen })
 }
 
 /// The mark, unless the record bears it already.

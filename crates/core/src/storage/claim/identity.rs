@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use super::{
     super::READONLY_SUBUSER,
-    observed::{Access, Spec},
+    observed::{Access, Claim, Observed, Spec, User},
 };
 
 /// One of those a claim keeps a key and a Secret for.
@@ -75,4 +75,29 @@ impl FreshKeys {
     pub(crate) fn numbered(&self, number: usize) -> String {
         format!("{}{number:03}", self.0)
     }
+}
+
+/// The change of keys to record: the one under way or done, or a new one if the claim asks for it in other words. A new one waits
+/// until the keys of the one before are gone: however often somebody asks, an identity has two keys at most. All keys there are then retire, and those that are lost do in any case; the next ones are told from them by this record alone, whatever happens in between.
+pub(super) fn rotation(
+    seen: &Observed,
+    claim: &Claim,
+    identities: &[Identity],
+    user: Option<&User>,
+) -> Option<Rotation> {
+    let recorded = seen.record.as_ref().and_then(|record| record.body.rotation.as_ref());
+    let keys = identities
+        .iter()
+        .flat_map(|identity| user.into_iter().flat_map(|user| user.keys_of(identity.subuser.as_deref())))
+        .map(|pair| pair.access_key.clone());
+    let is_under_way = recorded.is_some_and(|recorded| keys.clone().any(|key| recorded.retired.contains(&key)));
+    let rotation = match &claim.rotate {
+        Some(asked) if !is_under_way && recorded.is_none_or(|recorded| recorded.asked != *asked) => {
+            // Somebody may have removed the record; what is done is told by the status, too.
+            let is_done = claim.status.observed_key_rotation.as_ref() == Some(asked);
+            Some(Rotation { asked: asked.clone(), retired: keys.clone().filter(|_| !is_done).collect() })
+        }
+        _ => recorded.cloned(),
+    };
+    Rotation::and_lost(rotation, keys.filter(|key| seen.lost.contains(key)).collect())
 }

@@ -68,6 +68,8 @@ pub fn inquiry(
 
 /// Up to so many buckets are asked for with their contents at once: the gateway takes a second for that.
 pub const COUNTED_AT_ONCE: usize = 1000;
+/// What a bucket is taken to hold that was not looked into: the most that can be written down.
+pub const UNCOUNTED: u64 = i64::MAX.unsigned_abs();
 /// Of more, the contents of the first few are asked for one by one, and all others are taken to hold something until it is their
 /// turn.
 const COUNTED_SINGLY: usize = 8;

@@ -53,21 +53,24 @@ pub struct Books {
 }
 
 impl Books {
-    /// Whether Ceph may be given this much already, and no promise for the claim as it was seen is left.
-    pub(crate) fn grant(&self, form: &Form, units: Units) -> bool {
-        self.entry
-            .as_ref()
-            .is_some_and(|entry| !entry.promises(form) && entry.granted.is_some_and(|granted| units.is_within(granted)))
+    /// Whether Ceph may be given this much already, and no promise for the claim as it was seen is left. What it was granted at an
+    /// earlier time will do as long as it `has` that much: more may be about to be given back by who has not seen the claim since.
+    pub(crate) fn grant(&self, form: &Form, units: Units, has: Option<Quota>) -> bool {
+        let has_it = has.is_some_and(|has| units.is_within(Units::from(&has)));
+        self.entry.as_ref().is_some_and(|entry| {
+            let is_granted = entry.granted.is_some_and(|granted| units.is_within(granted));
+            is_granted && !entry.promises(form) && (has_it || entry.is_granted_to(form))
+        })
     }
 
-    /// What is granted beyond this.
-    pub(crate) fn hold_more_than(&self, units: Units) -> bool {
-        let granted = self.entry.as_ref().and_then(|entry| entry.granted);
-        granted.is_some_and(|granted| !granted.is_within(units))
+    /// The entry, if it grants more than this.
+    pub(crate) fn beyond(&self, units: Units) -> Option<&Entry> {
+        self.entry.as_ref().filter(|entry| entry.granted.is_some_and(|granted| !granted.is_within(units)))
     }
 
-    pub(crate) fn hold_something(&self) -> bool {
-        self.entry.as_ref().is_some_and(|entry| entry.granted.is_some())
+    /// The entry, if it grants anything.
+    pub(crate) fn granting(&self) -> Option<&Entry> {
+        self.entry.as_ref().filter(|entry| entry.granted.is_some())
     }
 }
 
@@ -92,6 +95,12 @@ impl Observed {
     /// Whether the claim goes, or went, because we take it away.
     pub(super) fn is_withdrawn(&self) -> bool {
         self.stamp.as_ref().is_some_and(Stamp::is_withdrawn)
+    }
+
+    /// Whether there may be a user of the claim although it has no record and nobody can be asked: it is granted before it is made,
+    /// and what it is granted is given back after it is gone. Where there is a record, the user is of the claim it names.
+    pub(super) fn may_have_user(&self, claim: &Claim) -> bool {
+        self.record.is_none() && (claim.status.s3_user.is_some() || self.books.granting().is_some())
     }
 
     /// Whether the claim may have the user of a record that is not its own: an administrator says so, or its class took the
@@ -276,6 +285,8 @@ pub struct RecordBody {
     pub taken_over_from: Option<String>,
     /// The migration that moves its buckets.
     pub held_by: Option<Holder>,
+    /// Whether a migration moved its buckets and deletes the claim: what is there then nobody gave up.
+    pub moved_away: bool,
     pub class: Option<String>,
     pub user: Option<CephUser>,
     pub read_secret: Option<String>,

@@ -8,7 +8,7 @@ use super::{
         record_name, secret_contents,
     },
     Decision,
-    identity::{Identity, Rotation},
+    identity::{Identity, Rotation, rotation},
     inquiry::is_made_anew,
     observed::{
         Backend, Claim, ClaimIdentity, Observed, Phase, Reached, Record, RecordBody, SecretSeen, SetAside, Spec,
@@ -160,15 +160,16 @@ impl<'a> Wanted<'a> {
     fn confirmation(&self) -> Option<Step> {
         let units = Units::from(&self.quota);
         let books = &self.seen.books;
+        let has = self.seen.record.as_ref().and_then(|record| record.body.quota);
         let confirm = || Step::Confirm { claim: self.claim.target.clone(), generation: self.claim.generation, units };
-        (books.exceeded.is_none() && !books.grant(&self.claim.form(), units)).then(confirm)
+        (books.exceeded.is_none() && !books.grant(&self.claim.form(), units, has)).then(confirm)
     }
 
     /// After Ceph was given less. What is stored beyond that counts on until it is gone.
     fn settlement(&self, user: Option<&User>) -> Option<Step> {
         let units = Units::from(&self.quota).or_more(self.stored(user)?);
-        let settle = || Step::Settle { claim: self.claim.target.clone(), generation: self.claim.generation, units };
-        self.seen.books.hold_more_than(units).then(settle)
+        let seen = self.seen.books.beyond(units)?.clone();
+        Some(Step::Settle { claim: self.claim.target.clone(), generation: self.claim.generation, seen, units })
     }
 
     /// What the user has stored and cannot add to beyond its quota, if it was told.
@@ -181,7 +182,7 @@ impl<'a> Wanted<'a> {
 
     /// Whether it has yet to be asked what is stored, before what Ceph was given less of is free.
     fn is_to_settle(&self, user: Option<&User>) -> bool {
-        self.seen.books.hold_more_than(Units::from(&self.quota)) && self.stored(user).is_none()
+        self.seen.books.beyond(Units::from(&self.quota)).is_some() && self.stored(user).is_none()
     }
 
     fn record(&self, user: Option<&User>) -> Option<Step> {
@@ -209,11 +210,17 @@ impl<'a> Wanted<'a> {
         removals.chain([Step::TakeOverUser { user: user(), display_name, unsuspend }]).collect()
     }
 
+    /// Said by a migration that is at work; a claim that stays may be given up by whoever deletes it.
+    fn is_moved_away(&self) -> bool {
+        self.seen.holder().is_some() && self.seen.record.as_ref().is_some_and(|record| record.body.moved_away)
+    }
+
     fn record_body(&self, user: Option<&User>) -> RecordBody {
         let given = self.takes_over.filter(|(title, _)| *title == Title::Given);
         RecordBody {
             offered_to: None,
             held_by: self.seen.holder().cloned(),
+            moved_away: self.is_moved_away(),
             taken_over_from: given.map(|(_, before)| before.display_name.clone()),
             claim: Some(ClaimIdentity {
                 namespace: self.claim.target.namespace.clone(),
@@ -345,12 +352,12 @@ impl<'a> Wanted<'a> {
         must_change && self.secret_seen(&identity.secret).is_some_and(|secret| secret.immutable)
     }
 
-    /// Secrets the claim named before.
+    /// Secrets the claim named before. Others may hang theirs onto it, to go with it and not before.
     fn surplus_secrets(&self) -> impl Iterator<Item = Step> {
         self.seen
             .secrets
             .iter()
-            .filter(|secret| self.owns(secret) && !self.names(&secret.target.name))
+            .filter(|secret| secret.labelled && self.owns(secret) && !self.names(&secret.target.name))
             .map(|secret| Step::DeleteSecret { secret: secret.target.clone() })
     }
 
@@ -433,26 +440,6 @@ impl<'a> Wanted<'a> {
     fn lacks_keys(&self, user: Option<&User>) -> bool {
         self.identities.iter().any(|identity| self.key(user, identity).is_none())
     }
-}
-
-/// The change of keys to record: the one under way or done, or a new one if the claim asks for it in other words. A new one waits
-/// until the keys of the one before are gone: however often somebody asks, an identity has two keys at most. All keys there are then retire, and those that are lost do in any case; the next ones are told from them by this record alone, whatever happens in between.
-fn rotation(seen: &Observed, claim: &Claim, identities: &[Identity], user: Option<&User>) -> Option<Rotation> {
-    let recorded = seen.record.as_ref().and_then(|record| record.body.rotation.as_ref());
-    let keys = identities
-        .iter()
-        .flat_map(|identity| user.into_iter().flat_map(|user| user.keys_of(identity.subuser.as_deref())))
-        .map(|pair| pair.access_key.clone());
-    let is_under_way = recorded.is_some_and(|recorded| keys.clone().any(|key| recorded.retired.contains(&key)));
-    let rotation = match &claim.rotate {
-        Some(asked) if !is_under_way && recorded.is_none_or(|recorded| recorded.asked != *asked) => {
-            // Somebody may have removed the record; what is done is told by the status, too.
-            let is_done = claim.status.observed_key_rotation.as_ref() == Some(asked);
-            Some(Rotation { asked: asked.clone(), retired: keys.clone().filter(|_| !is_done).collect() })
-        }
-        _ => recorded.cloned(),
-    };
-    Rotation::and_lost(rotation, keys.filter(|key| seen.lost.contains(key)).collect())
 }
 
 /// What is asked for, if the books grant it; else what was granted before.

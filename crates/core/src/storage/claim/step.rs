@@ -3,7 +3,10 @@
 use std::{collections::BTreeMap, fmt};
 
 use super::{
-    super::{CephUser, Reason, Target, ledger::Units},
+    super::{
+        CephUser, Reason, Target,
+        ledger::{Entry, Units},
+    },
     observed::{Access, Phase, Purge, RecordBody, SetAside, UserQuota},
 };
 use crate::{plan, secret::Secret};
@@ -20,16 +23,18 @@ pub enum Step {
         generation: i64,
         units: Units,
     },
-    /// Ceph has no more than this.
+    /// Ceph has no more than this. Fails if the books were granted anew since they were seen.
     Settle {
         claim: Target,
         generation: i64,
+        seen: Entry,
         units: Units,
     },
-    /// Ceph has nothing any more.
+    /// Ceph has nothing any more. Fails if the books were granted anew since they were seen.
     ReleaseQuota {
         namespace: String,
         claim: String,
+        seen: Entry,
     },
     /// Fails if there is an S3User of that name.
     CreateRecord {
@@ -223,7 +228,7 @@ impl fmt::Display for Step {
             Step::Settle { claim, units, .. } => {
                 write!(out, "give back what S3UserClaim {claim} had beyond {units}: Ceph has no more")
             }
-            Step::ReleaseQuota { namespace, claim } => {
+            Step::ReleaseQuota { namespace, claim, .. } => {
                 write!(out, "give back the quota of S3UserClaim {namespace}/{claim}: nothing is left in Ceph")
             }
             Step::CreateRecord { name, body } => write!(out, "create S3User {name}{}", granting(body)),

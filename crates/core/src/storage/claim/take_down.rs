@@ -93,10 +93,11 @@ impl TakeDown<'_> {
         found.is_of(&self.claim.uid) || self.record.is_some_and(|record| record.takes_over(&found.display_name))
     }
 
-    /// Who was let go with his data keeps it, even if the class has become stricter since.
+    /// Who was let go with his data keeps it, even if the class has become stricter since, and so does who made some while a
+    /// migration ended.
     fn purges(&self) -> bool {
-        let released = self.record.is_some_and(|record| record.phase == Some(Phase::Released));
-        self.deleted && !released && self.reached.class.on_delete == OnDelete::Purge
+        let keeps = |record: &Record| record.phase == Some(Phase::Released) || record.body.moved_away;
+        self.deleted && !self.record.is_some_and(keeps) && self.reached.class.on_delete == OnDelete::Purge
     }
 
     fn purge(&self, record: &Record, found: &User, user: CephUser, next: Next, mut steps: Vec<Step>) -> Left {

@@ -5,8 +5,8 @@ use super::{GRACE, units::Units};
 /// What one claim was promised.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Entry {
-    /// UID of the claim, once it is known.
-    pub uid: Option<String>,
+    /// The claim as it was when this was last granted or given back, once that is known.
+    pub form: Option<Form>,
     /// What Ceph has, or may be given at any moment.
     pub granted: Option<Units>,
     pub pending: Option<Reservation>,
@@ -49,6 +49,16 @@ impl Entry {
         self.granted == Some(units) && self.pending.is_none()
     }
 
+    /// Whether what is granted was granted to the claim as it stands.
+    pub fn is_granted_to(&self, form: &Form) -> bool {
+        self.granted.is_some() && self.form.as_ref() == Some(form)
+    }
+
+    /// Whether nobody has granted anything, or given it back, since it was seen like this.
+    pub(super) fn is_granted_as(&self, seen: &Entry) -> bool {
+        (&self.form, self.granted) == (&seen.form, seen.granted)
+    }
+
     /// Whether a promise for this form of the claim, or an earlier one, is still to be confirmed.
     pub fn promises(&self, form: &Form) -> bool {
         self.pending.as_ref().is_some_and(|pending| form.succeeds(&pending.form))
@@ -81,7 +91,8 @@ impl Entry {
     /// What was promised for the claim as it was seen, or before, is done with: no request for that can be stored any more. One for
     /// a later form is under way, or stored and not seen yet.
     pub(super) fn note(&mut self, form: &Form) {
-        self.uid = Some(form.uid.clone());
+        let is_later = |noted: &Form| noted.uid == form.uid && noted.succeeds(form);
+        self.form = self.form.take().filter(is_later).or_else(|| Some(form.clone()));
         if self.promises(form) {
             self.pending = None;
         }
@@ -94,3 +105,7 @@ pub struct Asks {
     pub form: Form,
     pub units: Units,
 }
+
+/// What was to be given back was granted anew, or given back, since it was seen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Regranted;

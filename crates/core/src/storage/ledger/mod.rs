@@ -8,7 +8,8 @@
 //! - no growth passes a limit; reaching it is allowed, and a limit that is missing limits nothing;
 //! - what does not grow is never refused, also while a limit is passed because it was lowered or a namespace came;
 //! - a promise is kept until somebody who has seen the claim as the promise is for it confirms or settles it, or it is old and
-//!   not what the claim asks for.
+//!   not what the claim asks for;
+//! - what is given back is what whoever gives it back has seen: a word that comes late does nothing to a grant that came after it.
 
 mod entry;
 mod names;
@@ -16,8 +17,9 @@ mod units;
 
 use std::{collections::BTreeMap, time::Duration};
 
-pub use entry::{Asks, Entry, Form, Reservation};
+pub use entry::{Asks, Entry, Form, Regranted, Reservation};
 pub use names::{BooksOf, claim_of_entry, entry_key, ledger_name, vault_entry_key, vault_of_entry};
+use units::CLAIMS;
 pub use units::{Bounds, Exceeded, Limits, Member, Scope, Units};
 
 /// Reservations are left alone for this long: longer than any request to the API server takes.
@@ -25,6 +27,9 @@ pub const GRACE: Duration = Duration::from_secs(120);
 
 /// The most claims of one namespace: so that one namespace cannot fill the books of all its team, which are one object.
 pub const MOST_CLAIMS: usize = 1000;
+
+/// The most claims of one team: more than that, and promised something each, its books would be larger than what the API server stores.
+pub const MOST_IN_BOOKS: usize = 3000;
 
 /// The entries of a ledger by `<namespace>/<claim>`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
@@ -61,9 +66,8 @@ impl Ledger {
     /// Whether the claim may have this much: what grows its charge must fit. What does not grow always fits.
     pub fn fits(&self, key: &str, wanted: Units, limits: &Limits) -> Result<(), Exceeded> {
         let namespace = claim_of_entry(key).map_or("", |(namespace, _)| namespace);
-        if !self.entries.contains_key(key) && self.of(namespace).count() >= MOST_CLAIMS {
-            let limit = u64::try_from(MOST_CLAIMS).unwrap_or(u64::MAX);
-            return Err(Exceeded { scope: Scope::Namespace, units: "claims", asked: 1, left: 0, limit });
+        if !self.entries.contains_key(key) {
+            self.has_room(namespace)?;
         }
         let before = self.entries.get(key).map(Entry::charge).unwrap_or_default();
         let bounds =
@@ -80,6 +84,21 @@ impl Ledger {
             }
         }
         Ok(())
+    }
+
+    /// Whether the books can take one more entry.
+    fn has_room(&self, namespace: &str) -> Result<(), Exceeded> {
+        let counts = [
+            (Scope::Namespace, self.of(namespace).count(), MOST_CLAIMS),
+            (Scope::Team, self.entries.len(), MOST_IN_BOOKS),
+        ];
+        match counts.into_iter().find(|(_, count, most)| count >= most) {
+            Some((scope, _, most)) => {
+                let limit = u64::try_from(most).unwrap_or(u64::MAX);
+                Err(Exceeded { scope, units: CLAIMS, asked: 1, left: 0, limit })
+            }
+            None => Ok(()),
+        }
     }
 
     /// Promises a claim this much. What was promised before and is not confirmed stays promised: the request that asked for
@@ -109,17 +128,27 @@ impl Ledger {
     }
 
     /// Ceph has no more than this: what it had before is free again.
-    pub fn settle(&mut self, key: &str, form: &Form, has: Units) {
-        let Some(entry) = self.entries.get_mut(key) else { return };
+    pub fn settle(&mut self, key: &str, seen: &Entry, form: &Form, has: Units) -> Result<(), Regranted> {
+        let Some(entry) = self.granted_as(key, seen)? else { return Ok(()) };
         entry.granted = entry.granted.map(|granted| granted.or_less(has));
         entry.note(form);
+        Ok(())
     }
 
     /// Ceph has nothing any more. A promise to the next claim of that name stays.
-    pub fn release(&mut self, key: &str) {
-        let Some(entry) = self.entries.get_mut(key) else { return };
-        (entry.granted, entry.uid) = (None, None);
+    pub fn release(&mut self, key: &str, seen: &Entry) -> Result<(), Regranted> {
+        let Some(entry) = self.granted_as(key, seen)? else { return Ok(()) };
+        (entry.granted, entry.form) = (None, None);
         self.drop_if_empty(key);
+        Ok(())
+    }
+
+    /// The entry as it was seen, but for what is promised meanwhile; nothing if it is gone.
+    fn granted_as(&mut self, key: &str, seen: &Entry) -> Result<Option<&mut Entry>, Regranted> {
+        match self.entries.get_mut(key) {
+            Some(entry) if !entry.is_granted_as(seen) => Err(Regranted),
+            entry => Ok(entry),
+        }
     }
 
     /// A promise nobody has confirmed in time becomes what the claim, read just now, asks for, and never more than was
@@ -136,7 +165,7 @@ impl Ledger {
     /// Takes over an entry from other books, or from what Ceph has. Limits do not count: it is there already.
     pub fn adopt(&mut self, key: &str, entry: &Entry) {
         let own = self.entries.entry(key.to_owned()).or_default();
-        own.uid = own.uid.take().or_else(|| entry.uid.clone());
+        own.form = own.form.take().or_else(|| entry.form.clone());
         own.granted = match (own.granted, entry.granted) {
             (Some(own), Some(other)) => Some(own.or_more(other)),
             (own, other) => own.or(other),
@@ -184,6 +213,11 @@ mod tests {
 
     fn promise_for(generation: i64, units: Units) -> Reservation {
         Reservation { units, at: 0, request: "r".into(), form: form(generation) }
+    }
+
+    fn settle(ledger: &mut Ledger, form: &Form, has: Units) {
+        let seen = ledger.entries["a/x"].clone();
+        ledger.settle("a/x", &seen, form, has).unwrap();
     }
 
     #[test]
@@ -238,9 +272,25 @@ mod tests {
         ledger.confirm("a/x", &form(1), size(8), &at_most(10)).unwrap();
         ledger.confirm("a/x", &form(1), size(3), &at_most(10)).unwrap();
         assert!(ledger.reserve("a/y", promise(size(5)), &at_most(10)).is_err());
-        ledger.settle("a/x", &form(1), size(3));
+        settle(&mut ledger, &form(1), size(3));
         assert!(ledger.entries["a/x"].is_settled_at(size(3)));
         assert!(ledger.reserve("a/y", promise(size(7)), &at_most(10)).is_ok());
+    }
+
+    #[test]
+    fn who_gives_back_late_gives_back_nothing_that_was_granted_since() {
+        let mut ledger = Ledger::default();
+        ledger.confirm("a/x", &form(1), size(8), &at_most(10)).unwrap();
+        let seen = ledger.entries["a/x"].clone();
+        ledger.confirm("a/x", &form(3), size(8), &at_most(10)).unwrap();
+        assert_eq!(ledger.settle("a/x", &seen, &form(2), size(3)), Err(Regranted));
+        assert_eq!(ledger.release("a/x", &seen), Err(Regranted));
+        assert!(ledger.entries["a/x"].is_settled_at(size(8)), "although it is as much as before");
+        let seen = ledger.entries["a/x"].clone();
+        ledger.reserve("a/x", promise_for(4, size(9)), &at_most(10)).unwrap();
+        ledger.release("a/x", &seen).unwrap();
+        assert_eq!(ledger.sum(), size(9), "what is only promised since stays");
+        ledger.release("a/y", &seen).unwrap();
     }
 
     #[test]
@@ -248,7 +298,8 @@ mod tests {
         let mut ledger = Ledger::default();
         ledger.confirm("a/x", &form(1), size(8), &at_most(10)).unwrap();
         ledger.reserve("a/x", promise(size(8)), &at_most(10)).unwrap();
-        ledger.release("a/x");
+        let seen = ledger.entries["a/x"].clone();
+        ledger.release("a/x", &seen).unwrap();
         assert_eq!(ledger.sum(), size(8));
         ledger.repair("a/x", None, GRACE.as_secs() - 1);
         assert_eq!(ledger.sum(), size(8));
@@ -270,7 +321,7 @@ mod tests {
         ledger.reserve("a/x", promise_for(1, size(9)), &at_most(10)).unwrap();
         ledger.reserve("a/x", promise_for(3, size(9)), &at_most(10)).unwrap();
         ledger.confirm("a/x", &form(1), size(9), &at_most(10)).unwrap();
-        ledger.settle("a/x", &form(2), size(3));
+        settle(&mut ledger, &form(2), size(3));
         assert!(ledger.reserve("b/y", promise(size(2)), &at_most(10)).is_err(), "the third form needs it");
         let another = Form { uid: "v".into(), generation: 7 };
         ledger.confirm("a/x", &another, size(3), &at_most(10)).unwrap();
@@ -308,10 +359,27 @@ mod tests {
             ledger.reserve(&format!("a/{number}"), promise(size(0)), &Limits::default()).unwrap();
         }
         let refused = ledger.reserve("a/more", promise(size(0)), &Limits::default()).unwrap_err();
-        assert!(refused.to_string().starts_with("exceeded namespace quota: 1 claims asked for, 0 of"), "{refused}");
+        assert_eq!(
+            refused.to_string(),
+            "exceeded namespace quota: the namespace has 1000 claims, and more cannot be kept count of; delete some that nobody \
+             needs, or make this one in another namespace"
+        );
         assert!(ledger.confirm("a/more", &form(1), size(0), &Limits::default()).is_err());
         ledger.reserve("a/0", promise(size(1)), &Limits::default()).unwrap();
         ledger.reserve("b/x", promise(size(0)), &Limits::default()).unwrap();
+    }
+
+    #[test]
+    fn a_team_is_told_that_its_books_are_full_before_the_api_server_refuses_them() {
+        let mut ledger = Ledger::default();
+        for number in 0..MOST_IN_BOOKS {
+            let key = format!("n{}/{number}", number / MOST_CLAIMS);
+            ledger.reserve(&key, promise(size(0)), &Limits::default()).unwrap();
+        }
+        let refused = ledger.reserve("more/x", promise(size(0)), &Limits::default()).unwrap_err();
+        assert!(refused.to_string().starts_with("exceeded cluster quota: the team has 3000 claims"), "{refused}");
+        assert!(refused.to_string().ends_with("or make this one in a namespace of another team"), "{refused}");
+        ledger.reserve("n0/0", promise(size(1)), &Limits::default()).unwrap();
     }
 
     #[test]

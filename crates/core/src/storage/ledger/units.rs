@@ -142,6 +142,9 @@ pub enum Scope {
     Team,
 }
 
+/// What a ledger counts beside what its claims ask for.
+pub(super) const CLAIMS: &str = "claims";
+
 /// Why there is not enough left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Exceeded {
@@ -160,6 +163,17 @@ impl fmt::Display for Exceeded {
             Scope::Namespace => ("namespace", "namespace"),
             Scope::Team => ("cluster", "team"),
         };
+        if *units == CLAIMS {
+            let elsewhere = match scope {
+                Scope::Namespace => "another namespace",
+                Scope::Team => "a namespace of another team",
+            };
+            return write!(
+                out,
+                "exceeded {whose} quota: the {owner} has {limit} claims, and more cannot be kept count of; delete some that nobody \
+                 needs, or make this one in {elsewhere}"
+            );
+        }
         write!(
             out,
             "exceeded {whose} quota: {asked} {units} asked for, {left} of the {owner}'s {limit} left; ask for less, or for a \

@@ -204,9 +204,9 @@ impl<'a> Moving<'a> {
         let (bucket, user) = (|| name.clone(), || self.to.clone());
         steps.push(Step::PutPolicy { bucket: bucket(), user: user(), key: key.clone(), policy: self.policy() });
         steps.push(Step::RenewLifecycle { bucket: bucket(), user: user(), key });
-        steps.push(Step::CountUsage { user: user() });
         steps.extend(self.notes());
         steps.extend(self.objects());
+        steps.push(Step::CountUsage { user: user() });
         let message = self.own_policy().and_then(policy::left_out);
         let becomes = Becomes::Moved { name: name.clone(), message };
         Decision::goes_on(steps, becomes, format!("bucket {name} is moved"))
@@ -257,11 +257,17 @@ impl<'a> Moving<'a> {
                 );
                 give_up(self.next, &why)
             }
-            _ => {
-                let why = format!("{refused}; it stays with its old owner");
-                let steps = (!self.is_first_owners()).then(|| self.link(self.from)).into_iter().collect();
-                Decision { steps, ..give_up(self.next, &why) }
+            _ if !self.is_first_owners() => {
+                let told = format!("bucket {} goes back", self.next.name);
+                Decision::goes_on(vec![self.link(self.from)], Becomes::Unchanged, told)
             }
+            _ => match self.restore() {
+                Ok(restored) => {
+                    let why = format!("{refused}; it stays with its old owner");
+                    Decision { steps: restored.into_iter().collect(), ..give_up(self.next, &why) }
+                }
+                Err(why) => Decision::wait_for_ceph(why),
+            },
         }
     }
 

@@ -7,7 +7,8 @@
 //!   operator dies, the next look knows what is done.
 //! - It always ends: a bucket that cannot be moved after all stays with its first owner, or goes back to it, and the others go on. A
 //!   migration that is deleted stops before the next bucket.
-//! - Nothing is ever purged: the first claim goes only if its user has no bucket left.
+//! - Nothing is ever purged: the first claim goes only if its user has no bucket left, and what somebody makes until it is gone is
+//!   kept.
 
 mod bucket;
 mod observed;
@@ -30,7 +31,7 @@ use super::{
 };
 use crate::{
     conditions::Readiness,
-    plan::{FailureClass, Outcomes, Plan, first_failure},
+    plan::{FailureClass, Outcome, Outcomes, Plan, first_failure},
     time::Timestamp,
 };
 
@@ -73,7 +74,8 @@ impl Decision {
 pub struct Look<'a> {
     /// The buckets to ask about, by name.
     pub buckets: Vec<&'a str>,
-    /// Whether to ask what all buckets of the two users are, which takes long where there are many.
+    /// Whether to ask what all buckets of the two users are, and what is in those of the second one, which takes long where there are
+    /// many.
     pub all_of_current: bool,
     pub all_of_target: bool,
 }
@@ -87,7 +89,9 @@ pub fn look<'a>(migration: &'a Migration, current: &Side, target: &Side) -> Look
             Look { buckets, all_of_target: true, ..Look::default() }
         }
         (Phase::Running, Some(next)) => Look { buckets: vec![next.name.as_str()], ..Look::default() },
-        (Phase::Running, None) => Look { all_of_current: migration.may_delete_current(), ..Look::default() },
+        (Phase::Running, None) => {
+            Look { all_of_current: migration.may_delete_current() && !migration.deleting, ..Look::default() }
+        }
         _ => Look::default(),
     }
 }
@@ -263,14 +267,20 @@ fn finish(seen: &Observed) -> Decision {
     let mut told = "all buckets are moved".to_owned();
     let mut steps = Vec::new();
     match seen.current.bound() {
-        Some((claim, _)) if migration.may_delete_current() && !claim.deleting => {
+        Some((claim, record)) if migration.may_delete_current() && !claim.deleting && !migration.deleting => {
             let left = match &seen.gateway {
                 Gateway::Reached(reached) => reached.current.as_ref().map(|user| &user.buckets),
                 other => return unavailable(other),
             };
             let names = left.into_iter().flat_map(|left| left.keys()).chain(&seen.current.buckets);
             let names: BTreeSet<_> = names.map(String::as_str).collect();
-            if names.is_empty() {
+            if names.is_empty() && !record.body.moved_away {
+                let note = Step::GiveUpNothing {
+                    record: super::record_name(&claim.target.namespace, &claim.target.name),
+                    seen: record.version(),
+                };
+                return Decision::goes_on(vec![note], Becomes::Unchanged, told);
+            } else if names.is_empty() {
                 steps.push(Step::DeleteClaim { claim: claim.target.clone() });
             } else {
                 let names: Vec<_> = names.into_iter().collect();
@@ -341,7 +351,10 @@ pub fn report(seen: &Observed, outcomes: Outcomes<'_, Step>, now: &Timestamp) ->
     }
     bucket::progress(seen, &mut status, outcomes);
     let decision = decide(seen);
-    let verdict = match first_failure(outcomes) {
+    // The gateway counts by itself in the end: for a user with many buckets that takes longer than anybody waits.
+    let is_needed = |(step, _): &&(&Step, Outcome)| !matches!(step, Step::CountUsage { .. });
+    let needed: Vec<_> = outcomes.iter().filter(is_needed).cloned().collect();
+    let verdict = match first_failure(&needed) {
         // The world has moved on: the next look will tell.
         Some(failure) if failure.class == FailureClass::Stale => return status,
         Some(failure) => readiness_of(failure),

@@ -84,6 +84,11 @@ pub enum Step {
     ReleaseObject {
         object: Target,
     },
+    /// Says on the S3User that nothing is given up when its claim goes. Fails if the S3User is not the one seen.
+    GiveUpNothing {
+        record: String,
+        seen: Version,
+    },
     /// Fails if the claim is not the one seen.
     DeleteClaim {
         claim: Target,
@@ -116,6 +121,7 @@ impl plan::Step for Step {
             Step::CreateObject { .. } => "CreateObject",
             Step::DeleteObject { .. } => "DeleteObject",
             Step::ReleaseObject { .. } => "ReleaseObject",
+            Step::GiveUpNothing { .. } => "GiveUpNothing",
             Step::DeleteClaim { .. } => "DeleteClaim",
             Step::LetGo { .. } => "LetGo",
             Step::RemoveFinalizer { .. } => "RemoveFinalizer",
@@ -155,6 +161,9 @@ impl fmt::Display for Step {
             }
             Step::DeleteObject { object } => write!(out, "delete S3Bucket {object}: its bucket is elsewhere"),
             Step::ReleaseObject { object } => write!(out, "remove the finalizer from S3Bucket {object}"),
+            Step::GiveUpNothing { record, .. } => {
+                write!(out, "note on S3User {record} that whatever is made now is kept when its claim goes")
+            }
             Step::DeleteClaim { claim } => write!(out, "delete S3UserClaim {claim}: it has no bucket left"),
             Step::LetGo { record, .. } => write!(out, "let go of S3User {record}"),
             Step::RemoveFinalizer { migration } => {

@@ -19,6 +19,44 @@ use super::{
 use crate::explorer::at_rest;
 
 #[test]
+fn what_is_made_while_a_migration_ends_is_kept_although_the_class_says_purge() {
+    for terminating in [false, true] {
+        let mut world = World { terminating, ..at_rest(&World::new(ClassState::Purge)) };
+        world.user.as_mut().unwrap().stored = Some(2);
+        world.edit(|claim| claim.deleting = true);
+        assert!(at_rest(&world).user.is_none(), "whoever deletes the claim himself gives it up");
+        world.record.as_mut().unwrap().moved_away = true;
+        let left = at_rest(&world);
+        let user = left.user.unwrap();
+        assert!((user.stored, user.suspended) == (Some(2), true) && left.claim.is_none());
+        assert_eq!(left.record.unwrap().phase, Phase::Released);
+    }
+}
+
+#[test]
+fn a_secret_that_others_hung_onto_a_claim_stays() {
+    let settled = at_rest(&World::new(ClassState::Retain));
+    let mut seen = settled.seen();
+    let mut theirs = seen.secrets[0].clone();
+    (theirs.target.name, theirs.labelled) = ("theirs".to_owned(), false);
+    seen.secrets.push(theirs);
+    assert_eq!(claim::plan(&seen).to_string(), "nothing to do");
+    seen.secrets.last_mut().unwrap().labelled = true;
+    assert_eq!(
+        claim::plan(&seen).to_string(),
+        "delete Secret team-a/theirs: the claim no longer names it",
+        "what we made goes once the claim names it no more"
+    );
+}
+
+#[test]
+fn a_claim_that_stays_after_a_migration_may_be_given_up_again() {
+    let mut world = at_rest(&World::new(ClassState::Purge));
+    world.record.as_mut().unwrap().moved_away = true;
+    assert!(!at_rest(&world).record.unwrap().moved_away);
+}
+
+#[test]
 fn a_record_made_anew_keeps_what_no_s3_bucket_answers_for() {
     let mut world = with_a_kept_bucket(at_rest(&World::new(ClassState::Purge)));
     world.record = None;

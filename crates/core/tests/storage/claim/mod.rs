@@ -12,7 +12,7 @@ use croft_core::{
     plan::{Failure, FailureClass, Next, Outcome},
     storage::{
         QuotaAsked, READONLY_SUBUSER, Target,
-        bucket::{self, Bucket, Found, Lookup, Owner},
+        bucket::{self, Bucket, Deletion, Found, Lookup, Owner},
         claim::{self, Backend, Observed, Phase, Record, Rotation},
     },
     time::Timestamp,
@@ -40,6 +40,9 @@ fn every_start(
         claim(true, true, false),
         Some(ClaimState { finalizer: true, subuser: true, rotate: Some("first"), ..ClaimState::new(NEW) }),
     ];
+    // What was made was granted, also if somebody removed the record.
+    let is_granted =
+        |record: Option<&RecordState>, user: &UserState| record.is_none() && user.owner.as_deref() == Some(NEW);
     let mut worlds = Vec::new();
     for claim in &claims {
         for terminating in [false, true] {
@@ -55,6 +58,10 @@ fn every_start(
                                     user: user.clone(),
                                     secrets: secrets.clone(),
                                     in_use,
+                                    granted: user
+                                        .as_ref()
+                                        .filter(|user| is_granted(record.as_ref(), user))
+                                        .map(|_| 5000),
                                     keys_used: 9,
                                     ..World::new(class)
                                 });
@@ -260,7 +267,8 @@ fn a_bucket_is_worked_on_with_a_key_that_stays() {
     let target =
         Target { namespace: "team-a".into(), name: "photos".into(), uid: "u".into(), resource_version: "1".into() };
     let (spec, status) = (Err(Vec::new()), bucket::Status::default());
-    let asked = Bucket { target, generation: 1, deleting: None, finalizer: true, spec, status };
+    let deletion = Deletion::Delete;
+    let asked = Bucket { target, generation: 1, deleting: None, finalizer: true, deletion, spec, status };
     let with_key = |record: Option<&Record>, lost: &[String]| {
         let lookup = Lookup::new(seen.claim.as_ref(), record, &asked).unwrap();
         lookup.owner(Some(&user), Found::Absent, true, &lost.iter().cloned().collect())

@@ -69,7 +69,9 @@ impl explorer::World for World {
     fn check_rest(&self) {
         match &self.claim {
             Some(claim) if claim.deleting => {
-                let waits_for_gateway = !self.is_reached() && !self.terminating && self.record.is_some();
+                let may_have_user = self.granted.is_some() || claim.status.s3_user.is_some();
+                let waits_for_gateway =
+                    !self.is_reached() && !self.terminating && (self.record.is_some() || may_have_user);
                 assert!(self.in_use || waits_for_gateway, "hangs for nothing");
             }
             Some(claim) => {

@@ -67,6 +67,20 @@ impl World {
     }
 
     pub(super) fn carry_out(&mut self, seen: &Observed, step: &Step) -> Outcome {
+        let outcome = self.change(seen, step);
+        self.is_lost &= !self.is_whole();
+        outcome
+    }
+
+    /// Whether claim, record and user are each other's.
+    fn is_whole(&self) -> bool {
+        let owner = self.user.as_ref().and_then(|user| user.owner.as_deref());
+        let recorded = self.record.as_ref().and_then(|record| record.claim);
+        let is_whole = |claim: &ClaimState| claim.finalizer && [owner, recorded] == [Some(claim.uid); 2];
+        self.claim.as_ref().is_some_and(is_whole)
+    }
+
+    fn change(&mut self, seen: &Observed, step: &Step) -> Outcome {
         match step {
             Step::AddFinalizer { .. } if !self.is_claim_unchanged(seen) => return stale(),
             Step::AddFinalizer { .. } => {
@@ -75,6 +89,11 @@ impl World {
             }
             Step::RemoveFinalizer { .. } => return self.remove_finalizer(seen),
             Step::Confirm { units, .. } => self.granted = Some(self.granted.unwrap_or_default().max(units.size)),
+            Step::Settle { seen, .. } | Step::ReleaseQuota { seen, .. }
+                if self.books().entry.as_ref() != Some(seen) =>
+            {
+                return stale();
+            }
             Step::Settle { units, .. } => {
                 let has = self.user.as_ref().and_then(|user| user.size).unwrap_or_default();
                 assert!(has <= units.size, "gave back what Ceph still has");
@@ -127,7 +146,7 @@ impl World {
             }
             (Step::UpdateRecord { body, .. }, Some(record)) => {
                 assert!(record.claim.is_some() || record.offered, "changed an S3User that is not ours");
-                let RecordState { claim, taken_over_from, complete, size, subuser, rotation, .. } =
+                let RecordState { claim, taken_over_from, moved_away, complete, size, subuser, rotation, .. } =
                     RecordState::of(body);
                 let (offered, misnamed) = (false, false);
                 *record = RecordState {
@@ -135,6 +154,7 @@ impl World {
                     offered,
                     taken_over_from,
                     misnamed,
+                    moved_away,
                     complete,
                     size,
                     subuser,
@@ -340,8 +360,10 @@ impl World {
         let is_unknown = !matches!(seen.backend, Backend::Reached(_));
         match self.record.as_ref().filter(|record| record.claim == Some(claim.uid)) {
             None => {
-                let place_taken = self.record.is_some() && self.user.as_ref().is_some_and(|user| user.suspended);
-                assert!(!left || is_unknown || place_taken || self.is_lost, "let go of a user nobody can find again");
+                let is_shut = is_unknown || self.user.as_ref().is_some_and(|user| user.suspended);
+                let place_taken = self.record.is_some() && is_shut;
+                let has_just_gone = self.is_lost && seen.record.is_some();
+                assert!(!left || place_taken || has_just_gone, "let go of a user nobody can find again");
             }
             Some(record) => {
                 let is_blank = record.reason.is_none();

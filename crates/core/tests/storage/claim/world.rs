@@ -81,6 +81,8 @@ pub(crate) struct RecordState {
     pub(crate) adopts: bool,
     /// Whether somebody edited the name of its claim.
     pub(crate) misnamed: bool,
+    /// Whether a migration that deletes its claim said that nothing is given up.
+    pub(crate) moved_away: bool,
     pub(crate) complete: bool,
     pub(crate) size: u64,
     pub(crate) subuser: bool,
@@ -132,7 +134,8 @@ pub(crate) struct World {
     /// Size granted in the books; what is in Ceph is never more.
     pub(crate) granted: Option<u64>,
     pub(crate) keys_used: u32,
-    /// Somebody took away our finalizer or our record: what cannot be found again then is theirs to clean up.
+    /// Somebody took away our finalizer or our record, and not all is put right yet: what cannot be found again meanwhile is theirs to
+    /// clean up.
     pub(crate) is_lost: bool,
     /// Whether the binding of a class is there that wants what it stamped.
     pub(crate) bound: bool,
@@ -259,9 +262,10 @@ impl World {
         }
     }
 
-    fn books(&self) -> Books {
+    pub(crate) fn books(&self) -> Books {
         let granted = self.granted.map(|size| Units::from(&quota(size)));
-        Books { entry: granted.map(|_| Entry { granted, ..Entry::default() }), exceeded: None }
+        let form = self.claim.as_ref().map(|claim| claim.seen().form());
+        Books { entry: granted.map(|_| Entry { form, granted, pending: None }), exceeded: None }
     }
 
     pub(crate) fn seen(&self) -> Observed {
@@ -321,6 +325,7 @@ impl RecordState {
             returns: false,
             adopts: false,
             misnamed: false,
+            moved_away: false,
             complete: true,
             size: 5000,
             subuser: false,
@@ -336,12 +341,13 @@ impl RecordState {
     pub(crate) fn of(body: &RecordBody) -> Self {
         let claim = body.claim.as_ref().unwrap();
         let uid = [EARLIER, NEW].into_iter().find(|uid| *claim == identity(uid));
-        assert_eq!(body.user, Some(user()));
+        assert!(body.user.is_none() || body.user == Some(user()));
         Self {
             uid: 0,
             claim: Some(uid.expect("one of ours")),
             taken_over_from: body.taken_over_from.as_deref().and_then(owner_shown),
-            complete: true,
+            moved_away: body.moved_away,
+            complete: body.user.is_some(),
             size: body.quota.map_or(0, |quota| quota.size.whole()),
             subuser: body.subusers.contains(SUBUSER),
             rotation: body
@@ -362,6 +368,7 @@ impl RecordState {
                 offered_to: self.offered.then(|| Place { namespace: "team-a".into(), name: "data".into() }),
                 taken_over_from: self.taken_over_from.as_deref().map(shown),
                 held_by: None,
+                moved_away: self.moved_away,
                 class: Some("gold".into()),
                 user: self.complete.then(user),
                 read_secret: some("read"),

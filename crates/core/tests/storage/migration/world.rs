@@ -16,8 +16,8 @@ use croft_core::{
         },
         display_name,
         migration::{
-            self, BucketSeen, Gateway, InCeph, Migration, MoveState, MovedIn, Object, Observed, Phase, PolicySeen,
-            Reached, Side, Step, policy::Moved,
+            self, BucketSeen, Gateway, InCeph, Migration, MoveState, MovedIn, Object, Observed, PolicySeen, Reached,
+            Side, Step, policy::Moved,
         },
     },
     time::Timestamp,
@@ -44,6 +44,8 @@ pub(super) struct SideState {
     pub(super) key: bool,
     /// Whether its S3User says from whom the bucket came.
     pub(super) remembers: bool,
+    /// Whether its S3User says that nothing is given up when its claim goes.
+    pub(super) moved_away: bool,
     /// Whether its namespace has the S3Bucket, and that our finalizer.
     pub(super) object: Option<bool>,
 }
@@ -84,6 +86,8 @@ pub(super) struct World {
     /// Another bucket of the first user.
     pub(super) more: bool,
     pub(super) reachable: bool,
+    /// One of several gateways has not heard yet whose the bucket is, and refuses its new owner once.
+    pub(super) refuses: bool,
 }
 
 impl Hash for World {
@@ -91,7 +95,7 @@ impl Hash for World {
         let moves: Vec<_> = self.status.buckets.iter().map(|it| (it.state, it.policy.clone())).collect();
         (&self.current, &self.target, self.finalizer, self.deleting, self.bucket, &self.policy).hash(state);
         (self.looked_after, self.counted).hash(state);
-        (self.namespace, self.clash, self.more, self.reachable, self.status.phase, moves).hash(state);
+        (self.namespace, self.clash, self.more, self.reachable, self.refuses, self.status.phase, moves).hash(state);
     }
 }
 
@@ -117,7 +121,7 @@ pub(super) fn now() -> Timestamp {
 }
 
 /// The policy once all is done: nothing of what the old owner said is left of it.
-fn moved(unbound: &[&str]) -> Policy {
+pub(super) fn moved(unbound: &[&str]) -> Policy {
     let former = BTreeSet::from(["lab_a".to_owned()]);
     let unbound = unbound.iter().map(|name| (*name).to_owned()).collect();
     let subusers = ["one", "two"].map(str::to_owned).into();
@@ -156,6 +160,7 @@ impl SideState {
         let body = RecordBody {
             claim: Some(ClaimIdentity { namespace: namespace.into(), name: "data".into(), uid: uid.clone() }),
             held_by: self.held.then(|| Holder { name: "m".into(), uid: target("", "m").uid }),
+            moved_away: self.moved_away,
             class: Some("gold".into()),
             user: Some(user(namespace)),
             subusers: ["one".to_owned(), "two".to_owned()].into(),
@@ -184,7 +189,7 @@ impl SideState {
     }
 
     fn version(&self) -> String {
-        format!("{}{}{}", self.held, self.kept, self.remembers)
+        format!("{}{}{}{}", self.held, self.kept, self.remembers, self.moved_away)
     }
 
     fn object(&self, namespace: &str) -> Option<Object> {
@@ -228,6 +233,7 @@ impl World {
             kept: false,
             key: true,
             remembers: false,
+            moved_away: false,
             object,
         };
         Self {
@@ -244,6 +250,7 @@ impl World {
             clash: false,
             more: false,
             reachable: true,
+            refuses: false,
         }
     }
 
@@ -363,6 +370,10 @@ impl explorer::World for World {
                 return Outcome::Failed(Failure::new(FailureClass::Forbidden, "InvalidAccessKeyId", "no such key"));
             }
             Step::DeletePolicy { .. } | Step::PutPolicy { .. } if self.policy == Policy::Shut => return denied(),
+            Step::PutPolicy { user: by, .. } if self.refuses && *by == user("b") => {
+                self.refuses = false;
+                return denied();
+            }
             Step::DeletePolicy { .. } => {
                 assert_eq!(self.status.buckets[0].policy.as_deref(), Some(BEFORE), "removed before it was saved");
                 assert!(!self.has_arrived(), "removed the new owner's policy");
@@ -377,7 +388,7 @@ impl explorer::World for World {
                 assert_eq!((id.as_str(), self.status.buckets[0].id.as_deref()), (ID, Some(ID)));
                 assert!(self.target.remembers, "nobody will know who had it");
                 if *to == user("a") {
-                    assert_eq!(self.policy, Policy::Shut, "taken from its new owner");
+                    assert_eq!(self.status.buckets[0].state, MoveState::Returning, "taken from its new owner");
                     self.bucket = Whereabouts::Home;
                 } else if self.clash {
                     return stale();
@@ -402,7 +413,10 @@ impl explorer::World for World {
                 self.current.object = self.current.object.map(|_| false);
             }
             Step::DeleteObject { .. } => self.current.object = None,
+            Step::GiveUpNothing { record, seen } if !self.is_unchanged(record, seen) => return stale(),
+            Step::GiveUpNothing { record, .. } => self.side(record).moved_away = true,
             Step::DeleteClaim { .. } => {
+                assert!(self.current.moved_away, "what somebody makes now could be purged");
                 assert!(!self.more && self.current.object.is_none(), "deleted a claim with buckets");
                 self.current.claim = false;
             }
@@ -415,39 +429,7 @@ impl explorer::World for World {
     }
 
     fn others(&self) -> Vec<Act<World>> {
-        vec![
-            Act::new("the gateway goes, or comes back", self, |world| world.reachable = !world.reachable)
-                .between_reconciles(),
-            Act::new("somebody makes a bucket of that name there, or removes it", self, |world| {
-                world.clash = !world.clash && !world.has_arrived();
-            })
-            .between_reconciles(),
-            Act::new("somebody deletes the migration", self, |world| world.deleting = true).between_reconciles(),
-            Act::new("the tenant makes another bucket", self, |world| world.more = true).between_reconciles(),
-            // Only whose it is can do so, as long as it has no policy that refuses that.
-            Act::new("the old owner shuts everybody out", self, |world| {
-                if world.bucket == Whereabouts::Home {
-                    world.policy = Policy::Shut;
-                }
-            }),
-            Act::new("the old owner deletes the bucket", self, |world| {
-                if world.bucket == Whereabouts::Home && world.policy != Policy::Shut {
-                    (world.bucket, world.policy) = (Whereabouts::Gone, Policy::None);
-                }
-            }),
-            Act::new("the key of the new owner goes, or comes back", self, |world| {
-                world.target.key = !world.target.key;
-            })
-            .between_reconciles(),
-            Act::new("the key of the old owner is lost, or replaced", self, |world| {
-                world.current.key = !world.current.key && !world.current.claim_deleting;
-            }),
-            Act::new("the namespace it goes to is deleted", self, |world| {
-                (world.namespace, world.target.claim_deleting) = (false, true);
-            }),
-            Act::new("the tenant deletes the first claim", self, |world| world.current.claim_deleting = true)
-                .between_reconciles(),
-        ]
+        self.acts()
     }
 
     fn passes(&self) -> Option<Self> {
@@ -462,38 +444,6 @@ impl explorer::World for World {
     }
 
     fn check_rest(&self) {
-        let is_gone = self.deleting && !self.finalizer;
-        let (current, target) = (&self.current, &self.target);
-        match self.status.phase {
-            Some(Phase::Succeeded) => {
-                // What no S3Bucket binds any more may be shut out, too.
-                let is_shut = target.object.is_none() && self.policy == moved(&["one", "two"]);
-                assert!(self.has_arrived() && (is_shut || self.policy == moved(&["two"])), "{:?}", self.policy);
-                assert_eq!(current.object, None);
-                assert!(target.remembers, "who had it is not known");
-                assert!(self.looked_after && self.counted, "the gateway does not know whose it is");
-                assert_eq!(self.status.moved.as_deref(), Some("1/1"));
-                assert!(!self.finalizer && self.status.buckets[0].state == MoveState::Moved);
-            }
-            Some(Phase::Failed) => {
-                assert!(!self.has_arrived(), "taken from its old owner in a migration that failed");
-                assert!(current.claim || current.claim_deleting, "deleted a claim whose bucket did not move");
-                let is_off = (self.bucket, &self.policy) == (Whereabouts::Home, &Policy::None);
-                assert!(!is_off || (!current.key && current.claim_deleting), "its policy is lost");
-            }
-            Some(Phase::Running) => {
-                let key_comes = !current.key && !current.claim_deleting;
-                assert!(!self.reachable || !target.key || key_comes, "hangs");
-            }
-            _ => {
-                let waits = !current.claim || !target.claim || target.claim_deleting || !target.key || !current.key;
-                assert!(is_gone || !self.reachable || waits, "hangs");
-            }
-        }
-        if self.status.phase != Some(Phase::Running) && self.reachable && target.key && current.key {
-            assert!(!current.held && !target.held, "left somebody held");
-        }
-        let claim_waits = current.claim && current.claim_deleting && current.held;
-        assert!(!claim_waits || self.status.phase == Some(Phase::Running), "the claim waits for ever");
+        self.check();
     }
 }
