@@ -27,7 +27,7 @@ use crate::{
 };
 
 /// Holds a class whose deletion needs our help.
-const FINALIZER: &str = "namespaceclass.akuity.io/in-use";
+pub(super) const FINALIZER: &str = "namespaceclass.akuity.io/in-use";
 
 #[derive(Debug)]
 pub(super) struct ClassReconciler {

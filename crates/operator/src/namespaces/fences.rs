@@ -3,6 +3,8 @@
 //! 1. Choosing a class, changing it and leaving it need the verb `use` on that class, whichever way a Namespace is written.
 //! 2. Only the operator writes bindings.
 //! 3. Objects stamped from a class with `protect: true` are written by the operator alone.
+//! 4. A class that is not to take its objects with it is not deleted before the operator holds it: once it is gone, nobody can
+//!    read in it what was wanted.
 //!
 //! Guarantees: every expression is total, so no policy fails on an object it was not made for; what does not concern a fence
 //! passes it; Kubernetes' own controllers and `system:masters` are never locked out of fences 2 and 3.
@@ -13,11 +15,13 @@ use k8s_openapi::{
     apimachinery::pkg::apis::meta::v1::LabelSelector,
 };
 
+use super::class::FINALIZER;
 use crate::policies::{Choice, condition, denied_unless, label_of, matched, policy, quoted, trusted, variable};
 
 pub const CHOICE: &str = "croft-class-choice";
 pub const BINDINGS: &str = "croft-bindings";
 pub const PROTECTION: &str = "croft-protected-objects";
+pub const CLASS_DELETION: &str = "croft-class-deletion";
 
 /// What the fences have to know about the installation.
 #[derive(Debug)]
@@ -28,8 +32,8 @@ pub struct Grounds<'a> {
     pub system_namespaces: &'a [String],
 }
 
-pub fn policies(grounds: &Grounds<'_>) -> [ValidatingAdmissionPolicy; 3] {
-    [choice(grounds), bindings(grounds), protection(grounds)]
+pub fn policies(grounds: &Grounds<'_>) -> [ValidatingAdmissionPolicy; 4] {
+    [choice(grounds), bindings(grounds), protection(grounds), class_deletion()]
 }
 
 /// Fence 1.
@@ -107,6 +111,26 @@ fn protection(grounds: &Grounds<'_>) -> ValidatingAdmissionPolicy {
                     "'class ' + {} + ' protects the objects it puts into a namespace: change the class, or set its \
                      spec.protect to false'",
                     label_of("oldObject", STAMP_LABEL)
+                ),
+            )]),
+            ..ValidatingAdmissionPolicySpec::default()
+        },
+    )
+}
+
+/// Fence 4. There is always a way out: a class that says `Delete` goes at once.
+fn class_deletion() -> ValidatingAdmissionPolicy {
+    let wanted = "oldObject.?spec.?policy.?onClassDelete.orValue('Delete')";
+    let is_held = format!("oldObject.metadata.?finalizers.orValue([]).exists(held, held == {})", quoted(FINALIZER));
+    policy(
+        CLASS_DELETION,
+        ValidatingAdmissionPolicySpec {
+            match_constraints: Some(matched("akuity.io", &["namespaceclasses"], &["DELETE"], None)),
+            validations: Some(vec![denied_unless(
+                format!("oldObject == null || {wanted} == 'Delete' || {is_held}"),
+                format!(
+                    "'class ' + oldObject.metadata.name + ' has spec.policy.onClassDelete: ' + {wanted} + ', and the operator does \
+                     not hold it yet: try again in a moment; if the operator does not run, start it, or set that to Delete'"
                 ),
             )]),
             ..ValidatingAdmissionPolicySpec::default()

@@ -236,6 +236,29 @@ async fn orphans_stay_when_their_class_is_deleted_and_says_so() -> Result<()> {
 }
 
 #[tokio::test]
+async fn orphans_stay_however_soon_after_their_class_said_so_it_is_deleted() -> Result<()> {
+    let (class, space) = furnished("orphan-soon", &json!({})).await?;
+    let before = space.has("made").await;
+    class.set_spec(spec(&json!({"onClassDelete": "Orphan"}), "1")).await?;
+    let mut answer = class.api.delete("orphan-soon", &DeleteParams::default()).await;
+    if let Err(refused) = &answer {
+        assert!(refused.to_string().contains("does not hold it yet: try again in a moment"), "{refused}");
+        eventually("the class to be held", || async {
+            let class = class.api.get("orphan-soon").await?;
+            Ok((!class.finalizers().is_empty()).then_some(()))
+        })
+        .await;
+        answer = class.api.delete("orphan-soon", &DeleteParams::default()).await;
+    }
+    answer?;
+    space.is_unbound().await;
+    let after = space.has("made").await;
+    assert_eq!(after.uid(), before.uid());
+    assert!(is_nobodys(&after), "{after:?}");
+    Ok(())
+}
+
+#[tokio::test]
 async fn a_class_that_blocks_its_deletion_stays_until_nobody_uses_it() -> Result<()> {
     let (class, space) = furnished("block", &json!({"onClassDelete": "Block"})).await?;
     let before = space.has("made").await;
