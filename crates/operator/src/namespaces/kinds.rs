@@ -314,7 +314,8 @@ impl Kinds {
             loop {
                 changes.until_served().await;
                 kinds.keep(&caches.groups_in_use());
-                loop {
+                // By then what cannot be asked about is known to be away.
+                for _ in 0..HICCUPS {
                     let differ = kinds.refresh().await;
                     stamps.reconsider();
                     caches.wake_users_of(&differ, &pusher);
