@@ -365,8 +365,8 @@ mod tests {
         let (slow, _slow_ones) = mpsc::unbounded_channel();
         let mut running = Running { tasks, keys: [(task.id(), key.clone())].into(), slow };
         end_term(&mut queue, &mut running, &journal).await;
-        let pace = Pace { calm: Duration::from_millis(10), most: Duration::from_millis(10) };
-        journal.saw(&key, "configmaps", &place, 7, pace);
+        let soon = Pace { calm: Duration::from_millis(10), most: Duration::from_millis(10) };
+        journal.saw(&key, "configmaps", &place, 7, soon);
         tokio::time::sleep(Duration::from_secs(1)).await;
         let inbox = inboxes.get_mut(&PART).expect("of the part");
         assert_eq!(inbox.keys(), [key]);

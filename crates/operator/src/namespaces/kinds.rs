@@ -30,7 +30,7 @@ const BELIEVED: Duration = Duration::from_secs(600);
 /// What could not be asked about is asked about ever more rarely, unless something changes.
 const UNASKED: Backoff = Backoff { first: Duration::from_secs(1), most: Duration::from_secs(60) };
 
-/// Whoever could be asked about it until now is believed until this is the answer so often in a row.
+/// What was told is believed until it could not be asked about so often in a row.
 const HICCUPS: u32 = 3;
 
 /// The reason when a single kind cannot be asked about.
@@ -314,7 +314,8 @@ impl Kinds {
             loop {
                 changes.until_served().await;
                 kinds.keep(&caches.groups_in_use());
-                loop {
+                // By then what cannot be asked about is known to be away.
+                for _ in 0..HICCUPS {
                     let differ = kinds.refresh().await;
                     stamps.reconsider();
                     caches.wake_users_of(&differ, &pusher);

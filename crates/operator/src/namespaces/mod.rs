@@ -166,12 +166,17 @@ impl Caches {
             }
         };
         for class in self.classes.all() {
-            kinds_named_by(&class).iter().for_each(|(api_version, _)| add(api_version));
-            class.status.iter().flat_map(|status| &status.kinds).for_each(|kind| add(&kind.api_version));
+            for (api_version, _) in kinds_named_by(&class) {
+                add(&api_version);
+            }
+            for kind in class.status.iter().flat_map(|status| &status.kinds) {
+                add(&kind.api_version);
+            }
         }
         for binding in self.bindings.all() {
-            let made = binding.status.iter().flat_map(|status| &status.applied_resources);
-            made.for_each(|applied| add(&applied.api_version));
+            for applied in binding.status.iter().flat_map(|status| &status.applied_resources) {
+                add(&applied.api_version);
+            }
         }
         groups
     }
