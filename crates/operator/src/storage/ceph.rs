@@ -114,7 +114,9 @@ impl Ceph {
         if names.len() <= COUNTED_AT_ONCE {
             match self.0.buckets_with_usage_of(id).await {
                 Ok(buckets) => {
-                    buckets.into_iter().for_each(|bucket| listed.add(bucket, id));
+                    for bucket in buckets {
+                        listed.add(bucket, id);
+                    }
                     return Ok(listed);
                 }
                 // A slow gateway cannot tell of all of them in time: it is asked for a few.
