@@ -376,9 +376,9 @@ mod tests {
         for _ in 0..rounds {
             for part in 0..2 {
                 if part == 0 {
-                    watch.listed()
+                    watch.listed();
                 } else {
-                    round(watch)
+                    round(watch);
                 }
                 turns.push(watch.standing().clone());
             }
