@@ -20,6 +20,16 @@ impl Place {
         matches!(self, Place::Location(name) | Place::Vault(name) if name == location)
     }
 
+    /// Whether a backup there goes with the location of that name, which Velero knows as `known_as`. What waits for a vault goes
+    /// into whichever location that gets.
+    pub fn goes_with(&self, location: &str, known_as: &str) -> bool {
+        match self {
+            Place::Location(name) => name == location,
+            Place::Gone(name) => name == location || name == known_as,
+            Place::Vault(_) | Place::Default => false,
+        }
+    }
+
     /// Where Velero has a backup, whatever it names now; else the location it names; else that of its namespace's vault.
     pub fn of(named: Option<&str>, stored: Option<Stored>, vaults: impl IntoIterator<Item = Vault>) -> Self {
         match (named, stored.map(Stored::place)) {
@@ -73,6 +83,22 @@ mod tests {
     fn vault(name: &str, second: u32, is_deleting: bool) -> Vault {
         let created = Timestamp(format!("2026-01-01T00:00:{second:02}Z"));
         Vault { name: name.into(), created, is_deleting }
+    }
+
+    #[test]
+    fn what_only_waits_for_a_vault_does_not_go_with_a_location_of_its_name() {
+        let safe = || "safe".to_owned();
+        for (place, goes) in [
+            (Place::Location(safe()), true),
+            (Place::Location("other".into()), false),
+            (Place::Gone(safe()), true),
+            (Place::Gone("shop-safe-1".into()), true),
+            (Place::Gone("shop-safe-2".into()), false),
+            (Place::Vault(safe()), false),
+            (Place::Default, false),
+        ] {
+            assert_eq!(place.goes_with("safe", "shop-safe-1"), goes, "{place:?}");
+        }
     }
 
     #[test]

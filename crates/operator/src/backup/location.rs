@@ -18,7 +18,6 @@ use croft_core::{
             copy_mark,
         },
         ownership::Origin,
-        place::Place,
         validate::SecretKey,
     },
     plan::{Failure, FailureClass, Outcome, Plan},
@@ -166,11 +165,7 @@ impl LocationReconciler {
     /// The backups stored in a location that are not yet being deleted.
     fn backups(&self, location: &NonAdminBackupStorageLocation, origin: &Origin) -> Vec<Victim> {
         let name = location.name_any();
-        let is_here = |backup: &NonAdminBackup| match self.caches.place_of(backup) {
-            Place::Location(place) | Place::Vault(place) => place == name,
-            Place::Gone(place) => place == name || place == origin.nacuuid,
-            Place::Default => false,
-        };
+        let is_here = |backup: &NonAdminBackup| self.caches.place_of(backup).goes_with(&name, &origin.nacuuid);
         let backups = self.caches.backups.in_namespace(&location.namespace().unwrap_or_default()).into_iter();
         backups
             .filter(|backup| is_here(backup) && !is_deleting(&backup.metadata))
