@@ -8,8 +8,9 @@
 //! - old news changes nothing: a watch may lag behind our own writes.
 //!
 //! Hence the holder has stopped writing before anybody else may take over, whatever the network and the scheduler do:
-//! `tests/lease.rs` explores every interleaving of a small world. Only whoever deletes the lease by hand lets another one in
-//! before the holder has heard of it.
+//! `tests/lease.rs` explores every interleaving of a small world. A lease that is deleted is made anew by whoever leads, and by
+//! others only after as long as if it had not been renewed. Only a replica that has never seen it would not know that it was
+//! ever held.
 
 use std::time::Duration;
 
@@ -86,6 +87,8 @@ struct Seen {
     record: Option<Record>,
     /// When we first saw the record in this version.
     at: Instant,
+    /// The lease is gone, and may have been somebody else's, who may not have heard of it.
+    was_held: bool,
 }
 
 impl Candidate {
@@ -118,19 +121,23 @@ impl Candidate {
 
     /// The lease was just read; `None` if it does not exist.
     pub fn observed(&mut self, record: Option<Record>, now: Instant) {
+        let was_mine = self.term().allows_until(now);
         let foreign = record.as_ref().is_none_or(|record| record.holder.as_deref() != Some(&self.me));
         if foreign {
             self.renewed_at = None;
         }
         if self.seen.as_ref().is_none_or(|seen| seen.record != record) {
-            self.seen = Some(Seen { record, at: now });
+            let before = self.seen.as_ref().and_then(|seen| seen.record.as_ref()?.holder.as_ref());
+            // Who led was the last one to hold it; who does not know may have slept while others held it.
+            let was_held = record.is_none() && before.is_some() && !was_mine;
+            self.seen = Some(Seen { record, at: now, was_held });
         }
     }
 
     /// Our write, sent at `sent`, succeeded and left the lease as `record`.
     pub fn won(&mut self, record: Record, sent: Instant, now: Instant) {
         self.renewed_at = Some(sent);
-        self.seen = Some(Seen { record: Some(record), at: now });
+        self.seen = Some(Seen { record: Some(record), at: now, was_held: false });
     }
 
     /// Until when we may write.
@@ -150,11 +157,14 @@ impl Candidate {
 
     /// What to do at `now`. `Wait { until: now }` never occurs: there is always something to do or a time to wait for.
     pub fn decide(&self, now: Instant) -> Decision {
-        let Some(Seen { record, at }) = &self.seen else {
+        let Some(Seen { record, at, was_held }) = &self.seen else {
             // Not looked yet: the shell reads before it decides.
             return Decision::Wait { until: now + self.timing.renew };
         };
-        let Some(record) = record else { return Decision::Create };
+        let Some(record) = record else {
+            let due = if *was_held { *at + self.timing.lease } else { now };
+            return if due > now { Decision::Wait { until: due } } else { Decision::Create };
+        };
         let mine = record.holder.as_deref() == Some(&self.me);
         let due = match (&record.holder, self.renewed_at) {
             (None, _) => now,

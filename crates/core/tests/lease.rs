@@ -1,5 +1,5 @@
 //! At most one leader, in every interleaving of a small world: two candidates with clocks of their own, lost requests, lost
-//! replies, watches that lag behind and pauses of any length at any moment.
+//! replies, watches that lag behind, pauses of any length at any moment, and somebody who deletes the lease.
 
 use std::{collections::HashSet, time::Duration};
 
@@ -36,8 +36,10 @@ struct World {
     /// Whether the candidates hear of the lease without reading it.
     watches: bool,
     now: u64,
-    /// Everything that was ever stored, the newest last.
-    history: Vec<Record>,
+    /// Everything that was ever stored, the newest last; nothing where it was deleted. Versions count from one.
+    history: Vec<Option<Record>>,
+    /// How often somebody may yet delete the lease.
+    deletions: usize,
     processes: Vec<Process>,
 }
 
@@ -50,7 +52,26 @@ impl World {
             reply: None,
             shown: 0,
         };
-        Self { watches, now: 0, history: Vec::new(), processes: vec![process("a", 0), process("b", 100)] }
+        let processes = vec![process("a", 0), process("b", 100)];
+        Self { watches, now: 0, history: Vec::new(), deletions: 0, processes }
+    }
+
+    /// A lease that `a` has just got and `b` has seen, and somebody who is about to delete it.
+    fn held(watches: bool) -> Self {
+        let mut world = Self { deletions: 1, ..Self::new(watches) };
+        let record = Record { holder: Some("a".into()), transitions: 0, version: "1".into() };
+        world.history.push(Some(record.clone()));
+        let [a, b] = [0, 1].map(|index| world.clock(index));
+        world.processes[0].candidate.won(record.clone(), a, a);
+        world.processes[1].candidate.observed(Some(record), b);
+        for process in &mut world.processes {
+            process.shown = 1;
+        }
+        world
+    }
+
+    fn stored(&self) -> Option<&Record> {
+        self.history.last().and_then(Option::as_ref)
     }
 
     fn clock(&self, process: usize) -> Instant {
@@ -68,6 +89,12 @@ impl World {
         let mut later = self.clone();
         later.now += 1;
         next.push(later);
+        if self.stored().is_some() && self.deletions > 0 {
+            let mut deleted = self.clone();
+            deleted.deletions -= 1;
+            deleted.history.push(None);
+            next.push(deleted);
+        }
         for index in 0..self.processes.len() {
             next.extend(self.steps_of(index));
         }
@@ -82,14 +109,18 @@ impl World {
         let process = &self.processes[index];
 
         let mut read = self.clone();
-        read.processes[index].candidate.observed(self.history.last().cloned(), now);
+        read.processes[index].candidate.observed(self.stored().cloned(), now);
         next.push(read);
 
         // A watch may lag behind by any time.
-        if let Some(record) = self.history.get(process.shown).filter(|_| self.watches) {
+        if let Some(event) = self.history.get(process.shown).filter(|_| self.watches) {
             let mut told = self.clone();
-            told.processes[index].shown += 1;
-            told.processes[index].candidate.told(record.clone(), now);
+            let Process { candidate, shown, .. } = &mut told.processes[index];
+            *shown += 1;
+            match event {
+                Some(record) => candidate.told(record.clone(), now),
+                None => candidate.gone(&shown.to_string(), now),
+            }
             next.push(told);
         }
 
@@ -130,10 +161,10 @@ impl World {
     fn arrive(&self, index: usize, write: &InFlight) -> World {
         let mut world = self.clone();
         world.processes[index].in_flight = None;
-        if world.history.last().map(|record| &record.version) == write.base.as_ref() {
+        if world.stored().map(|record| &record.version) == write.base.as_ref() {
             let version = (world.history.len() + 1).to_string();
             let record = Record { version, ..write.record.clone() };
-            world.history.push(record.clone());
+            world.history.push(Some(record.clone()));
             world.processes[index].reply = Some((record, write.sent));
         }
         world
@@ -148,6 +179,12 @@ fn at_most_one_leader_under_lost_replies_pauses_and_clock_offsets() {
 #[test]
 fn at_most_one_leader_however_far_their_watches_lag_behind() {
     explore(World::new(true), 4, 2);
+}
+
+#[test]
+fn at_most_one_leader_when_somebody_deletes_the_lease() {
+    explore(World::held(false), 5, 4);
+    explore(World::held(true), 4, 3);
 }
 
 fn explore(begin: World, most_time: u64, most_writes: usize) {
@@ -182,6 +219,20 @@ fn a_released_lease_is_taken_at_once() {
     assert_eq!(standby.decide(Instant(1)), Decision::Wait { until: Instant(3) });
     standby.observed(Some(record(None, "8")), Instant(1));
     assert_eq!(standby.decide(Instant(1)), Decision::Write { version: "8".into(), transitions: 4 });
+}
+
+#[test]
+fn a_deleted_lease_is_made_anew_at_once_by_its_holder_and_later_by_others() {
+    let record = Record { holder: Some("a".into()), transitions: 0, version: "1".into() };
+    let [mut holder, mut standby] = ["a", "b"].map(|name| Candidate::new(name, TIMING));
+    holder.won(record.clone(), Instant(0), Instant(0));
+    standby.observed(Some(record), Instant(0));
+    for candidate in [&mut holder, &mut standby] {
+        candidate.gone("2", Instant(1));
+    }
+    assert_eq!(holder.decide(Instant(1)), Decision::Create);
+    assert_eq!(standby.decide(Instant(1)), Decision::Wait { until: Instant(4) });
+    assert_eq!(standby.decide(Instant(4)), Decision::Create);
 }
 
 #[test]
