@@ -17,7 +17,7 @@ const LOST: u32 = 8;
 const EXPIRES: &str = "its list expires before it can be watched";
 
 /// A stream that ends sooner than this did not serve anybody: opening it again at once would be a loop.
-const SHORTEST: Duration = Duration::from_secs(1);
+pub const SHORTEST: Duration = Duration::from_secs(1);
 
 const BACKOFF: Backoff = Backoff { first: Duration::from_millis(200), most: Duration::from_secs(15) };
 
@@ -54,9 +54,25 @@ pub fn smaller_page(objects: u32) -> u32 {
     (objects / 8).max(1)
 }
 
-/// Whether a list goes on, after a page that made so many known objects so many and names a next one.
-pub fn goes_on(before: usize, after: usize) -> Result<(), Trouble> {
-    if after > before { Ok(()) } else { Err(Trouble::Other("its list does not come to an end".to_owned())) }
+/// Who filters what he has found may give a page without objects that names a next one, but not for ever.
+const MOST_EMPTY: u32 = 100;
+
+/// A list that goes on from page to page.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Listing {
+    empty: u32,
+}
+
+impl Listing {
+    /// Whether the list goes on, after a page of so many objects, so many of them new, that names a next one.
+    pub fn goes_on(&mut self, objects: usize, new: usize) -> Result<(), Trouble> {
+        self.empty = if objects == 0 { self.empty.saturating_add(1) } else { 0 };
+        let repeats = objects > 0 && new == 0;
+        if repeats || self.empty > MOST_EMPTY {
+            return Err(Trouble::Other("its list does not come to an end".to_owned()));
+        }
+        Ok(())
+    }
 }
 
 /// What went wrong with a list or a watch.
@@ -160,11 +176,24 @@ impl Supervision {
         self.missed.get_or_insert_default();
     }
 
-    /// The API server accepted the watch: whatever was missing is there again.
+    /// The API server accepted the watch: whatever was missing is there again. Where that has come to nothing again and again it
+    /// has to last first: an API server accepts a version that has expired, and says so afterwards.
     pub fn accepted(&mut self) {
+        if self.failures < LOST && self.expired < LOST {
+            self.serves();
+        }
+    }
+
+    /// The stream has lasted for [`SHORTEST`].
+    pub fn lasts(&mut self) {
+        (self.failures, self.expired) = (0, 0);
+        self.serves();
+    }
+
+    fn serves(&mut self) {
         if self.has_picture {
             self.standing = Standing::Synced;
-            (self.missed, self.expired) = (Some(0), 0);
+            self.missed = Some(0);
         }
     }
 
@@ -214,7 +243,7 @@ impl Supervision {
     /// However it ended, and whether or not anything was heard on it.
     fn served_for(&mut self, lasted: Duration) {
         if lasted >= SHORTEST {
-            self.failures = 0;
+            (self.failures, self.expired) = (0, 0);
         }
     }
 
@@ -256,9 +285,15 @@ mod tests {
     }
 
     #[test]
-    fn a_list_goes_on_as_long_as_it_tells_something() {
-        assert!(goes_on(0, 1).is_ok() && goes_on(500, 501).is_ok());
-        assert!(goes_on(500, 500).is_err());
+    fn a_list_goes_on_as_long_as_it_tells_something_new_or_is_filtered() {
+        let mut list = Listing::default();
+        assert!(list.goes_on(1, 1).is_ok() && list.goes_on(500, 1).is_ok());
+        assert!(list.goes_on(500, 0).is_err(), "the same again");
+        for _ in 0..2 {
+            assert!((0..MOST_EMPTY).all(|_| list.goes_on(0, 0).is_ok()));
+            assert!(list.goes_on(1, 1).is_ok());
+        }
+        assert!((0..=MOST_EMPTY).any(|_| list.goes_on(0, 0).is_err()), "nothing for ever");
     }
 
     fn synced() -> Supervision {
@@ -397,6 +432,7 @@ mod tests {
         assert_eq!(turns(&mut never, 50, refused), [Standing::Starting, failing.clone()]);
         assert!(matches!(never.failed(&other(), Duration::ZERO), Answer::Resume { .. }), "nobody lists over and over");
         never.accepted();
+        never.lasts();
         assert!(never.standing().is_synced());
         let mut no_more = synced();
         assert_eq!(turns(&mut no_more, 50, refused), [Standing::Synced, failing]);
@@ -426,8 +462,26 @@ mod tests {
             assert_eq!(*watch.standing(), Standing::Failing(EXPIRES.into()));
             watch.listed();
             watch.accepted();
-            watch.failed(&Trouble::Expired, Duration::ZERO);
+            watch.lasts();
+            watch.failed(&Trouble::Expired, SHORTEST);
             assert!(watch.standing().is_synced(), "it counts anew");
+        }
+    }
+
+    #[test]
+    fn what_is_accepted_and_comes_to_nothing_again_and_again_says_so_once() {
+        for trouble in [other(), Trouble::Expired] {
+            let mut watch = synced();
+            let accepted_in_vain = |watch: &mut Supervision| {
+                watch.accepted();
+                watch.failed(&trouble, Duration::ZERO);
+            };
+            let turned = turns(&mut watch, 50, accepted_in_vain);
+            assert!(matches!(turned.as_slice(), [Standing::Synced, Standing::Failing(_)]), "{turned:?}");
+            watch.listed();
+            watch.accepted();
+            watch.lasts();
+            assert!(watch.standing().is_synced());
         }
     }
 

@@ -19,7 +19,7 @@ use std::{
 use croft_core::{
     backoff::Backoff,
     queue::Priority,
-    watching::{Answer, Standing, Supervision, Trouble, goes_on},
+    watching::{Answer, Listing, SHORTEST, Standing, Supervision, Trouble},
 };
 use futures::{FutureExt, StreamExt};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -111,8 +111,10 @@ impl<S, T> Supervisor<S, T> {
             drop(panic);
             self.surroundings.metrics.panicked("watch");
             error!(resource = self.resource, "a watch panicked; it is opened anew");
-            // What it has seen is half a picture at best.
-            self.standing.send_replace(Standing::Failing("a bug in croft: the watch panicked".into()));
+            // What it has seen is half a picture at best, and whoever uses it must know; telling them may panic as well.
+            let failing = Standing::Failing("a bug in croft: the watch panicked".into());
+            self.standing.send_replace(failing.clone());
+            let _ = std::panic::catch_unwind(AssertUnwindSafe(|| self.sink.turned(&failing)));
             // After a long while it is another matter.
             panics = if begun.elapsed() > AFTER_PANIC.most { 1 } else { panics + 1 };
             tokio::time::sleep(AFTER_PANIC.delay(panics, 0)).await;
@@ -146,7 +148,10 @@ impl<S, T> Supervisor<S, T> {
             }
             answer = match self.turn(&mut watch, &mut version).await {
                 (lasted, Ok(())) => watch.ended(lasted),
-                (lasted, Err(trouble)) => self.failed(&mut watch, &trouble, lasted),
+                (lasted, Err(trouble)) => {
+                    self.surroundings.metrics.watch_failed(&self.resource);
+                    answer_to(&self.resource, &mut watch, &trouble, lasted)
+                }
             };
             self.tell::<K>(&watch);
         }
@@ -168,12 +173,22 @@ impl<S, T> Supervisor<S, T> {
             Err(trouble) => return (Duration::ZERO, Err(trouble)),
         };
         let begun = Instant::now();
-        while !self.sink.has_ended()
-            && let Some(happening) = stream.next().await
-        {
+        let (lasting, mut is_new) = (tokio::time::sleep(SHORTEST), true);
+        tokio::pin!(lasting);
+        while !self.sink.has_ended() {
+            let happening = tokio::select! {
+                happening = stream.next() => happening,
+                () = &mut lasting, if is_new => {
+                    is_new = false;
+                    watch.lasts();
+                    self.tell::<K>(watch);
+                    continue;
+                }
+            };
             match happening {
-                Ok(happening) => *version = Some(self.accept(happening)),
-                Err(trouble) => return (begun.elapsed(), Err(trouble)),
+                Some(Ok(happening)) => *version = Some(self.accept(happening)),
+                Some(Err(trouble)) => return (begun.elapsed(), Err(trouble)),
+                None => break,
             }
         }
         (begun.elapsed(), Ok(()))
@@ -206,12 +221,13 @@ impl<S, T> Supervisor<S, T> {
         T: Sink<K>,
     {
         let mut listed = BTreeSet::new();
-        let mut next: Option<String> = None;
+        let (mut listing, mut next) = (Listing::default(), None::<String>);
         loop {
             let page = self.source.list(next.as_deref()).await?;
-            let before = listed.len();
+            let (mut objects, mut new) = (0, 0);
             for object in page.objects {
-                listed.insert(place_of(object.metadata()));
+                objects += 1;
+                new += usize::from(listed.insert(place_of(object.metadata())));
                 self.sink.put(object, How::Listed);
             }
             next = page.next;
@@ -219,7 +235,7 @@ impl<S, T> Supervisor<S, T> {
                 self.sink.listed(&listed, revision(&page.version));
                 return Ok(page.version);
             }
-            goes_on(before, listed.len())?;
+            listing.goes_on(objects, new)?;
         }
     }
 
@@ -244,40 +260,41 @@ impl<S, T> Supervisor<S, T> {
         version
     }
 
-    fn failed(&self, watch: &mut Supervision, trouble: &Trouble, lasted: Duration) -> Answer {
-        self.surroundings.metrics.watch_failed(&self.resource);
-        debug!(resource = self.resource, %trouble, "watch interrupted");
-        let was = watch.standing().clone();
-        let answer = watch.failed(trouble, lasted);
-        if let (Standing::Failing(why), Trouble::Other(_) | Trouble::Expired) = (watch.standing(), trouble)
-            && was != *watch.standing()
-        {
-            warn!(resource = self.resource, why, "cannot be watched; will keep trying");
-        }
-        answer
-    }
-
     /// Says where the watch stands, if that has changed.
     fn tell<K>(&mut self, watch: &Supervision)
     where
         T: Sink<K>,
     {
         let standing = watch.standing();
-        if *self.standing.borrow() == *standing {
-            return;
+        if *self.standing.borrow() != *standing {
+            log_turn(&self.resource, standing);
+            self.standing.send_replace(standing.clone());
+            self.sink.turned(standing);
         }
-        match standing {
-            Standing::Forbidden => warn!(
-                resource = self.resource,
-                "may not list or watch: apply the RBAC that `croft manifests` prints, or grant it to the operator"
-            ),
-            Standing::NotServed => info!(resource = self.resource, "waiting for this kind to be installed"),
-            Standing::Starting | Standing::Synced | Standing::Failing(_) => {
-                debug!(resource = self.resource, %standing, "watch");
-            }
-        }
-        self.standing.send_replace(standing.clone());
-        self.sink.turned(standing);
+    }
+}
+
+/// What to do after a failure; logged where it has become a state.
+fn answer_to(resource: &str, watch: &mut Supervision, trouble: &Trouble, lasted: Duration) -> Answer {
+    debug!(resource, %trouble, "watch interrupted");
+    let was = watch.standing().clone();
+    let answer = watch.failed(trouble, lasted);
+    if let (Standing::Failing(why), Trouble::Other(_) | Trouble::Expired) = (watch.standing(), trouble)
+        && was != *watch.standing()
+    {
+        warn!(resource, why, "cannot be watched; will keep trying");
+    }
+    answer
+}
+
+fn log_turn(resource: &str, standing: &Standing) {
+    match standing {
+        Standing::Forbidden => warn!(
+            resource,
+            "may not list or watch: apply the RBAC that `croft manifests` prints, or grant it to the operator"
+        ),
+        Standing::NotServed => info!(resource, "waiting for this kind to be installed"),
+        Standing::Starting | Standing::Synced | Standing::Failing(_) => debug!(resource, %standing, "watch"),
     }
 }
 

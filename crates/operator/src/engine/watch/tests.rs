@@ -281,7 +281,8 @@ async fn nothing_the_other_side_does_makes_a_hot_loop() {
 async fn a_sink_that_panics_loses_nothing_but_time() {
     let told = play_with([Line::List(Ok(vec![("a", 5)])), Line::List(Ok(vec![("a", 5)]))], 1);
     let log = told.after(SOON * 2).await;
-    assert_eq!(log, ["list", "list", "a Listed", "listed 1 at 5", "watch from 5", "synced"]);
+    let panicked = "failing: a bug in croft: the watch panicked";
+    assert_eq!(log, ["list", panicked, "list", "a Listed", "listed 1 at 5", "watch from 5", "synced"]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -318,6 +319,30 @@ async fn a_kind_that_can_be_listed_and_not_watched_says_so_once_and_is_not_liste
     let log = told.after(Duration::from_secs(400)).await;
     assert_eq!(turns(&log), ["synced", "failing: down"], "{log:?}");
     assert_eq!(lists(&log), 2, "{log:?}");
+}
+
+/// An API server accepts a watch from a version that has expired, and says so in its first event.
+#[tokio::test(start_paused = true)]
+async fn a_watch_that_is_accepted_and_fails_at_once_again_and_again_says_so_once_and_heals() {
+    for trouble in [Trouble::Expired, other()] {
+        let round = || [Line::List(Ok(vec![("a", 5)])), Line::Watch(Ok(vec![Err(trouble.clone())]))];
+        let resumed = || Line::Watch(Ok(vec![Err(trouble.clone())]));
+        let lines: Vec<_> = match trouble {
+            Trouble::Expired => (0..30).flat_map(|_| round()).collect(),
+            // Known until it has failed too often, then listed anew.
+            _ => round().into_iter().chain((0..7).map(|_| resumed())).chain(round()).chain((0..30).map(|_| resumed())).collect(),
+        };
+        let told = play(lines.into_iter().chain((trouble == Trouble::Expired).then(|| Line::List(Ok(vec![])))));
+        let log = told.after(Duration::from_secs(1200)).await;
+        assert!(matches!(turns(&log)[..], ["synced", failing, "synced"] if failing.starts_with("failing")), "{log:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_page_without_objects_is_not_the_end_of_a_list() {
+    let told = play([Line::Pages(vec![Ok(vec![]), Ok(vec![("a", 5)]), Ok(vec![]), Ok(vec![("b", 7)])])]);
+    let log = told.after(SOON).await;
+    assert!(log.contains(&"listed 2 at 7".to_owned()) && told.standing.borrow().is_synced(), "{log:?}");
 }
 
 #[tokio::test(start_paused = true)]
