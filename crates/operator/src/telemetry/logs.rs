@@ -2,7 +2,12 @@
 
 use std::io::IsTerminal;
 
-use tracing_subscriber::{EnvFilter, fmt, layer::SubscriberExt, util::SubscriberInitExt};
+use tracing_subscriber::{
+    filter::{LevelFilter, Targets},
+    fmt,
+    layer::SubscriberExt,
+    util::SubscriberInitExt,
+};
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub enum LogFormat {
@@ -13,12 +18,12 @@ pub enum LogFormat {
 
 /// Starts logging; `directives` is a level or a `tracing` filter such as `info,croft=debug`.
 pub fn start(format: LogFormat, directives: &str) -> anyhow::Result<()> {
-    let filter = EnvFilter::try_new(directives).map_err(|error| {
+    let filter: Targets = directives.parse().map_err(|error| {
         anyhow::anyhow!("--log {directives:?} is no log filter ({error}); try `info` or `info,croft=debug`")
     })?;
     // The client library quotes answers it cannot read, whatever is in them.
-    let filter =
-        if directives.contains("kube_client") { filter } else { filter.add_directive("kube_client=error".parse()?) };
+    let says_itself = directives.contains("kube_client");
+    let filter = if says_itself { filter } else { filter.with_target("kube_client", LevelFilter::ERROR) };
     let registry = tracing_subscriber::registry().with(filter);
     match format {
         LogFormat::Text => registry
