@@ -6,7 +6,7 @@ use croft_core::{
     namespaces::{
         binding::BindingStep,
         class::ClassStep,
-        inventory::Status,
+        inventory::{Applied, Status},
         manifest::Identity,
         resources::{self, ClassSeen, Owner, ResourceStep},
     },
@@ -106,7 +106,7 @@ impl World {
             ResourceStep::Release { identity, uid, version, .. } => {
                 let Some(object) = self.exactly(identity, uid, version) else { return conflict() };
                 assert!(is_proven(seen, identity, object), "released {identity}, which is not ours");
-                assert!(object.made_by_others || keeps(seen, identity), "released {identity}, which should go");
+                assert!(object.made_by_others || keeps(seen, identity, uid), "released {identity}, which should go");
                 (object.owner, object.stamp) = (None, None);
                 Outcome::done()
             }
@@ -181,6 +181,7 @@ impl World {
         let Some(object) = self.exactly(identity, uid, version) else { return conflict() };
         assert!(is_proven(seen, identity, object), "deleted {identity}, which is not ours");
         assert!(!object.made_by_others, "deleted {identity}, which others made");
+        assert!(is_wanted(seen, identity) || !keeps(seen, identity, uid), "deleted {identity}, which is to stay");
         self.delete_object(name_of(identity));
         Outcome::done()
     }
@@ -194,7 +195,7 @@ impl World {
         let owned = self.objects.iter().filter(|(_, object)| object.owner.as_deref() == Some(uid) && !object.deleting);
         let mut left = owned.filter(|(name, object)| {
             let is_known = self.can_be_found(name, object) && (!self.is_out_of_sight(name) || self.is_listed(name));
-            let may_go = object.stamp.is_none() || !keeps(seen, &identity(name));
+            let may_go = object.stamp.is_none() || !keeps(seen, &identity(name), &object.uid);
             object.made_by_others || is_known || !may_go
         });
         assert_eq!(left.next(), None, "left to the collector");
@@ -217,16 +218,24 @@ fn is_on_record(seen: &resources::Observed, identity: &Identity, uid: &str) -> b
     seen.binding.status.applied(identity).is_some_and(|known| known.uid.as_deref() == Some(uid))
 }
 
-/// Whether the class says that such an object stays, or it was nobody's when we took it.
-fn keeps(seen: &resources::Observed, identity: &Identity) -> bool {
-    let on_unbind = seen.stamped.get(identity).map_or(seen.orphan_unstamped, |object| object.orphan);
+/// Whether the class has such an item: what is wanted may be deleted to be made anew.
+fn is_wanted(seen: &resources::Observed, identity: &Identity) -> bool {
+    matches!(&seen.class, ClassSeen::Present(class) if class.items.iter().any(|item| item.identity == *identity))
+}
+
+/// Whether the class it came from says that such an object stays, or it was nobody's when we took it.
+fn keeps(seen: &resources::Observed, identity: &Identity, uid: &str) -> bool {
+    let in_force = seen.binding.status.observed_class_name.as_ref().unwrap_or(&seen.binding.class);
+    let unstamped = (in_force, seen.orphan_unstamped);
+    let (of_class, on_unbind) = seen.stamped.get(identity).map_or(unstamped, |object| (&object.class, object.orphan));
     let orphans = match &seen.class {
-        ClassSeen::Present(class) if class.deleting && !seen.namespace.unlabelled => {
+        ClassSeen::Present(class) if class.deleting && class.name == *of_class && !seen.namespace.unlabelled => {
             class.policy.orphan_on_class_delete
         }
         _ => on_unbind,
     };
-    orphans || seen.binding.status.applied(identity).is_some_and(|applied| applied.adopted)
+    let is_this = |applied: &Applied| applied.adopted && applied.uid.as_deref() == Some(uid);
+    orphans || seen.binding.status.applied(identity).is_some_and(is_this)
 }
 
 /// Whether an object is ours: a binding controls it, or it carries our stamp, nobody controls it, and it is on record.

@@ -1,6 +1,6 @@
 //! What a class may choose, each against its default.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, rc::Rc};
 
 use croft_core::namespaces::{inventory::State, resources::Policy};
 
@@ -167,6 +167,26 @@ fn orphans_stay_when_a_namespace_leaves_a_class_that_says_so() {
     world.settle();
     let object = &world.objects["one"];
     assert!(object.owner.is_none() && object.stamp.is_none() && world.binding.is_none());
+}
+
+/// The way to the next class is blocked, and that class is given up.
+#[test]
+fn what_a_class_that_was_left_would_keep_is_kept_when_the_next_class_is_deleted() {
+    for deleting in [false, true] {
+        let mut world = bound(ClassSpec { orphan_on_unbind: true, ..class(&["one"]) });
+        world.stranger_makes("two");
+        world.classes.insert("db", Rc::new(class(&["two"])));
+        world.label = Some("db");
+        world.settle();
+        assert_eq!((world.ours(), world.ready_reason()), (vec!["one"], "Conflict"));
+        if deleting {
+            world.class_mut("db").deleting = true;
+        } else {
+            world.classes.remove("db");
+        }
+        world.settle();
+        assert!(world.objects.contains_key("one") && world.ours().is_empty(), "kept, and nobody's");
+    }
 }
 
 #[test]

@@ -29,7 +29,7 @@ impl Observed {
             !wanted.contains(identity) && is_ours(records.get(*identity).copied(), &object.uid, &object.owner)
         });
         let stamped = stamped.map(|(identity, object)| {
-            let keep = self.is_kept(records.get(identity).copied(), &object.uid, object.orphan);
+            let keep = self.is_kept(records.get(identity).copied(), &object.uid, &object.class, object.orphan);
             Leftover {
                 identity: identity.clone(),
                 api_version: object.api_version.clone(),
@@ -49,7 +49,12 @@ impl Observed {
                 api_version: object.api_version.clone(),
                 uid: object.uid.clone(),
                 version: object.version.clone(),
-                keep: self.is_kept(records.get(identity).copied(), &object.uid, self.orphan_unstamped),
+                keep: self.is_kept(
+                    records.get(identity).copied(),
+                    &object.uid,
+                    self.class_in_force(),
+                    self.orphan_unstamped,
+                ),
                 deleting: object.deleting,
                 out_of_sight: self.hidden_because(identity, &object.api_version, false),
             })
@@ -57,9 +62,16 @@ impl Observed {
         stamped.chain(unstamped).collect()
     }
 
-    /// Whether an object that is no longer wanted is released instead of deleted.
-    fn is_kept(&self, recorded: Option<&Applied>, uid: &str, orphan_on_unbind: bool) -> bool {
+    /// The class what is on record came from.
+    fn class_in_force(&self) -> &str {
+        self.binding.status.observed_class_name.as_deref().unwrap_or(&self.binding.class)
+    }
+
+    /// Whether an object of a class is released instead of deleted when it is no longer wanted. What a class says about its own
+    /// end is said about its own objects: the namespace has left the class of any other.
+    fn is_kept(&self, recorded: Option<&Applied>, uid: &str, of_class: &str, orphan_on_unbind: bool) -> bool {
         let orphan = match (self.unwanted_because(), &self.class) {
+            (Some(Unwanted::ClassDeleted), _) if of_class != self.binding.class => orphan_on_unbind,
             (Some(Unwanted::ClassDeleted), ClassSeen::Present(class)) => class.policy.orphan_on_class_delete,
             (Some(Unwanted::ClassDeleted), _) => false,
             (Some(Unwanted::LabelRemoved) | None, _) => orphan_on_unbind,
@@ -95,7 +107,7 @@ impl Observed {
     /// collected with the binding although it is to be kept.
     fn kept_out_of_sight(&self) -> Option<(Identity, String)> {
         let ClassSeen::Present(class) = &self.class else { return None };
-        if !self.is_kept(None, "", self.orphan_unstamped) {
+        if !self.is_kept(None, "", &self.binding.class, self.orphan_unstamped) {
             return None;
         }
         let mut hidden = class.items.iter().filter_map(|item| match self.kind_of(item) {
