@@ -28,6 +28,7 @@ pub mod budget;
 pub mod conditions;
 pub mod journal;
 pub mod lease;
+pub mod name;
 pub mod namespaces;
 pub mod network;
 pub mod plan;

@@ -3,9 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use croft_core::{
+    name::is_dns_subdomain,
     namespaces::{
         params::Declared,
-        template::{Facts, Inputs, MAX_DEPTH, MAX_FILLED_IN, Variable, check, is_dns_subdomain, render_all, variables},
+        template::{Facts, Inputs, MAX_DEPTH, MAX_FILLED_IN, Variable, check, render_all, variables},
     },
     problem::Problem,
 };

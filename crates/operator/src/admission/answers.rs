@@ -13,6 +13,7 @@ use axum::{
     response::{IntoResponse, Response},
     routing::post,
 };
+use croft_core::name::is_path_segment;
 use futures::FutureExt;
 use kube::core::{Status, admission::AdmissionResponse};
 use serde::Deserialize;
@@ -27,7 +28,7 @@ use super::{
     context::Context,
     hooks::Hook,
     refusal::{failure, unchecked},
-    review::{Answer, is_path_segment},
+    review::Answer,
 };
 use crate::{connections::Peer, telemetry::metrics::Metrics};
 

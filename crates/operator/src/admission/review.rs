@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use croft_api::Problem;
-use croft_core::weight::Limit;
+use croft_core::{name::is_path_segment, weight::Limit};
 use futures::future::BoxFuture;
 use k8s_openapi::api::authentication::v1::UserInfo;
 use kube::{
@@ -70,9 +70,6 @@ pub(crate) type Answer = Result<AdmissionReview<DynamicObject>, serde_json::Erro
 /// What is read of who asks.
 const REQUESTER: Limit = Limit { bytes: 64 << 10, values: 5_000 };
 
-/// No name of an object is longer, nor the UID of a request.
-const LONGEST_NAME: usize = 253;
-
 /// A review with its objects as they came: what is not asked for is never made out in memory.
 #[derive(Deserialize)]
 struct Asked<'a> {
@@ -133,12 +130,6 @@ impl RawRequest<'_> {
         self.old_object = self.old_object.filter(|_| !was_too_large);
         Ok(Some(self))
     }
-}
-
-/// Whether the API server could have an object of that name: none yet where it is to choose one.
-pub(super) fn is_path_segment(name: &str) -> bool {
-    let is_plain = |byte: u8| byte.is_ascii_graphic() && !b"/%?#\\".contains(&byte);
-    name.len() <= LONGEST_NAME && !matches!(name, "." | "..") && name.bytes().all(is_plain)
 }
 
 fn allowed(uid: &str) -> AdmissionResponse {

@@ -3,7 +3,10 @@
 use std::fmt::Debug;
 
 use croft_core::{
-    namespaces::witness::{Care, Seal, Witness},
+    namespaces::{
+        manifest::keeps_stamp,
+        witness::{Care, Seal, Witness},
+    },
     plan::Failure,
 };
 use k8s_openapi::api::core::v1::Namespace;
@@ -59,7 +62,7 @@ impl Stamper {
             .create(&self.writer.posting(STAMP_MANAGER), manifest.to_string().into_bytes())
             .map_err(|error| classify(&kube::Error::BuildRequest(error)))?;
         let made = call("create", self.writer.client().request(request)).await?;
-        Ok(self.witnessed(made, resource, manifest))
+        self.witnessed(made, resource, manifest)
     }
 
     /// Server-side apply to exactly `target`, taking the fields `manifest` sets.
@@ -70,7 +73,7 @@ impl Stamper {
         manifest: &Value,
     ) -> Result<Written, Failure> {
         let made = self.applied(resource, target, manifest).await?;
-        Ok(self.witnessed(made, resource, manifest))
+        self.witnessed(made, resource, manifest)
     }
 
     /// As [`Stamper::apply`]; gives the object as it is then, in the form asked for.
@@ -142,10 +145,11 @@ impl Stamper {
         Api::namespaced_with(self.writer.client(), namespace, resource)
     }
 
-    fn witnessed(&self, made: Live, resource: &ApiResource, manifest: &Value) -> Written {
+    fn witnessed(&self, made: Live, resource: &ApiResource, manifest: &Value) -> Result<Written, Failure> {
         let written = written(&made, &stream_of(&resource.plural, &resource.group));
         let (_, whole) = made.whole(&resource.api_version, &resource.kind);
+        keeps_stamp(&whole, manifest)?;
         let witness = Witness::of(&whole, manifest, &self.seal, self.care).to_string();
-        Written { witness: Some(witness), ..written }
+        Ok(Written { witness: Some(witness), ..written })
     }
 }

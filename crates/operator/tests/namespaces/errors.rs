@@ -3,17 +3,18 @@
 use std::time::Duration;
 
 use anyhow::Result;
+use croft_api::namespaces::STAMP_LABEL;
 use croft_testbed::{
     Testbed,
     fault::{Action, Match},
 };
 use k8s_openapi::api::core::v1::Namespace;
 use kube::{ResourceExt, api::DeleteParams};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::{
-    scene::{Class, Proxied, Space, gone, make, proxied},
-    support::{World, eventually},
+    scene::{Class, Proxied, Space, applied, config_map, gone, make, proxied, world},
+    support::{World, apply, eventually},
 };
 
 /// More failures in a row than any single retry survives.
@@ -151,5 +152,65 @@ async fn labels_of_a_class_are_never_set_on_another_namespace_of_the_same_name()
     let after = space.namespaces().get(&space.name).await?;
     assert_eq!((after.uid(), after.labels().get("example.com/a")), (other.uid(), None));
     world.proxy.resume_watches();
+    Ok(())
+}
+
+/// Takes our label from every config map `stripped`, as an administrator's webhook for labels might.
+fn stripping() -> [Value; 2] {
+    let label = format!("'{STAMP_LABEL}' in object.metadata.labels");
+    let path = format!("\"/metadata/labels/\" + jsonpatch.escapeKey(\"{STAMP_LABEL}\")");
+    let policy = json!({
+        "apiVersion": "admissionregistration.k8s.io/v1",
+        "kind": "MutatingAdmissionPolicy",
+        "metadata": {"name": "no-labels-of-strangers"},
+        "spec": {
+            "failurePolicy": "Fail",
+            "reinvocationPolicy": "Never",
+            "matchConstraints": {"resourceRules": [
+                {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE", "UPDATE"], "resources": ["configmaps"]},
+            ]},
+            "matchConditions": [
+                {"name": "its-name", "expression": "object.metadata.name == 'stripped'"},
+                {"name": "its-label", "expression": format!("has(object.metadata.labels) && {label}")},
+            ],
+            "mutations": [{
+                "patchType": "JSONPatch",
+                "jsonPatch": {"expression": format!("[JSONPatch{{op: \"remove\", path: {path}}}]")},
+            }],
+        },
+    });
+    let binding = json!({
+        "apiVersion": "admissionregistration.k8s.io/v1",
+        "kind": "MutatingAdmissionPolicyBinding",
+        "metadata": {"name": "no-labels-of-strangers"},
+        "spec": {"policyName": "no-labels-of-strangers"},
+    });
+    [policy, binding]
+}
+
+#[tokio::test]
+async fn what_is_stored_without_our_label_does_not_count_as_made_and_says_why() -> Result<()> {
+    let world = world().await;
+    let admin = world.bed.admin();
+    for object in stripping() {
+        apply(admin, &object.to_string()).await?;
+    }
+    let space = Space::new(world.bed, "stripping").await?;
+    eventually("labels to be taken away", || async {
+        let mut probe = config_map("stripped", "1");
+        probe["metadata"]["labels"] = json!({STAMP_LABEL: "any"});
+        let probe = space.stranger_makes(probe).await?;
+        space.config_maps().delete("stripped", &DeleteParams::default()).await?;
+        Ok(probe.labels().is_empty().then_some(()))
+    })
+    .await;
+    let class = Class::define(world.client(), "stripping", &[("kept", "1"), ("stripped", "1")]).await?;
+    space.label(Some("stripping")).await?;
+    space.has_value("kept", "1").await;
+    let binding = space.says("ApplyFailed").await;
+    let told = applied(&binding, "stripped").and_then(|applied| applied.message).unwrap_or_default();
+    assert!(told.contains(STAMP_LABEL) && told.contains("webhooks and policies"), "{told}");
+    admin.kubectl(&["delete", "mutatingadmissionpolicybinding", "no-labels-of-strangers"]).await?;
+    space.follows(&class).await;
     Ok(())
 }

@@ -11,7 +11,12 @@ use serde_json::{Map, Value, json};
 pub(super) use self::digest::{canonical, long, short, write_canonical, write_list, write_object};
 pub use self::digest::{digest, shape};
 use self::reading::{Reading, Texts};
-use crate::problem::Problem;
+use super::template::{self, quoted};
+use crate::{
+    name::{is_kind, is_path_segment},
+    plan::{Failure, FailureClass},
+    problem::Problem,
+};
 
 /// On every stamped object: the class it came from.
 const STAMP_LABEL: &str = "namespaceclass.akuity.io/class";
@@ -82,9 +87,15 @@ impl Item {
             reading.refuse("apiVersion is not of the form version or group/version, such as v1 or apps/v1");
         }
         let kind = reading.required("kind", raw.get("kind"));
+        if !kind.is_empty() && !is_kind(kind) {
+            reading.refuse("kind is not of the form Deployment: give letters and digits only");
+        }
         let metadata = reading.map("metadata", raw.get("metadata"));
         let inside = |field: &str| metadata.and_then(|metadata| metadata.get(field));
         let name = reading.required("metadata.name", inside("name"));
+        if !template::is_template(name) && !is_path_segment(name) {
+            reading.refuse(format!("metadata.name: {} is the name of no object; choose another", quoted(name)));
+        }
         let labels = reading.texts("metadata.labels", inside("labels"));
         let annotations = reading.texts("metadata.annotations", inside("annotations"));
         if metadata.is_some_and(|metadata| metadata.contains_key("namespace")) {
@@ -161,6 +172,20 @@ impl Stamp<'_> {
         }
         metadata
     }
+}
+
+/// Whether the API server stored an object with the label by which the watches find it. Where something at admission takes that
+/// away, nobody would see what becomes of the object, so it does not count as made.
+pub fn keeps_stamp(stored: &Value, manifest: &Value) -> Result<(), Failure> {
+    let stamp = |object: &Value| object.get("metadata")?.get("labels")?.get(STAMP_LABEL).cloned();
+    if stamp(stored) == stamp(manifest) {
+        return Ok(());
+    }
+    let message = format!(
+        "was stored without the label {STAMP_LABEL} it was sent with, so that changes of it cannot be seen: \
+         let admission webhooks and policies leave that label alone"
+    );
+    Err(Failure::new(FailureClass::Rejected, "StampLost", message))
 }
 
 fn map_of(texts: Texts) -> Value {
@@ -334,6 +359,23 @@ mod tests {
             [(with("data", json!({"replicas": 3})), "data.replicas"), (with("binaryData", json!([])), "binaryData")]
         {
             assert!(told(&manifest)[0].starts_with(&format!("spec.resources[0].{field}: must be ")), "{manifest}");
+        }
+    }
+
+    #[test]
+    fn what_would_lead_to_another_place_is_no_name_and_no_kind() {
+        let with = |kind: &str, name: &str| {
+            json!({"apiVersion": "v1", "kind": kind, "metadata": {"name": name}})
+        };
+        for name in [".", "..", "../../secrets/x", "a/b", "a%2fb"] {
+            let problem = format!("spec.resources[0]: metadata.name: {name:?} is the name of no object; choose another");
+            assert_eq!(told(&with("ConfigMap", name)), [problem]);
+        }
+        for kind in ["../x", "Config/Map", "Config Map", "1Map", "Config.Map"] {
+            assert!(told(&with(kind, "x"))[0].contains("kind is not of the form"), "{kind}");
+        }
+        for name in ["system:node-proxier", "a.b-c", "a_b", "{{ namespace.labels[\"a/b\"] }}"] {
+            assert!(Item::parse(map(&with("Role", name))).is_ok(), "{name}");
         }
     }
 

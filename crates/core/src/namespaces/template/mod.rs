@@ -29,16 +29,16 @@ use super::{
     field::{Step, path},
     params::Declared,
 };
-use crate::problem::{MOST_PROBLEMS, Problem};
+use crate::{
+    name::{LONGEST_NAME, is_dns_subdomain},
+    problem::{MOST_PROBLEMS, Problem},
+};
 
 /// Most bytes that variables may add to all manifests of a class for one namespace.
 pub const MAX_FILLED_IN: usize = 256 * 1024;
 
 /// Deepest nesting of a manifest.
 pub const MAX_DEPTH: usize = 100;
-
-/// Longest name Kubernetes allows.
-const LONGEST_NAME: usize = 253;
 
 /// What a template is filled with.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -149,16 +149,9 @@ pub fn render_all(resources: &[Map<String, Value>], inputs: &Inputs) -> Vec<Resu
     numbered.map(|(index, manifest)| filling.render(manifest, &format!("spec.resources[{index}]"))).collect()
 }
 
-/// Whether the text is a DNS subdomain (RFC 1123), which every name made by a template must be.
-pub fn is_dns_subdomain(name: &str) -> bool {
-    let inside = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
-    let is_label = |label: &str| {
-        let bytes = label.as_bytes();
-        let ends = [bytes.first(), bytes.last()];
-        ends.into_iter().all(|end| end.is_some_and(|byte| inside(*byte)))
-            && bytes.iter().all(|byte| inside(*byte) || *byte == b'-')
-    };
-    name.len() <= LONGEST_NAME && name.split('.').all(is_label)
+/// Whether the text holds a template: what it stands for is known only for a namespace.
+pub(super) fn is_template(text: &str) -> bool {
+    text.contains(OPEN)
 }
 
 /// Fills in templates while the room for it lasts.
