@@ -127,7 +127,8 @@ pub fn plan(seen: &Observed) -> Plan<BindingStep> {
     match (seen.wanted(), &seen.binding) {
         (_, Some(binding)) if binding.deleting => Plan::settled(),
         (Wanted::Nothing | Wanted::Unclear | Wanted::Unknown(_), _) => Plan::settled(),
-        (Wanted::Class(_), None) if seen.namespace.system => Plan::settled(),
+        // What it may have from before stays.
+        (Wanted::Class(_), _) if seen.namespace.system => Plan::settled(),
         (Wanted::Class(class), None) => {
             Plan::step(BindingStep::CreateBinding { class, owner: seen.namespace.uid.clone() })
         }

@@ -129,6 +129,42 @@ fn what_is_on_record_is_the_object_that_is_there_whenever_we_died_while_making_i
     }
 }
 
+/// A finalizer and a deletion must not be a way to change what a class sets and keep it so.
+#[test]
+fn what_finalizers_hold_is_kept_right_until_it_is_gone_and_then_made_anew() {
+    let mut world = bound();
+    world.object_mut("one").held = true;
+    world.delete_object("one");
+    world.settle();
+    assert_eq!((world.ready_reason(), world.planned()), ("Terminating", vec![]));
+    world.object_mut("one").data = Some("edited".into());
+    world.settle();
+    assert_eq!(world.objects["one"].data.as_deref(), Some("v"));
+    assert_eq!((world.ready_reason(), world.planned()), ("Terminating", vec![]), "put right, and not there to stay");
+    world.class_mut("web").items[0] = item("one", Some("w"));
+    world.settle();
+    assert_eq!(world.objects["one"].data.as_deref(), Some("w"), "a change of the class reaches it, too");
+    assert_eq!(world.ready_reason(), "Terminating");
+    world.object_mut("one").additions = true;
+    world.settle();
+    assert!(world.see_resources().unwrap().read.is_empty(), "what others add is looked at once");
+    world.objects.remove("one");
+    world.settle();
+    assert_eq!((world.ours(), world.ready_reason()), (vec!["one", "two"], "ReconcileSuccess"));
+}
+
+#[test]
+fn what_cannot_be_changed_in_place_is_left_alone_while_it_is_being_deleted() {
+    let mut world = bound();
+    world.class_mut("web").policy.recreate_immutable = true;
+    let object = world.object_mut("one");
+    (object.immutable, object.held) = (true, true);
+    world.class_mut("web").items[0] = item("one", Some("new"));
+    world.settle();
+    assert!(world.objects["one"].deleting);
+    assert_eq!((world.ready_reason(), world.planned()), ("Terminating", vec![]));
+}
+
 #[test]
 fn a_stripped_label_is_put_back_because_the_owner_proves_it() {
     let before = bound();

@@ -79,5 +79,8 @@ mod tests {
         // As the client words it where the answer is `404 page not found`.
         assert_eq!(reason("Failed to parse error data"), "NotServed");
         assert_eq!(reason(""), "NotServed");
+        // What reads of a single object go by.
+        let is_absent = |reason: &str| Status::failure("", reason).with_code(404).is_not_found();
+        assert!(is_absent("NotFound") && !is_absent("Failed to parse error data"));
     }
 }

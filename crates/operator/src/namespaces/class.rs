@@ -65,15 +65,17 @@ impl ClassReconciler {
 impl ClassReconciler {
     /// Kinds of which objects of the class exist, or may exist: those whose watch has not told yet.
     async fn live(&self, class: &NamespaceClass) -> Result<BTreeSet<Kind>, Failure> {
+        let recorded = super::kinds_in_use(std::iter::once(class)).into_iter();
+        let is_hidden = |kind: &Kind| !matches!(self.stamps.standing(kind), Standing::Synced | Standing::NotServed);
+        let shown = self.stamps.kinds_of(&class.name_any());
         let mut live = BTreeSet::new();
-        for kind in self.stamps.kinds_of(&class.name_any()) {
-            if self.stamps.standing(&kind) != Standing::NotServed || self.is_served(&kind).await? {
+        for kind in shown.into_iter().chain(recorded.filter(is_hidden)) {
+            // A watch that is refused cannot find that its kind is gone.
+            let may_be_gone = matches!(self.stamps.standing(&kind), Standing::NotServed | Standing::Forbidden);
+            if !may_be_gone || self.is_served(&kind).await? {
                 live.insert(kind);
             }
         }
-        let recorded = super::kinds_in_use(std::iter::once(class));
-        let is_hidden = |kind: &Kind| !matches!(self.stamps.standing(kind), Standing::Synced | Standing::NotServed);
-        live.extend(recorded.into_iter().filter(is_hidden));
         Ok(live)
     }
 

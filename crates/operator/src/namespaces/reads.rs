@@ -76,7 +76,10 @@ pub(crate) async fn read_doubtful(
         match object {
             Ok(object) => drop(seen.read.insert(identity, object)),
             Err(failure)
-                if matches!(failure.reason, "ApiServerError" | "Forbidden" | "TimedOut" | "UnreadableAnswer") =>
+                if matches!(
+                    failure.reason,
+                    "ApiServerError" | "Forbidden" | "NotServed" | "TimedOut" | "UnreadableAnswer"
+                ) =>
             {
                 seen.unreadable.insert(identity, failure.message);
             }

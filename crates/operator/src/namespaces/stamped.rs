@@ -202,12 +202,13 @@ impl Stamps {
         }
     }
 
-    /// Whether the watch of a kind shows objects in the namespace and has not found that the kind is gone.
+    /// Whether the watch of a kind shows objects in the namespace and has not found that the kind is gone; one that is refused
+    /// cannot find it.
     pub(super) fn shows_served(&self, (api_version, kind): &KindName, namespace: &str) -> bool {
         let watched = self.watched();
         let watch = watched.get(&(group_of(api_version).to_owned(), kind.clone()));
         watch.is_some_and(|watch| {
-            let is_served = *watch.standing.borrow() != Standing::NotServed;
+            let is_served = !matches!(*watch.standing.borrow(), Standing::NotServed | Standing::Forbidden);
             is_served && read(&watch.objects).by_namespace.contains_key(namespace)
         })
     }

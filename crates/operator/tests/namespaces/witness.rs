@@ -89,6 +89,22 @@ async fn drift_is_put_back_however_large_somebody_made_the_object() -> Result<()
 }
 
 #[tokio::test]
+async fn a_finalizer_and_a_deletion_do_not_keep_an_edit() -> Result<()> {
+    let space = furnished("held").await?;
+    let held = space.edit("made", "somebody", json!({"metadata": {"finalizers": ["example.com/mine"]}})).await?;
+    space.config_maps().delete("made", &DeleteParams::default()).await?;
+    space.says("Terminating").await;
+    space.edit("made", "somebody", json!({"data": {"key": "edited"}})).await?;
+    let after = space.has_value("made", "as the class says").await;
+    assert_eq!(after.uid(), held.uid());
+    space.says("Terminating").await;
+    space.edit("made", "somebody", json!({"metadata": {"finalizers": null}})).await?;
+    space.says("ReconcileSuccess").await;
+    assert_ne!(space.has_value("made", "as the class says").await.uid(), held.uid(), "made anew");
+    Ok(())
+}
+
+#[tokio::test]
 async fn a_field_taken_by_another_applier_is_taken_back() -> Result<()> {
     let space = furnished("foreign-apply").await?;
     let theirs = json!({"apiVersion": "v1", "kind": "ConfigMap", "data": {"key": "theirs", "other": "theirs"}});

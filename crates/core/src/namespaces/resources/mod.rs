@@ -221,9 +221,25 @@ impl Observed {
                 applied.state == State::Conflict || (applied.adopted && applied.state != State::Applied)
             }),
             Some(object) => {
-                !object.deleting && ((object.created && self.shape_changed(item)) || self.is_changed(item, object))
+                self.can_be_put_right(item, object)
+                    && ((object.created && self.shape_changed(item)) || self.is_changed(item, object))
             }
         }
+    }
+
+    /// What is being deleted counts as long as finalizers hold it, so what has stood is kept right until it is gone; but nothing
+    /// is begun with it.
+    fn can_be_put_right(&self, item: &Rendered, object: &Stamped) -> bool {
+        let has_stood = |known: &Applied| {
+            known.uid.as_ref() == Some(&object.uid) && known.digest.is_some() && !report::failed_on_immutable(known)
+        };
+        let is_ours = self.is_ours(&item.identity, &object.uid, &object.owner);
+        !object.deleting || (is_ours && self.recorded(&item.identity).is_some_and(has_stood))
+    }
+
+    /// Whether what there is of an item is on its way out.
+    fn is_ending(&self, item: &Rendered) -> bool {
+        self.stamped.get(&item.identity).is_some_and(|object| object.deleting)
     }
 
     /// What an object is to be compared with, where only its values can tell whether a change of it concerns us.
@@ -279,7 +295,7 @@ impl Observed {
     }
 
     fn need_of_stamped(&self, item: &Rendered, object: &Stamped, read: Option<&Read>, class: &Class) -> Need {
-        if object.deleting {
+        if !self.can_be_put_right(item, object) {
             return Need::Blocked(Obstacle::BeingDeleted);
         }
         if !self.is_ours(&item.identity, &object.uid, &object.owner) && !self.is_restored(item, object, class) {
@@ -419,6 +435,7 @@ fn furnish(seen: &Observed, class: &Class) -> Plan<ResourceStep> {
     let mut ranks: BTreeMap<(u8, usize), Vec<ResourceStep>> = BTreeMap::new();
     let mut blocked = false;
     for item in &class.items {
+        blocked |= seen.is_ending(item);
         match seen.need_now(item, class) {
             Need::Nothing | Need::Vouch(_) => {}
             Need::Blocked(_) => blocked = true,

@@ -140,7 +140,7 @@ fn made_anew<'a>(seen: &Observed, outcomes: Outcomes<'a>) -> Option<&'a Identity
 fn obstructed<'a>(seen: &'a Observed, class: &'a Class) -> impl Iterator<Item = (&'a Rendered, Obstacle)> {
     class.items.iter().filter_map(|item| match seen.need_now(item, class) {
         Need::Blocked(obstacle) => Some((item, obstacle)),
-        _ => None,
+        _ => seen.is_ending(item).then_some((item, Obstacle::BeingDeleted)),
     })
 }
 
@@ -198,7 +198,7 @@ fn inventory(seen: &Observed, class: &Class, outcomes: Outcomes<'_>) -> Vec<Appl
     let ran: BTreeMap<_, _> = ran.filter_map(|ran| Some((ran.0.identity()?, ran))).collect();
     let wanted = class.items.iter().map(|item| {
         let last = ran.get(&item.identity).copied();
-        until_it_stands(seen, entry(seen, class, item, last), last.is_some())
+        until_it_stands(seen, until_it_is_gone(seen, item, entry(seen, class, item, last)), last.is_some())
     });
     let (mut unrecorded, records) = (0, seen.records());
     let leftovers = seen.leftovers().into_iter().filter_map(|leftover| {
@@ -290,6 +290,15 @@ fn entry(seen: &Observed, class: &Class, item: &Rendered, last: Option<&(&Resour
     }
 }
 
+/// What finalizers hold is as it should be, and yet not there to stay.
+fn until_it_is_gone(seen: &Observed, item: &Rendered, applied: Applied) -> Applied {
+    if applied.state == State::Applied && seen.is_ending(item) {
+        blocked(item, applied, &Obstacle::BeingDeleted)
+    } else {
+        applied
+    }
+}
+
 /// What is on record about a wanted object, and which one it is: if we died right after making it anew, the record is of the one
 /// before it.
 fn on_record(seen: &Observed, identity: &Identity) -> Applied {
@@ -373,7 +382,8 @@ fn blocked(item: &Rendered, applied: Applied, obstacle: &Obstacle) -> Applied {
             Applied { state: State::Conflict, message, uid, digest: None, ..applied }
         }
         Obstacle::ClusterScoped => Applied { state: State::Failed, message, uid: None, digest: None, ..applied },
-        Obstacle::NotInstalled => Applied { state: State::Pending, message, uid: None, digest: None, ..applied },
+        // An object may outlive its API, and is then the one that was taken over.
+        Obstacle::NotInstalled => Applied { state: State::Pending, message, digest: None, ..applied },
         Obstacle::Forbidden { .. } | Obstacle::Moved { .. } => Applied { state: State::Failed, message, ..applied },
         // That the name is taken stays on record, or it would be tried again and again.
         Obstacle::Unobservable { .. } if applied.state == State::Conflict => Applied { message, ..applied },
