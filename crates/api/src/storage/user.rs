@@ -26,9 +26,18 @@ use crate::{Condition, is_false, schema};
     printcolumn(name = "MAX BUCKETS", type_ = "string", json_path = ".spec.quota.maxBuckets"),
     printcolumn(name = "AGE", type_ = "date", json_path = ".metadata.creationTimestamp")
 )]
-#[x_kube(validation = Rule::new("!has(oldSelf.cephUser) || (has(self.cephUser) && self.cephUser == oldSelf.cephUser)")
-    .message("cephUser is immutable: it says where the data is")
-    .reason(Reason::FieldValueForbidden))]
+#[x_kube(
+    validation = Rule::new("!has(oldSelf.cephUser) || (has(self.cephUser) && self.cephUser == oldSelf.cephUser)")
+        .message("cephUser is immutable: it says where the data is")
+        .reason(Reason::FieldValueForbidden),
+    validation = Rule::new(
+        "!has(oldSelf.cephUser) || !(has(oldSelf.s3ClassName) || has(oldSelf.s3UserClass)) || \
+         (has(self.s3ClassName) ? self.s3ClassName : has(self.s3UserClass) ? self.s3UserClass : '') == \
+         (has(oldSelf.s3ClassName) ? oldSelf.s3ClassName : oldSelf.s3UserClass)"
+    )
+    .message("the class of a user is immutable: it says in which Ceph the data is")
+    .reason(Reason::FieldValueForbidden),
+)]
 #[serde(rename_all = "camelCase")]
 pub struct S3UserSpec {
     /// Class of the user.

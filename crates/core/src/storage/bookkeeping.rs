@@ -6,7 +6,10 @@
 
 use std::{collections::BTreeMap, fmt, time::Duration};
 
-use super::ledger::{Asks, Entry, GRACE, Ledger};
+use super::{
+    claim::Books,
+    ledger::{Asks, Entry, GRACE, Ledger, Limits, Units, claim_of_entry, vault_of_entry},
+};
 use crate::plan::{self, Plan};
 
 #[derive(Clone, Debug, Default)]
@@ -33,19 +36,54 @@ pub enum Known {
     Claim { asks: Option<Asks> },
 }
 
-/// What the caches know of an entry: the claim, and what it asks for; the record of its user.
+/// What the caches know of whom an entry is for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Cached {
+    /// The books its namespace belongs into, if that is there.
+    pub ledger: Option<String>,
     pub is_there: bool,
+    /// What a claim asks for.
     pub asks: Option<Asks>,
+    /// Whether there is a record of its user.
     pub is_recorded: bool,
 }
 
-/// Whether the claim of an entry has to be looked up. To keep a promise an old picture will do: it is only to give one back that
-/// the API server itself is asked.
-pub fn needs_a_look(entry: &Entry, now: u64, cached: &Cached) -> bool {
+/// What has to be found out about an entry.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Look<'a> {
+    /// All is well with it.
+    Nothing,
+    Known(Known),
+    /// The claim as it is stored.
+    Claim {
+        namespace: &'a str,
+        name: &'a str,
+    },
+    /// Whether there is such a vault.
+    Vault {
+        namespace: &'a str,
+        name: &'a str,
+    },
+}
+
+/// To keep a promise an old picture will do: it is only to give one back, or to drop what nobody has, that the API server itself is
+/// asked.
+pub fn look<'a>(books: &str, key: &'a str, entry: &Entry, cached: &Cached, now: u64) -> Look<'a> {
+    let Some((namespace, name)) = claim_of_entry(key) else {
+        return Look::Known(Known::NoClaim { is_recorded: false });
+    };
+    if let Some(ledger) = cached.ledger.as_ref().filter(|ledger| *ledger != books) {
+        return Look::Known(Known::Elsewhere { ledger: ledger.clone() });
+    }
     let is_orphan = entry.pending.is_none() && !cached.is_there && !cached.is_recorded;
-    is_orphan || entry.is_in_vain(cached.asks.as_ref(), now)
+    match vault_of_entry(name) {
+        // What is booked for one that is neither there nor on record is nobody's.
+        Some(vault) if !cached.is_recorded => Look::Vault { namespace, name: vault },
+        // Nothing is promised to a vault at the door.
+        Some(_) if entry.is_in_vain(None, now) => Look::Known(Known::NoClaim { is_recorded: true }),
+        None if is_orphan || entry.is_in_vain(cached.asks.as_ref(), now) => Look::Claim { namespace, name },
+        _ => Look::Nothing,
+    }
 }
 
 /// Each is one change of one ledger.
@@ -143,10 +181,19 @@ pub fn beside_guests<T>(ledger: &mut Ledger, guests: Ledger, change: impl FnOnce
     done
 }
 
+/// What the books say about the entry `place`, which is to have so much at most. What its namespace brings along counts as its own
+/// before it is taken over.
+pub fn books_of(mut ledger: Ledger, guests: Ledger, place: &str, wanted: Units, limits: &Limits) -> Books {
+    beside_guests(&mut ledger, guests, |ledger| Books {
+        entry: ledger.entries.get(place).cloned(),
+        exceeded: ledger.fits(place, wanted, limits).err(),
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::storage::ledger::{Bounds, Form, Limits, Reservation, Units};
+    use crate::storage::ledger::{Bounds, Form, Reservation};
 
     fn units(size: u64) -> Units {
         Units { size, ..Units::default() }
@@ -180,7 +227,13 @@ mod tests {
     }
 
     fn cached(asks: Option<Asks>, is_recorded: bool) -> Cached {
-        Cached { is_there: asks.is_some(), asks, is_recorded }
+        Cached { ledger: Some("team.a".into()), is_there: asks.is_some(), asks, is_recorded }
+    }
+
+    fn needs_a_look(entry: &Entry, now: u64, cached: &Cached) -> bool {
+        let looked = look("team.a", "a/x", entry, cached, now);
+        assert!(matches!(looked, Look::Nothing | Look::Claim { namespace: "a", name: "x" }), "{looked:?}");
+        looked != Look::Nothing
     }
 
     fn told(seen: &Observed) -> String {
@@ -222,8 +275,25 @@ mod tests {
         assert!(needs_a_look(&entry, 1000, &cached(Some(asks(4)), false)), "the claim asks for less by now");
         let edited = Asks { form: Form { generation: 2, ..form() }, units: units(5) };
         assert!(needs_a_look(&entry, 1000, &cached(Some(edited), false)));
-        let unreadable = Cached { is_there: true, asks: None, is_recorded: false };
+        let unreadable = Cached { is_there: true, ..cached(None, false) };
         assert!(needs_a_look(&entry, 1000, &unreadable));
+    }
+
+    #[test]
+    fn what_belongs_elsewhere_or_to_nobody_is_known_without_asking_and_a_vault_is_asked_after_once_nothing_tells_of_it()
+    {
+        let looked = |key: &'static str, cached: &Cached| look("team.a", key, &granted(3), cached, 1000);
+        assert_eq!(looked("a/b/c", &Cached::default()), Look::Known(Known::NoClaim { is_recorded: false }));
+        let moved = Cached { ledger: Some("team.b".into()), ..cached(Some(asks(3)), true) };
+        let elsewhere = Look::Known(Known::Elsewhere { ledger: "team.b".into() });
+        assert_eq!([looked("a/x", &moved), looked("a/vault:x", &moved)], [elsewhere.clone(), elsewhere]);
+        assert_eq!(looked("a/vault:x", &cached(None, true)), Look::Nothing);
+        assert_eq!(looked("a/vault:x", &cached(None, false)), Look::Vault { namespace: "a", name: "x" });
+        let promised = promised(granted(3), 5);
+        let promised = look("team.a", "a/vault:x", &promised, &cached(None, true), 1000);
+        assert_eq!(promised, Look::Known(Known::NoClaim { is_recorded: true }), "nobody promises a vault anything");
+        let gone = Cached { ledger: None, ..cached(None, false) };
+        assert_eq!(looked("a/x", &gone), Look::Claim { namespace: "a", name: "x" }, "its namespace is gone");
     }
 
     #[test]
@@ -262,6 +332,18 @@ mod tests {
         assert!(!ledger.entries.contains_key("b/y"), "who did not ask is taken over later");
         reserve(&mut ledger, "b/y", 5).unwrap();
         assert_eq!(ledger.entries["b/y"].granted, Some(units(5)), "who asks brings along what he has");
+    }
+
+    #[test]
+    fn who_comes_to_a_team_without_room_keeps_what_he_has_and_gets_no_more() {
+        let ledger = || Ledger { entries: [("a/x".to_owned(), granted(8))].into() };
+        let guests = || Ledger { entries: [("b/y".to_owned(), granted(6))].into() };
+        let limits = Limits { team: Bounds { size: Some(10), ..Bounds::default() }, ..Limits::default() };
+        let books = books_of(ledger(), guests(), "b/y", units(6), &limits);
+        assert_eq!(books, Books { entry: Some(granted(6)), exceeded: None });
+        assert!(books_of(ledger(), guests(), "b/y", units(7), &limits).exceeded.is_some());
+        assert!(books_of(ledger(), guests(), "a/x", units(9), &limits).exceeded.is_some());
+        assert!(books_of(ledger(), Ledger::default(), "b/z", units(2), &limits).exceeded.is_none());
     }
 
     #[test]

@@ -7,7 +7,7 @@
 
 mod cluster;
 
-pub use cluster::{Cluster, is_one_ceph};
+pub use cluster::{Cluster, is_one_ceph, origin};
 
 use std::{collections::BTreeSet, fmt, time::Duration};
 

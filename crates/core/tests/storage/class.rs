@@ -170,6 +170,21 @@ fn prefixes_overlap_exactly_if_two_namespaces_could_share_a_tenant() {
 }
 
 #[test]
+fn an_address_is_one_however_it_is_spelled() {
+    for (one, other) in
+        [("http://s3:80", "http://s3"), ("https://S3:443", "https://s3"), ("http://s3:8080/", "http://s3:8080")]
+    {
+        assert_eq!(class::origin(one), other);
+    }
+    for (one, other) in [("http://s3:443", "http://s3"), ("https://s3:80", "https://s3"), ("http://s3", "https://s3")] {
+        assert_ne!(class::origin(one), class::origin(other));
+    }
+    let mut spelled_out = class("old", 1, "croft");
+    spelled_out.spec.as_mut().unwrap().endpoint = "http://S3:80".into();
+    assert!(overlapping(&class("young", 2, "croft_a"), &[spelled_out]).is_some());
+}
+
+#[test]
 fn classes_of_different_gateways_never_overlap() {
     let mut elsewhere = class("old", 1, "croft");
     elsewhere.spec.as_mut().unwrap().endpoint = "http://other".into();

@@ -10,7 +10,7 @@ use croft_core::{
     backup::vault,
     plan::{Failure, Outcome, Plan},
     storage::{
-        bookkeeping::{self, Cached, Known, Observed, Step, needs_a_look},
+        bookkeeping::{self, Cached, Known, Look, Observed, Step, look},
         ledger::{Asks, BooksOf, Entry, Ledger, claim_of_entry, vault_of_entry},
         record_name,
     },
@@ -48,45 +48,48 @@ impl BookKeeper {
 
     /// What matters of an entry; nothing, if all is well with it.
     async fn known(&self, books: &str, key: &str, entry: &Entry, now: u64) -> Result<Option<Known>, Failure> {
-        let Some((namespace, name)) = claim_of_entry(key) else {
-            return Ok(Some(Known::NoClaim { is_recorded: false }));
-        };
-        let ledger = self.ledgers.owner(namespace).name;
-        if self.caches.namespaces.exists("", namespace) && ledger != books {
-            return Ok(Some(Known::Elsewhere { ledger }));
-        }
-        if let Some(vault) = vault_of_entry(name) {
-            return self.known_vault(namespace, vault).await;
-        }
-        let is_recorded = self.caches.users.exists("", &record_name(namespace, name));
-        let asks = |claim: &S3UserClaim| {
-            let units = self.caches.asks(namespace, name, claim);
-            units.map(|units| Asks { form: form_of(&claim.metadata), units })
-        };
-        let promised = entry.pending.as_ref();
-        let cached = Cached {
-            is_there: self.caches.claims.exists(namespace, name),
-            asks: promised.and_then(|_| asks(self.caches.claims.as_stored(namespace, name)?.as_ref())),
-            is_recorded,
-        };
-        if !needs_a_look(entry, now, &cached) {
-            return Ok(None);
-        }
-        let api: Api<S3UserClaim> = Api::namespaced(self.writer.client(), namespace);
-        Ok(Some(match read(api.get_opt(name)).await? {
-            None => Known::NoClaim { is_recorded },
-            Some(claim) => Known::Claim { asks: asks(&claim) },
-        }))
+        let cached = claim_of_entry(key).map(|(namespace, name)| self.cached(namespace, name, entry));
+        Ok(match look(books, key, entry, &cached.unwrap_or_default(), now) {
+            Look::Nothing => None,
+            Look::Known(known) => Some(known),
+            Look::Claim { namespace, name } => {
+                let api: Api<S3UserClaim> = Api::namespaced(self.writer.client(), namespace);
+                Some(match read(api.get_opt(name)).await? {
+                    None => Known::NoClaim { is_recorded: self.is_recorded(namespace, name) },
+                    Some(claim) => Known::Claim { asks: self.asks(namespace, name, &claim) },
+                })
+            }
+            Look::Vault { namespace, name } => {
+                let api: Api<BackupVault> = Api::namespaced(self.writer.client(), namespace);
+                let is_there = read(api.get_opt(name)).await?.is_some();
+                (!is_there).then_some(Known::NoClaim { is_recorded: false })
+            }
+        })
     }
 
-    /// Nothing is promised to a vault at the door: what is booked for one that is not there and not on record is nobody's.
-    async fn known_vault(&self, namespace: &str, vault: &str) -> Result<Option<Known>, Failure> {
-        if self.caches.users.exists("", &vault::names::record_name(namespace, vault)) {
-            return Ok(None);
+    /// What the caches know of the claim, or vault, an entry is for. Vaults are not watched here.
+    fn cached(&self, namespace: &str, name: &str, entry: &Entry) -> Cached {
+        let is_known = self.caches.namespaces.exists("", namespace);
+        let claim = entry.pending.as_ref().and_then(|_| self.caches.claims.as_stored(namespace, name));
+        Cached {
+            ledger: is_known.then(|| self.ledgers.owner(namespace).name),
+            is_there: self.caches.claims.exists(namespace, name),
+            asks: claim.and_then(|claim| self.asks(namespace, name, &claim)),
+            is_recorded: self.is_recorded(namespace, name),
         }
-        let api: Api<BackupVault> = Api::namespaced(self.writer.client(), namespace);
-        let is_there = read(api.get_opt(vault)).await?.is_some();
-        Ok((!is_there).then_some(Known::NoClaim { is_recorded: false }))
+    }
+
+    fn asks(&self, namespace: &str, name: &str, claim: &S3UserClaim) -> Option<Asks> {
+        let units = self.caches.asks(namespace, name, claim)?;
+        Some(Asks { form: form_of(&claim.metadata), units })
+    }
+
+    fn is_recorded(&self, namespace: &str, name: &str) -> bool {
+        let record = match vault_of_entry(name) {
+            Some(vault) => vault::names::record_name(namespace, vault),
+            None => record_name(namespace, name),
+        };
+        self.caches.users.exists("", &record)
     }
 
     /// Whether a namespace that would use the ledger is there.

@@ -141,7 +141,7 @@ impl BucketReconciler {
             Step::SetQuota { name, user, quota } => ceph()?.set_bucket_quota(name, user, *quota).await,
             Step::SetVersioning { name, key, versioning } => ceph()?.set_versioning(name, key, *versioning).await,
             Step::PutLifecycle { name, key, rules } => ceph()?.put_lifecycle(name, key, rules, &seen.looked).await,
-            Step::DeleteBucket { name, user } => ceph()?.delete_bucket(user, name).await,
+            Step::DeleteBucket { name, user } => ceph()?.delete_own_bucket(user, name).await,
             Step::Note { record, seen: version, bucket, note } => {
                 let object = seen.record.as_deref().ok_or_else(super::no_longer_there)?;
                 let target = Target { namespace: "", name: record, uid: &version.uid };

@@ -8,7 +8,7 @@ use croft_core::{
     storage::{
         CephUser, KeyPair, Usage,
         bucket::{BUCKET_NOT_EMPTY, Found},
-        claim::{self, COUNTED_AT_ONCE, Inquiry, Key, Step, UNCOUNTED, UserQuota, to_count},
+        claim::{self, COUNTED_AT_ONCE, Inquiry, Key, SetAside, Step, UNCOUNTED, UserQuota, to_count},
         migration::InCeph,
     },
 };
@@ -82,33 +82,25 @@ impl Ceph {
     pub(super) async fn user_for(&self, name: &CephUser, inquiry: &Inquiry) -> Result<Option<claim::User>, Failure> {
         let Some(user) = self.user(name, false).await? else { return Ok(None) };
         let id = user_id(name)?;
-        let told = match inquiry {
-            Inquiry::Nothing => Ok(user),
+        Ok(Some(match inquiry {
+            Inquiry::Nothing => user,
             Inquiry::Usage => {
                 let told = self.0.buckets_with_usage_of(&id).await.ok();
-                Ok(claim::User { usage: told.as_deref().map(stored), ..user })
+                claim::User { usage: told.as_deref().map(stored), ..user }
             }
-            Inquiry::Stored => {
-                let (usage, unlisted) = match self.0.buckets_with_usage_of(&id).await {
-                    Ok(buckets) => (Some(stored(&buckets)), None),
-                    Err(error) => (None, Some(failure(error))),
-                };
-                Ok(claim::User { usage, unlisted, ..user })
-            }
-            Inquiry::Buckets(needed) => {
-                let (listed, unlisted) = match self.buckets(&id, needed).await {
+            Inquiry::Buckets(set_aside) => {
+                let (listed, unlisted) = match self.buckets(&id, set_aside).await {
                     Ok(listed) => (listed, None),
                     Err(error) => (Listed::default(), Some(failure(error))),
                 };
                 let Listed { buckets, others_buckets } = listed;
-                Ok(claim::User { buckets, others_buckets, unlisted, ..user })
+                claim::User { buckets, others_buckets, unlisted, ..user }
             }
-        };
-        told.map(Some)
+        }))
     }
 
     /// The buckets of a user and how many objects each holds, as far as that can be told in reasonable time.
-    async fn buckets(&self, id: &UserId, needed: &BTreeSet<String>) -> Result<Listed, RgwError> {
+    async fn buckets(&self, id: &UserId, set_aside: &SetAside) -> Result<Listed, RgwError> {
         let names: BTreeSet<_> = self.0.buckets_of(id).await?.into_iter().collect();
         let mut listed = Listed::default();
         if names.len() <= COUNTED_AT_ONCE {
@@ -125,7 +117,7 @@ impl Ceph {
             }
         }
         listed.buckets = names.iter().map(|name| (name.clone(), UNCOUNTED)).collect();
-        for name in to_count(&names, needed) {
+        for name in to_count(&names, set_aside) {
             if let Some(bucket) = self.0.bucket(id.tenant(), name).await? {
                 listed.add(bucket, id);
             }
@@ -197,11 +189,15 @@ impl Ceph {
 
     /// One that is not empty after all is looked at again.
     async fn remove_empty_bucket(&self, user: &CephUser, name: &str) -> Done {
-        self.is_still_of(user, name).await?;
-        self.delete_bucket(user, name).await.map_err(|failure| match failure.reason {
+        self.delete_own_bucket(user, name).await.map_err(|failure| match failure.reason {
             BUCKET_NOT_EMPTY => Failure { class: FailureClass::Stale, ..failure },
             _ => failure,
         })
+    }
+
+    pub(super) async fn delete_own_bucket(&self, user: &CephUser, name: &str) -> Done {
+        self.is_still_of(user, name).await?;
+        self.delete_bucket(user, name).await
     }
 
     async fn purge_bucket(&self, user: &CephUser, name: &str) -> Done {
@@ -271,7 +267,7 @@ impl Ceph {
     }
 
     /// Refused if there is something in the bucket.
-    pub(super) async fn delete_bucket(&self, user: &CephUser, name: &str) -> Done {
+    async fn delete_bucket(&self, user: &CephUser, name: &str) -> Done {
         done(self.0.remove_bucket(&user.tenant, name, false).await)
     }
 

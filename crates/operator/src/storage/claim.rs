@@ -39,8 +39,10 @@ use crate::{
     engine::{Clock, Key, NewStatus, Reconciler, Report, Work, Writer, Written, is_deleting, timestamp, write::read},
 };
 
-/// How often it is asked what a user has stored: less often than all claims are looked at.
-const USAGE_EVERY: Duration = Duration::from_secs(300);
+/// How often it is asked what a user has stored: so often at once, for whoever asks for less a few times,
+const USAGE_AT_ONCE: u32 = 5;
+/// and once more each time this long has passed.
+const USAGE_EVERY: Duration = Duration::from_secs(60);
 
 /// How many Secrets of one claim are read side by side.
 const SECRETS_AT_ONCE: usize = 8;
@@ -66,7 +68,7 @@ pub(super) struct Seen {
 
 impl ClaimReconciler {
     pub(super) fn new(caches: Caches, writer: Writer, ledgers: Ledgers) -> Self {
-        let usages = Mutex::new(Budgets::new(Budget::new(1, USAGE_EVERY)));
+        let usages = Mutex::new(Budgets::new(Budget::new(USAGE_AT_ONCE, USAGE_EVERY)));
         Self { caches, writer, ledgers, clock: Clock::start(), usages }
     }
 
@@ -101,7 +103,17 @@ impl ClaimReconciler {
         Ok(read(api.get_opt(&key.name)).await?.map(Arc::new))
     }
 
-    /// What was told of late what the user has stored is not asked for again: a tenant may have the claim looked at at any time.
+    /// Whether more is booked for a claim than it was granted: somebody was interrupted before that was given back.
+    fn has_to_settle(&self, claim: &S3UserClaim) -> bool {
+        let (namespace, name) = (claim.namespace().unwrap_or_default(), claim.name_any());
+        let record = self.caches.users.get("", &record_name(&namespace, &name));
+        let record = record.as_deref().map(user::record);
+        let booked = self.ledgers.entry(&namespace, &entry_key(&namespace, &name));
+        claim::has_to_settle(Some(&claim_seen(claim)), record.as_ref(), booked.as_ref())
+    }
+
+    /// What the user has stored is not asked for at every look: a tenant may have the claim looked at at any time, and the gateway
+    /// has to go through all its buckets.
     fn inquiry(&self, key: &Key, claim: Option<&Claim>, record: Option<&Record>) -> Inquiry {
         let booked = self.ledgers.entry(&key.namespace, &entry_key(&key.namespace, &key.name));
         let inquiry = claim::inquiry(claim, record, booked.as_ref(), claim.map(unchanged_for).unwrap_or_default());
@@ -244,8 +256,8 @@ impl Reconciler for ClaimReconciler {
 
     fn all(&self) -> Vec<Key> {
         let claims = self.caches.claims.all();
-        let unsettled =
-            claims.iter().filter(|claim| !self.caches.is_settled(claim)).map(|claim| super::claim_key(claim));
+        let is_unsettled = |claim: &S3UserClaim| !self.caches.is_settled(claim) || self.has_to_settle(claim);
+        let unsettled = claims.iter().filter(|claim| is_unsettled(claim)).map(|claim| super::claim_key(claim));
         unsettled.chain(self.left_behind(|record| !record.rests_without_claim())).collect()
     }
 
@@ -263,6 +275,8 @@ impl Reconciler for ClaimReconciler {
     }
 
     async fn observe(&self, key: &Key) -> Result<Option<Seen>, Failure> {
+        // Before the record: what one that goes has noted there is to be seen.
+        let buckets = self.caches.buckets_of(&key.namespace, &key.name);
         let record = self.caches.users.get("", &record_name(&key.namespace, &key.name));
         if record.is_none() && !self.caches.claims.exists(&key.namespace, &key.name) {
             return Ok(None);
@@ -297,7 +311,7 @@ impl Reconciler for ClaimReconciler {
             stamp,
             record: seen_record,
             is_held,
-            buckets: self.caches.buckets_of(&key.namespace, &key.name),
+            buckets,
             backend,
             books,
             secrets,

@@ -127,7 +127,7 @@ impl Gateways {
 
     /// The address of the gateway behind a class, for those who share it.
     pub(super) fn address(&self, choice: ClassChoice<'_>) -> Option<String> {
-        self.raw(choice).ok().map(|class| class.spec.endpoint.clone())
+        self.raw(choice).ok().map(|class| class::origin(&class.spec.endpoint))
     }
 
     fn raw(&self, choice: ClassChoice<'_>) -> Result<Arc<S3Class>, NoClass> {
@@ -175,7 +175,10 @@ impl Gateways {
         }
         let keys = self.admin_keys(&origin.secret).await?;
         let gateway = Gateway::new(origin.endpoint.clone(), keys).map_err(failure)?;
-        self.open().insert(class.name_any(), (origin, gateway.clone()));
+        let mut open = self.open();
+        // Of a class that is gone nobody needs the keys.
+        open.retain(|class, _| self.classes.exists("", class));
+        open.insert(class.name_any(), (origin, gateway.clone()));
         Ok(Ceph(gateway))
     }
 

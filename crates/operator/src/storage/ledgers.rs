@@ -21,7 +21,7 @@ use croft_api::storage::{
 use croft_core::{
     plan::{Failure, FailureClass},
     storage::{
-        bookkeeping::beside_guests,
+        bookkeeping::{beside_guests, books_of},
         claim::Books,
         is_object_name,
         ledger::{BooksOf, Bounds, Entry, Form, Ledger, Limits, Units, ledger_name},
@@ -176,14 +176,10 @@ impl Ledgers {
         let granted = |units: &Units| entry.as_ref().is_some_and(|entry| units.is_within(entry.charge()));
         let Some(units) = wanted.filter(|units| !granted(units)) else { return Ok(Books { entry, exceeded: None }) };
         let limits = self.limits(namespace).await?;
-        let ledger = stored.map(|stored| books::ledger(&stored.spec)).unwrap_or_default();
-        if ledger.fits(place, units, &limits).is_ok() {
-            return Ok(Books { entry, exceeded: None });
-        }
+        let judge = |ledger: Ledger| books_of(ledger, self.0.guests(&owner), place, units, &limits);
+        let books = judge(stored.map(|stored| books::ledger(&stored.spec)).unwrap_or_default());
         // Nobody is refused by an old picture.
-        let ledger = self.read(&owner).await?;
-        let exceeded = ledger.fits(place, units, &limits).err();
-        Ok(Books { entry: ledger.entries.get(place).cloned(), exceeded })
+        if books.exceeded.is_none() { Ok(books) } else { Ok(judge(self.read(&owner).await?)) }
     }
 
     async fn ask(&self, owner: Owner, namespace: Option<&str>, change: Change) -> Result<Written, Unbooked> {
@@ -336,17 +332,13 @@ impl Shared {
 
     /// A ledger that is not there is made of what Ceph has.
     fn new_ledger(&self, owner: &Owner) -> S3QuotaLedger {
-        let mut ledger = Ledger::default();
-        for namespace in self.namespaces_of(owner) {
-            for user in self.caches.users.by(NAMESPACE_INDEX, &namespace) {
-                let Some((_, place)) = super::entry_of(&user) else { continue };
-                let granted = user.spec.quota.as_ref().and_then(validate::granted);
-                let uid = user.spec.claim_ref.as_ref().and_then(|claim| claim.uid.clone());
-                let form = uid.map(|uid| Form { uid, generation: 0 });
-                let entry = Entry { form, granted: granted.as_ref().map(Units::from), pending: None };
-                ledger.adopt(&place, &entry);
-            }
-        }
+        let namespaces = self.namespaces_of(owner);
+        let users = namespaces.iter().flat_map(|namespace| self.caches.users.by(NAMESPACE_INDEX, namespace));
+        let ledger = Ledger::rebuilt(users.filter_map(|user| {
+            let (_, place) = super::entry_of(&user)?;
+            let uid = user.spec.claim_ref.as_ref().and_then(|claim| claim.uid.clone());
+            Some((place, uid, user.spec.quota.as_ref().and_then(validate::granted)))
+        }));
         let spec = S3QuotaLedgerSpec {
             team: owner.team.clone(),
             namespace: owner.own_namespace(),

@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, sync::Arc};
 
 use croft_api::storage::{S3QuotaLedger, S3QuotaLedgerSpec, S3TeamQuota, S3UserClaim, books};
-use croft_core::storage::{Reason, ledger::ledger_name};
+use croft_core::storage::ledger::ledger_name;
 use k8s_openapi::api::core::v1::{Namespace, ResourceQuota};
 use kube::ResourceExt;
 
@@ -118,12 +118,9 @@ impl Caches {
         namespaces.iter().flat_map(|namespace| self.short_of_quota(&namespace.name_any())).collect()
     }
 
-    /// Claims that wait for a higher limit.
+    /// Claims that may wait for a higher limit. One that is being looked at has not said yet that it does.
     fn short_of_quota(&self, namespace: &str) -> Vec<Key> {
-        let waits = |claim: &&Arc<S3UserClaim>| {
-            let conditions = claim.status.iter().flat_map(|status| &status.conditions);
-            conditions.into_iter().any(|condition| condition.reason == Reason::QuotaExceeded.as_str())
-        };
+        let waits = |claim: &&Arc<S3UserClaim>| claim_seen(claim).lacks_something();
         self.claims.in_namespace(namespace).iter().filter(waits).map(|claim| claim_key(claim)).collect()
     }
 }

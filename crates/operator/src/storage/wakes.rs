@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 
 use croft_api::{
     namespaces::NamespaceClassBinding,
-    storage::{S3Bucket, S3Class, S3User, S3UserClaim, S3UserClaimStatus, S3UserPhase, UserMigration},
+    storage::{S3Bucket, S3Class, S3User, S3UserClaim, S3UserPhase, UserMigration},
 };
-use croft_core::storage::{claim_of_record, record_name};
+use croft_core::storage::{claim::RecordBody, claim_of_record, record_name};
 use k8s_openapi::api::core::v1::{Namespace, Secret};
 use kube::{ResourceExt, core::PartialObjectMeta};
 
@@ -55,8 +55,10 @@ impl Caches {
         }) {
             keys.push(Key::new(CLAIM, &namespace, &name));
         }
-        if differs(change, |claim| (is_deleting(&claim.metadata), without_usage(claim))) {
+        if differs(change, told_to_buckets) {
             keys.extend(self.bucket_keys(&namespace, &name));
+        }
+        if differs(change, |claim| (is_deleting(&claim.metadata), claim_seen(claim).is_settled())) {
             keys.extend(self.migration_keys(&namespace, &name));
         }
         // What it was promised and never got is free.
@@ -78,10 +80,11 @@ impl Caches {
         // That it is bound we say ourselves, at the end of a look at the claim.
         let is_news = differs(change, |user| (user.metadata.generation, adopts(user)))
             || change.after.is_none_or(|user| phase(user) != Some(S3UserPhase::Bound));
+        let concerns_buckets = differs(change, |user| (phase(user), record_told_to_buckets(user)));
         let claims = places.iter().flat_map(|(namespace, name)| {
             let own = is_news.then(|| Key::new(CLAIM, namespace, name));
-            let migrations = self.migration_keys(namespace, name);
-            self.bucket_keys(namespace, name).into_iter().chain(own).chain(migrations)
+            let buckets = if concerns_buckets { self.bucket_keys(namespace, name) } else { Vec::new() };
+            buckets.into_iter().chain(own).chain(self.migration_keys(namespace, name))
         });
         // A class that goes waits for its last user, and what its user had is free.
         let gone = change.before.filter(|_| change.after.is_none());
@@ -226,9 +229,19 @@ fn is_being_furnished(change: Change<'_, PartialObjectMeta<Secret>>, claim: &S3U
     change.before.is_none() && change.after.is_some_and(is_its) && !claim_seen(claim).is_settled()
 }
 
-/// What a claim's status says to those who wait for it.
-fn without_usage(claim: &S3UserClaim) -> Option<S3UserClaimStatus> {
-    Some(S3UserClaimStatus { used: None, ..claim.status.clone()? })
+/// What a claim says to its buckets: all but how much they may hold, what they do, and in which words.
+fn told_to_buckets(claim: &S3UserClaim) -> impl PartialEq {
+    let status = claim_seen(claim).status;
+    let buckets = status.quota.map(|quota| quota.buckets);
+    let is_ready = status.conditions.is_true("Ready");
+    (claim.uid(), is_deleting(&claim.metadata), is_ready, status.subusers, status.observed_key_rotation, buckets)
+}
+
+/// What an S3User says to the buckets of its claim: all but how much they may hold and where the keys to them are published.
+fn record_told_to_buckets(user: &S3User) -> impl PartialEq {
+    let body = user::record(user).body;
+    let buckets = body.quota.map(|quota| quota.buckets);
+    (RecordBody { quota: None, read_secret: None, admin_secret: None, ..body }, buckets, user::moved_in(user))
 }
 
 fn woken_by_bucket(change: Change<'_, S3Bucket>) -> Vec<Key> {

@@ -93,6 +93,26 @@ async fn the_reference_of_an_s3user_that_somebody_edits_is_put_right_at_once() -
 }
 
 #[tokio::test]
+async fn where_the_data_of_a_user_is_cannot_be_edited() -> Result<()> {
+    let plot = Plot::new("fixed").await?;
+    plot.claim(json!({})).await?;
+    plot.ready("data").await;
+    for (edit, told) in [
+        (json!({ "cephUser": "elsewhere$data" }), "cephUser is immutable"),
+        (json!({ "cephUser": null }), "cephUser is immutable"),
+        (json!({ "s3ClassName": "another" }), "the class of a user is immutable"),
+        (json!({ "s3ClassName": null, "s3UserClass": "another" }), "the class of a user is immutable"),
+        (json!({ "s3ClassName": null, "s3UserClass": null }), "the class of a user is immutable"),
+    ] {
+        let edited = Patch::Merge(json!({ "spec": edit }));
+        let refused = plot.users().patch(&plot.record_name("data"), &PatchParams::default(), &edited).await;
+        let refused = refused.expect_err("it says where the data is").to_string();
+        assert!(refused.contains(told), "{edit}: {refused}");
+    }
+    Ok(())
+}
+
+#[tokio::test]
 async fn an_s3user_that_names_another_claim_is_told_with_whom_and_made_anew_once_it_is_removed() -> Result<()> {
     let (plot, other) = (Plot::new("swapped").await?, Plot::new("swapped").await?);
     for plot in [&plot, &other] {
@@ -157,5 +177,27 @@ async fn what_a_claim_was_promised_that_never_got_a_user_is_given_back_when_it_g
     write(&plot, json!({ "entries": { entry: { "reservedAt": "2026-01-01T00:00:00Z" } } })).await?;
     plot.claims().delete(&name, &DeleteParams::default()).await?;
     entries_are(&plot, &[]).await;
+    Ok(())
+}
+
+#[tokio::test]
+async fn what_was_not_given_back_because_the_operator_died_is_given_back_when_it_is_there_again() -> Result<()> {
+    let World { bed, installed, operator } = Box::pin(World::own(Testbed::kubernetes().with_ceph())).await?;
+    let plot = Plot::on(&bed, "interrupted").await?;
+    plot.claim(json!({ "quota": { "size": 3, "objects": 1, "buckets": 0 } })).await?;
+    plot.ready("data").await;
+    drop(operator);
+    // As it was when Ceph had just been given less.
+    let entry = format!("{}/data", plot.namespace);
+    write(&plot, json!({ "entries": { &entry: { "granted": { "size": 10 } } } })).await?;
+    let operator = installed.start(&bed, "again", &installed.identity.kubeconfig, &[])?;
+    operator.ready(PATIENCE).await?;
+    eventually("the books to say what Ceph has", || async {
+        let books = ledger(&plot, &books_of(&plot)).await?.unwrap_or_default();
+        let granted = books.spec.entries.get(&entry).and_then(|entry| entry.granted);
+        anyhow::ensure!(granted.is_some_and(|granted| granted.size == 3), "they say {granted:?}");
+        Ok(Some(()))
+    })
+    .await;
     Ok(())
 }

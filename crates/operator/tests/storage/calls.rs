@@ -3,13 +3,14 @@
 use anyhow::Result;
 use croft_testbed::{
     Testbed,
-    fault::{Action, FaultProxy, Match},
+    fault::{Action, FaultProxy, Match, Seen},
 };
 use kube::api::{DeleteParams, Patch, PatchParams};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::{
     plot::{Plot, gone, world},
+    quota::ledger,
     support::{PATIENCE, World, eventually},
 };
 
@@ -47,6 +48,39 @@ async fn a_new_claim_takes_four_calls_to_its_gateway() -> Result<()> {
     }
     let calls = about_users(&proxy);
     assert_eq!(calls.len(), 20, "user, quota, subuser, and the keys read back, for each: {calls:#?}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn however_often_a_claim_is_looked_at_the_gateway_counts_what_it_stores_now_and_then() -> Result<()> {
+    let (plot, class, proxy) = proxied("counts").await?;
+    let asks = |quota: Value| plot.claim(json!({ "s3ClassName": class, "quota": quota }));
+    asks(json!({ "size": "64Ki", "objects": 9, "buckets": 1 })).await?;
+    plot.ready("data").await;
+    let s3 = plot.s3("admin").await?;
+    s3.create_bucket("photos").await?;
+    s3.put_object("photos", "cat.jpg", vec![b'x'; 40 << 10]).await?;
+    // From now on more is booked than it may have: what is stored.
+    asks(json!({ "size": 0, "objects": 0, "buckets": 0 })).await?;
+    let (books, entry) = (format!("namespace.{}", plot.namespace), format!("{}/data", plot.namespace));
+    eventually("what is stored to be all that is booked", || async {
+        let booked = ledger(&plot, &books).await?.and_then(|books| books.spec.entries.get(&entry)?.granted);
+        Ok(booked.is_some_and(|booked| booked.size == 40 << 10).then_some(()))
+    })
+    .await;
+    proxy.clear_log();
+    for _ in 0..20 {
+        let read = plot.secrets().get("read").await?.metadata.uid;
+        plot.secrets().delete("read", &DeleteParams::default()).await?;
+        eventually("the Secret to be back", || async {
+            Ok(plot.secrets().get_opt("read").await?.filter(|secret| secret.metadata.uid != read))
+        })
+        .await;
+    }
+    let log = proxy.log();
+    let counts = |seen: &&Seen| seen.request.subresource.as_deref() == Some("stats&uid");
+    let (looks, counted) = (about_users(&proxy).len(), log.iter().filter(counts).count());
+    assert!(looks >= 20 && counted <= 6, "{counted} times in {looks} looks");
     Ok(())
 }
 

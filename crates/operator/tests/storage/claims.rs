@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 use croft_api::{Quantity, storage::S3UserPhase};
-use croft_rgw::{Access, BucketLimit, NewUser, Quota};
+use croft_rgw::{Access, BucketLimit, NewUser, Quota, UserChange};
 use k8s_openapi::api::core::v1::Secret;
 use kube::api::{DeleteParams, Patch, PatchParams};
 use serde_json::json;
@@ -118,6 +118,28 @@ async fn a_lost_or_changed_secret_comes_back_with_the_same_keys() -> Result<()> 
 }
 
 #[tokio::test]
+async fn what_others_change_on_a_user_in_ceph_is_put_right_when_it_is_looked_at() -> Result<()> {
+    let plot = Plot::new("drift").await?;
+    plot.claim(json!({ "quota": { "size": "10000", "objects": 500, "buckets": 5 } })).await?;
+    plot.ready("data").await;
+    let (gateway, id) = (plot.gateway(), plot.user_id("data"));
+    let wanted = gateway.user(&id).await?;
+    gateway.set_user_quota(&id, Quota { enabled: false, max_size: Some(1), max_objects: None }).await?;
+    gateway.set_subuser_access(&id, "readonly", Access::Full).await?;
+    let unlimited = UserChange { max_buckets: Some(BucketLimit::Unlimited), ..UserChange::default() };
+    gateway.modify_user(&id, &unlimited).await?;
+    // All are looked at every ten minutes; a lost Secret has one looked at before its turn.
+    plot.secrets().delete("read", &DeleteParams::default()).await?;
+    eventually("the user to be as it was", || async {
+        let user = gateway.user(&id).await?;
+        anyhow::ensure!(user == wanted, "it is {user:?}");
+        Ok(Some(()))
+    })
+    .await;
+    Ok(())
+}
+
+#[tokio::test]
 async fn a_secret_named_anew_replaces_the_old_one() -> Result<()> {
     let plot = Plot::new("rename").await?;
     plot.claim(json!({})).await?;
@@ -146,6 +168,29 @@ async fn a_ceph_user_of_somebody_else_is_never_touched() -> Result<()> {
     plot.claims().delete("data", &DeleteParams::default()).await?;
     crate::plot::gone(&plot.claims(), "data").await;
     assert_eq!(plot.user("data").await?, Some(before));
+    // Somebody removes it, as the message asks for.
+    plot.claim(json!({})).await?;
+    plot.claim_says("data", "False", "UserTaken").await;
+    plot.gateway().remove_user(&plot.user_id("data"), false).await?;
+    plot.ready("data").await;
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_user_that_somebody_suspends_is_told_and_all_is_well_once_he_lifts_that() -> Result<()> {
+    let plot = Plot::new("suspended").await?;
+    plot.claim(json!({})).await?;
+    plot.ready("data").await;
+    let suspend = async |suspended: bool| {
+        let change = UserChange { suspended: Some(suspended), ..UserChange::default() };
+        plot.gateway().modify_user(&plot.user_id("data"), &change).await
+    };
+    suspend(true).await?;
+    // Has it looked at before its turn.
+    plot.secrets().delete("read", &DeleteParams::default()).await?;
+    plot.claim_says("data", "False", "UserSuspended").await;
+    suspend(false).await?;
+    plot.ready("data").await;
     Ok(())
 }
 

@@ -1,13 +1,18 @@
 //! Classes: looked after before anybody uses them, kept as long as somebody does, and one gateway that hangs holds up no other.
 
+use std::time::{Duration, Instant};
+
 use anyhow::{Context, Result};
-use croft_api::storage::{CLASS_FINALIZER, S3Class};
+use croft_api::{
+    namespaces::{CLASS_LABEL, NamespaceClass},
+    storage::{CLASS_FINALIZER, S3Class},
+};
 use croft_core::storage::CONFIRM_CLUSTER;
 use croft_testbed::{
     Testbed,
     fault::{Action, FaultProxy, Match, Seen},
 };
-use k8s_openapi::api::core::v1::Secret;
+use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use kube::{
     Api,
     api::{DeleteParams, Patch, PatchParams},
@@ -20,7 +25,7 @@ use crate::{
     support::{PATIENCE, World, eventually},
 };
 
-async fn class_says(plot: &Plot<'_>, name: &str, status: &str, reason: &str) -> S3Class {
+pub(crate) async fn class_says(plot: &Plot<'_>, name: &str, status: &str, reason: &str) -> S3Class {
     let classes = plot.classes();
     eventually(&format!("S3Class {name} to be {status} because of {reason}"), || async {
         let class = classes.get(name).await?;
@@ -34,7 +39,7 @@ async fn class_says(plot: &Plot<'_>, name: &str, status: &str, reason: &str) -> 
     .await
 }
 
-fn message(class: &S3Class) -> String {
+pub(crate) fn message(class: &S3Class) -> String {
     let conditions = class.status.clone().unwrap_or_default().conditions;
     conditions.into_iter().find(|it| it.type_ == "Ready").map(|it| it.message).unwrap_or_default()
 }
@@ -136,6 +141,9 @@ fn claim_of(class: &str, number: usize) -> Value {
     json!({ "s3ClassName": class, "adminSecretName": format!("admin-{number}"), "readSecretName": format!("read-{number}") })
 }
 
+/// What takes well below a second on a machine that does nothing else, and took up to half a minute behind a hung gateway.
+const AT_ONCE: Duration = Duration::from_secs(4);
+
 /// It answers at first, then takes requests and says nothing more.
 #[tokio::test]
 async fn a_gateway_that_falls_silent_holds_up_no_other_and_everybody_is_served_once_it_speaks() -> Result<()> {
@@ -151,8 +159,19 @@ async fn a_gateway_that_falls_silent_holds_up_no_other_and_everybody_is_served_o
     eventually("the gateway to be asked in vain", || async { Ok((silence.fired() > 0).then_some(())) }).await;
 
     let other = Plot::on(&world.bed, "speaks").await?;
+    let begun = Instant::now();
     other.claim(json!({})).await?;
     other.ready("data").await;
+    assert!(begun.elapsed() < AT_ONCE, "a claim of another gateway took {:?}", begun.elapsed());
+    let classes: Api<NamespaceClass> = Api::all(plot.client.clone());
+    let note = json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": "note" } });
+    apply(&classes, "noted", json!({ "spec": { "resources": [note] } })).await?;
+    let begun = Instant::now();
+    let label = json!({ "metadata": { "labels": { CLASS_LABEL: "noted" } } });
+    other.namespaces().patch(&other.namespace, &PatchParams::default(), &Patch::Merge(&label)).await?;
+    let notes: Api<ConfigMap> = Api::namespaced(plot.client.clone(), &other.namespace);
+    eventually("the namespace to be furnished", || async { Ok(notes.get_opt("note").await?) }).await;
+    assert!(begun.elapsed() < AT_ONCE, "a namespace took {:?}", begun.elapsed());
     let served = plot.claims().list(&kube::api::ListParams::default()).await?.items;
     let is_ready = |it: &croft_api::Condition| it.type_ == "Ready" && it.status == "True";
     assert!(!served.iter().any(|claim| claim.status.iter().flat_map(|it| &it.conditions).any(is_ready)));

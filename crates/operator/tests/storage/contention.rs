@@ -17,7 +17,10 @@ use croft_testbed::{
     wait,
 };
 use futures::future::join_all;
-use k8s_openapi::api::{admissionregistration::v1::ValidatingWebhookConfiguration, core::v1::ResourceQuota};
+use k8s_openapi::api::{
+    admissionregistration::v1::ValidatingWebhookConfiguration,
+    core::v1::{Event, ResourceQuota},
+};
 use kube::{
     Api, Client,
     api::{DeleteParams, ListParams, Patch, PatchParams, PostParams},
@@ -287,6 +290,34 @@ async fn a_namespace_that_changes_its_team_takes_what_it_has_along() -> Result<(
     assert!(refused.to_string().contains("1 of the team's 10 left"), "{refused}");
     ours[0].claims().create(&post, &claim_of("data", 10)).await?;
     ours[0].ready("data").await;
+    Ok(())
+}
+
+#[tokio::test]
+async fn who_comes_to_a_team_without_room_keeps_what_he_has_and_is_not_told_that_it_is_too_much() -> Result<()> {
+    let bed = crate::plot::world().await.bed;
+    let [_, comes] = &team_of_two_on(bed, "comes", json!({ "size": 10 })).await?;
+    let full = team_of_two_on(bed, "full", json!({ "size": 10 })).await?;
+    team_is_known(&full).await;
+    for (plot, size) in [(comes, 6), (&full[0], 8)] {
+        plot.claims().create(&PostParams::default(), &claim_of("data", size)).await?;
+        plot.ready("data").await;
+    }
+    label(comes, json!({ "snappcloud.io/team": full[0].namespace })).await?;
+    let (books, entry) = (format!("team.{}", full[0].namespace), format!("{}/data", comes.namespace));
+    eventually("the books to follow", || async {
+        Ok(ledger(comes, &books).await?.filter(|books| books.spec.entries.contains_key(&entry)))
+    })
+    .await;
+    let edit = json!({ "spec": { "subusers": ["one"] } });
+    comes.claims().patch("data", &PatchParams::default(), &Patch::Merge(&edit)).await?;
+    comes.ready("data").await;
+    let events: Api<Event> = Api::namespaced(comes.client.clone(), &comes.namespace);
+    let told = events.list(&ListParams::default()).await?.items;
+    assert!(!told.iter().any(|event| event.reason.as_deref() == Some("QuotaExceeded")), "{told:#?}");
+    let more = json!({ "spec": { "quota": { "size": 7 } } });
+    let refused = comes.claims().patch("data", &PatchParams::default(), &Patch::Merge(&more)).await;
+    assert!(refused.expect_err("there is no room").to_string().contains("exceeded cluster quota"));
     Ok(())
 }
 

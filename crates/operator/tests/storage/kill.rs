@@ -23,6 +23,7 @@ use serde_json::json;
 
 use crate::{
     plot::{Plot, apply},
+    quota::ledger,
     support::{PATIENCE, World},
 };
 
@@ -227,6 +228,13 @@ impl Tale<'_> {
             .await
     }
 
+    /// How many objects the books have for the claim.
+    async fn booked(&self, plot: &Plot<'_>) -> Result<Option<i64>> {
+        let books = ledger(plot, &format!("namespace.{}", plot.namespace)).await?.unwrap_or_default();
+        let entry = books.spec.entries.get(&format!("{}/data", plot.namespace));
+        Ok(entry.and_then(|entry| entry.granted).map(|granted| granted.objects))
+    }
+
     async fn phase(&self, plot: &Plot<'_>) -> Result<Option<S3UserPhase>> {
         let user = plot.users().get_opt(&plot.record_name("data")).await?;
         Ok(user.and_then(|user| user.status).and_then(|status| status.phase))
@@ -291,6 +299,14 @@ impl Tale<'_> {
             Ok(self.is_ready(from).await? && user.user_quota.max_objects == Some(20))
         });
         faults.push(("update", updated.await?));
+
+        rough.strike(fault);
+        rough.ask(|| self.claim(12)).await?;
+        let lowered = rough.until("what is no longer asked for to be free", || async {
+            let user = self.user(from).await?.context("a user")?;
+            Ok(user.user_quota.max_objects == Some(12) && self.booked(from).await? == Some(12))
+        });
+        faults.push(("lower", lowered.await?));
 
         rough.strike(fault);
         let before = self.user(from).await?.context("a user")?;
@@ -369,6 +385,47 @@ impl Tale<'_> {
     }
 }
 
+impl Tale<'_> {
+    /// An empty bucket goes with its S3Bucket, a subuser with its name, and a claim that has nothing left with all there is of it.
+    async fn take_down(&self, fault: Fault, faults: &mut Faults) -> Result<()> {
+        let (rough, from) = (self.rough, &self.from);
+        rough.proxy.clear_rules();
+        rough.ask(|| self.claim(10)).await?;
+        rough.ask(|| from.bucket("photos", json!({}))).await?;
+        rough
+            .until("a bucket to take down", || async { Ok(self.is_ready(from).await? && self.has_bucket(from).await?) })
+            .await?;
+
+        rough.strike(fault);
+        rough.ask(|| async { Ok(from.buckets().delete("photos", &DeleteParams::default()).await?) }).await?;
+        let removed = rough.until("the bucket to go", || async {
+            let tenant = from.user_id_with(PREFIX, "data").tenant().to_owned();
+            let is_gone = from.gateway().bucket(&tenant, "photos").await?.is_none();
+            Ok(is_gone && from.buckets().get_opt("photos").await?.is_none())
+        });
+        faults.push(("bucket deleted", removed.await?));
+
+        rough.strike(fault);
+        let nobody = json!({ "s3ClassName": CLASS, "subusers": [], "quota": { "objects": 10, "buckets": 3 } });
+        rough.ask(|| from.claim(nobody.clone())).await?;
+        let unnamed = rough.until("the subuser to go", || async {
+            let user = self.user(from).await?.context("a user")?;
+            Ok(self.is_ready(from).await? && user.subusers.len() == 1 && user.keys.len() == 2)
+        });
+        faults.push(("subuser removed", unnamed.await?));
+
+        rough.strike(fault);
+        rough.ask(|| async { Ok(from.claims().delete("data", &DeleteParams::default()).await?) }).await?;
+        let gone = rough.until("nothing to be left", || async {
+            let is_forgotten = from.users().get_opt(&from.record_name("data")).await?.is_none();
+            let is_gone = self.user(from).await?.is_none() && from.claims().get_opt("data").await?.is_none();
+            Ok(is_gone && is_forgotten && self.booked(from).await?.is_none())
+        });
+        faults.push(("claim deleted", gone.await?));
+        Ok(())
+    }
+}
+
 /// Every story, with every call going wrong.
 async fn survives(fault: Fault) -> Result<()> {
     let rough = Box::pin(Rough::new()).await?;
@@ -379,6 +436,7 @@ async fn survives(fault: Fault) -> Result<()> {
     tale.serve(fault, &mut faults).await?;
     tale.move_over(fault, &mut faults).await?;
     tale.let_go_and_bind(fault, &mut faults).await?;
+    tale.take_down(fault, &mut faults).await?;
     rough.proxy.clear_rules();
     // Of an outage only those notice who have more than one thing to do.
     let least = if let Fault::Outage = fault { 3 } else { faults.len() };

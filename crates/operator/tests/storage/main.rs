@@ -4,6 +4,7 @@
 mod support;
 
 mod access;
+mod authority;
 mod binding;
 mod books;
 mod buckets;

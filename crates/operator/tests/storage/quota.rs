@@ -3,7 +3,10 @@
 use anyhow::Result;
 use croft_api::storage::{S3QuotaLedger, S3TeamQuota, S3UserClaim};
 use croft_rgw::{BucketLimit, Quota};
-use croft_testbed::Testbed;
+use croft_testbed::{
+    Testbed,
+    fault::{Action, FaultProxy, Match},
+};
 use futures::future::join_all;
 use k8s_openapi::api::core::v1::ResourceQuota;
 use kube::{
@@ -140,14 +143,23 @@ async fn what_is_lowered_is_free_for_others_only_when_ceph_has_less() -> Result<
     let plots = team_of_two("steal", json!({ "size": 10 })).await?;
     team_is_known(&plots).await;
     let [plot, other] = &plots;
-    plot.claims().create(&PostParams::default(), &claim_of("data", 10)).await?;
+    let proxy = FaultProxy::rgw(&plot.ceph.endpoint).await?;
+    let class = format!("steal-{}", plot.namespace);
+    plot.class(&class, json!({ "endpoint": proxy.endpoint() })).await?;
+    let mut claim = claim_of("data", 10);
+    claim.spec.s3_class_name = Some(class);
+    plot.claims().create(&PostParams::default(), &claim).await?;
     plot.ready("data").await;
+    let under_way = proxy.on(Match::verb("put").resource("/admin/user")).before(Action::Hold).always();
     let less = json!({ "spec": { "quota": { "size": 4 } } });
     plot.claims().patch("data", &PatchParams::default(), &Patch::Merge(&less)).await?;
-    eventually("the rest to be free", || async {
-        Ok(Some(other.claims().create(&PostParams::default(), &claim_of("thief", 6)).await?))
-    })
-    .await;
+    eventually("Ceph to be given less", || async { Ok((under_way.fired() > 0).then_some(())) }).await;
+    let thief = async || other.claims().create(&PostParams::default(), &claim_of("thief", 6)).await;
+    let refused = thief().await.expect_err("Ceph still has it").to_string();
+    assert!(refused.contains("exceeded cluster quota"), "{refused}");
+    under_way.remove();
+    under_way.release();
+    eventually("the rest to be free", || async { Ok(Some(thief().await?)) }).await;
     let user = plot.user("data").await?.expect("a Ceph user");
     assert_eq!(user.user_quota.max_size, Some(4), "somebody got what Ceph still gave to another");
     Ok(())

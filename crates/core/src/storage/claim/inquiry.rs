@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, time::Duration};
 
 use super::{
     super::ledger::{Entry, Units},
-    observed::{Claim, Record},
+    observed::{Claim, Record, SetAside},
 };
 
 /// Whether the Ceph user may be there already. A claim that bears no mark of ours has none: it is made without asking, and
@@ -39,12 +39,23 @@ const NEW: Duration = Duration::from_secs(60);
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Inquiry {
     Nothing,
-    /// What it has stored, to tell it now and then. If that cannot be found out there is nothing to tell.
+    /// What it has stored. If that cannot be found out it is not told, and what is booked for it stays booked.
     Usage,
-    /// What it has stored, which decides how much of what is booked for it is free.
-    Stored,
-    /// Its buckets, which decide what becomes of it. Of these the contents are needed however many there are.
-    Buckets(BTreeSet<String>),
+    /// Its buckets, which decide what becomes of it. How many there are, what is in those that are left is needed, and what is in those
+    /// that are kept is not.
+    Buckets(SetAside),
+}
+
+/// Whether the buckets of the user decide what becomes of it, or of its record.
+fn needs_buckets(claim: Option<&Claim>, record: Option<&Record>) -> bool {
+    is_cleanup(claim, record) || claim.is_some_and(|claim| is_made_anew(claim, record))
+}
+
+/// Whether what is stored decides how much is free of what is booked: that is more than is on record.
+pub fn has_to_settle(claim: Option<&Claim>, record: Option<&Record>, booked: Option<&Entry>) -> bool {
+    let has = record.and_then(|record| record.body.quota).map(|quota| Units::from(&quota)).unwrap_or_default();
+    let has_more = booked.and_then(|entry| entry.granted).is_some_and(|granted| !granted.is_within(has));
+    has_more && !needs_buckets(claim, record)
 }
 
 /// To take a user down its buckets must be known, and to record one that was there before; what one has stored for which more is
@@ -55,15 +66,11 @@ pub fn inquiry(
     booked: Option<&Entry>,
     for_some_time: Duration,
 ) -> Inquiry {
-    if is_cleanup(claim, record) || claim.is_some_and(|claim| is_made_anew(claim, record)) {
-        return Inquiry::Buckets(record.map(|record| record.set_aside.left.clone()).unwrap_or_default());
-    }
-    let has = record.and_then(|record| record.body.quota).map(|quota| Units::from(&quota)).unwrap_or_default();
-    if booked.and_then(|entry| entry.granted).is_some_and(|granted| !granted.is_within(has)) {
-        return Inquiry::Stored;
+    if needs_buckets(claim, record) {
+        return Inquiry::Buckets(record.map(|record| record.set_aside.clone()).unwrap_or_default());
     }
     let is_at_rest = for_some_time >= NEW && claim.is_some_and(Claim::is_settled);
-    if is_at_rest { Inquiry::Usage } else { Inquiry::Nothing }
+    if is_at_rest || has_to_settle(claim, record, booked) { Inquiry::Usage } else { Inquiry::Nothing }
 }
 
 /// Up to so many buckets are asked for with their contents at once: the gateway takes a second for that.
@@ -75,10 +82,7 @@ pub const UNCOUNTED: u64 = i64::MAX.unsigned_abs();
 const COUNTED_SINGLY: usize = 8;
 
 /// The buckets to look into, of too many to look into all.
-pub fn to_count<'a>(names: &'a BTreeSet<String>, needed: &'a BTreeSet<String>) -> impl Iterator<Item = &'a String> {
-    names
-        .iter()
-        .enumerate()
-        .filter(|(number, name)| *number < COUNTED_SINGLY || needed.contains(*name))
-        .map(|(_, it)| it)
+pub fn to_count<'a>(names: &'a BTreeSet<String>, set_aside: &'a SetAside) -> impl Iterator<Item = &'a String> {
+    let left = names.intersection(&set_aside.left);
+    left.chain(names.iter().filter(|name| !set_aside.holds(name)).take(COUNTED_SINGLY))
 }

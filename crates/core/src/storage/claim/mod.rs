@@ -21,7 +21,7 @@ use crate::{
 };
 
 pub use identity::{FreshKeys, Identity, Rotation, subuser_secret};
-pub use inquiry::{COUNTED_AT_ONCE, Inquiry, UNCOUNTED, inquiry, is_cleanup, may_exist, to_count};
+pub use inquiry::{COUNTED_AT_ONCE, Inquiry, UNCOUNTED, has_to_settle, inquiry, is_cleanup, may_exist, to_count};
 pub use observed::{
     Access, Backend, Books, Claim, ClaimIdentity, Holder, Key, Observed, Phase, Purge, PurgeSeen, Reached, Record,
     RecordBody, SecretSeen, SetAside, Spec, Status, User, UserQuota, ceph_user, class_of, no_team, wanted,
@@ -105,7 +105,9 @@ pub fn must_retry(seen: &Observed) -> bool {
     match &seen.backend {
         Backend::Unreachable(_) => true,
         Backend::Reached(reached) => {
-            reached.user.as_ref().is_some_and(|user| user.unlisted.is_some()) || waits_for_a_person(seen)
+            let has_to_settle = has_to_settle(seen.claim.as_ref(), seen.record.as_ref(), seen.books.entry.as_ref());
+            let lacks = |user: &User| user.unlisted.is_some() || (user.usage.is_none() && has_to_settle);
+            reached.user.as_ref().is_some_and(lacks) || waits_for_a_person(seen)
         }
         Backend::NoClass(_) => false,
     }

@@ -126,6 +126,11 @@ impl Claim {
         let is_rotated = self.rotate.is_none() || self.rotate == self.status.observed_key_rotation;
         is_current && is_rotated && self.finalizer && !self.deleting && self.status.conditions.is_true("Ready")
     }
+
+    /// Whether it stays and may not have what it asks for.
+    pub fn lacks_something(&self) -> bool {
+        !self.deleting && !self.is_settled()
+    }
 }
 
 /// A valid spec.

@@ -149,7 +149,8 @@ impl<'a> Wanted<'a> {
         // Another's becomes the claim's first.
         steps.extend(self.record(Some(found)).filter(|_| record.is_none() || !is_own));
         steps.extend(is_own.then_some(mark));
-        Decision::new(steps, self.verdict(Some(found))).again(Duration::ZERO)
+        let verdict = Reason::Working.progressing("what the user has is being recorded");
+        Decision::new(steps, verdict).again(Duration::ZERO)
     }
 
     fn finalizer(&self) -> Option<Step> {
@@ -165,8 +166,12 @@ impl<'a> Wanted<'a> {
         (books.exceeded.is_none() && !books.grant(&self.claim.form(), units, has)).then(confirm)
     }
 
-    /// After Ceph was given less. What is stored beyond that counts on until it is gone.
+    /// After Ceph was given less. What is stored beyond that counts on until it is gone, and what a migration brings is stored when it
+    /// is over.
     fn settlement(&self, user: Option<&User>) -> Option<Step> {
+        if self.seen.holder().is_some() {
+            return None;
+        }
         let units = Units::from(&self.quota).or_more(self.stored(user)?);
         let seen = self.seen.books.beyond(units)?.clone();
         Some(Step::Settle { claim: self.claim.target.clone(), generation: self.claim.generation, seen, units })
@@ -182,7 +187,8 @@ impl<'a> Wanted<'a> {
 
     /// Whether it has yet to be asked what is stored, before what Ceph was given less of is free.
     fn is_to_settle(&self, user: Option<&User>) -> bool {
-        self.seen.books.beyond(Units::from(&self.quota)).is_some() && self.stored(user).is_none()
+        let is_beyond = self.seen.books.beyond(Units::from(&self.quota)).is_some();
+        is_beyond && self.stored(user).is_none() && self.seen.holder().is_none()
     }
 
     fn record(&self, user: Option<&User>) -> Option<Step> {

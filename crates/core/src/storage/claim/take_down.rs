@@ -59,6 +59,10 @@ impl TakeDown<'_> {
         let (empty, full): (Vec<_>, Vec<_>) = (found.buckets.iter())
             .filter(|(name, _)| !set_aside.kept.contains(*name))
             .partition(|(name, objects)| **objects == 0 && goes_empty(name));
+        if let Some(mark) = self.announcement(&set_aside, empty.iter().map(|(name, _)| *name)) {
+            let told = "its buckets are being removed".to_owned();
+            return Left::Purging { steps: vec![mark], told, next: Duration::ZERO };
+        }
         let mut steps: Vec<_> = empty
             .iter()
             .map(|(bucket, _)| Step::RemoveEmptyBucket { user: user.clone(), bucket: (*bucket).clone() })
@@ -76,6 +80,12 @@ impl TakeDown<'_> {
         }
         steps.extend(self.release(found, &user, &set_aside));
         Left::Kept(steps)
+    }
+
+    /// Before buckets go that nobody left behind: said on the record as it was seen, which fails if one is to be kept by now.
+    fn announcement<'n>(&self, set_aside: &SetAside, mut empty: impl Iterator<Item = &'n String>) -> Option<Step> {
+        let record = self.record.filter(|record| record.phase != Some(Phase::Removing))?;
+        empty.any(|name| !set_aside.left.contains(name)).then(|| removing(self.claim, record, None)).flatten()
     }
 
     /// What outlives the claim: all of it, where nothing is known of the past.

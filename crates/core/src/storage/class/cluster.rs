@@ -17,6 +17,17 @@ pub struct Cluster {
     pub id: Option<String>,
 }
 
+/// An address in the one spelling that all of its spellings have in common: without what goes without saying.
+pub fn origin(endpoint: &str) -> String {
+    let address = endpoint.trim_end_matches('/').to_ascii_lowercase();
+    let usual = match address.split_once("://") {
+        Some(("http", _)) => ":80",
+        Some(("https", _)) => ":443",
+        _ => "",
+    };
+    address.strip_suffix(usual).unwrap_or(&address).to_owned()
+}
+
 impl Cluster {
     /// By its id; where that is not told on both sides, by the address.
     fn is(&self, other: &Self) -> bool {
@@ -27,7 +38,7 @@ impl Cluster {
     }
 
     fn has_address(&self, endpoint: &str) -> bool {
-        self.endpoint.eq_ignore_ascii_case(endpoint)
+        origin(&self.endpoint) == origin(endpoint)
     }
 
     /// What an administrator confirms.

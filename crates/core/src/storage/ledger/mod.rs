@@ -17,6 +17,7 @@ mod units;
 
 use std::{collections::BTreeMap, time::Duration};
 
+use super::Quota;
 pub use entry::{Asks, Entry, Form, Regranted, Reservation};
 pub use names::{BooksOf, claim_of_entry, entry_key, ledger_name, vault_entry_key, vault_of_entry};
 use units::CLAIMS;
@@ -28,8 +29,9 @@ pub const GRACE: Duration = Duration::from_secs(120);
 /// The most claims of one namespace: so that one namespace cannot fill the books of all its team, which are one object.
 pub const MOST_CLAIMS: usize = 1000;
 
-/// The most claims of one team: more than that, and promised something each, its books would be larger than what the API server stores.
-pub const MOST_IN_BOOKS: usize = 3000;
+/// The most claims of one team: so that its books can be stored whatever its claims and namespaces are called. With the longest names
+/// and a promise each they have 1.3 MB, and etcd takes 1.5.
+pub const MOST_IN_BOOKS: usize = 2000;
 
 /// The entries of a ledger by `<namespace>/<claim>`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
@@ -38,6 +40,18 @@ pub struct Ledger {
 }
 
 impl Ledger {
+    /// Books that are lost, made anew of what is on record: of each user where it is booked, the UID of its claim, and what it was
+    /// granted.
+    pub fn rebuilt(records: impl IntoIterator<Item = (String, Option<String>, Option<Quota>)>) -> Self {
+        let mut ledger = Self::default();
+        for (place, uid, granted) in records {
+            // Whatever form of the claim is there now is a later one.
+            let form = uid.map(|uid| Form { uid, generation: 0 });
+            ledger.adopt(&place, &Entry { form, granted: granted.as_ref().map(Units::from), pending: None });
+        }
+        ledger
+    }
+
     pub fn sum(&self) -> Units {
         self.entries.values().map(Entry::charge).fold(Units::default(), Units::plus)
     }
@@ -193,7 +207,8 @@ impl Ledger {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{super::Amount, *};
+    use crate::quantity::Quantity;
 
     fn size(size: u64) -> Units {
         Units { size, ..Units::default() }
@@ -218,6 +233,19 @@ mod tests {
     fn settle(ledger: &mut Ledger, form: &Form, has: Units) {
         let seen = ledger.entries["a/x"].clone();
         ledger.settle("a/x", &seen, form, has).unwrap();
+    }
+
+    #[test]
+    fn books_that_are_lost_are_made_anew_of_what_is_on_record() {
+        let amount = |text: &str| Amount::try_from(text.parse::<Quantity>().unwrap()).unwrap();
+        let quota = Quota { size: amount("8"), objects: amount("0"), buckets: 0 };
+        let records = [("a/x", Some("u"), Some(quota)), ("a/y", None, Some(quota)), ("a/z", Some("v"), None)];
+        let owned = |text: &str| text.to_owned();
+        let mut ledger = Ledger::rebuilt(records.map(|(place, uid, granted)| (owned(place), uid.map(owned), granted)));
+        assert_eq!(ledger.entries.keys().collect::<Vec<_>>(), ["a/x", "a/y"]);
+        assert_eq!(ledger.sum().size, 16);
+        ledger.confirm("a/x", &form(1), size(8), &at_most(10)).unwrap();
+        assert!(ledger.entries["a/x"].is_granted_to(&form(1)), "its claim takes it up as it is");
     }
 
     #[test]
@@ -377,7 +405,7 @@ mod tests {
             ledger.reserve(&key, promise(size(0)), &Limits::default()).unwrap();
         }
         let refused = ledger.reserve("more/x", promise(size(0)), &Limits::default()).unwrap_err();
-        assert!(refused.to_string().starts_with("exceeded cluster quota: the team has 3000 claims"), "{refused}");
+        assert!(refused.to_string().starts_with("exceeded cluster quota: the team has 2000 claims"), "{refused}");
         assert!(refused.to_string().ends_with("or make this one in a namespace of another team"), "{refused}");
         ledger.reserve("n0/0", promise(size(1)), &Limits::default()).unwrap();
     }

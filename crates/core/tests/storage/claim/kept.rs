@@ -1,6 +1,6 @@
 //! What is kept whatever people do: buckets, keys in use, and what is stored in the books.
 
-use std::time::Duration;
+use std::{collections::BTreeSet, time::Duration};
 
 use croft_core::{
     plan::Next,
@@ -31,6 +31,24 @@ fn what_is_made_while_a_migration_ends_is_kept_although_the_class_says_purge() {
         assert!((user.stored, user.suspended) == (Some(2), true) && left.claim.is_none());
         assert_eq!(left.record.unwrap().phase, Phase::Released);
     }
+}
+
+#[test]
+fn an_empty_bucket_that_is_to_be_kept_stays_although_the_claim_has_not_heard_of_that_yet() {
+    let mut world = at_rest(&World::new(ClassState::Purge));
+    world.user.as_mut().unwrap().stored = Some(0);
+    world.edit(|claim| claim.deleting = true);
+    let seen = world.seen();
+    // Its S3Bucket has just gone, and has left a note.
+    world.record.as_mut().unwrap().kept = true;
+    for step in claim::plan(&seen).iter() {
+        if !world.carry_out(&seen, step).is_done() {
+            break;
+        }
+    }
+    assert_eq!(world.user.as_ref().unwrap().stored, Some(0));
+    let left = at_rest(&world);
+    assert!(left.user.unwrap().stored == Some(0) && left.record.unwrap().phase == Phase::Released);
 }
 
 #[test]
@@ -108,7 +126,42 @@ fn what_is_stored_is_asked_for_where_more_is_booked_than_was_granted() {
     let booked = |size| Entry { granted: Some(Units::from(&quota(size))), ..Entry::default() };
     let asked = |entry: &Entry| claim::inquiry(seen.claim.as_ref(), seen.record.as_ref(), Some(entry), Duration::ZERO);
     assert_eq!(asked(&booked(5000)), Inquiry::Nothing);
-    assert_eq!(asked(&booked(5001)), Inquiry::Stored);
+    assert_eq!(asked(&booked(5001)), Inquiry::Usage);
+}
+
+#[test]
+fn what_is_booked_beyond_the_quota_is_looked_at_again_until_it_is_known_what_is_stored() {
+    let world = at_rest(&World::new(ClassState::Retain));
+    let must_retry = |granted: u64, usage: Option<Usage>| {
+        let mut seen = World { granted: Some(granted), ..world.clone() }.seen();
+        let claim::Backend::Reached(reached) = &mut seen.backend else { panic!("it is reached") };
+        reached.user.as_mut().unwrap().usage = usage;
+        claim::must_retry(&seen)
+    };
+    assert!(must_retry(20_000, None), "the gateway did not tell, or was not asked");
+    assert!(!must_retry(20_000, Some(Usage::default())));
+    assert!(!must_retry(5000, None));
+}
+
+#[test]
+fn nothing_is_given_back_while_a_migration_may_still_bring_what_is_stored() {
+    let world = at_rest(&World::new(ClassState::Retain));
+    let mut seen = World { granted: Some(20_000), ..world }.seen();
+    assert!(claim::plan(&seen).to_string().starts_with("give back"));
+    let holder = claim::Holder { name: "move".into(), uid: "uid-move".into() };
+    (seen.is_held, seen.record.as_mut().unwrap().body.held_by) = (true, Some(holder));
+    let plan = claim::plan(&seen);
+    assert_eq!((plan.to_string().as_str(), plan.next), ("nothing to do", Next::Settled), "its end is told");
+}
+
+#[test]
+fn of_too_many_buckets_those_are_looked_into_that_may_go() {
+    let between = |range: std::ops::Range<usize>| range.map(|number| format!("b{number:04}")).collect::<BTreeSet<_>>();
+    let set_aside = claim::SetAside { kept: between(0..50), left: between(1998..2005) };
+    let all = between(0..2000);
+    let counted: Vec<_> = claim::to_count(&all, &set_aside).map(String::as_str).collect();
+    assert_eq!(counted[..3], ["b1998", "b1999", "b0050"]);
+    assert_eq!(counted.len(), 10, "and no more than a few");
 }
 
 #[test]
