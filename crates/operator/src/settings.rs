@@ -123,11 +123,13 @@ pub struct BackupLimits {
     pub locations: u64,
     /// Every BackupSchedule.
     pub schedules: u64,
+    /// Every BackupVault: Velero checks the place of each every minute, one after the other.
+    pub vaults: u64,
 }
 
 impl Default for BackupLimits {
     fn default() -> Self {
-        Self { unfinished_backups: 20, unfinished_restores: 10, locations: 10, schedules: 20 }
+        Self { unfinished_backups: 20, unfinished_restores: 10, locations: 10, schedules: 20, vaults: 5 }
     }
 }
 

@@ -6,7 +6,8 @@
 //! location accepted         a request with its spec, `pending`; Velero is told nothing
 //! approve                   the spec is noted as approved, and in force
 //! the spec changes          `pending` again; what was approved stays in force until the change is approved
-//! it changes back           approved as before
+//! it changes meanwhile      what the request shows stays until somebody has decided about it: nobody approves what he has not read
+//! it changes back           in force as before
 //! pending, by a person      revoked: nothing is in force
 //! reject                    nothing is in force, whatever changes, until somebody approves
 //! location deleted          the request goes
@@ -108,6 +109,8 @@ pub enum Standing {
         is_current: bool,
     },
     Pending,
+    /// The same, of another spec than the one asked for now.
+    PendingForAnother,
     Rejected,
     Denied,
 }
@@ -154,6 +157,9 @@ pub fn standing(policy: OwnBuckets, spec: &Fields, is_grandfathered: bool, reque
             Decision::Approve if request.requests(spec) => current(),
             Decision::Approve => before(request),
             Decision::Pending if request.awaits_change => before(request),
+            Decision::Pending if request.requested().is_some() && !request.requests(spec) => {
+                Standing::PendingForAnother
+            }
             Decision::Pending => Standing::Pending,
             Decision::Reject => Standing::Rejected,
         },
@@ -163,7 +169,7 @@ pub fn standing(policy: OwnBuckets, spec: &Fields, is_grandfathered: bool, reque
 impl Standing {
     /// Nothing of the location may be with Velero.
     pub(super) fn is_withheld(&self) -> bool {
-        matches!(self, Standing::Pending | Standing::Rejected | Standing::Denied)
+        matches!(self, Standing::Pending | Standing::PendingForAnother | Standing::Rejected | Standing::Denied)
     }
 
     /// Only an administrator's other decision helps.
@@ -188,6 +194,12 @@ impl Standing {
                 Truth::False,
                 "BslSpecApprovalPending",
                 "NonAdminBackupStorageLocationRequest approval pending",
+            ),
+            Standing::PendingForAnother => approved(
+                Truth::False,
+                "BslSpecApprovalPending",
+                "NonAdminBackupStorageLocationRequest approval pending, of an earlier spec; to ask for another one delete this \
+                 location and make it anew",
             ),
             Standing::Rejected => approved(
                 Truth::False,
@@ -328,26 +340,30 @@ fn plan_own(seen: &Observed, origin: &Origin) -> Plan<Step> {
         Plan::step(Step::Decide { name: name(), uid, version, decision, awaits_change })
     };
     let spec = &location.spec;
-    // An approval of what nobody had written down yet approves nothing.
-    let is_for_nothing = request.requested().is_none() && !location.is_grandfathered;
+    let is_noted = request.requested().is_some_and(|requested| request.approves(requested));
     let is_changed = !request.requests(spec);
-    let approved = match request.decision {
-        Decision::Pending if is_free => return decide(Decision::Approve, false),
+    // What it is to show, and what of that is approved.
+    let (shown, approved) = match (request.decision, request.requested()) {
+        (Decision::Pending, _) if is_free => return decide(Decision::Approve, false),
         // A person has decided since: what waited for that waits no more.
-        Decision::Approve | Decision::Reject if request.awaits_change => return decide(request.decision, false),
-        Decision::Approve if is_free => Some(spec.clone()),
-        Decision::Approve if is_for_nothing => return decide(Decision::Pending, false),
-        Decision::Approve if is_changed && request.requested().is_some() && !request.approves(spec) => {
-            return decide(Decision::Pending, request.approved().is_some());
-        }
-        Decision::Approve => Some(spec.clone()),
-        // Changed back. It is written down first what is approved: the decision must never meet another spec.
-        Decision::Pending if request.awaits_change && !is_changed && request.approves(spec) => {
+        (Decision::Approve | Decision::Reject, _) if request.awaits_change => return decide(request.decision, false),
+        (Decision::Approve, _) if is_free => (spec, Some(spec)),
+        // An approval of what nobody had written down yet approves nothing.
+        (Decision::Approve, None) if !location.is_grandfathered => return decide(Decision::Pending, false),
+        (Decision::Approve, None) => (spec, Some(spec)),
+        // The change was taken back before it was approved, or there is none.
+        (Decision::Approve, Some(_)) if request.approves(spec) => (spec, Some(spec)),
+        (Decision::Approve, Some(_)) if is_noted => return decide(Decision::Pending, true),
+        // What was read is approved, whatever is asked for by now.
+        (Decision::Approve, Some(requested)) => (requested, Some(requested)),
+        (Decision::Pending, Some(_)) if request.awaits_change && is_noted && !is_changed => {
             return decide(Decision::Approve, false);
         }
-        Decision::Pending if request.awaits_change => request.approved().cloned(),
-        // Taken back.
-        Decision::Pending | Decision::Reject => None,
+        (Decision::Pending, Some(_)) if request.awaits_change && is_noted => (spec, request.approved()),
+        // Somebody may be reading it.
+        (Decision::Pending, Some(requested)) if request.awaits_change => (requested, request.approved()),
+        // Taken back, or never given.
+        (Decision::Pending | Decision::Reject, requested) => (requested.unwrap_or(spec), None),
     };
     let status = RequestStatus {
         phase: Some(match request.decision {
@@ -359,8 +375,8 @@ fn plan_own(seen: &Observed, origin: &Origin) -> Plan<Step> {
             nacuuid: name(),
             name: origin.name.clone(),
             namespace: origin.namespace.clone(),
-            requested_spec: spec.clone(),
-            approved_spec: approved,
+            requested_spec: shown.clone(),
+            approved_spec: approved.cloned(),
         }),
     };
     if status == request.status {

@@ -63,7 +63,11 @@ impl Location {
                     "VeleroBackupStorageLocation with NACUUID {nacuuid} is not in available state and can not be used for \
                      the NonAdminBackup"
                 )),
-                Some(LocationPhase::Available | LocationPhase::ReadOnly) => Ok(Some(nacuuid)),
+                // Velero would refuse it only once its turn has come.
+                Some(LocationPhase::ReadOnly) => not_yet(format!(
+                    "VeleroBackupStorageLocation with NACUUID {nacuuid} is read-only and can not be used for the NonAdminBackup"
+                )),
+                Some(LocationPhase::Available) => Ok(Some(nacuuid)),
             },
         }
     }

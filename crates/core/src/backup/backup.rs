@@ -81,6 +81,8 @@ pub struct Observed {
     pub missing_fences: Vec<String>,
     /// For how long it should have been gone: since it was deleted, or its time had come.
     pub overdue: Duration,
+    /// How long ago Velero was done with it; no time at all if that is to come.
+    pub ended: Option<Duration>,
 }
 
 /// `status` of a `NonAdminBackup`, as far as this file writes it.
@@ -126,6 +128,8 @@ impl Observed {
     }
 
     fn hand_over(&self, policy: &Policy) -> HandOver<'_> {
+        let wanted = self.wanted(policy);
+        let ttl = wanted.as_ref().ok().and_then(|spec| text(spec, "ttl")).and_then(duration::parse);
         HandOver {
             words: &WORDS,
             object: &self.object,
@@ -134,23 +138,24 @@ impl Observed {
             conditions: &self.status.conditions,
             reference: self.status.velero_backup.as_ref(),
             found: self.velero.as_ref(),
-            is_in_place: self.is_in_place(),
-            kept_for: text(&self.spec, "ttl").and_then(duration::parse).filter(|ttl| !ttl.is_zero()),
-            wanted: self.wanted(policy),
+            is_own: self.is_own(),
+            kept_for: ttl.filter(|ttl| !ttl.is_zero()),
+            wanted,
         }
     }
 
-    fn is_in_place(&self) -> bool {
+    /// Whether what is under the name of its Velero Backup is proven to be it.
+    fn is_own(&self) -> bool {
         let origin = self.origin();
         let recorded = self.status.velero_backup.as_ref().and_then(|reference| reference.uid.as_deref());
         let names_location = text(&self.spec, "storageLocation").is_some();
         let claimant = Claimant { origin: &origin, recorded, names_location };
-        self.velero.as_ref().is_some_and(|found| claimant.owns(&found.uid, &found.marks, &self.lies))
+        self.velero.as_ref().is_some_and(|found| claimant.owns(&found.uid, &found.marks, Some(&self.lies)))
     }
 
     /// The Velero Backup as something we may delete.
     fn own_backup(&self) -> Option<Victim> {
-        let found = self.velero.as_ref().filter(|_| self.is_in_place())?;
+        let found = self.velero.as_ref().filter(|_| self.is_own())?;
         Some(Victim { name: self.origin().nacuuid, uid: found.uid.clone() })
     }
 
@@ -161,7 +166,7 @@ impl Observed {
 
     /// Velero must find it until it is done with it.
     fn is_at_work(&self) -> bool {
-        self.is_in_place() && self.velero.as_ref().is_some_and(|velero| Progress(&velero.status).is_at_work())
+        self.is_own() && self.velero.as_ref().is_some_and(|velero| Progress(&velero.status).is_at_work())
     }
 
     /// Velero makes it, or deletes what is stored. It would go on without its request to delete, and the policies around own buckets,
@@ -316,7 +321,12 @@ fn let_go(seen: &Observed, then: Option<Release>) -> Plan<Step> {
     if seen.is_in_veleros_hands() {
         // What is left then goes as [`super::leftover`] has it: no namespace and no location is held up.
         let holds_up = seen.object.namespace_is_terminating || seen.loses_its_location();
-        return if holds_up { release(seen, Release::VeleroAtWork) } else { Plan::settled() };
+        return match seen.own_backup().filter(|_| !seen.is_at_work()) {
+            _ if holds_up => release(seen, Release::VeleroAtWork),
+            // What Velero was asked for before is seen through.
+            Some(backup) => deletion::ask(seen, backup),
+            None => Plan::settled(),
+        };
     }
     let deletions = seen.own_deletions().map(Deletion::removal);
     let version = seen.velero.as_ref().map(|velero| velero.version.clone()).unwrap_or_default();

@@ -90,8 +90,8 @@ pub(super) struct HandOver<'a> {
     pub(super) reference: Option<&'a Reference>,
     /// What is under the name of its Velero object.
     pub(super) found: Option<&'a Handed>,
-    /// Whether that lies where it should, as far as it lies anywhere.
-    pub(super) is_in_place: bool,
+    /// Whether that is proven to be it; see [`super::ownership::Claimant`].
+    pub(super) is_own: bool,
     /// How long Velero keeps what it makes of it, where that is known.
     pub(super) kept_for: Option<Duration>,
     /// The spec for Velero, if the request is allowed and the world is ready for it.
@@ -152,18 +152,11 @@ impl<'a> HandOver<'a> {
                     Stage::NotMade
                 }
             }
-            Some(found) if self.owns(found) => Stage::Made(found),
+            Some(found) if self.is_own => Stage::Made(found),
             _ if was_made => Stage::Gone,
             Some(_) => Stage::Taken,
             None => Stage::NotMade,
         }
-    }
-
-    /// Marks, the recorded UID and the place have to agree.
-    pub(super) fn owns(&self, found: &Handed) -> bool {
-        let recorded = self.reference.and_then(|reference| reference.uid.as_ref());
-        let is_the_one = recorded.is_none_or(|recorded| *recorded == found.uid);
-        is_the_one && self.is_in_place && self.origin().owns(&found.marks)
     }
 
     pub(super) fn next(&self) -> Next {
@@ -280,7 +273,7 @@ impl<'a> HandOver<'a> {
                 if let Some(reference) = told.reference {
                     reference.status = None;
                 }
-                *told.queue_info = None;
+                (*told.queue_info, *told.file_system, *told.data_mover) = (None, None, None);
             }
             Stage::Taken | Stage::NotMade | Stage::Unseen => {}
         }

@@ -38,9 +38,10 @@ impl Hosts {
         }
         let labels: Vec<&str> = server.host.split('.').collect();
         let last = labels.last().copied().unwrap_or_default();
-        // Inside a cluster `name` and `name.namespace` are Services too, and a number is an address in disguise.
+        // Inside a cluster `name` and `name.namespace` are Services too, `address.namespace.pod` is any address, and a number is one
+        // in disguise.
         let is_inside = labels.len() < 3
-            || matches!(last, "svc" | "local" | "localhost" | "internal" | "localdomain" | "arpa")
+            || matches!(last, "svc" | "pod" | "local" | "localhost" | "internal" | "localdomain" | "arpa")
             || last.starts_with(|letter: char| letter.is_ascii_digit())
             || labels.iter().skip(1).any(|label| *label == "svc");
         is_inside.then_some("must not name a host inside the cluster")
@@ -195,6 +196,7 @@ mod tests {
             "http://kubernetes",
             "http://kubernetes.default",
             "http://kubernetes.default.svc",
+            "http://169-254-169-254.default.pod",
             "http://kubernetes.default.svc.cluster.local",
             "http://rgw.ns.svc.corp.example",
             "http://metadata.google.internal",

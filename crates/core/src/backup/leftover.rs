@@ -2,8 +2,8 @@
 //! took its finalizer away.
 //!
 //! A request is known by the name we chose for it, which holds its UID: who is made again under the old name does not keep what its
-//! predecessor left. What Velero finds in a bucket it makes again as often as it is deleted, so that a Backup goes only when its
-//! location is gone; see [`super::sync`] for the others.
+//! predecessor left. What Velero finds in a bucket it makes again as often as it is deleted, so that a Backup of which something may be
+//! stored goes only when its location is gone; see [`super::sync`] for the others.
 
 use std::{fmt, time::Duration};
 
@@ -37,7 +37,9 @@ pub struct Observed {
 /// How far Velero is with an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Hands {
-    /// It has not begun, or is done.
+    /// Its turn has not come: nothing of it is stored.
+    Waiting,
+    /// It is done.
     Off,
     AtWork,
     /// It finishes a Restore, for so long since that was noted on it.
@@ -97,7 +99,8 @@ pub fn plan(seen: &Observed) -> Plan<Step> {
     let are_names = is_object_name(namespace) && is_object_name(name);
     let is_ours = *nacuuid == seen.object.name && are_names;
     let is_held = seen.request.as_ref() == Some(nacuuid);
-    let comes_back = seen.lies.as_ref().is_some_and(|lies| *lies != Lies::Nowhere);
+    let is_stored = seen.hands != Hands::Waiting;
+    let comes_back = is_stored && seen.lies.as_ref().is_some_and(|lies| *lies != Lies::Nowhere);
     if !is_ours || is_held || comes_back {
         return Plan::settled();
     }
@@ -110,7 +113,7 @@ pub fn plan(seen: &Observed) -> Plan<Step> {
             rest => Plan::settled().look_again(rest),
         },
         // Velero may keep one that is deleted for as long as it does not reach what is stored of it.
-        Hands::Off => {
+        Hands::Waiting | Hands::Off => {
             let counts = seen.counts_as_unfinished.then(|| Step::CountAsFinished(object.clone()));
             let delete = (!seen.is_deleting).then_some(Step::Delete { object, version });
             Plan::steps(delete.into_iter().chain(counts))
@@ -152,6 +155,16 @@ mod tests {
         assert!(!goes(|seen| seen.hands = Hands::AtWork), "under Velero's hands");
         assert!(!goes(|seen| seen.lies = Some(Lies::WithAdministrator)), "Velero would find it again");
         assert!(!goes(|seen| seen.lies = Some(Lies::WithTenant("shop".into()))));
+    }
+
+    #[test]
+    fn what_waits_for_velero_does_not_stay_in_its_queue_without_its_request() {
+        for lies in [Lies::Nowhere, Lies::WithAdministrator, Lies::WithTenant("shop".into())] {
+            let waiting = Observed { hands: Hands::Waiting, lies: Some(lies), ..left() };
+            assert_eq!(plan(&waiting).iter().map(plan::Step::kind).collect::<Vec<_>>(), ["DeleteLeftover"]);
+            let held = Observed { request: Some("shop-nightly-1".into()), ..waiting };
+            assert!(plan(&held).is_settled());
+        }
     }
 
     #[test]

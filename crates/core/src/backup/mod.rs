@@ -21,6 +21,7 @@ pub mod download;
 pub mod duration;
 mod enforcement;
 pub mod fields;
+mod filters;
 mod handover;
 mod hooks;
 mod hosts;

@@ -56,22 +56,30 @@ pub enum Lies {
     Nowhere,
 }
 
-/// A request that may own a Velero Backup.
+/// A request that may own a Velero Backup or Restore.
 #[derive(Clone, Copy, Debug)]
 pub struct Claimant<'a> {
     pub origin: &'a Origin,
-    /// UID of the Velero Backup that was made for it, where that was recorded.
+    /// UID of the object that was made for it, where that was recorded.
     pub recorded: Option<&'a str>,
     /// It asked for a location of its own. Otherwise it lies in a vault of its namespace or with the administrator.
     pub names_location: bool,
 }
 
-impl Claimant<'_> {
-    pub fn owns(&self, uid: &str, marks: &Marks, lies: &Lies) -> bool {
+impl<'a> Claimant<'a> {
+    /// A request that only says which Velero Backup it was made for. Anybody can write a name into a request: that counts as far as
+    /// the Backup says the same and lies with the tenant.
+    pub fn by_its_own_word(origin: &'a Origin) -> Self {
+        Self { origin, recorded: None, names_location: true }
+    }
+
+    /// Whether an object is proven to be of this request. `lies`: where it lies, if it is of a kind that Velero finds in buckets.
+    pub fn owns(&self, uid: &str, marks: &Marks, lies: Option<&Lies>) -> bool {
         let lies_right = match lies {
-            Lies::WithTenant(namespace) => *namespace == self.origin.namespace,
-            Lies::WithAdministrator => !self.names_location,
-            Lies::Nowhere => self.recorded.is_some(),
+            None => true,
+            Some(Lies::WithTenant(namespace)) => *namespace == self.origin.namespace,
+            Some(Lies::WithAdministrator) => !self.names_location,
+            Some(Lies::Nowhere) => self.recorded.is_some(),
         };
         self.origin.owns(marks) && self.recorded.is_none_or(|recorded| recorded == uid) && lies_right
     }
@@ -84,21 +92,23 @@ mod tests {
     #[test]
     fn a_backup_from_somebody_elses_bucket_is_never_taken_for_ones_own() {
         let origin = Origin { namespace: "shop".into(), name: "nightly".into(), nacuuid: "shop-nightly-1".into() };
-        let (marks, hers) = (origin.marks(), Lies::WithTenant("shop".into()));
+        let (marks, hers, his) = (origin.marks(), Lies::WithTenant("shop".into()), Lies::WithTenant("bank".into()));
+        let owns = |claimant: Claimant<'_>, uid: &str, lies: &Lies| claimant.owns(uid, &marks, Some(lies));
         let claimant = Claimant { origin: &origin, recorded: Some("u1"), names_location: true };
-        assert!(claimant.owns("u1", &marks, &hers) && claimant.owns("u1", &marks, &Lies::Nowhere));
-        assert!(!claimant.owns("u2", &marks, &hers), "another object of the same name");
-        assert!(!claimant.owns("u1", &marks, &Lies::WithTenant("bank".into())), "another tenant's location");
-        assert!(!claimant.owns("u1", &marks, &Lies::WithAdministrator));
-        let unrecorded = Claimant { recorded: None, ..claimant };
-        assert!(unrecorded.owns("u2", &marks, &hers), "made, but not yet recorded");
-        assert!(
-            !unrecorded.owns("u2", &marks, &Lies::Nowhere)
-                && !unrecorded.owns("u2", &marks, &Lies::WithTenant("bank".into()))
-        );
+        assert!(owns(claimant, "u1", &hers) && owns(claimant, "u1", &Lies::Nowhere));
+        assert!(!owns(claimant, "u2", &hers), "another object of the same name");
+        assert!(!owns(claimant, "u1", &his), "another tenant's location");
+        assert!(!owns(claimant, "u1", &Lies::WithAdministrator));
+        let unrecorded = Claimant::by_its_own_word(&origin);
+        assert!(owns(unrecorded, "u2", &hers), "made, but not yet recorded");
+        for lies in [Lies::Nowhere, Lies::WithAdministrator, his.clone()] {
+            assert!(!owns(unrecorded, "u2", &lies), "{lies:?}");
+        }
         let unnamed = Claimant { names_location: false, ..claimant };
-        assert!(unnamed.owns("u1", &marks, &Lies::WithAdministrator) && unnamed.owns("u1", &marks, &hers));
-        assert!(!unnamed.owns("u1", &marks, &Lies::WithTenant("bank".into())));
+        assert!(owns(unnamed, "u1", &Lies::WithAdministrator) && owns(unnamed, "u1", &hers));
+        assert!(!owns(unnamed, "u1", &his));
+        assert!(unnamed.owns("u1", &marks, None) && !unnamed.owns("u2", &marks, None), "a Restore lies nowhere");
+        assert!(!claimant.owns("u1", &Marks::default(), Some(&hers)) && !claimant.owns("u1", &Marks::default(), None));
     }
 
     #[test]

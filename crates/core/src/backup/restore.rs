@@ -12,7 +12,7 @@ use super::{
     fingerprint,
     handover::{HandOver, Next, Stage, Told, Words},
     left_out::{ASKED_WITHIN, Inquiry, LeftOut, List, Listing},
-    ownership::Origin,
+    ownership::{Claimant, Origin},
     policy::HeldBack,
     validate::{self, Refusal},
     velero::{Fields, MODIFIERS, Progress, text},
@@ -120,7 +120,8 @@ impl Source {
             (Some(Phase::Created), Some(velero_backup), Some("Completed" | "PartiallyFailed")) => {
                 Source::Ready { velero_backup }
             }
-            (None | Some(Phase::New | Phase::Created), _, None) => Source::NotReady,
+            // One that Velero is done with before that is on record is on record soon.
+            (None | Some(Phase::New), _, _) | (Some(Phase::Created), _, None) => Source::NotReady,
             _ => Source::Unusable,
         }
     }
@@ -231,11 +232,18 @@ impl Observed {
             conditions: &self.status.conditions,
             reference: self.status.velero_restore.as_ref(),
             found: self.velero.as_ref(),
-            // Velero never finds Restores in a bucket.
-            is_in_place: true,
+            is_own: self.is_own(),
             kept_for: None,
             wanted: self.wanted(policy),
         }
+    }
+
+    /// Whether what is under the name of its Velero Restore is proven to be it. Velero finds no Restores in buckets.
+    fn is_own(&self) -> bool {
+        let origin = self.origin();
+        let recorded = self.status.velero_restore.as_ref().and_then(|reference| reference.uid.as_deref());
+        let claimant = Claimant { origin: &origin, recorded, names_location: false };
+        self.velero.as_ref().is_some_and(|found| claimant.owns(&found.uid, &found.marks, None))
     }
 
     fn end(&self, velero: &Handed) -> Step {
@@ -368,8 +376,9 @@ fn delete(seen: &Observed, policy: &Policy) -> Plan<Step> {
     let release = Step::ReleaseFinalizer { uid: seen.object.uid.clone() };
     match seen.hand_over(policy).stage() {
         // It would vanish under Velero's hands, and the policies that go by it with it.
-        Stage::Made(velero) if Progress(&velero.status).is_being_finished() => match seen.rest_of_finishing() {
+        Stage::Made(velero) if Progress(&velero.status).is_at_work() => match seen.rest_of_finishing() {
             _ if seen.object.namespace_is_terminating => Plan::steps(seen.forget_lists().chain([release])),
+            _ if !Progress(&velero.status).is_being_finished() => Plan::settled(),
             // It is looked at again as it is then.
             Duration::ZERO => Plan::steps(seen.forget_lists().chain([seen.end(velero)])),
             rest => Plan::settled().look_again(rest),
@@ -400,6 +409,9 @@ pub fn report(seen: &Observed, policy: &Policy, outcomes: &[(&Step, Outcome)], n
         let message = match hand_over.stage() {
             Stage::Made(velero) if Progress(&velero.status).is_being_finished() => {
                 "Velero is finishing this restore: it goes as soon as Velero is done with it"
+            }
+            Stage::Made(velero) if Progress(&velero.status).is_at_work() => {
+                "Velero is working on this restore: it goes as soon as Velero is done with it"
             }
             Stage::Made(velero) if velero.is_deleting => {
                 "Velero deletes what it has stored of this restore, for which it has to reach the storage location of the backup"

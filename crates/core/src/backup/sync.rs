@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use super::{
     Progress,
-    ownership::{Lies, Marks, Origin},
+    ownership::{Lies, Marks},
     velero::Fields,
 };
 use crate::{
@@ -34,12 +34,23 @@ pub struct Observed {
     pub is_let_go: bool,
     /// There is a `NonAdminBackup` of the name it had, or its namespace goes.
     pub is_taken: bool,
+    pub scheduled: Option<Scheduled>,
+}
+
+/// That a schedule made a backup.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Scheduled {
+    /// UID of the schedule.
+    pub by: String,
+    /// The time the backup was made for.
+    pub at: String,
 }
 
 /// One external call.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Step {
-    CreateBackup { namespace: String, name: String, synced_from: String, spec: Fields },
+    /// Its schedule goes on to keep it, and to end it.
+    CreateBackup { namespace: String, name: String, synced_from: String, spec: Fields, scheduled: Option<Scheduled> },
 }
 
 impl plan::Step for Step {
@@ -63,12 +74,6 @@ impl fmt::Display for Step {
     }
 }
 
-/// Whether a request was made for the Velero Backup it names: that says so itself, and lies in a location of the request's
-/// namespace. Anybody can write a name into a request.
-pub fn proves(request: &Origin, marks: &Marks, lies: &Lies) -> bool {
-    request.owns(marks) && *lies == Lies::WithTenant(request.namespace.clone())
-}
-
 /// What to do next.
 pub fn plan(seen: &Observed) -> Plan<Step> {
     let (Lies::WithTenant(tenant), Some(location)) = (&seen.lies, &seen.location) else { return Plan::settled() };
@@ -88,6 +93,7 @@ pub fn plan(seen: &Observed) -> Plan<Step> {
         name: name.clone(),
         synced_from: nacuuid.clone(),
         spec,
+        scheduled: seen.scheduled.clone(),
     })
 }
 
@@ -96,24 +102,10 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-
-    fn origin() -> Origin {
-        Origin { namespace: "shop".into(), name: "nightly".into(), nacuuid: "shop-nightly-1".into() }
-    }
-
-    #[test]
-    fn only_what_says_so_itself_and_lies_with_her_proves_whose_it_is() {
-        let hers = Lies::WithTenant("shop".into());
-        assert!(proves(&origin(), &origin().marks(), &hers));
-        for lies in [Lies::WithTenant("bank".into()), Lies::WithAdministrator, Lies::Nowhere] {
-            assert!(!proves(&origin(), &origin().marks(), &lies), "{lies:?}");
-        }
-        let another = Origin { name: "weekly".into(), ..origin() };
-        assert!(!proves(&origin(), &another.marks(), &hers) && !proves(&origin(), &Marks::default(), &hers));
-    }
+    use crate::backup::ownership::Origin;
 
     fn found() -> Observed {
-        let origin = origin();
+        let origin = Origin { namespace: "shop".into(), name: "nightly".into(), nacuuid: "shop-nightly-1".into() };
         let fields = |value: Value| value.as_object().cloned().unwrap_or_default();
         Observed {
             name: origin.nacuuid.clone(),
@@ -125,14 +117,18 @@ mod tests {
             location: Some("here".into()),
             is_let_go: false,
             is_taken: false,
+            scheduled: Some(Scheduled { by: "s1".into(), at: "2026-01-01T00:00:00Z".into() }),
         }
     }
 
     #[test]
     fn a_backup_in_a_tenants_location_comes_back_under_its_name() {
         let plan = plan(&found());
-        let Some(Step::CreateBackup { namespace, name, spec, .. }) = plan.iter().next() else { panic!("{plan}") };
+        let Some(Step::CreateBackup { namespace, name, spec, scheduled, .. }) = plan.iter().next() else {
+            panic!("{plan}")
+        };
         assert_eq!((namespace.as_str(), name.as_str(), &spec["storageLocation"]), ("shop", "nightly", &json!("here")));
+        assert_eq!(*scheduled, found().scheduled, "as one of its schedule");
     }
 
     #[test]

@@ -10,7 +10,7 @@ use serde_json::Value;
 use super::{
     Policy, enforcement,
     fields::{self, Check},
-    hooks,
+    filters, hooks,
     policy::HeldBack,
     restorable::Kinds,
     velero::{Fields, S3, field, text},
@@ -120,7 +120,11 @@ pub fn backup(spec: &Fields, namespace: &str, policy: &Policy) -> Result<BackupS
     let spec = enforcement::apply(fields::BACKUP, enforced, spec.clone(), |field, value| {
         format!("the administrator has restricted spec.backupSpec.{field} field value to {value}")
     })?;
-    Ok(BackupSpec(spec))
+    let spec = BackupSpec(spec);
+    match filters::objection(&spec.for_velero(namespace, None)) {
+        Some(objection) => refuse(objection),
+        None => Ok(spec),
+    }
 }
 
 /// A `restoreSpec` that is allowed, with what the administrator enforces.

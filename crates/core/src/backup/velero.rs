@@ -30,7 +30,7 @@ const CLUSTER_KINDS: [&str; 7] = [
 ];
 
 /// Lists that choose by scope. Velero refuses them together with `excludedResources`.
-const SCOPED_LISTS: [&str; 4] = [
+pub(super) const SCOPED_LISTS: [&str; 4] = [
     "includedClusterScopedResources",
     "excludedClusterScopedResources",
     "includedNamespaceScopedResources",
@@ -269,7 +269,7 @@ fn without_default_port(url: &str) -> String {
     format!("{scheme}://{}{path}", host.strip_suffix(port).unwrap_or(host))
 }
 
-fn has_items(spec: &Fields, list: &str) -> bool {
+pub(super) fn has_items(spec: &Fields, list: &str) -> bool {
     field(spec, list).and_then(Value::as_array).is_some_and(|items| !items.is_empty())
 }
 

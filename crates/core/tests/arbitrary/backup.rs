@@ -128,7 +128,6 @@ fn deletion(dice: &mut Dice, status: &Fields) -> Deletion {
         uid: "u".into(),
         version: "1".into(),
         marks: marks(dice),
-        created: Timestamp("2026-01-01T00:00:00Z".into()),
         age: if dice.flip() { Duration::MAX } else { Duration::ZERO },
         status: status.clone(),
     }
@@ -216,6 +215,7 @@ proptest! {
             own_bucket: (dice.roll(3) == 0).then(|| own_bucket(&mut dice)),
             missing_fences: (dice.roll(8) == 0).then(|| "a".to_owned()).into_iter().collect(),
             overdue: if dice.flip() { Duration::MAX } else { Duration::ZERO },
+            ended: dice.flip().then_some(Duration::MAX),
             object: object(&mut dice),
             spec,
             delete_backup: dice.roll(4) == 0,

@@ -218,9 +218,11 @@ impl explorer::World for World {
             (OwnBuckets::Deny, _) => {}
             (_, None) => panic!("nobody is asked"),
             (policy, Some(request)) => {
-                assert_eq!(request.requested(), Some(wanted), "another spec is asked about");
+                assert!(request.requested().is_some(), "nobody knows what is asked about");
                 match request.decision {
-                    Some(true) => assert_eq!(self.in_force(), Some(wanted)),
+                    Some(true) => {
+                        assert_eq!((request.requested(), self.in_force()), (Some(wanted), Some(wanted)));
+                    }
                     Some(false) => assert_eq!(self.in_force(), None),
                     None => assert_ne!(policy, OwnBuckets::Allow, "it waits for nobody"),
                 }
@@ -252,7 +254,9 @@ fn what_was_approved_stays_in_force_until_the_change_is() {
     assert_eq!((changed.in_force(), changed.request.as_ref().and_then(|it| it.decision)), (Some(1), None));
     assert_eq!(decide(&changed, Some(true)).in_force(), Some(2));
     let back = at_rest(&World { location: Some(1), ..changed.clone() });
-    assert_eq!((back.in_force(), back.request.as_ref().and_then(|it| it.decision)), (Some(1), Some(true)));
+    assert_eq!((back.in_force(), back.request.as_ref().and_then(|it| it.decision)), (Some(1), None));
+    let decided = decide(&back, Some(true));
+    assert_eq!((decided.in_force(), decided.request.as_ref().and_then(RequestState::requested)), (Some(1), Some(1)));
     assert_eq!(decide(&changed, Some(false)).in_force(), None, "a tenant cannot edit her way out of a revocation");
 }
 
@@ -304,4 +308,55 @@ fn nothing_is_decided_while_nobody_knows_what_the_administrator_wants() {
 fn the_request_of_a_vaults_location_goes() {
     let asked = at_rest(&World::new(0));
     assert!(at_rest(&World { is_vaults: true, ..asked }).request.is_none());
+}
+
+#[test]
+fn what_was_in_force_before_anybody_could_be_asked_stays_so_and_is_noted_as_approved() {
+    let stands = |request: Option<&Request>| standing(OwnBuckets::Approve, &spec(1), true, request);
+    let (_, mut seen) = explorer::World::observe(&World::new(0)).remove(0);
+    seen.location.as_mut().expect("a location").is_grandfathered = true;
+    assert_eq!(stands(None), Standing::Grandfathered);
+    let made = plan(&seen);
+    assert!(matches!(made.iter().next(), Some(Step::CreateRequest { decision: Decision::Approve, .. })), "{made}");
+
+    let unfilled =
+        RequestState { decision: Some(true), awaits_change: false, status: Told::new(RequestStatus::default()) };
+    assert_eq!(stands(Some(&unfilled.seen())), Standing::Grandfathered, "nobody has written down what is asked for");
+    seen.request = Some(unfilled.seen());
+    let written = plan(&seen);
+    let Some(Step::WriteStatus { status, .. }) = written.iter().next() else { panic!("{written}") };
+    let filled = RequestState { status: Told::new(status.clone()), ..unfilled };
+    assert_eq!(stands(Some(&filled.seen())), Standing::InForce { spec: spec(1), is_current: true });
+    let revoked = RequestState { decision: None, ..filled };
+    assert_eq!(stands(Some(&revoked.seen())), Standing::Pending, "it can be taken back like any other");
+}
+
+#[test]
+fn whoever_denies_own_buckets_ends_what_was_approved_and_whoever_allows_them_again_finds_it() {
+    let approved = decide(&World::new(0), Some(true));
+    let denied = at_rest(&World { policy: 2, ..approved.clone() });
+    assert_eq!((denied.in_force(), &denied.request), (None, &approved.request));
+    assert_eq!(at_rest(&World { policy: 0, ..denied }).in_force(), Some(1));
+}
+
+#[test]
+fn what_a_request_shows_stays_until_somebody_has_decided_about_it() {
+    let shown = |world: &World| world.request.as_ref().and_then(RequestState::requested);
+    let asked = at_rest(&World::new(0));
+    let rethought = at_rest(&World { location: Some(2), ..asked });
+    assert_eq!((shown(&rethought), rethought.in_force()), (Some(1), None), "an approver may be reading it");
+    let approved = decide(&rethought, Some(true));
+    assert_eq!(
+        (shown(&approved), approved.in_force()),
+        (Some(2), Some(1)),
+        "what he read, and the change is asked about"
+    );
+    let again = at_rest(&World { location: Some(3), ..approved.clone() });
+    assert_eq!((shown(&again), again.in_force()), (Some(2), Some(1)));
+    for way_back in [1, 3] {
+        let flipped = at_rest(&World { location: Some(way_back), ..again.clone() });
+        assert_eq!((shown(&flipped), flipped.in_force()), (Some(2), Some(1)));
+    }
+    let rejected = decide(&World::new(0), Some(false));
+    assert_eq!(shown(&at_rest(&World { location: Some(2), ..rejected })), Some(1));
 }

@@ -1,4 +1,5 @@
 mod in_veleros_hands;
+mod lost;
 
 use std::time::Duration;
 
@@ -114,7 +115,6 @@ impl Deleting {
             uid: "deletion".into(),
             version: phase.into(),
             marks: our_marks(),
-            created: Timestamp("2026-01-01T00:00:20Z".into()),
             age,
             status: fields(json!({ "phase": phase })),
         }
@@ -180,6 +180,7 @@ impl World {
             own_bucket: None,
             missing_fences: Vec::new(),
             overdue: Duration::ZERO,
+            ended: None,
             object: Object {
                 generation: request.generation,
                 tried: request.tried.map(Tried::seen),
@@ -483,5 +484,9 @@ fn an_unusable_location_is_named_exactly() {
     assert_eq!(
         message(found(Some(Phase::Created), Some("u"), Some(LocationPhase::Other))),
         "VeleroBackupStorageLocation with NACUUID u is not in available state and can not be used for the NonAdminBackup"
+    );
+    assert_eq!(
+        message(found(Some(Phase::Created), Some("u"), Some(LocationPhase::ReadOnly))),
+        "VeleroBackupStorageLocation with NACUUID u is read-only and can not be used for the NonAdminBackup"
     );
 }

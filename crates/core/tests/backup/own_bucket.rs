@@ -40,6 +40,7 @@ fn stored(reach: Reach, expires_in: Option<Duration>) -> Observed {
         own_bucket: Some(OwnBucket { reach, expires_in, lacks_label: false }),
         missing_fences: Vec::new(),
         overdue: Duration::ZERO,
+        ended: None,
     };
     seen.status = report(&seen, &policy(), &[], &now()).expect("a status");
     seen

@@ -260,3 +260,12 @@ fn a_schedule_beyond_the_limit_waits_until_one_before_it_goes() {
     );
     assert!(!plan(&Observed { ahead: 1, ..held_back }, &policy).is_settled());
 }
+
+#[test]
+fn a_backup_that_is_deleted_while_it_runs_is_waited_for() {
+    let going = Backup { is_going: true, ..backup(1, State::Unfinished) };
+    let seen = Observed { backups: vec![going.clone()], ..hourly(2) };
+    assert_eq!(told(&seen), "nothing to do", "never two at once");
+    let over = Observed { backups: vec![Backup { state: State::Good, ..going }], ..seen };
+    assert!(told(&over).starts_with("create NonAdminBackup nightly-202603010200"), "{}", told(&over));
+}

@@ -11,12 +11,11 @@ use croft_api::{
 };
 use croft_core::{
     backup::{
-        Handed, OwnBucket, Victim,
+        Handed, OwnBucket, Progress, Victim,
         backup::{self, Deletion, Location, LocationPhase, Observed, Status, Step},
         location,
-        ownership::{Lies, Origin},
+        ownership::{Claimant, Lies, Origin},
         place::Place,
-        sync,
     },
     plan::{Failure, Outcome, Plan},
     time::Timestamp,
@@ -27,7 +26,7 @@ use serde_json::json;
 use super::{
     BACKUP, Caches, DELETIONS_OF_BACKUP,
     fences::{OWN_BUCKET_LABEL, OWN_BUCKET_VALUE},
-    marks, request,
+    marks, request, schedule,
 };
 use crate::{
     engine::{Key, Reconciler, Report, Target, Work, Writer, Written, is_deleting, timestamp, write::gone_is_done},
@@ -114,10 +113,7 @@ impl BackupReconciler {
     }
 
     fn is_proven(&self, said: &Origin) -> bool {
-        let velero = self.caches.velero_backups.get(&self.caches.velero_namespace, &said.nacuuid);
-        velero.is_some_and(|velero| {
-            sync::proves(said, &marks::BACKUP.marks(&velero.metadata), &self.caches.lies(&velero.spec.0.0))
-        })
+        self.caches.backup_claimed(Claimant::by_its_own_word(said)).is_some_and(|found| found.is_own)
     }
 
     fn location_phase(&self, origin: &Origin) -> Option<LocationPhase> {
@@ -163,8 +159,9 @@ impl BackupReconciler {
         metadata
     }
 
-    fn deletion(&self, seen: &Seen, origin: &Origin, backup: &Victim) -> DeleteBackupRequest {
+    fn deletion(&self, seen: &Seen, name: &str, origin: &Origin, backup: &Victim) -> DeleteBackupRequest {
         let mut metadata = self.metadata(seen, origin);
+        metadata.name = Some(name.to_owned());
         let labels = metadata.labels.get_or_insert_default();
         labels.insert(BACKUP_NAME_LABEL.into(), backup.name.clone());
         labels.insert(BACKUP_UID_LABEL.into(), backup.uid.clone());
@@ -189,7 +186,6 @@ fn deletion_seen(deletion: &DeleteBackupRequest) -> Deletion {
         uid: deletion.uid().unwrap_or_default(),
         version: deletion.resource_version().unwrap_or_default(),
         marks: marks::BACKUP.marks(&deletion.metadata),
-        created: request::time(deletion.metadata.creation_timestamp.as_ref()),
         age: request::age(deletion),
         status: deletion.status.as_ref().map(|status| status.0.0.clone()).unwrap_or_default(),
     }
@@ -230,6 +226,7 @@ impl Reconciler for BackupReconciler {
             own_bucket: None,
             missing_fences: self.caches.missing_around_hooks(self.settings.load().backup.hooks),
             overdue: Duration::ZERO,
+            ended: None,
         };
         if let Some(said) = said_to_be(&backup) {
             observed.is_synced = true;
@@ -250,6 +247,8 @@ impl Reconciler for BackupReconciler {
         observed.unnoted_in = self.unnoted_in(&backup, &origin);
         observed.own_bucket = self.own_bucket(&backup, &origin);
         observed.overdue = self.overdue(&backup, &origin);
+        let completed = observed.velero.as_ref().and_then(|velero| Progress(&velero.status).completed());
+        observed.ended = completed.and_then(|completed| request::since(&completed));
         Ok(Some(Seen { request: backup, observed }))
     }
 
@@ -263,7 +262,11 @@ impl Reconciler for BackupReconciler {
             Step::AddFinalizer { .. } => self.writer.add_finalizer(&*seen.request, NAB_FINALIZER).await,
             Step::Hold { .. } => request::hold(&self.writer, &*seen.request, NAB_FINALIZER).await,
             Step::CreateBackup { origin, spec, made_for } => {
-                let metadata = request::made_for(self.metadata(seen, origin), made_for);
+                let mut metadata = request::made_for(self.metadata(seen, origin), made_for);
+                if let Some(scheduled) = schedule::noted(&*seen.request) {
+                    // Whoever finds the Backup in the bucket knows whose it is to keep.
+                    schedule::note(&mut metadata, scheduled);
+                }
                 self.writer.create(&Backup { metadata, spec: spec.clone().into(), status: None }).await
             }
             Step::Label(Victim { name, uid }) => {
@@ -277,8 +280,8 @@ impl Reconciler for BackupReconciler {
             Step::DeleteRestore(victim) => {
                 request::delete::<NonAdminRestore>(&self.writer, &seen.observed.object.namespace, victim).await
             }
-            Step::CreateDeletion { origin, backup } => {
-                match self.writer.create(&self.deletion(seen, origin, backup)).await {
+            Step::CreateDeletion { name, origin, backup } => {
+                match self.writer.create(&self.deletion(seen, name, origin, backup)).await {
                     Err(failure) if object.leaves_behind(&failure) => Ok(Written::elsewhere()),
                     result => result,
                 }

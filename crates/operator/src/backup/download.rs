@@ -8,9 +8,9 @@ use croft_api::{
 };
 use croft_core::{
     backup::{
-        Phase, Progress,
+        Phase, Progress, Reference, backup,
         download::{self, Answer, BackupFound, Observed, RestoreFound, Status, Step, Subject, VeleroDownload},
-        ownership::Claimant,
+        restore,
     },
     plan::{Failure, Outcome, Plan},
     time::Timestamp,
@@ -55,41 +55,25 @@ impl DownloadReconciler {
     }
 
     fn backup(&self, backup: &NonAdminBackup) -> Subject {
-        let object = request::object(&self.caches, backup, "");
-        let status: croft_core::backup::backup::Status = objects::status(backup.status.as_ref());
-        let reference = status.velero_backup.as_ref();
-        let origin = object.origin(reference);
-        let claimant = Claimant {
-            origin: &origin,
-            recorded: reference.and_then(|reference| reference.uid.as_deref()),
-            names_location: backup.spec.backup_spec.storage_location().is_some(),
-        };
-        let found = self.caches.velero_backups.get(&self.caches.velero_namespace, &origin.nacuuid);
-        Subject::of_backup(found.map(|velero| {
-            let (uid, lies) = (velero.uid().unwrap_or_default(), self.caches.lies(&velero.spec.0.0));
-            let is_recorded = claimant.recorded.is_some() && status.phase == Some(Phase::Created);
-            BackupFound {
-                name: origin.nacuuid.clone(),
-                is_proven: is_recorded && claimant.owns(&uid, &marks::BACKUP.marks(&velero.metadata), &lies),
-                lies,
-                is_finished: velero.status.as_ref().is_some_and(|status| Progress(&status.0.0).is_finished()),
-            }
+        let status: backup::Status = objects::status(backup.status.as_ref());
+        let is_recorded = status.phase == Some(Phase::Created) && is_recorded(status.velero_backup.as_ref());
+        let found = self.caches.backup_found(backup, &status);
+        Subject::of_backup(found.map(|found| BackupFound {
+            name: found.velero.name_any(),
+            is_proven: is_recorded && found.is_own,
+            lies: found.lies,
+            is_finished: found.velero.status.as_ref().is_some_and(|status| Progress(&status.0.0).is_finished()),
         }))
     }
 
     fn restore(&self, restore: &NonAdminRestore) -> Option<RestoreFound> {
-        let object = request::object(&self.caches, restore, "");
-        let status: croft_core::backup::restore::Status = objects::status(restore.status.as_ref());
-        let reference = status.velero_restore.as_ref();
-        let origin = object.origin(reference);
-        let recorded = reference.and_then(|reference| reference.uid.clone());
-        let velero = self.caches.velero_restores.get(&self.caches.velero_namespace, &origin.nacuuid)?;
-        let is_the_one = recorded.is_some() && velero.uid() == recorded;
+        let status: restore::Status = objects::status(restore.status.as_ref());
+        let found = self.caches.restore_found(restore, &status)?;
         Some(RestoreFound {
-            is_proven: is_the_one && origin.owns(&marks::RESTORE.marks(&velero.metadata)),
-            name: origin.nacuuid,
-            from: velero.spec.backup_name().map(str::to_owned),
-            is_finished: velero.status.as_ref().is_some_and(|status| Progress(&status.0.0).is_finished()),
+            name: found.velero.name_any(),
+            is_proven: is_recorded(status.velero_restore.as_ref()) && found.is_own,
+            from: found.velero.spec.backup_name().map(str::to_owned),
+            is_finished: found.velero.status.as_ref().is_some_and(|status| Progress(&status.0.0).is_finished()),
         })
     }
 
@@ -105,6 +89,11 @@ impl DownloadReconciler {
             answer: Answer(status.0.0),
         })
     }
+}
+
+/// Which object it is, is on record.
+fn is_recorded(reference: Option<&Reference>) -> bool {
+    reference.is_some_and(|reference| reference.uid.is_some())
 }
 
 impl Caches {

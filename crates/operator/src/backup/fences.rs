@@ -35,7 +35,10 @@ use k8s_openapi::{
     apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelectorRequirement},
 };
 
-use crate::policies::{self, condition, denied_unless, label_of, matched, policy, quoted, trusted, variable};
+use crate::{
+    manifests::operator,
+    policies::{self, condition, denied_unless, label_of, matched, policy, quoted, trusted, variable},
+};
 
 pub(super) const RESTORED: &str = "croft-restored-objects";
 pub(super) const UNMARKED: &str = "croft-restores-in-progress";
@@ -50,11 +53,6 @@ pub(super) const OWN_BUCKET_VALUE: &str = "true";
 pub(super) const UNFINISHED_LABEL: &str = "croft.dev/unfinished";
 pub(super) const UNFINISHED_VALUE: &str = "true";
 
-/// Velero as the API server sees it.
-pub(super) fn velero_account(velero_namespace: &str) -> String {
-    format!("system:serviceaccount:{velero_namespace}:velero")
-}
-
 /// A policy with the binding that puts it in force.
 pub(super) type Fence = (ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding);
 
@@ -68,6 +66,11 @@ pub(super) fn around_restores(velero_namespace: &str) -> [Fence; 2] {
 pub(super) fn around_own_buckets(velero_namespace: &str) -> [Fence; 3] {
     let own = (OWN_BUCKET_LABEL, OWN_BUCKET_VALUE);
     own_buckets::all(velero_namespace).map(|policy| bound(policy, velero_namespace, own))
+}
+
+/// Whether somebody may wait for a policy of this name. There are others in a cluster.
+pub(super) fn is_waited_for(policy: &str) -> bool {
+    [RESTORED, UNMARKED, hooks::HOOKS].contains(&policy) || is_around_own_buckets(policy)
 }
 
 /// Whether a policy of this name is one of these.
@@ -130,14 +133,18 @@ fn by_each(kind: &str, name: &str, spec: ValidatingAdmissionPolicySpec) -> Valid
     policy
 }
 
+/// Whoever runs in Velero's namespace works for Velero, whatever its account is called; but for the operator, should it be there.
 fn by_velero(velero_namespace: &str) -> String {
-    format!("request.userInfo.?username.orValue('') == {}", quoted(&velero_account(velero_namespace)))
+    let accounts = quoted(&format!("system:serviceaccount:{velero_namespace}:"));
+    let operator = quoted(&operator(velero_namespace));
+    let user = "request.userInfo.?username.orValue('')";
+    format!("{user}.startsWith({accounts}) && {user} != {operator}")
 }
 
 /// Somebody else than Velero and the administrators of last resort.
 fn by_others(velero_namespace: &str) -> String {
     let masters = "request.userInfo.?groups.orValue([]).exists(group, group == 'system:masters')";
-    format!("!({} || {masters})", by_velero(velero_namespace))
+    format!("!(({}) || {masters})", by_velero(velero_namespace))
 }
 
 /// Fence 1. What Velero's own helpers are called is not for the archive to choose.

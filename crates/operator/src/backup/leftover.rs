@@ -9,7 +9,7 @@ use croft_api::{
 };
 use croft_core::{
     backup::{
-        Presence, Progress, Victim,
+        Fields, Presence, Progress, Victim,
         leftover::{self, Hands, Observed, Step},
         names::nacuuid,
         ownership::{Lies, Marks},
@@ -80,10 +80,15 @@ impl Left for Restore {
     }
 
     fn hands(&self) -> Hands {
-        let is_finishing = self.status.as_ref().is_some_and(|status| Progress(&status.0.0).is_being_finished());
+        let unsaid = Fields::new();
+        let status = self.status.as_ref().map_or(&unsaid, |status| &status.0.0);
         let noted =
             || self.annotations().get(FINISHING_ANNOTATION).and_then(|at| request::since(&Timestamp(at.clone())));
-        if is_finishing { Hands::Finishing(noted()) } else { Hands::Off }
+        match Progress(status) {
+            progress if progress.is_being_finished() => Hands::Finishing(noted()),
+            progress if progress.is_at_work() => Hands::AtWork,
+            _ => Hands::Off,
+        }
     }
 
     fn counts_as_unfinished(&self) -> bool {
@@ -115,8 +120,13 @@ impl Left for Backup {
     }
 
     fn hands(&self) -> Hands {
-        let is_at_work = self.status.as_ref().is_some_and(|status| Progress(&status.0.0).is_at_work());
-        if is_at_work { Hands::AtWork } else { Hands::Off }
+        let unsaid = Fields::new();
+        let status = self.status.as_ref().map_or(&unsaid, |status| &status.0.0);
+        match Progress(status) {
+            progress if progress.is_waiting() => Hands::Waiting,
+            progress if progress.is_at_work() => Hands::AtWork,
+            _ => Hands::Off,
+        }
     }
 }
 

@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use croft_api::{
     Condition,
-    backup::{BackupSchedule, NonAdminBackup, NonAdminBackupStorageLocation, NonAdminPhase, NonAdminRestore},
+    backup::{
+        BackupSchedule, BackupVault, NonAdminBackup, NonAdminBackupStorageLocation, NonAdminPhase, NonAdminRestore,
+    },
 };
 use croft_core::backup::{
     Fields, Phase, Progress,
@@ -13,7 +15,7 @@ use croft_core::backup::{
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt;
 
-use super::{BACKUP, Caches, LOCATION, RESTORE, SCHEDULE, key, was_queued};
+use super::{BACKUP, Caches, LOCATION, RESTORE, SCHEDULE, VAULT, key, was_queued};
 use crate::{
     conditions,
     engine::{Cache, Change, Key, Work, is_deleting},
@@ -102,6 +104,11 @@ fn is_held_back(conditions: Option<&Vec<Condition>>, kind: &str) -> bool {
     conditions.is_some_and(|told| conditions::from_api(told).reason(kind) == Some("LimitReached"))
 }
 
+/// It waits for others of its namespace to go.
+pub(super) fn is_location_held_back(location: &NonAdminBackupStorageLocation) -> bool {
+    is_held_back(location.status.as_ref().map(|status| &status.conditions), "Accepted")
+}
+
 /// Those of a namespace whose turn has come, where the change has made room.
 fn next_in_line<K: Limited>(work: Work, change: Change<'_, K>, cache: &Cache<K>, limit: u64) -> Vec<Key> {
     if !Turn::is_freed(change.before.map(K::turn), change.after.map(K::turn)) {
@@ -131,6 +138,10 @@ impl Caches {
         earlier(own, self.schedules.in_namespace(&own.namespace().unwrap_or_default()).iter())
     }
 
+    pub(super) fn vaults_ahead(&self, own: &BackupVault) -> u64 {
+        earlier(own, self.vaults.in_namespace(&own.namespace().unwrap_or_default()).iter())
+    }
+
     /// Whoever leaves makes room for those who wait.
     pub(super) fn wake_held_back(&self, settings: &SharedSettings) {
         let (seen, shared) = (self.clone(), settings.clone());
@@ -147,10 +158,20 @@ impl Caches {
                 return Vec::new();
             }
             let all = seen.locations.in_namespace(&change.object().namespace().unwrap_or_default());
-            let waits = |location: &NonAdminBackupStorageLocation| {
-                is_held_back(location.status.as_ref().map(|status| &status.conditions), "Accepted")
-            };
-            all.iter().filter(|location| waits(location)).map(|location| key(LOCATION, &**location)).collect()
+            all.iter()
+                .filter(|location| is_location_held_back(location))
+                .map(|location| key(LOCATION, &**location))
+                .collect()
+        });
+        let seen = self.clone();
+        self.vaults.wakes(move |change: Change<'_, BackupVault>| {
+            if change.after.is_some_and(|after| !is_deleting(&after.metadata)) {
+                return Vec::new();
+            }
+            let all = seen.vaults.in_namespace(&change.object().namespace().unwrap_or_default());
+            let waits =
+                |vault: &BackupVault| is_held_back(vault.status.as_ref().map(|status| &status.conditions), "Ready");
+            all.iter().filter(|vault| waits(vault)).map(|vault| key(VAULT, &**vault)).collect()
         });
         let seen = self.clone();
         self.schedules.wakes(move |change: Change<'_, BackupSchedule>| {

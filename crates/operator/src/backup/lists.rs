@@ -18,6 +18,7 @@ use croft_core::backup::{
 };
 use flate2::read::GzDecoder;
 use kube::ResourceExt;
+use tokio::sync::Semaphore;
 use tracing::debug;
 
 use super::{Caches, RESTORE, marks, request};
@@ -51,7 +52,10 @@ impl Caches {
                 read
             } else {
                 let (ca_pem, reach) = (self.certificates_for(restore), self.reach_for(restore, url, hosts));
-                self.shelf.put(request, counted(url, ca_pem.as_deref(), reach).await)
+                let read = self.shelf.in_turn(counted(url, ca_pem.as_deref(), reach)).await;
+                // What nobody asks for any more would stay for ever.
+                let is_asked = self.own_request(listing.list, origin, uid).is_some();
+                if is_asked { self.shelf.put(request, read) } else { read }
             };
             listing.read = Some(read);
         }
@@ -87,10 +91,27 @@ impl Caches {
 type Read = (Instant, Result<Tally, String>);
 
 /// Lists that were read, by the UID of the request for them, as long as that is there.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Shelf(Arc<Mutex<BTreeMap<String, Read>>>);
+#[derive(Clone, Debug)]
+pub(super) struct Shelf {
+    known: Arc<Mutex<BTreeMap<String, Read>>>,
+    places: Arc<Semaphore>,
+}
+
+/// So many are read at a time: each takes memory, and as long as the server of a tenant likes.
+const PLACES: usize = 4;
+
+impl Default for Shelf {
+    fn default() -> Self {
+        Self { known: Arc::default(), places: Arc::new(Semaphore::new(PLACES)) }
+    }
+}
 
 impl Shelf {
+    async fn in_turn<T>(&self, reading: impl Future<Output = T>) -> T {
+        let _place = self.places.acquire().await;
+        reading.await
+    }
+
     /// What was read, unless that failed and may be tried again.
     fn get(&self, request: &str) -> Option<Result<Tally, String>> {
         let known = self.lock();
@@ -108,7 +129,7 @@ impl Shelf {
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Read>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -142,13 +142,14 @@ impl LocationReconciler {
         if *standing == Standing::Vault {
             return None;
         }
-        let all = self.caches.locations.in_namespace(&location.namespace()?);
+        let policy = self.policy();
+        let all = self.caches.contenders_in(&location.namespace()?);
         let others = all.iter().filter(|other| self.caches.vault_of(other).is_none());
-        let all: Vec<Claim> = others.map(|other| self.claim(other)).collect();
-        location::twin(&self.claim(location), &all).map(str::to_owned)
+        let all: Vec<Claim> = others.map(|other| self.claim(other, &policy)).collect();
+        location::twin(&self.claim(location, &policy), &all).map(str::to_owned)
     }
 
-    fn claim(&self, location: &NonAdminBackupStorageLocation) -> Claim {
+    fn claim(&self, location: &NonAdminBackupStorageLocation, policy: &Policy) -> Claim {
         let object = request::object(&self.caches, location, NABSL_FINALIZER);
         let status: Status = objects::status(location.status.as_ref());
         let origin = object.origin(status.velero_backup_storage_location.as_ref());
@@ -157,7 +158,7 @@ impl LocationReconciler {
             name: object.name,
             uid: object.uid,
             created: request::time(location.creation_timestamp().as_ref()),
-            wanted: validate::location(location, &self.policy()).ok().map(|spec| spec.store()),
+            wanted: validate::location(location, policy).ok().map(|spec| spec.store()),
             in_force: velero.map(|velero| Store::of(&velero.spec)),
         }
     }

@@ -14,6 +14,7 @@ mod limits;
 mod lists;
 mod location;
 mod marks;
+mod ownership;
 mod queue;
 mod request;
 mod restore;
@@ -401,9 +402,16 @@ impl Caches {
         others.next().map(|restore| restore.name_any())
     }
 
-    /// Locations of a namespace: one of them may wait for the place another one leaves.
+    /// Locations of a namespace, one of which may wait for the place another one leaves: without those that wait for a place among
+    /// the first, of which there may be any number.
+    fn contenders_in(&self, namespace: &str) -> Vec<Arc<NonAdminBackupStorageLocation>> {
+        let mut locations = self.locations.in_namespace(namespace);
+        locations.retain(|location| !limits::is_location_held_back(location));
+        locations
+    }
+
     fn locations_in(&self, namespace: &str) -> Vec<Key> {
-        self.locations.in_namespace(namespace).iter().map(|location| key(LOCATION, &**location)).collect()
+        self.contenders_in(namespace).iter().map(|location| key(LOCATION, &**location)).collect()
     }
 
     /// Locations of a namespace that name this Secret, in what they ask for or in what was approved of them.
@@ -470,6 +478,6 @@ fn install(engine: &mut EngineBuilder, ground: &Ground) {
     engine.reconciler(LeftoverReconciler::<BackupStorageLocation>::new(caches.clone(), writer.clone()));
     engine.reconciler(LeftoverReconciler::<PartialObjectMeta<Secret>>::new(caches.clone(), writer.clone()));
     engine.reconciler(ApprovalReconciler::new(caches.clone(), writer.clone(), settings.clone()));
-    engine.reconciler(VaultReconciler::new(caches.clone(), writer.clone()));
+    engine.reconciler(VaultReconciler::new(caches.clone(), writer.clone(), settings.clone()));
     engine.reconciler(RestoreReconciler::new(caches, writer.clone(), settings.clone()));
 }

@@ -22,7 +22,7 @@ use croft_core::{
         backup::Status as BackupStatus,
         left_out::{List, Listing},
         modifiers,
-        ownership::{Claimant, Origin},
+        ownership::Origin,
         restore::{self, FINISHING, Observed, Source, Status, Step},
     },
     plan::{Failure, Outcome, Plan},
@@ -56,18 +56,11 @@ impl RestoreReconciler {
             return Ok(Source::Missing);
         };
         let status: BackupStatus = objects::status(backup.status.as_ref());
-        let reference = status.velero_backup.unwrap_or_default();
-        let origin = reference.nacuuid.map(|nacuuid| Origin { namespace, name: name.to_owned(), nacuuid });
-        let velero = origin.as_ref().and_then(|origin| {
-            let velero = self.caches.velero_backups.get(&self.caches.velero_namespace, &origin.nacuuid)?;
-            let names_location = backup.spec.backup_spec.storage_location().is_some();
-            let claimant = Claimant { origin, recorded: reference.uid.as_deref(), names_location };
-            let (uid, marks) = (velero.uid().unwrap_or_default(), marks::BACKUP.marks(&velero.metadata));
-            claimant.owns(&uid, &marks, &self.caches.lies(&velero.spec.0.0)).then_some(velero)
-        });
-        let progress = velero.as_ref().and_then(|velero| velero.status.as_ref());
-        let (accepted, nacuuid) = (status.conditions.reason("Accepted"), origin.map(|origin| origin.nacuuid));
-        Ok(Source::of(status.phase, accepted, nacuuid, progress.map(|progress| &progress.0.0)))
+        let found = self.caches.backup_found(&backup, &status).filter(|found| found.is_own);
+        let progress = found.as_ref().and_then(|found| found.velero.status.as_ref());
+        let (accepted, velero_name) =
+            (status.conditions.reason("Accepted"), found.as_ref().map(|found| found.velero.name_any()));
+        Ok(Source::of(status.phase, accepted, velero_name, progress.map(|progress| &progress.0.0)))
     }
 
     /// Whether Velero would find the rules for tenants' restores.

@@ -9,6 +9,7 @@ use croft_core::{
     backup::{
         Policy, backup,
         schedule::{self, Backup, Observed, State, Status, Step},
+        sync::Scheduled,
     },
     plan::{Failure, Outcome, Plan},
     time::Timestamp,
@@ -66,6 +67,18 @@ impl ScheduleReconciler {
     }
 }
 
+/// Notes on a backup that a schedule made it.
+pub(super) fn note(metadata: &mut ObjectMeta, Scheduled { by, at }: Scheduled) {
+    metadata.labels.get_or_insert_default().insert(SCHEDULE_UID_LABEL.into(), by);
+    metadata.annotations.get_or_insert_default().insert(SCHEDULED_AT_ANNOTATION.into(), at);
+}
+
+/// What is noted on a backup of the schedule that made it.
+pub(super) fn noted(backup: &impl ResourceExt) -> Option<Scheduled> {
+    let by = backup.labels().get(SCHEDULE_UID_LABEL)?.clone();
+    Some(Scheduled { by, at: backup.annotations().get(SCHEDULED_AT_ANNOTATION)?.clone() })
+}
+
 /// The backup that is made for a time.
 fn made_for(
     seen: &Seen,
@@ -73,15 +86,11 @@ fn made_for(
     due: jiff::Timestamp,
     spec: &serde_json::Map<String, serde_json::Value>,
 ) -> NonAdminBackup {
-    let uid = seen.raw.uid().unwrap_or_default();
+    let mut metadata =
+        ObjectMeta { namespace: seen.raw.namespace(), name: Some(name.to_owned()), ..ObjectMeta::default() };
+    note(&mut metadata, Scheduled { by: seen.raw.uid().unwrap_or_default(), at: due.to_string() });
     NonAdminBackup {
-        metadata: ObjectMeta {
-            namespace: seen.raw.namespace(),
-            name: Some(name.to_owned()),
-            labels: Some([(SCHEDULE_UID_LABEL.to_owned(), uid)].into()),
-            annotations: Some([(SCHEDULED_AT_ANNOTATION.to_owned(), due.to_string())].into()),
-            ..ObjectMeta::default()
-        },
+        metadata,
         spec: NonAdminBackupSpec { backup_spec: spec.clone().into(), ..NonAdminBackupSpec::default() },
         status: None,
     }

@@ -19,7 +19,7 @@ use croft_core::{
 };
 use kube::{Api, ResourceExt, api::ObjectMeta};
 
-use super::{BACKUPS_IN_LOCATION, Caches, SYNC, key, marks, vaults::velero_name};
+use super::{BACKUPS_IN_LOCATION, Caches, SYNC, key, marks, schedule, vaults::velero_name};
 use crate::engine::{Change, Key, Reconciler, Report, Work, Writer, Written, is_deleting, write::read};
 
 /// Index: the request a Velero Backup says it was made for -> the Velero Backups that say so.
@@ -58,6 +58,7 @@ impl SyncReconciler {
             spec: backup.spec.0.0.clone(),
             status: backup.status.as_ref().map(|status| status.0.0.clone()).unwrap_or_default(),
             is_deleting: is_deleting(&backup.metadata),
+            scheduled: schedule::noted(backup),
             lies: self.caches.lies(&backup.spec.0.0),
             location: location.filter(|location| !is_deleting(&location.metadata)).map(ResourceExt::name_any),
             is_let_go: location.is_some_and(|it| it.annotations().contains_key(&let_go_annotation(&backup.name_any()))),
@@ -133,14 +134,18 @@ impl Reconciler for SyncReconciler {
     }
 
     async fn execute(&self, _: &Observed, step: &Step) -> Result<Written, Failure> {
-        let Step::CreateBackup { namespace, name, synced_from, spec } = step;
+        let Step::CreateBackup { namespace, name, synced_from, spec, scheduled } = step;
+        let mut metadata = ObjectMeta {
+            namespace: Some(namespace.clone()),
+            name: Some(name.clone()),
+            labels: Some([(NAB_SYNCED_FROM_NACUUID_LABEL.to_owned(), synced_from.clone())].into()),
+            ..ObjectMeta::default()
+        };
+        if let Some(scheduled) = scheduled {
+            schedule::note(&mut metadata, scheduled.clone());
+        }
         let backup = NonAdminBackup {
-            metadata: ObjectMeta {
-                namespace: Some(namespace.clone()),
-                name: Some(name.clone()),
-                labels: Some([(NAB_SYNCED_FROM_NACUUID_LABEL.to_owned(), synced_from.clone())].into()),
-                ..ObjectMeta::default()
-            },
+            metadata,
             spec: NonAdminBackupSpec { backup_spec: spec.clone().into(), ..NonAdminBackupSpec::default() },
             status: None,
         };

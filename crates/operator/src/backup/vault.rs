@@ -34,6 +34,7 @@ use crate::{
     conditions,
     engine::{Key, Reconciler, Report, Target, Work, Writer, Written, is_deleting, write::read},
     objects,
+    settings::SharedSettings,
     storage::{Ceph, Looked, Warehouse},
 };
 
@@ -41,6 +42,7 @@ use crate::{
 pub(super) struct VaultReconciler {
     caches: Caches,
     writer: Writer,
+    settings: SharedSettings,
 }
 
 #[derive(Debug)]
@@ -52,8 +54,8 @@ pub(super) struct Seen {
 }
 
 impl VaultReconciler {
-    pub(super) fn new(caches: Caches, writer: Writer) -> Self {
-        Self { caches, writer }
+    pub(super) fn new(caches: Caches, writer: Writer, settings: SharedSettings) -> Self {
+        Self { caches, writer, settings }
     }
 
     fn warehouse(&self) -> Result<&Warehouse, Failure> {
@@ -285,6 +287,8 @@ impl Reconciler for VaultReconciler {
             lost,
             is_key_refused: false,
             fresh: Warehouse::fresh_keys(),
+            ahead: raw.as_deref().map_or(0, |vault| self.caches.vaults_ahead(vault)),
+            limit: self.settings.load().backup.limits.vaults,
         };
         if let (Some(ceph), Some(warehouse), Some(tried)) =
             (&ceph, &self.caches.warehouse, vault::key_to_try(&observed))

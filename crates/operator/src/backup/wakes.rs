@@ -176,6 +176,9 @@ pub(super) fn wake_on_surroundings(caches: &Caches) {
 impl Caches {
     /// Whoever may wait for the policy of this name to be in force, or may not go on without it.
     fn concerned_by_fence(&self, policy: &str) -> Vec<Key> {
+        if !fences::is_waited_for(policy) {
+            return Vec::new();
+        }
         let mut keys = self.held_by_fences();
         if fences::is_around_own_buckets(policy) {
             let locations = self.locations.all().into_iter();

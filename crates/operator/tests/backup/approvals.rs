@@ -152,7 +152,35 @@ async fn a_changed_spec_needs_approval_and_the_old_one_stays_in_force_meanwhile(
     plot.patch::<NonAdminBackupStorageLocation>("here", deeper(Value::Null)).await?;
     plot.location_says("SpecUpdateApproved=False BslSpecApprovalPending").await;
     plot.patch::<NonAdminBackupStorageLocation>("here", deeper(json!("deeper"))).await?;
-    plot.is_asked_for(|request| request["status"]["phase"] == "Approved").await;
+    let is_as_before = |status: &Value| !told(status).iter().any(|said| said.starts_with("SpecUpdateApproved"));
+    plot.status::<NonAdminBackupStorageLocation>("here", "to be as before", is_as_before).await;
+    plot.decide("approve").await?;
+    plot.is_asked_for(|request| {
+        let asked = &request["status"]["nonAdminBackupStorageLocation"]["requestedSpec"];
+        request["status"]["phase"] == "Approved" && asked["objectStorage"]["prefix"] == "deeper"
+    })
+    .await;
+    assert_eq!(plot.velero_location().await?.spec.prefix(), Some(format!("{}/deeper", plot.namespace).as_str()));
+    Ok(())
+}
+
+#[tokio::test]
+async fn nobody_approves_what_he_has_not_read() -> Result<()> {
+    let plot = Plot::asked("hasty").await?;
+    plot.is_asked_for(|request| request["status"]["phase"] == "Pending").await;
+    let other = json!({ "spec": { "backupStorageLocationSpec": { "objectStorage": { "prefix": "other" } } } });
+    plot.patch::<NonAdminBackupStorageLocation>("here", other).await?;
+    let says = |status: &Value| message(status, "ClusterAdminApproved").contains("of an earlier spec");
+    plot.status::<NonAdminBackupStorageLocation>("here", "to say what is asked about", says).await;
+    plot.decide("approve").await?;
+    let status = plot.location_says("SpecUpdateApproved=False BslSpecApprovalPending").await;
+    assert!(message(&status, "SpecUpdateApproved").contains("stays in force"), "{status}");
+    let asked = plot.is_asked_for(|request| request["status"]["phase"] == "Pending").await;
+    let asked = &asked["status"]["nonAdminBackupStorageLocation"];
+    assert_eq!(asked["requestedSpec"]["objectStorage"]["prefix"], "other");
+    assert_eq!(asked["approvedSpec"]["objectStorage"]["prefix"], Value::Null);
+    plot.location_is_available().await;
+    assert_eq!(plot.velero_location().await?.spec.prefix(), Some(plot.namespace.as_str()), "what was read is in force");
     Ok(())
 }
 
@@ -173,11 +201,15 @@ async fn an_approval_that_is_taken_back_leaves_nothing_with_velero() -> Result<(
     // She cannot edit her way out of it.
     let prefix = json!({ "spec": { "backupStorageLocationSpec": { "objectStorage": { "prefix": "other" } } } });
     plot.patch::<NonAdminBackupStorageLocation>("here", prefix).await?;
-    plot.is_asked_for(|request| {
-        request["status"]["nonAdminBackupStorageLocation"]["requestedSpec"]["objectStorage"]["prefix"] == "other"
+    let edited = plot.api::<NonAdminBackupStorageLocation>().get("here").await?.metadata.generation;
+    plot.status::<NonAdminBackupStorageLocation>("here", "to be looked at", |status| {
+        let mut told = status["conditions"].as_array().into_iter().flatten();
+        told.any(|condition| condition["type"] == "Accepted" && condition["observedGeneration"] == json!(edited))
     })
     .await;
     assert_eq!(plot.with_velero().await?, 0);
+    let asked = json!(plot.request().await?)["status"]["nonAdminBackupStorageLocation"]["requestedSpec"].clone();
+    assert_eq!(asked["objectStorage"]["prefix"], Value::Null, "it shows what was rejected");
 
     let name = plot.request().await?.name_any();
     plot.delete::<NonAdminBackupStorageLocation>("here").await?;

@@ -143,6 +143,12 @@ async fn is_judged(bed: &Testbed, tenant: &str) -> Result<()> {
             Some(why) => ensure!(told.as_ref().is_some_and(|told| told.contains(why)), "{what}: {told:?}"),
         }
     }
+    // Velero's own chart calls its account otherwise.
+    let elsewhere = object("v1", "ConfigMap", Some("default"), hers, json!({}));
+    for account in ["velero-server", "node-agent"] {
+        let told = told(&bed.cluster_admin("velero", account).await?, &elsewhere).await;
+        ensure!(told.is_some_and(|told| told.contains("is not hers")), "{account} is not taken for Velero");
+    }
     bed.admin().kubectl(&["delete", "restores.velero.io", &name, "-n", "velero"]).await?;
     Ok(())
 }
@@ -219,7 +225,7 @@ async fn no_subresource_and_no_earlier_note_lets_a_note_in() -> Result<()> {
 }
 
 /// One policy with its binding, as the program prints it.
-async fn printed(policy: &str, arguments: &[&str]) -> Result<String> {
+pub(crate) async fn printed(policy: &str, arguments: &[&str]) -> Result<String> {
     let program = tokio::process::Command::new(croft()).arg("manifests").args(arguments).output();
     let printed = String::from_utf8(program.await?.stdout)?;
     let name = format!("name: {policy}\n");

@@ -1,7 +1,7 @@
 //! How much one namespace may have at a time: what comes after that waits and goes on by itself.
 
 use anyhow::Result;
-use croft_api::backup::{BackupSchedule, NonAdminBackup, NonAdminBackupStorageLocation, NonAdminRestore};
+use croft_api::backup::{BackupSchedule, BackupVault, NonAdminBackup, NonAdminBackupStorageLocation, NonAdminRestore};
 use kube::ResourceExt;
 use serde_json::{Value, json};
 
@@ -94,5 +94,18 @@ async fn a_schedule_beyond_the_limit_waits_until_another_goes() -> Result<()> {
     plot.status::<BackupSchedule>("s3", "to wait", waits).await;
     plot.delete::<BackupSchedule>("s1").await?;
     plot.status::<BackupSchedule>("s3", "to go on", |status| status["nextScheduleTime"].is_string()).await;
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_vault_beyond_the_limit_waits_until_another_goes() -> Result<()> {
+    let plot = Plot::empty("vaulted").await?;
+    for number in 1..=4 {
+        plot.create::<BackupVault>(&format!("v{number}"), json!({})).await?;
+    }
+    let waits = |status: &Value| message(status, "Ready") == "3 vaults in this namespace, the limit is 3";
+    plot.status::<BackupVault>("v4", "to wait", waits).await;
+    plot.delete::<BackupVault>("v1").await?;
+    plot.status::<BackupVault>("v4", "to go on", |status| status["bucket"].is_string()).await;
     Ok(())
 }

@@ -14,8 +14,13 @@
 //! | two locations never share a place, a prefix stays inside | `locations::a_second_location_in_the_same_place_waits_until_it_is_free`, core |
 //! | credentials are keys and nothing else | `locations::credentials_that_are_more_than_keys_never_reach_velero` |
 //! | `config`, hosts and objects beside Velero are restricted | `locations::a_location_that_would_borrow_or_reach_anything_is_refused_at_the_door`, `fields`, core |
+//! | Secrets are never kept whole | `secrets` |
+//! | an administrator may forbid hooks | `hooks`, `fences::hooks_of_pods_do_not_last_and_are_none_where_there_are_none` |
+//! | objects without a spec, a credential, a record or what they speak of disturb nobody | `oddities` |
 //! | signed URLs live shortly and are printed nowhere | `downloads::a_request_is_gone_once_its_url_has_expired`, core |
-//! | one namespace cannot fill Velero's queue, nor stop it | `limits`, `at_work`, `fences::hooks_of_pods_do_not_last_and_are_none_where_there_are_none`, core |
+//! | a place in Velero's queue is told, advances, and is nobody's who leaves | `queue`, core |
+//! | changed settings count at once for whoever they concern | `reloads`, `applications` |
+//! | one namespace cannot fill Velero's queue | `limits`, `queue`, `at_work`, `fences::hooks_of_pods_do_not_last_and_are_none_where_there_are_none`, core |
 //! | a bucket of her own needs somebody's trust; a vault needs nobody's | `approvals`, `vaults` |
 //! | a request that was never filled in is | `approvals::a_request_that_was_never_filled_in_is`, `kill` |
 //! | deletion is asked for again, told, and never holds a namespace | `backups`, `away`, `still`, core |
@@ -42,6 +47,7 @@ mod deaths;
 mod downloads;
 mod fences;
 mod fields;
+mod hooks;
 mod hostile;
 mod injection;
 mod kill;
@@ -49,10 +55,14 @@ mod leftovers;
 mod limits;
 mod locations;
 mod lost_keys;
+mod oddities;
 mod own_buckets;
 mod plot;
+mod queue;
+mod reloads;
 mod restores;
 mod schedules;
+mod secrets;
 mod still;
 mod sync;
 mod vaults;

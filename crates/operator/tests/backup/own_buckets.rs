@@ -87,6 +87,16 @@ fn hostile(namespace: &str) -> Vec<Value> {
         changed("scheduled", "/metadata/labels/velero.io~1schedule-name", json!("daily")),
         changed("immortal", "/metadata/finalizers", json!(["example.com/never"])),
         changed("owned", "/metadata/ownerReferences", owner),
+        changed("wide", "/spec/includedNamespaces", json!(["*"])),
+        changed("boundless", "/spec", json!({})),
+        changed("silent", "/status", Value::Null),
+        changed("endless", "/status/completionTimestamp", Value::Null),
+        changed("blank", "/status/phase", json!("")),
+        changed("new", "/status/phase", json!("New")),
+        changed("queued", "/status/phase", json!("Queued")),
+        changed("ready", "/status/phase", json!("ReadyToStart")),
+        changed("running", "/status/phase", json!("InProgress")),
+        changed("deleting", "/status/phase", json!("Deleting")),
     ]
 }
 

@@ -22,7 +22,7 @@ use serde_json::{Value, json};
 use crate::support::{PATIENCE, Shared, eventually, shared_with};
 
 /// What most tests need of tenants' own buckets, and limits that are soon reached. Approval has a world of its own.
-pub(crate) const SETTINGS: &str = "backup: { ownBuckets: Allow, limits: { unfinishedBackups: 3, unfinishedRestores: 2, locations: 3, schedules: 2 } }";
+pub(crate) const SETTINGS: &str = "backup: { ownBuckets: Allow, limits: { unfinishedBackups: 3, unfinishedRestores: 2, locations: 3, schedules: 2, vaults: 3 } }";
 
 /// For what Velero does: it looks only once a minute at a queued backup whose turn it missed.
 pub(crate) const VELERO_PATIENCE: Duration = Duration::from_secs(150);
@@ -55,6 +55,16 @@ impl Plot {
         let namespace = world.bed.namespace(prefix).await?;
         let owner = owner_of(world, &namespace).await?;
         Ok(Self { world, namespace, owner })
+    }
+
+    /// A bucket and the keys to it, in a world of its own.
+    pub(crate) async fn alone(prefix: &str, settings: &str) -> Result<Self> {
+        let bed: &'static Testbed = Box::leak(Box::new(Testbed::kubernetes().with_velero().start().await?));
+        let world: &'static Shared = Box::leak(Box::new(Shared::on(bed, settings).await?));
+        let plot = Self::within(world, prefix).await?;
+        bed.ceph().create_bucket(&plot.namespace).await?;
+        plot.add_secret("cloud").await?;
+        Ok(plot)
     }
 
     /// Nothing but the bucket.

@@ -6,7 +6,7 @@ use croft_api::{
     velero::{DownloadRequest, Restore},
 };
 use croft_core::backup::left_out::List;
-use k8s_openapi::api::core::v1::ConfigMap;
+use k8s_openapi::api::{core::v1::ConfigMap, networking::v1::NetworkPolicy};
 use kube::ResourceExt;
 use serde_json::{Value, json};
 
@@ -16,10 +16,14 @@ use crate::{
 };
 
 #[tokio::test]
-async fn a_restore_brings_a_deleted_config_map_back() -> Result<()> {
+async fn a_restore_brings_what_was_deleted_back_the_tenants_own_network_policies_included() -> Result<()> {
     let plot = Plot::furnished("restore").await?;
-    plot.completed_backup().await?;
+    plot.add_config_map("prices").await?;
+    plot.create::<NetworkPolicy>("closed", json!({ "podSelector": {}, "policyTypes": ["Ingress"] })).await?;
+    plot.create::<NonAdminBackup>("nightly", json!({ "backupSpec": { "storageLocation": "here" } })).await?;
+    plot.backup_completes("nightly").await?;
     plot.delete::<ConfigMap>("prices").await?;
+    plot.delete::<NetworkPolicy>("closed").await?;
     plot.create::<NonAdminRestore>("back", json!({ "restoreSpec": { "backupName": "nightly" } })).await?;
     let status = plot.restore_phase("back", "Completed").await;
     assert_eq!(status["phase"], "Created");
@@ -27,6 +31,7 @@ async fn a_restore_brings_a_deleted_config_map_back() -> Result<()> {
     assert_eq!(status["queueInfo"]["estimatedQueuePosition"], 0);
     let prices = plot.api::<ConfigMap>().get("prices").await?;
     assert_eq!(prices.data.unwrap_or_default()["price"], "7");
+    plot.api::<NetworkPolicy>().get("closed").await?;
 
     let velero = plot.veleros::<Restore>().get(status["veleroRestore"]["name"].as_str().unwrap_or_default()).await?;
     assert_eq!(velero.spec.included_namespaces(), Some(vec![plot.namespace.as_str()]));

@@ -5,24 +5,13 @@ use croft_api::{
     backup::{NonAdminBackup, NonAdminBackupStorageLocation, NonAdminRestore},
     velero::{Backup, DeleteBackupRequest, Restore},
 };
-use croft_testbed::Testbed;
-use kube::api::{ListParams, Patch, PatchParams};
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams};
 use serde_json::{Value, json};
 
 use crate::{
     plot::{Plot, SETTINGS, told, velero_name},
-    support::{Shared, apply, eventually},
+    support::{apply, eventually},
 };
-
-/// A namespace with a bucket in a world of its own.
-async fn alone(prefix: &str) -> Result<Plot> {
-    let bed: &'static Testbed = Box::leak(Box::new(Testbed::kubernetes().with_velero().start().await?));
-    let world: &'static Shared = Box::leak(Box::new(Shared::on(bed, SETTINGS).await?));
-    let plot = Plot::within(world, prefix).await?;
-    bed.ceph().create_bucket(&plot.namespace).await?;
-    plot.add_secret("cloud").await?;
-    Ok(plot)
-}
 
 impl Plot {
     async fn velero_synchronises_every(&self, period: &str) {
@@ -35,6 +24,17 @@ impl Plot {
         .await;
     }
 
+    /// Takes the binding of a policy away; gives what brings it back.
+    async fn take_away_binding(&self, policy: &str) -> Result<String> {
+        let (admin, kind) = (self.world.bed.admin(), "validatingadmissionpolicybinding");
+        let mut kept: Value = serde_json::from_str(&admin.kubectl(&["get", kind, policy, "-o", "json"]).await?)?;
+        for field in ["resourceVersion", "uid", "creationTimestamp", "managedFields", "generation"] {
+            kept["metadata"].as_object_mut().map(|metadata| metadata.remove(field));
+        }
+        admin.kubectl(&["delete", kind, policy]).await?;
+        Ok(kept.to_string())
+    }
+
     async fn change_restore(&self, name: &str, change: Value) -> Result<()> {
         self.veleros::<Restore>().patch(name, &PatchParams::default(), &Patch::Merge(&change)).await?;
         Ok(())
@@ -43,32 +43,56 @@ impl Plot {
 
 #[tokio::test]
 async fn an_own_bucket_is_not_synchronised_while_a_policy_around_it_is_away() -> Result<()> {
-    let plot = Box::pin(alone("unfenced")).await?;
+    let plot = Box::pin(Plot::alone("unfenced", SETTINGS)).await?;
     plot.add_location(json!({ "backupSyncPeriod": "5s" })).await?;
     plot.location_is_available().await;
     plot.velero_synchronises_every("5s").await;
-    let admin = plot.world.bed.admin();
-    let binding = ["validatingadmissionpolicybinding", "croft-own-bucket-findings"];
-    let kept = admin.kubectl(&["get", binding[0], binding[1], "-o", "json"]).await?;
-    admin.kubectl(&["delete", binding[0], binding[1]]).await?;
+    let kept = plot.take_away_binding("croft-own-bucket-findings").await?;
     plot.velero_synchronises_every("0s").await;
     plot.status::<NonAdminBackupStorageLocation>("here", "to say why", |status| {
         told(status).contains(&"Accepted=False PoliciesMissing".to_owned())
     })
     .await;
-    let mut kept: Value = serde_json::from_str(&kept)?;
-    for field in ["resourceVersion", "uid", "creationTimestamp", "managedFields", "generation"] {
-        kept["metadata"].as_object_mut().map(|metadata| metadata.remove(field));
-    }
-    apply(admin, &kept.to_string()).await?;
+    apply(plot.world.bed.admin(), &kept).await?;
     plot.velero_synchronises_every("5s").await;
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_restore_waits_while_a_policy_around_it_is_away_and_while_one_of_the_administrators_runs() -> Result<()> {
+    let plot = Box::pin(Plot::alone("unjudged", SETTINGS)).await?;
+    plot.add_location(json!({})).await?;
+    plot.location_is_available().await;
+    let (backup, _) = plot.completed_backup().await?;
+    let restore = json!({ "restoreSpec": { "backupName": "nightly" } });
+    let says = |reason: &str| {
+        let wanted = format!("Accepted=False {reason}");
+        move |status: &Value| told(status).contains(&wanted)
+    };
+    let kept = plot.take_away_binding("croft-restored-objects").await?;
+    plot.create::<NonAdminRestore>("unjudged", restore.clone()).await?;
+    plot.status::<NonAdminRestore>("unjudged", "to wait for the policy", says("PoliciesMissing")).await;
+    ensure!(plot.veleros::<Restore>().list(&ListParams::default()).await?.items.is_empty(), "it is with Velero");
+    apply(plot.world.bed.admin(), &kept).await?;
+    plot.restore_phase("unjudged", "Completed").await;
+
+    // In progress from the beginning, so that Velero itself leaves it alone.
+    let disaster = json!({
+        "apiVersion": "velero.io/v1", "kind": "Restore", "metadata": { "name": "disaster", "namespace": "velero" },
+        "spec": { "backupName": velero_name(&backup) }, "status": { "phase": "InProgress" },
+    });
+    apply(plot.world.bed.admin(), &disaster.to_string()).await?;
+    plot.create::<NonAdminRestore>("patient", restore).await?;
+    plot.status::<NonAdminRestore>("patient", "to wait for the other", says("AnotherRestoreRuns")).await;
+    plot.veleros::<Restore>().delete("disaster", &DeleteParams::default()).await?;
+    plot.restore_phase("patient", "Completed").await;
     Ok(())
 }
 
 #[tokio::test]
 async fn while_velero_stands_still_what_it_has_not_begun_with_is_let_go_and_what_it_never_finishes_is_ended()
 -> Result<()> {
-    let plot = Box::pin(alone("standing")).await?;
+    let plot = Box::pin(Plot::alone("standing", SETTINGS)).await?;
     plot.add_location(json!({})).await?;
     plot.location_is_available().await;
     let (backup, _) = plot.completed_backup().await?;

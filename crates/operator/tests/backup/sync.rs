@@ -3,8 +3,8 @@
 use anyhow::Result;
 use croft_api::{
     backup::{
-        BackupVault, NAB_SYNCED_FROM_NACUUID_LABEL, NonAdminBackup, NonAdminBackupStorageLocation, NonAdminRestore,
-        let_go_annotation,
+        BackupSchedule, BackupVault, NAB_SYNCED_FROM_NACUUID_LABEL, NonAdminBackup, NonAdminBackupStorageLocation,
+        NonAdminRestore, SCHEDULE_UID_LABEL, SCHEDULED_AT_ANNOTATION, let_go_annotation,
     },
     velero::Backup,
 };
@@ -58,6 +58,33 @@ async fn the_backups_of_a_vault_that_is_made_again_come_back_and_can_be_restored
     plot.create::<NonAdminRestore>("undo", json!({ "restoreSpec": { "backupName": "nightly" } })).await?;
     plot.restore_phase("undo", "Completed").await;
     plot.api::<ConfigMap>().get("prices").await?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_backup_that_comes_back_is_still_its_schedules() -> Result<()> {
+    let plot = Plot::with_vault("kept").await?;
+    plot.add_config_map("prices").await?;
+    let yearly = json!({ "schedule": "@yearly", "template": { "backupSpec": {} }, "keep": { "last": 1 } });
+    let schedule = plot.create::<BackupSchedule>("yearly", yearly).await?;
+    let (by, at) = (schedule.uid().unwrap_or_default(), "2026-01-01T00:00:00Z");
+    // As the schedule would have made it then.
+    let made = json!({
+        "apiVersion": "oadp.openshift.io/v1alpha1", "kind": "NonAdminBackup",
+        "metadata": { "name": "yearly-202601010000", "labels": { SCHEDULE_UID_LABEL: by },
+                      "annotations": { SCHEDULED_AT_ANNOTATION: at } },
+        "spec": { "backupSpec": { "includedResources": ["configmaps"] } },
+    });
+    plot.api::<NonAdminBackup>().create(&PostParams::default(), &serde_json::from_value(made)?).await?;
+    plot.backup_completes("yearly-202601010000").await?;
+    plot.delete::<BackupVault>("safe").await?;
+    plot.vanishes(&plot.api::<NonAdminBackup>(), "yearly-202601010000").await?;
+    plot.vanishes(&plot.api::<BackupVault>(), "safe").await?;
+
+    plot.add_vault(json!({})).await?;
+    let back = plot.comes_back("yearly-202601010000").await?;
+    assert_eq!(back.labels().get(SCHEDULE_UID_LABEL), Some(&by));
+    assert_eq!(back.annotations().get(SCHEDULED_AT_ANNOTATION).map(String::as_str), Some(at));
     Ok(())
 }
 

@@ -7,7 +7,7 @@ use crate::{
     backup::{
         OnDelete, Phase, Policy, Victim,
         ownership::Marks,
-        velero::{Fields, Progress, text},
+        velero::{Fields, text},
     },
     conditions::Truth,
     plan::Plan,
@@ -18,7 +18,8 @@ use crate::{
 pub const ASK_AGAIN: Duration = Duration::from_secs(60);
 /// For so long it rests at most: Velero forgets what it refused after a day.
 const ASK_AGAIN_AT_LAST: Duration = Duration::from_secs(24 * 3600);
-/// What Velero has not deleted after that long is worth a word. One it has begun with when it is restarted it leaves alone for a day.
+/// What Velero has not deleted after that long is worth a word, and asking once more: one it has begun with when it is restarted it
+/// leaves alone for a day. It serves one request at a time and takes the others of the same backup away, so that a second is of no harm.
 const TAKES_LONG: Duration = Duration::from_secs(3600);
 
 /// A Velero `DeleteBackupRequest`.
@@ -28,7 +29,6 @@ pub struct Deletion {
     pub uid: String,
     pub version: String,
     pub marks: Marks,
-    pub created: Timestamp,
     pub age: Duration,
     pub status: Fields,
 }
@@ -55,28 +55,44 @@ impl Deletion {
 
 /// Gets a deletion under way. A refused one would stay for a day, so that it makes room for the next.
 pub(super) fn ask(seen: &Observed, backup: Victim) -> Plan<Step> {
-    if let Some(asked) = seen.deletions.iter().find(|deletion| !deletion.is_processed()) {
-        return match TAKES_LONG.saturating_sub(asked.age) {
+    let asked = seen.deletions.iter().filter(|deletion| !deletion.is_processed());
+    if let Some(youngest) = asked.min_by_key(|deletion| deletion.age) {
+        return match TAKES_LONG.saturating_sub(youngest.age) {
+            Duration::ZERO if youngest.is_under_way() => ask_beside(seen, backup),
             Duration::ZERO => Plan::settled(),
             rest => Plan::settled().look_again(rest),
         };
     }
-    let origin = seen.origin();
-    let Some(refused) = seen.own_deletions().next() else {
-        return Plan::step(Step::CreateDeletion { origin, backup });
+    let (origin, name) = (seen.origin(), seen.origin().nacuuid);
+    let Some(refused) = seen.last_deletion() else {
+        return Plan::step(Step::CreateDeletion { name, origin, backup });
     };
     match seen.rest_of(refused) {
-        Duration::ZERO => Plan::steps([refused.removal(), Step::CreateDeletion { origin, backup }]),
+        Duration::ZERO => Plan::steps([refused.removal(), Step::CreateDeletion { name, origin, backup }]),
         rest => Plan::settled().look_again(rest),
     }
 }
 
+/// Once more, under whichever of two names is free. The request Velero has begun with is left to it: the policies around own buckets
+/// go by it.
+fn ask_beside(seen: &Observed, backup: Victim) -> Plan<Step> {
+    let origin = seen.origin();
+    let is_free = |name: &String| seen.deletions.iter().all(|deletion| deletion.name != *name);
+    let name = [origin.nacuuid.clone(), format!("{}-again", origin.nacuuid)].into_iter().find(is_free);
+    name.map_or_else(Plan::settled, |name| Plan::step(Step::CreateDeletion { name, origin, backup }))
+}
+
 impl Observed {
-    /// How long to leave a refusal alone. One from before the backup was finished says nothing any more.
+    /// The last request of ours to delete it.
+    fn last_deletion(&self) -> Option<&Deletion> {
+        self.own_deletions().min_by_key(|deletion| deletion.age)
+    }
+
+    /// How long to leave a refusal alone. One from before the backup was finished says nothing any more; one that is said to be
+    /// finished in times to come would never say anything.
     fn rest_of(&self, refused: &Deletion) -> Duration {
-        let completed = self.velero.as_ref().and_then(|velero| Progress(&velero.status).completed());
-        match completed {
-            Some(completed) if refused.created <= completed => Duration::ZERO,
+        match self.ended {
+            Some(ended) if !ended.is_zero() && refused.age >= ended => Duration::ZERO,
             _ => (self.overdue / 10).clamp(ASK_AGAIN, ASK_AGAIN_AT_LAST).saturating_sub(refused.age),
         }
     }
@@ -86,8 +102,8 @@ impl Observed {
 pub(super) fn tell(status: &mut Status, seen: &Observed, policy: &Policy, path: Path, now: &Timestamp) {
     const ACCEPTED: &str = "backup accepted for deletion";
     const AT_WORK: &str = "Velero is working on this backup: it goes as soon as Velero is done with it";
-    const LONG: &str = "Velero has been deleting what is stored of this backup for more than an hour; if it was restarted meanwhile it \
-                        is asked again after a day";
+    const LONG: &str = "Velero has been deleting what is stored of this backup for more than an hour and is asked again each hour, in \
+                        case it was restarted meanwhile";
     let withheld = seen.own_backup().and_then(|_| seen.withheld());
     let out_of_reach = seen.own_backup().and_then(|_| seen.out_of_reach()).filter(|_| !seen.is_waiting());
     let message = match (path, policy.on_delete) {
@@ -107,7 +123,7 @@ pub(super) fn tell(status: &mut Status, seen: &Observed, policy: &Policy, path: 
     };
     status.phase = Some(Phase::Deleting);
     status.conditions.set("Deleting", Truth::True, "DeletionPending", message, now);
-    if let Some(deletion) = seen.own_deletions().next() {
+    if let Some(deletion) = seen.last_deletion() {
         let reference = status.velero_delete_backup_request.get_or_insert_default();
         reference.record(&seen.origin(), policy);
         reference.name = Some(deletion.name.clone());

@@ -31,6 +31,7 @@ pub enum Step {
     },
     DeleteRestore(Victim),
     CreateDeletion {
+        name: String,
         origin: Origin,
         backup: Victim,
     },
@@ -101,12 +102,8 @@ impl fmt::Display for Step {
             Step::DeleteRestore(Victim { name, uid }) => {
                 write!(out, "delete NonAdminRestore {name} (uid {uid}): its backup goes")
             }
-            Step::CreateDeletion { origin, backup } => {
-                write!(
-                    out,
-                    "create DeleteBackupRequest {} (absent) for uid {}: deleteBackup",
-                    origin.nacuuid, backup.uid
-                )
+            Step::CreateDeletion { name, backup, .. } => {
+                write!(out, "create DeleteBackupRequest {name} (absent) for uid {}: deleteBackup", backup.uid)
             }
             Step::DeleteDeletion { deletion: Victim { name, uid }, .. } => {
                 write!(out, "delete DeleteBackupRequest {name} (uid {uid}): it is of no more use")

@@ -196,8 +196,9 @@ impl Observed {
         spec.cron.after(self.now, &spec.zone).filter(|_| !spec.is_suspended)
     }
 
+    /// Also one that is deleted: Velero works on it until it is done.
     fn running(&self) -> Option<&Backup> {
-        self.backups.iter().find(|backup| backup.state == State::Unfinished && !backup.is_going)
+        self.backups.iter().find(|backup| backup.state == State::Unfinished)
     }
 
     /// The oldest backup that is no longer to be kept.

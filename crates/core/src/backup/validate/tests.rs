@@ -286,3 +286,77 @@ fn a_prefix_stays_below_the_namespace() {
         assert!(with(escape).is_err(), "{escape:?}");
     }
 }
+
+/// Two values of a shape that differ, of which any is allowed where the administrator says so.
+fn samples(shape: fields::Shape) -> [Value; 2] {
+    use fields::Shape;
+    let first = |table: &[fields::Field], sample: usize| {
+        let Some(field) = table.first() else { return json!({}) };
+        json!({ field.name: samples(field.shape)[sample] })
+    };
+    match shape {
+        Shape::Text | Shape::Name => [json!("none"), json!("update")],
+        Shape::Duration => [json!("1m"), json!("2m")],
+        Shape::Flag => [json!(false), json!(true)],
+        Shape::Number => [json!(1), json!(2)],
+        Shape::Texts => [json!(["configmaps"]), json!(["secrets"])],
+        Shape::TextMap => [json!({ "region": "a" }), json!({ "region": "b" })],
+        Shape::Object(table) => [first(table, 0), first(table, 1)],
+        Shape::Objects(table) => [json!([first(table, 0)]), json!([first(table, 1)])],
+    }
+}
+
+/// Holds every field of a table that can be enforced against `check`, which gives the fields as they are carried out.
+fn every_field_is_enforced(
+    table: &[fields::Field],
+    base: &Fields,
+    check: impl Fn(&Fields, Fields) -> Result<Fields, Invalid>,
+) -> usize {
+    let with = |field: &str, value: &Value| {
+        let mut spec = base.clone();
+        spec.insert(field.to_owned(), value.clone());
+        spec
+    };
+    let enforceable = |name: &str, value: &Value| {
+        let alone = Fields::from_iter([(name.to_owned(), value.clone())]);
+        fields::not_enforceable(table, &alone).is_none().then_some(alone)
+    };
+    let mut tried = 0;
+    for field in table.iter().filter(|field| {
+        !matches!(field.shape, fields::Shape::Object([fields::Field { rule: fields::Rule::Forbidden, .. }]))
+    }) {
+        let [value, other] = samples(field.shape);
+        let Some(enforced) = enforceable(field.name, &value) else { continue };
+        let mut open = base.clone();
+        open.remove(field.name);
+        let given = check(&enforced, open).map(|spec| spec[field.name].clone());
+        assert_eq!(given, Ok(value.clone()), "{}: whoever says nothing gets it", field.name);
+        assert!(check(&enforced, with(field.name, &value)).is_ok(), "{}: whoever says the same", field.name);
+        assert!(check(&enforced, with(field.name, &other)).is_err(), "{}: whoever says otherwise", field.name);
+        tried += 1;
+    }
+    tried
+}
+
+#[test]
+fn whatever_an_administrator_enforces_counts_for_backups_restores_and_locations() {
+    let policy = |change: &dyn Fn(&mut Enforced)| {
+        let providers = vec!["none".to_owned(), "update".to_owned()];
+        let mut policy = Policy { providers, ..Policy::default() };
+        change(&mut policy.enforced);
+        policy
+    };
+    let backups = every_field_is_enforced(fields::BACKUP, &Fields::new(), |enforced, spec| {
+        backup(&spec, "shop", &policy(&|it| it.backup = enforced.clone())).map(|spec| spec.fields().clone())
+    });
+    let restores =
+        every_field_is_enforced(fields::RESTORE, &fields(json!({ "backupName": "nightly" })), |enforced, spec| {
+            restore(&spec, "shop", &policy(&|it| it.restore = enforced.clone())).map(|spec| spec.fields().clone())
+        });
+    let base =
+        json!({ "provider": "aws", "objectStorage": { "bucket": "b" }, "credential": { "name": "k", "key": "c" } });
+    let locations = every_field_is_enforced(fields::LOCATION, &fields(base), |enforced, spec| {
+        location(&spec, "shop", &policy(&|it| it.location = enforced.clone())).map(|spec| spec.fields().clone())
+    });
+    assert!(backups >= 18 && restores >= 8 && locations >= 6, "{backups} {restores} {locations}");
+}

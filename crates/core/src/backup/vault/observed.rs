@@ -8,6 +8,7 @@ use crate::{
     backup::{
         names::nacuuid,
         ownership::{Marks, Origin},
+        policy::HeldBack,
         velero::Fields,
     },
     conditions::Conditions,
@@ -49,6 +50,10 @@ pub struct Observed {
     pub is_key_refused: bool,
     /// Used only where a key has to be made.
     pub fresh: FreshKeys,
+    /// Vaults of the namespace that came before it.
+    pub ahead: u64,
+    /// How many a namespace may have; 0 does not limit.
+    pub limit: u64,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -140,6 +145,11 @@ impl Observed {
     /// The record, if it was made for this very vault.
     pub(super) fn own_record(&self, vault: &Vault) -> Option<&Record> {
         self.record.as_ref().filter(|record| record.belongs_to(&vault.target.uid))
+    }
+
+    /// Too many came before it. What is on record stays, as does what comes back.
+    pub(super) fn held_back(&self) -> Option<HeldBack> {
+        HeldBack::by(self.limit, self.ahead, "vaults").filter(|_| self.record.is_none())
     }
 
     /// The Secret of a vault, proven to be its own.

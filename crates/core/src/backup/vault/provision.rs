@@ -7,7 +7,7 @@ use super::{
     step::Step,
 };
 use crate::{
-    backup::velero::Fields,
+    backup::{policy::HeldBack, velero::Fields},
     conditions::Readiness,
     secret::Secret,
     storage::{
@@ -27,6 +27,9 @@ pub(super) fn decide(seen: &Observed, vault: &Vault) -> Decision {
         Ok(spec) => spec,
         Err(problems) => return Decision::wait(Reason::InvalidSpec.stalled(Problem::list(problems))),
     };
+    if let Some(HeldBack(message)) = seen.held_back() {
+        return Decision::wait(Readiness::Progressing { reason: HeldBack::REASON, message });
+    }
     let reached = match &seen.backend {
         Backend::Reached(reached) => reached,
         backend => return Decision::wait(backend.readiness()),

@@ -46,11 +46,15 @@ fn a_refusal_from_before_the_end_of_the_backup_is_asked_again_at_once() {
         });
     let mut seen = world.seen().expect("there");
     seen.restores.clear();
-    let refused = Deleting::Refused { rested: false }.seen();
-    seen.deletions = vec![Deletion { created: Timestamp("2026-01-01T00:00:05Z".into()), ..refused.clone() }];
+    let second = Duration::from_secs(1);
+    seen.deletions = vec![Deletion { age: 2 * second, ..Deleting::Refused { rested: false }.seen() }];
+    seen.ended = Some(second);
     assert_eq!(plan(&seen, &policy()).iter().count(), 2);
-    seen.deletions = vec![refused];
-    assert_eq!(plan(&seen, &policy()), Plan::settled().look_again(ASK_AGAIN));
+    for ended in [None, Some(3 * second), Some(Duration::ZERO)] {
+        seen.ended = ended;
+        let rest = Plan::settled().look_again(ASK_AGAIN - 2 * second);
+        assert_eq!(plan(&seen, &policy()), rest, "{ended:?}: never as fast as Velero can refuse");
+    }
 }
 
 /// A deletion with data that Velero has refused.
@@ -89,7 +93,32 @@ fn a_deletion_that_takes_long_says_so_in_time() {
     };
     assert_eq!(said(&deleting(hour / 4)), "backup accepted for deletion");
     assert!(said(&deleting(hour)).contains("for more than an hour"));
-    assert!(plan(&deleting(hour), &policy()).is_settled());
+}
+
+#[test]
+fn a_deletion_that_velero_was_restarted_in_is_asked_for_again_beside_the_one_it_left() {
+    let hour = Duration::from_secs(3600);
+    let begun = |name: &str, age: Duration| Deletion { name: name.into(), age, ..Deleting::Begun.seen() };
+    let again = format!("{}-again", name());
+    let asked = |deletions: Vec<Deletion>, force: bool| {
+        let seen = Observed { deletions, force_delete_backup: force, ..refused() };
+        let plan = plan(&seen, &policy());
+        let steps: Vec<_> = plan.iter().cloned().collect();
+        match steps.as_slice() {
+            [] => (None, plan.next),
+            [Step::CreateDeletion { name, .. }] => (Some(name.clone()), plan.next),
+            _ => panic!("the one Velero may be working on is left to it: {plan}"),
+        }
+    };
+    for force in [false, true] {
+        assert_eq!(asked(vec![begun(&name(), hour)], force).0, Some(again.clone()));
+        assert_eq!(asked(vec![begun(&again, hour)], force).0, Some(name()), "the other is taken away by Velero");
+        let both = vec![begun(&name(), 2 * hour), begun(&again, hour / 4)];
+        assert_eq!(asked(both, force), (None, Plan::<Step>::settled().look_again(hour / 4 * 3).next));
+        assert_eq!(asked(vec![begun(&name(), 3 * hour), begun(&again, 2 * hour)], force).0, None, "no third");
+    }
+    let unread = Deletion { age: 2 * hour, ..Deleting::Asked.seen() };
+    assert_eq!(asked(vec![unread], false).0, None, "Velero is away, and will find it");
 }
 
 #[test]

@@ -459,3 +459,19 @@ fn a_bucket_that_somebody_deleted_is_not_silently_made_again() {
     let lost = at_rest(&lost);
     assert_eq!(lost.vault.as_ref().and_then(|vault| vault.status.conditions.reason("Ready")), Some("BucketLost"));
 }
+
+#[test]
+fn a_vault_beyond_the_limit_waits_and_one_that_is_on_record_stays() {
+    let told = |seen: &Observed| {
+        let status = report(seen, &[], &now()).expect("a status");
+        status.conditions.get("Ready").map(|ready| ready.message.clone()).unwrap_or_default()
+    };
+    let new = Observed { ahead: 2, limit: 2, ..World::new().seen() };
+    assert!(plan(&new).is_settled());
+    assert_eq!(told(&new), "2 vaults in this namespace, the limit is 2");
+    for limit in [0, 3] {
+        assert!(!plan(&Observed { limit, ..new.clone() }).is_settled(), "{limit}");
+    }
+    let there = Observed { ahead: 2, limit: 2, ..at_rest(&World::new()).seen() };
+    assert_eq!(plan(&there), plan(&Observed { limit: 0, ..there.clone() }));
+}

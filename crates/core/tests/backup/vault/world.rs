@@ -298,6 +298,8 @@ impl World {
             lost: self.lost.map(|number| pair(number).access_key).into_iter().collect(),
             is_key_refused: false,
             fresh: FreshKeys(format!("AK{}", self.keys_used + 1)),
+            ahead: 0,
+            limit: 0,
         }
     }
 

@@ -7,7 +7,7 @@ use k8s_openapi::api::admissionregistration::v1::{ValidatingAdmissionPolicy, Val
 use super::{brings, by_others};
 use crate::policies::{condition, denied_unless, matched, policy, quoted};
 
-const HOOKS: &str = "croft-velero-hooks";
+pub(super) const HOOKS: &str = "croft-velero-hooks";
 
 /// What is said of timeouts that are too long.
 pub(super) const TOO_LONG: &str = "timeouts of hooks are durations from 0s to 10m";

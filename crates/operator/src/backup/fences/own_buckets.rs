@@ -81,6 +81,10 @@ fn findings(velero_namespace: &str) -> ValidatingAdmissionPolicy {
     let begins_with_hers = "object.metadata.name.startsWith(size(variables.tenant) > 20 ? variables.tenant.substring(0, 20) : variables.tenant + '-')";
     let is_under_its_name =
         format!("{} == object.metadata.name && {begins_with_hers}", label_of("object", NAB_ORIGIN_NACUUID_LABEL));
+    // One that is not finished Velero would carry out, with whatever it asks for, or hold everybody's up behind it.
+    let is_finished = "object.?status.?phase.orValue('') in ['Completed', 'PartiallyFailed', 'Failed'] && \
+                       object.?status.?completionTimestamp.orValue(null) != null";
+    let is_of_her_namespace = "object.?spec.?includedNamespaces.orValue([]) == [variables.tenant]";
     let holds_nothing_up = format!(
         "object.metadata.?finalizers.orValue([]).size() == 0 && object.metadata.?ownerReferences.orValue([]).size() == 0 && \
          {} == ''",
@@ -110,6 +114,10 @@ fn findings(velero_namespace: &str) -> ValidatingAdmissionPolicy {
                         is_labelled(&labels)
                     ),
                     "'the bucket of namespace ' + variables.tenant + ' has no backups but those that were made for it'".into(),
+                ),
+                denied_unless(
+                    format!("!variables.concerned || !variables.backup || ({is_finished} && {is_of_her_namespace})"),
+                    "'a backup in the bucket of namespace ' + variables.tenant + ' is finished, and of that namespace'".into(),
                 ),
                 denied_unless(
                     "!variables.concerned || !variables.backup || params.?spec.?backupSyncPeriod.orValue('') != '0s'".into(),
