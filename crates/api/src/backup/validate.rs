@@ -7,7 +7,8 @@ use croft_core::{
         validate::{self, BackupSpec, Invalid, LocationSpec, RestoreSpec},
         vault::{self, names},
     },
-    storage::{OnDelete, QuotaAsked, is_object_name},
+    name::is_dns_subdomain,
+    storage::{OnDelete, QuotaAsked},
 };
 use kube::ResourceExt;
 
@@ -40,7 +41,7 @@ pub fn vault(object: &BackupVault) -> Result<vault::Spec, Vec<Problem>> {
         problems.push(Problem::new("metadata.name", rule));
     }
     let class = object.spec.s3_class_name.as_ref().filter(|name| !name.is_empty());
-    if class.is_some_and(|name| !is_object_name(name)) {
+    if class.is_some_and(|name| !is_dns_subdomain(name)) {
         let rule = "must be the name of an S3Class: a-z, 0-9, - and ., beginning and ending with a letter or digit";
         problems.push(Problem::new("spec.s3ClassName", rule));
     }

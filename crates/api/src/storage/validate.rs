@@ -6,8 +6,9 @@ mod settings;
 use std::{collections::BTreeSet, fmt::Display, str::FromStr};
 
 use croft_core::{
+    name::{LONGEST_NAME, is_dns_subdomain},
     quantity::Quantity as Exact,
-    storage::{self, Amount, Class, Quota, QuotaAsked, Usage, bucket, claim, is_object_name},
+    storage::{self, Amount, Class, Quota, QuotaAsked, Usage, bucket, claim},
 };
 use kube::core::Selector;
 
@@ -18,8 +19,6 @@ use crate::{Problem, Quantity};
 
 /// The longest name of a claim: `<namespace>.<claim>` must be a name too.
 const LONGEST_CLAIM_NAME: usize = 189;
-/// The longest name of an object.
-const LONGEST_NAME: usize = 253;
 const LONGEST_SUBUSER: usize = 63;
 const MOST_SUBUSERS: usize = 100;
 /// First parts of paths under which a gateway serves its administrators and Swift, whatever bucket is called so.
@@ -190,7 +189,7 @@ impl Problems {
 
     /// What ends up in a path must be what an object can be called.
     fn object_name(&mut self, field: &str, name: Option<&str>, what: &str) {
-        if name.is_some_and(|name| !is_object_name(name)) {
+        if name.is_some_and(|name| !is_dns_subdomain(name)) {
             self.add(field, must_name(what));
         }
     }
@@ -199,7 +198,7 @@ impl Problems {
         let (field, other) = (if first.1.is_some() || second.1.is_none() { first.0 } else { second.0 }, second.0);
         match self.one_spelling(first, second) {
             None => self.add(field, format!("is required (or its other spelling, {other})")),
-            Some(name) if !is_object_name(name) => self.add(field, must_name("a Secret")),
+            Some(name) if !is_dns_subdomain(name) => self.add(field, must_name("a Secret")),
             Some(name) => return name.clone(),
         }
         String::new()
@@ -210,7 +209,7 @@ impl Problems {
             let (field, secret) = (format!("spec.subusers[{number}]"), claim::subuser_secret(claim, name));
             if name == READONLY_SUBUSER {
                 self.add(field, "readonly is the subuser behind the read Secret; choose another name");
-            } else if !is_object_name(name) || name.len() > LONGEST_SUBUSER {
+            } else if !is_dns_subdomain(name) || name.len() > LONGEST_SUBUSER {
                 self.add(
                     field,
                     format!("{name} must be made of a-z, 0-9, - and ., begin and end with a letter or digit and have at most {LONGEST_SUBUSER} characters"),

@@ -5,8 +5,8 @@ use serde_json::Value;
 
 use super::{duration, velero::Fields};
 use crate::{
+    name::is_dns_subdomain,
     problem::{MOST_PROBLEMS, Problem},
-    storage::is_object_name,
     weight::Limit,
 };
 
@@ -334,7 +334,7 @@ fn mismatch(shape: Shape, value: &Value) -> Option<&'static str> {
     let (is_right, expected) = match shape {
         Shape::Text => (value.is_string(), "a text"),
         Shape::Name => {
-            (value.as_str().is_some_and(|name| name.is_empty() || is_object_name(name)), "the name of an object")
+            (value.as_str().is_some_and(|name| name.is_empty() || is_dns_subdomain(name)), "the name of an object")
         }
         Shape::Duration => (value.as_str().and_then(duration::nanoseconds).is_some(), "a duration such as 30m or 720h"),
         Shape::Flag => (value.is_boolean(), "true or false"),

@@ -13,8 +13,8 @@ use super::{
     restore::OVERDUE,
 };
 use crate::{
+    name::is_dns_subdomain,
     plan::{self, Plan},
-    storage::is_object_name,
 };
 
 /// The world around one object in Velero's namespace.
@@ -96,7 +96,7 @@ pub fn plan(seen: &Observed) -> Plan<Step> {
         return Plan::settled();
     };
     // A bucket may say anything: what is no name is nobody's.
-    let are_names = is_object_name(namespace) && is_object_name(name);
+    let are_names = is_dns_subdomain(namespace) && is_dns_subdomain(name);
     let is_ours = *nacuuid == seen.object.name && are_names;
     let is_held = seen.request.as_ref() == Some(nacuuid);
     let is_stored = seen.hands != Hands::Waiting;

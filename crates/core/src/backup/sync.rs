@@ -14,8 +14,8 @@ use super::{
     velero::Fields,
 };
 use crate::{
+    name::is_dns_subdomain,
     plan::{self, Plan},
-    storage::is_object_name,
 };
 
 /// The world around one Velero Backup.
@@ -82,7 +82,7 @@ pub fn plan(seen: &Observed) -> Plan<Step> {
         return Plan::settled();
     };
     let is_finished = Progress(&seen.status).completed().is_some();
-    let is_hers = namespace == tenant && *nacuuid == seen.name && is_object_name(name);
+    let is_hers = namespace == tenant && *nacuuid == seen.name && is_dns_subdomain(name);
     if !is_hers || !is_finished || seen.is_deleting || seen.is_let_go || seen.is_taken {
         return Plan::settled();
     }

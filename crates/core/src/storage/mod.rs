@@ -25,8 +25,8 @@ pub mod used;
 
 pub use credentials::{KeyPair, SECRET_KEYS, credentials_file, secret_contents};
 pub use names::{
-    CephUser, Place, Target, claim_of_record, display_name, is_object_name, is_of_ceph_s3_operator, names_claim,
-    owner_in, record_name, tenant,
+    CephUser, Place, Target, claim_of_record, display_name, is_of_ceph_s3_operator, names_claim, owner_in, record_name,
+    tenant,
 };
 pub use quota::{Amount, AmountError, Quota, QuotaAsked};
 pub(crate) use reason::readiness_of;

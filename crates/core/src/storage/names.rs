@@ -2,9 +2,6 @@
 
 use std::{fmt, str::FromStr};
 
-/// The longest name of an object.
-const LONGEST_NAME: usize = 253;
-
 /// A Kubernetes object as it was seen: enough to make sure a write meets the same one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Target {
@@ -104,18 +101,6 @@ pub fn names_claim(display: &str, namespace: &str, claim: &str) -> bool {
 pub fn is_of_ceph_s3_operator(display: &str, namespace: &str, claim: &str) -> bool {
     let cluster = display.strip_prefix(&format!("{claim} in {namespace}."));
     cluster.is_some_and(|cluster| !cluster.is_empty() && !cluster.contains([' ', '[', ']']))
-}
-
-/// Whether an object can be called so: a label value may hold capitals and underscores, which the name of an object may not.
-pub fn is_object_name(value: &str) -> bool {
-    let inside = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
-    let is_label = |label: &str| {
-        let bytes = label.as_bytes();
-        let ends = [bytes.first(), bytes.last()];
-        ends.into_iter().all(|end| end.is_some_and(|byte| inside(*byte)))
-            && bytes.iter().all(|byte| inside(*byte) || *byte == b'-')
-    };
-    value.len() <= LONGEST_NAME && value.split('.').all(is_label)
 }
 
 #[cfg(test)]

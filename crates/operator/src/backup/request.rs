@@ -9,8 +9,8 @@ use croft_core::{
         approval::OwnBuckets, queue_position,
     },
     conditions::Conditions,
+    name::is_dns_subdomain,
     plan::{Failure, FailureClass},
-    storage::is_object_name,
     time::Timestamp,
     watching::Standing,
 };
@@ -205,7 +205,7 @@ where
         return Ok(Some(cached));
     }
     // It becomes part of a path, and would be read as one.
-    if !is_object_name(name) {
+    if !is_dns_subdomain(name) {
         return Ok(None);
     }
     let api: Api<K> = Api::namespaced(writer.client(), namespace);

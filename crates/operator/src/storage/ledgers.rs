@@ -19,11 +19,11 @@ use croft_api::storage::{
     ClusterResourceQuota, S3QuotaLedger, S3QuotaLedgerSpec, S3TeamQuota, TEAM_LABEL, books, validate,
 };
 use croft_core::{
+    name::is_dns_subdomain,
     plan::{Failure, FailureClass},
     storage::{
         bookkeeping::{beside_guests, books_of},
         claim::Books,
-        is_object_name,
         ledger::{BooksOf, Bounds, Entry, Form, Ledger, Limits, Units, ledger_name},
     },
 };
@@ -412,7 +412,7 @@ impl Shared {
         let Some(team) = owner.team.as_deref() else { return Ok(Bounds::default()) };
         let known = self.caches.team_quotas.by(TEAM_INDEX, team);
         let mut names: BTreeSet<_> = known.iter().map(|quota| quota.name_any()).collect();
-        names.extend(is_object_name(team).then(|| team.to_owned()));
+        names.extend(is_dns_subdomain(team).then(|| team.to_owned()));
         let api: Api<S3TeamQuota> = Api::all(self.client.clone());
         let quotas = futures::future::try_join_all(names.iter().map(|name| read(api.get_opt(name))));
         let (quotas, openshift) = futures::try_join!(quotas, self.openshift_bounds(team))?;

@@ -364,11 +364,10 @@ mod tests {
 
     #[test]
     fn what_would_lead_to_another_place_is_no_name_and_no_kind() {
-        let with = |kind: &str, name: &str| {
-            json!({"apiVersion": "v1", "kind": kind, "metadata": {"name": name}})
-        };
+        let with = |kind: &str, name: &str| json!({"apiVersion": "v1", "kind": kind, "metadata": {"name": name}});
         for name in [".", "..", "../../secrets/x", "a/b", "a%2fb"] {
-            let problem = format!("spec.resources[0]: metadata.name: {name:?} is the name of no object; choose another");
+            let problem =
+                format!("spec.resources[0]: metadata.name: {name:?} is the name of no object; choose another");
             assert_eq!(told(&with("ConfigMap", name)), [problem]);
         }
         for kind in ["../x", "Config/Map", "Config Map", "1Map", "Config.Map"] {

@@ -1,6 +1,6 @@
 //! What ledgers and their entries are called, and whose they are by that.
 
-use super::super::is_object_name;
+use crate::name::is_dns_subdomain;
 
 const OF_NAMESPACE: &str = "namespace.";
 const OF_TEAM: &str = "team.";
@@ -24,8 +24,8 @@ pub fn vault_of_entry(name: &str) -> Option<&str> {
 
 /// Namespace and claim, or vault, of an entry; nothing where none can be called so.
 pub fn claim_of_entry(key: &str) -> Option<(&str, &str)> {
-    let is_name = |name: &str| is_object_name(vault_of_entry(name).unwrap_or(name));
-    key.split_once('/').filter(|(namespace, name)| is_object_name(namespace) && is_name(name))
+    let is_name = |name: &str| is_dns_subdomain(vault_of_entry(name).unwrap_or(name));
+    key.split_once('/').filter(|(namespace, name)| is_dns_subdomain(namespace) && is_name(name))
 }
 
 /// The name of the ledger of a team, or of a namespace without a team. A namespace's name has no dot, and so no two share a
@@ -33,7 +33,7 @@ pub fn claim_of_entry(key: &str) -> Option<(&str, &str)> {
 pub fn ledger_name(team: Option<&str>, namespace: &str, hash: impl Fn(&str) -> String) -> String {
     match team {
         None => format!("{OF_NAMESPACE}{namespace}"),
-        Some(team) if is_object_name(team) => format!("{OF_TEAM}{team}"),
+        Some(team) if is_dns_subdomain(team) => format!("{OF_TEAM}{team}"),
         Some(team) => format!("{OF_HASHED_TEAM}{}", hash(team)),
     }
 }

@@ -330,7 +330,12 @@ async fn a_watch_that_is_accepted_and_fails_at_once_again_and_again_says_so_once
         let lines: Vec<_> = match trouble {
             Trouble::Expired => (0..30).flat_map(|_| round()).collect(),
             // Known until it has failed too often, then listed anew.
-            _ => round().into_iter().chain((0..7).map(|_| resumed())).chain(round()).chain((0..30).map(|_| resumed())).collect(),
+            _ => round()
+                .into_iter()
+                .chain((0..7).map(|_| resumed()))
+                .chain(round())
+                .chain((0..30).map(|_| resumed()))
+                .collect(),
         };
         let told = play(lines.into_iter().chain((trouble == Trouble::Expired).then(|| Line::List(Ok(vec![])))));
         let log = told.after(Duration::from_secs(1200)).await;
