@@ -52,7 +52,7 @@ fn a_refusal_from_before_the_end_of_the_backup_is_asked_again_at_once() {
     assert_eq!(plan(&seen, &policy()).iter().count(), 2);
     for ended in [None, Some(3 * second), Some(Duration::ZERO)] {
         seen.ended = ended;
-        let rest = Plan::settled().look_again(ASK_AGAIN - 2 * second);
+        let rest = Plan::settled().look_again(ASK_AGAIN.saturating_sub(2 * second));
         assert_eq!(plan(&seen, &policy()), rest, "{ended:?}: never as fast as Velero can refuse");
     }
 }
