@@ -43,7 +43,7 @@ fn wrong_flags_and_settings_end_with_code_2_and_name_the_fix() -> Result<()> {
     refused(&["run", "--enabel", "storage"], &["--enable"])?;
     refused(&["run", "--enable", "storag"], &["storag", "storage"])?;
     refused(&["run", "--kubeconfig", "/no/such/file"], &["/no/such/file", "--kubeconfig"])?;
-    refused(&["run", "--log", "=,="], &["--log"])?;
+    refused(&["run", "--log", "croft=loud"], &["--log", "croft=debug"])?;
     std::fs::remove_dir_all(&directory)?;
     Ok(())
 }
