@@ -382,8 +382,11 @@ fn blocked(item: &Rendered, applied: Applied, obstacle: &Obstacle) -> Applied {
             Applied { state: State::Conflict, message, uid, digest: None, ..applied }
         }
         Obstacle::ClusterScoped => Applied { state: State::Failed, message, uid: None, digest: None, ..applied },
-        // An object may outlive its API, and is then the one that was taken over.
-        Obstacle::NotInstalled => Applied { state: State::Pending, message, digest: None, ..applied },
+        Obstacle::NotInstalled => {
+            // An object may outlive its API: it is known again if it was somebody's before.
+            let uid = applied.uid.clone().filter(|_| applied.adopted);
+            Applied { state: State::Pending, message, uid, digest: None, ..applied }
+        }
         Obstacle::Forbidden { .. } | Obstacle::Moved { .. } => Applied { state: State::Failed, message, ..applied },
         // That the name is taken stays on record, or it would be tried again and again.
         Obstacle::Unobservable { .. } if applied.state == State::Conflict => Applied { message, ..applied },
