@@ -35,7 +35,7 @@ use croft_api::{
     storage::S3Class,
     velero::{
         BACKUP_NAME_LABEL, Backup, BackupStorageLocation, BackupStorageLocationSpec, DeleteBackupRequest,
-        DownloadRequest, Restore, VolumeSnapshotLocation,
+        DownloadRequest, RESTORE_NAME_LABEL, Restore, VolumeSnapshotLocation,
     },
     yaml_document,
 };
@@ -450,6 +450,8 @@ fn is_unfinished_and_not_ours(restore: &Restore) -> bool {
 fn install(engine: &mut EngineBuilder, ground: &Ground) {
     let Ground { writer, settings, .. } = ground;
     let caches = Caches::open(engine, settings.load().backup.velero_namespace.clone());
+    // Tenants make as many of these as they like, and nobody judges them at the door.
+    caches.downloads.reads(&[RESTORE_NAME_LABEL]);
     caches.velero_deletions.index(DELETIONS_OF_BACKUP, |deletion: &DeleteBackupRequest| {
         deletion.labels().get(BACKUP_NAME_LABEL).cloned().into_iter().collect()
     });

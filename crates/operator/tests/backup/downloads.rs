@@ -15,7 +15,7 @@ use tokio::{
     net::TcpStream,
 };
 
-use crate::plot::{Plot, message, told, velero_name};
+use crate::plot::{Plot, SETTINGS, message, told, velero_name};
 
 impl Plot {
     async fn ask_for(&self, name: &str, kind: &str, of: &str) -> Result<NonAdminDownloadRequest> {
@@ -135,4 +135,28 @@ async fn a_request_is_gone_once_its_url_has_expired() -> Result<()> {
     let requests = plot.administrators::<NonAdminDownloadRequest>();
     requests.patch_status("log", &PatchParams::default(), &Patch::Merge(&patch)).await?;
     plot.vanishes(&requests, "log").await
+}
+
+#[tokio::test]
+async fn notes_on_requests_that_nobody_reads_take_no_memory() -> Result<()> {
+    let plot = Box::pin(Plot::alone("loaded", SETTINGS)).await?;
+    let process = &plot.world.operator.process;
+    let before = process.rss_kib();
+    let notes: serde_json::Map<_, _> =
+        (0..200).map(|note| (format!("tenant.example/note-{note}"), json!("x".repeat(1000)))).collect();
+    let requests = plot.api::<NonAdminDownloadRequest>();
+    for number in 0..300 {
+        let request = json!({
+            "apiVersion": "oadp.openshift.io/v1alpha1", "kind": "NonAdminDownloadRequest",
+            "metadata": { "name": format!("loaded-{number}"), "annotations": notes },
+            "spec": { "target": { "kind": "BackupLog", "name": "nightly" } },
+        });
+        requests.create(&PostParams::default(), &serde_json::from_value(request)?).await?;
+    }
+    let refused = |status: &Value| status["phase"] == "BackingOff";
+    plot.status::<NonAdminDownloadRequest>("loaded-299", "to be refused", refused).await;
+    let after = process.rss_kib();
+    // They are 60 MiB, and more than that in a cache.
+    assert!(after < before + (40 << 10), "{before} KiB before, {after} KiB after");
+    Ok(())
 }
