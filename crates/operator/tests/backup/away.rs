@@ -1,13 +1,13 @@
 //! Velero gone, or closed to us: nobody else is held up, and everything goes on when it is back.
 
 use anyhow::{Result, ensure};
-use croft_testbed::Testbed;
+use croft_testbed::{Testbed, wait};
 use k8s_openapi::api::core::v1::Namespace;
 use kube::Api;
 use serde_json::{Value, json};
 
 use crate::{
-    plot::SETTINGS,
+    plot::{SETTINGS, VELERO_PATIENCE},
     support::{World, apply, eventually},
 };
 
@@ -42,12 +42,13 @@ async fn phase(world: &World, namespace: &str, kind: &str, name: &str) -> Result
 }
 
 pub(crate) async fn is_handed_over(world: &World, namespace: &str) {
-    eventually("Velero to have the backup", || async {
+    // Velero looks at a new location in its own time, and only then is a backup handed over.
+    let handed_over = wait::until("Velero to have the backup", VELERO_PATIENCE, || async {
         let phase = phase(world, namespace, "nonadminbackup", "nightly").await?;
         ensure!(phase == "Created", "its phase is {phase:?}");
         Ok(Some(()))
-    })
-    .await;
+    });
+    handed_over.await.unwrap_or_else(|error| panic!("{error:#}"));
 }
 
 async fn namespace_goes(world: &World, namespace: &str) -> Result<()> {

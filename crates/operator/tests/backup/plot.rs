@@ -227,8 +227,8 @@ impl Plot {
     }
 
     pub(crate) async fn restore_phase(&self, name: &str, phase: &str) -> Value {
-        let what = format!("to be {phase}");
-        self.status::<NonAdminRestore>(name, &what, |status| status["veleroRestore"]["status"]["phase"] == phase).await
+        let is_there = |status: &Value| status["veleroRestore"]["status"]["phase"] == phase;
+        self.status_within::<NonAdminRestore>(VELERO_PATIENCE, name, &format!("to be {phase}"), is_there).await
     }
 
     pub(crate) async fn vanishes<K: Kind>(&self, api: &Api<K>, name: &str) -> Result<()> {
