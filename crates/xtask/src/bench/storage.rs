@@ -11,7 +11,7 @@ use anyhow::{Context, Result};
 use croft_api::storage::{
     LedgerAmount, LedgerEntry, S3Class, S3QuotaLedgerSpec, S3UserClaim, S3UserClaimStatus, books,
 };
-use croft_core::storage::ledger::{Form, Limits, Reservation, Units};
+use croft_core::storage::ledger::{Form, Limits, MOST_IN_BOOKS, Reservation, Units};
 use croft_rgw::{BucketLimit, Credentials, Endpoint, Gateway, NewUser, UserId};
 use croft_testbed::{
     Installed, Operator, Testbed,
@@ -48,7 +48,7 @@ const WRITERS: usize = 50;
 /// How often each of them writes: slowly enough for the machine, or the wait for a processor would be all that is measured.
 const WRITES_EVERY: Duration = Duration::from_secs(2);
 const WRITES: usize = 500;
-const ENTRIES: usize = 2000;
+const ENTRIES: usize = MOST_IN_BOOKS - 1;
 const LIMIT: Duration = Duration::from_secs(300);
 const READY_LIMIT: Duration = Duration::from_secs(30);
 const SETTLE: Duration = Duration::from_secs(10);
