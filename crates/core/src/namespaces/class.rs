@@ -65,6 +65,8 @@ pub struct Bound {
     pub moved: Option<rollout::Moved>,
     /// When its turn comes: see [`rollout::turn`].
     pub turn: usize,
+    /// It is on its way out of the class: no roll-out waits for it.
+    pub leaving: bool,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]

@@ -213,7 +213,7 @@ impl World {
             heard: space.heard == Some(space.generation),
             has: space.has.map(name),
             moved: space.moved.map(|(revision, since)| Moved { revision: name(revision), since }),
-            turn: 0,
+            ..Bound::default()
         }
     }
 

@@ -2,7 +2,9 @@
 
 use std::{collections::BTreeSet, sync::Arc};
 
-use croft_api::namespaces::{CONFIRM_ANNOTATION, NamespaceClass, NamespaceClassBinding, OnUnbind, validate};
+use croft_api::namespaces::{
+    CLASS_LABEL, CONFIRM_ANNOTATION, NamespaceClass, NamespaceClassBinding, OnUnbind, validate,
+};
 use croft_core::{
     namespaces::{
         class::{Bound, Observed},
@@ -11,8 +13,8 @@ use croft_core::{
     },
     plan::Failure,
 };
-use k8s_openapi::api::apps::v1::ControllerRevision;
-use kube::ResourceExt;
+use k8s_openapi::api::{apps::v1::ControllerRevision, core::v1::Namespace};
+use kube::{Resource, ResourceExt};
 use serde_json::json;
 
 use super::{
@@ -21,7 +23,7 @@ use super::{
     revisions::{Revision, generation_note, had_by, moved, of_class},
 };
 use crate::{
-    engine::{Target, Written, timestamp},
+    engine::{Target, Written, is_deleting, timestamp},
     objects,
 };
 
@@ -64,7 +66,9 @@ impl ClassReconciler {
         let has = had_by(binding, class, newest, kept);
         let order = class.spec.rollout.iter().flat_map(|rollout| &rollout.order);
         let order: Vec<_> = order.map(|group| group.match_labels.clone()).collect();
-        let namespace = self.caches.namespaces.get("", &name).filter(|_| !order.is_empty());
+        let namespace = self.caches.namespaces.get("", &name).filter(|namespace| !is_deleting(namespace.meta()));
+        let asks_for_it = |namespace: &&Arc<Namespace>| namespace.labels().get(CLASS_LABEL) == Some(&class.name_any());
+        let namespace = namespace.as_ref().filter(asks_for_it);
         Bound {
             uid: binding.uid().unwrap_or_default(),
             version: binding.resource_version().unwrap_or_default(),
@@ -74,6 +78,7 @@ impl ClassReconciler {
             heard: status.is_some_and(|status| status.observed_generation == binding.metadata.generation),
             moved: moved(binding),
             turn: namespace.map_or(order.len(), |namespace| rollout::turn(&order, namespace.labels())),
+            leaving: namespace.is_none(),
             has,
             name,
         }

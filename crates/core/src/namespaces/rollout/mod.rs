@@ -223,7 +223,7 @@ struct Ranks<'o> {
 impl<'o> Ranks<'o> {
     fn of(seen: &'o Observed, target: &str) -> Self {
         let mut ranks = Self { behind: Vec::new(), moved: 0, in_flight: 0, failing: 0 };
-        for bound in &seen.namespaces {
+        for bound in seen.namespaces.iter().filter(|bound| !bound.leaving) {
             if seen.in_force(bound) != Some(target) {
                 ranks.behind.push(bound);
                 continue;

@@ -108,6 +108,9 @@ fn nobody_moves_while_somebody_is_on_the_way() {
     let on_the_way = Bound { heard: false, ..through("a") };
     let mut seen = rolling(vec![on_the_way, settled("b", 0)], in_batches(Share::Number(1)));
     assert!(moved(&seen).is_empty());
+    let mut leaving = seen.clone();
+    leaving.namespaces[0].leaving = true;
+    assert_eq!(moved(&leaving), ["b"], "nobody waits for who leaves");
     seen.namespaces[0].heard = true;
     assert_eq!(moved(&seen), ["b"]);
 }
