@@ -19,7 +19,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     if !is_release || env::var("HOST")? != env::var("TARGET")? {
         return Ok(());
     }
-    let (rustc, out) = (env::var_os("RUSTC").ok_or("no RUSTC")?, PathBuf::from(env::var_os("OUT_DIR").ok_or("no OUT_DIR")?));
+    let (rustc, out) =
+        (env::var_os("RUSTC").ok_or("no RUSTC")?, PathBuf::from(env::var_os("OUT_DIR").ok_or("no OUT_DIR")?));
     for argument in SMALLER {
         if runs_linked_with(&rustc, &out, argument)? {
             println!("cargo::rustc-link-arg-bins={argument}");
