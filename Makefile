@@ -26,7 +26,7 @@ demo:  ## the story of one tenant on real Kubernetes, Ceph and Velero (KEEP=1 le
 dev:  ## the same parts with the operator, for you to play with (KUBECONFIG_OUT=file)
 	@cargo xtask dev
 
-test:  ## set-up, formatting, lints, generated files and all tests
+test:  ## formatting, lints, generated files, set-up and all tests
 	@cargo xtask test
 
 check:  ## formatting, lints, generated files and dependencies (builds cargo-deny once, 6 minutes on two cores)

@@ -34,7 +34,8 @@ fn check_dependencies() -> Result<()> {
 }
 
 pub(crate) fn test() -> Result<()> {
-    setup::setup()?;
+    // What takes a minute first: the parts may take a quarter of an hour.
     check_code()?;
+    setup::setup()?;
     timed("tests", || cargo(&["test", "--locked", "--workspace", "--no-fail-fast"]))
 }

@@ -39,7 +39,7 @@ enum Chore {
     Generate,
     /// Formatting, lints, whether the generated files are up to date, and the dependencies
     Check,
-    /// Set-up, formatting, lints, generated files and all tests
+    /// Formatting, lints, generated files, set-up and all tests
     Test,
 }
 

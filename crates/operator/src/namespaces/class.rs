@@ -21,7 +21,8 @@ use kube::{Resource, ResourceExt};
 
 use super::{
     CLASS, CLASS_INDEX, Caches,
-    kinds::{Kinds, UNABLE},
+    inquiry::UNABLE,
+    kinds::Kinds,
     revisions::{Revision, Revisions},
     stamped::Stamps,
 };

@@ -10,6 +10,7 @@ pub(crate) mod entries;
 pub mod fences;
 pub(crate) mod fields;
 mod hooks;
+mod inquiry;
 pub(crate) mod kinds;
 mod live;
 mod manifests;
@@ -290,7 +291,7 @@ fn install(engine: &mut EngineBuilder, ground: &Ground) {
         progress: Mutex::default(),
         clock: Clock::start(),
     });
-    engine.reconciler(ResourcesReconciler::new(caches, writer.clone(), kinds, stamps, seal, absences, revisions));
+    engine.reconciler(ResourcesReconciler::new(caches, ground, kinds, stamps, seal, absences, revisions));
 }
 
 /// The binding itself and its namespace; its class, when the changes are over, to count it.

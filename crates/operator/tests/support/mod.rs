@@ -13,7 +13,7 @@ use kube::Client;
 use tokio::sync::OnceCell;
 
 /// Longest wait for anything the operator does on an idle cluster.
-pub const PATIENCE: Duration = Duration::from_secs(30);
+pub const PATIENCE: Duration = Duration::from_secs(60);
 
 pub fn croft() -> &'static Path {
     Path::new(env!("CARGO_BIN_EXE_croft"))
