@@ -47,6 +47,7 @@ pub struct Observed {
 
 /// One bound namespace.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "independent facts, each with its own name")]
 pub struct Bound {
     pub name: String,
     /// Those of its binding.

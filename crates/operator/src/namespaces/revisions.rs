@@ -199,6 +199,7 @@ pub(super) fn had_by(
 
 #[cfg(test)]
 mod tests {
+    use croft_api::namespaces::NamespaceClassBindingStatus;
     use serde_json::json;
 
     use super::*;
@@ -245,7 +246,7 @@ mod tests {
         let kept = [Revision::read(&stored(), &class()).unwrap()];
         let later = NamespaceClass { metadata: ObjectMeta { generation: Some(5), ..class().metadata }, ..class() };
         assert_eq!(had_by(&binding, &class(), "newest", &kept), None);
-        let status = binding.status.insert(Default::default());
+        let status = binding.status.insert(NamespaceClassBindingStatus::default());
         status.observed_class_uid = Some("u".into());
         status.observed_class_generation = Some(4);
         assert_eq!(had_by(&binding, &class(), "newest", &kept).as_deref(), Some("newest"));

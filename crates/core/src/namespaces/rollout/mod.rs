@@ -11,7 +11,7 @@ mod share;
 mod step;
 mod telling;
 
-use std::{cmp::Ordering, collections::BTreeMap, time::Duration};
+use std::{collections::BTreeMap, time::Duration};
 
 use jiff::Timestamp as Moment;
 use serde::{Deserialize, Serialize};
@@ -244,7 +244,7 @@ impl<'o> Ranks<'o> {
     /// before others move.
     fn next(&self, seen: &Observed, most: u64) -> Vec<&'o Bound> {
         let Some(first) = self.behind.first().map(|first| place(seen, first)) else { return Vec::new() };
-        let alike = self.behind.iter().copied().take_while(|bound| place(seen, bound).cmp(&first) == Ordering::Equal);
+        let alike = self.behind.iter().copied().take_while(|bound| place(seen, bound) == first);
         alike.take(usize::try_from(most).unwrap_or(usize::MAX)).collect()
     }
 }
