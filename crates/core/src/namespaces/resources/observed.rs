@@ -42,6 +42,7 @@ pub struct Binding {
 }
 
 #[derive(Clone, Debug, Default, PartialEq)]
+#[expect(clippy::large_enum_variant, reason = "one for each look, and nearly always the large one")]
 pub enum ClassSeen {
     Present(Class),
     /// Not in the cache, and a live read says so as well.

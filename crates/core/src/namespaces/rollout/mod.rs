@@ -201,11 +201,10 @@ fn judge<'o>(seen: &'o Observed, target: &'o str) -> Judgement<'o> {
     match (released, wishes.batch) {
         // Nothing of the class is in force that stages could start from.
         (None, _) if wishes.paused && !seen.namespaces.is_empty() => Judgement::unchanged(seen, Phase::Paused),
-        (None, _) => Judgement::released(seen, target),
         (Some(released), None) if wishes.paused && (released != target || seen.staged_since().is_some()) => {
             Judgement::unchanged(seen, Phase::Paused)
         }
-        (Some(_), None) => Judgement::released(seen, target),
+        (None, _) | (Some(_), None) => Judgement::released(seen, target),
         (Some(released), Some(batch)) => staged(seen, target, released, batch),
     }
 }

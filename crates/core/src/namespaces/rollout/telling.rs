@@ -54,6 +54,6 @@ fn failing(seen: &Observed) -> String {
     names.sort();
     let more = names.len().saturating_sub(MOST_NAMED);
     names.truncate(MOST_NAMED);
-    let named = names.join(", ");
-    if more > 0 { format!("{named} and {more} more") } else { named }
+    let told = names.join(", ");
+    if more > 0 { format!("{told} and {more} more") } else { told }
 }
