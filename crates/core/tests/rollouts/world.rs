@@ -54,6 +54,13 @@ struct Space {
     ready: bool,
 }
 
+impl Space {
+    /// It says so, about what it was moved to.
+    fn fails(&self) -> bool {
+        self.heard == Some(self.generation) && !self.ready
+    }
+}
+
 pub enum Seen {
     Class(Box<Observed>),
     Space { name: u8, generation: u8, wanted: Option<u8> },
@@ -153,17 +160,13 @@ impl World {
         in_force(status.revision.as_deref(), since, moved.as_ref()).map(number)
     }
 
-    fn fails(&self, space: &Space) -> bool {
-        space.heard == Some(space.generation) && !space.ready
-    }
-
     /// Moved, not there yet, and not failing.
     fn restless(&self) -> usize {
         let since = self.staged_since();
         let restless = |space: &&Space| {
             let moved = space.moved.filter(|(_, then)| Some(*then) == since);
             let is_there = space.heard == Some(space.generation) && space.ready;
-            moved.is_some_and(|(revision, _)| !(is_there && space.has == Some(revision)) && !self.fails(space))
+            moved.is_some_and(|(revision, _)| !(is_there && space.has == Some(revision)) && !space.fails())
         };
         self.namespaces.values().filter(restless).count()
     }
@@ -383,7 +386,7 @@ impl explorer::World for World {
         let rollout = status.rollout.clone().expect("it is told");
         assert_eq!(rollout.revision, name(self.says), "the roll-out is of what the class says");
         assert_eq!(self.kept.values().max(), self.kept.get(&self.says), "it has the highest number");
-        let fails_with_it = |space: &Space| self.in_force(space) == Some(self.says) && self.fails(space);
+        let fails_with_it = |space: &Space| self.in_force(space) == Some(self.says) && space.fails();
         for (space_name, space) in &self.namespaces {
             assert_eq!(space.carries, self.in_force(space), "{space_name} is not kept at its revision");
         }
