@@ -166,7 +166,7 @@ impl World {
         let restless = |space: &&Space| {
             let moved = space.moved.filter(|(_, then)| Some(*then) == since);
             let is_there = space.heard == Some(space.generation) && space.ready;
-            moved.is_some_and(|(revision, _)| !(is_there && space.has == Some(revision)) && !space.fails())
+            moved.is_some_and(|(revision, _)| !(space.fails() || is_there && space.has == Some(revision)))
         };
         self.namespaces.values().filter(restless).count()
     }
