@@ -22,7 +22,7 @@ impl World {
                 name: NAMESPACE.into(),
                 uid: "ns".into(),
                 terminating: false,
-                system: false,
+                system: self.system,
                 label: self.label.map(str::to_owned),
             },
             binding: self.binding.as_ref().map(|bound| binding::Binding {
@@ -87,6 +87,7 @@ impl World {
             name: NAMESPACE.into(),
             unlabelled: self.label.is_none(),
             relabelled: self.label.is_some_and(|label| label != bound.class && self.can_be_chosen(label)),
+            system: self.system,
             labels: self.namespace_labels.clone().into_iter().chain(label).collect(),
             ..resources::Namespace::default()
         }

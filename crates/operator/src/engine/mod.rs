@@ -433,3 +433,20 @@ async fn sleep_until(wakeup: Option<tokio::time::Instant>) {
 pub fn is_deleting(metadata: &ObjectMeta) -> bool {
     metadata.deletion_timestamp.is_some()
 }
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::api::core::v1::ConfigMap;
+
+    use super::*;
+
+    #[tokio::test]
+    #[should_panic(expected = "configmaps is watched in another scope already")]
+    async fn a_kind_that_is_watched_somewhere_is_not_watched_elsewhere_for_somebody_who_would_see_too_little() {
+        let mut engine = EngineBuilder::new(crate::client::nobody(), Arc::default(), Clock::start());
+        let part = PARTS[0].part;
+        let _: Arc<Cache<ConfigMap>> = engine.objects(part, &Scope::Namespace("velero".into()));
+        let _: Arc<Cache<ConfigMap>> = engine.objects(part, &Scope::Namespace("velero".into()));
+        let _: Arc<Cache<ConfigMap>> = engine.objects(part, &Scope::Cluster);
+    }
+}

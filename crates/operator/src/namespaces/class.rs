@@ -14,12 +14,7 @@ use croft_core::{
 };
 use kube::{Resource, ResourceExt};
 
-use super::{
-    CLASS, CLASS_INDEX, Caches,
-    blueprints::Blueprints,
-    kinds::{Kinds, UNABLE},
-    stamped::Stamps,
-};
+use super::{CLASS, CLASS_INDEX, Caches, blueprints::Blueprints, inquiry::UNABLE, kinds::Kinds, stamped::Stamps};
 use crate::{
     conditions,
     engine::{Clock, Key, Reconciler, Report, Work, Writer, Written, events::Note, is_deleting},

@@ -85,13 +85,14 @@ pub(crate) fn described(api_version: String, metadata: &ObjectMeta, binding_uid:
     }
 }
 
-pub(crate) fn described_namespace(namespace: &v1::Namespace, relabelled: bool) -> Namespace {
+pub(crate) fn described_namespace(namespace: &v1::Namespace, relabelled: bool, system: bool) -> Namespace {
     Namespace {
         name: namespace.name_any(),
         uid: namespace.uid().unwrap_or_default(),
         terminating: is_deleting(namespace.meta()),
         unlabelled: !namespace.labels().contains_key(CLASS_LABEL),
         relabelled,
+        system,
         labels: namespace.labels().clone(),
         annotations: namespace.annotations().clone(),
     }

@@ -10,6 +10,7 @@ pub(crate) mod entries;
 pub mod fences;
 pub(crate) mod fields;
 mod hooks;
+mod inquiry;
 pub(crate) mod kinds;
 mod live;
 mod manifests;
@@ -262,7 +263,7 @@ fn install(engine: &mut EngineBuilder, ground: &Ground) {
         progress: Mutex::default(),
         clock: Clock::start(),
     });
-    engine.reconciler(ResourcesReconciler::new(caches, writer.clone(), kinds, stamps, seal, absences, blueprints));
+    engine.reconciler(ResourcesReconciler::new(caches, ground, kinds, stamps, seal, absences, blueprints));
 }
 
 /// The binding itself and its namespace; its class, when the changes are over, to count it.

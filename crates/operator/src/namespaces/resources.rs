@@ -30,10 +30,12 @@ use serde_json::{Value, json};
 use super::{
     BINDING, Caches,
     absences::Absences,
+    binding::is_system,
     blueprints::Blueprints,
     described::{described_binding, described_namespace, facts, orphans, present, stamped_entry},
     entries::Entry,
-    kinds::{Kinds, ServedKind, UNABLE},
+    inquiry::UNABLE,
+    kinds::{Kinds, ServedKind},
     reads::{Reads, read_doubtful},
     seal::SharedSeal,
     stamped::Stamps,
@@ -41,7 +43,8 @@ use super::{
 };
 use crate::{
     conditions,
-    engine::{Clock, Key, Reconciler, Report, Target, Work, Writer, Written, events::Note, write::read},
+    engine::{Clock, Key, Reconciler, Report, Target, Work, Written, events::Note, write::read},
+    parts::Ground,
 };
 
 /// However many objects others change at once, this many namespaces are read in one go, then one every while.
@@ -54,7 +57,7 @@ const READ_ONE_EVERY: Duration = Duration::from_secs(2);
 #[derive(Debug)]
 pub(super) struct ResourcesReconciler {
     caches: Caches,
-    writer: Writer,
+    ground: Ground,
     kinds: Kinds,
     stamps: Stamps,
     seal: SharedSeal,
@@ -82,7 +85,7 @@ pub(super) struct Seen {
 impl ResourcesReconciler {
     pub(super) fn new(
         caches: Caches,
-        writer: Writer,
+        ground: &Ground,
         kinds: Kinds,
         stamps: Stamps,
         seal: SharedSeal,
@@ -91,7 +94,7 @@ impl ResourcesReconciler {
     ) -> Self {
         Self {
             caches,
-            writer,
+            ground: ground.clone(),
             kinds,
             stamps,
             seal,
@@ -135,7 +138,7 @@ impl ResourcesReconciler {
         if self.caches.classes.exists("", name) {
             return Ok(ClassSeen::Unreadable);
         }
-        let api: Api<PartialObjectMeta<NamespaceClass>> = Api::all(self.writer.client());
+        let api: Api<PartialObjectMeta<NamespaceClass>> = Api::all(self.ground.writer.client());
         let look = async { Ok(read(api.get_opt(name)).await?.is_none()) };
         let is_gone = self.absences.is_gone(name, look).await?;
         // It may have come while others looked.
@@ -230,7 +233,7 @@ impl ResourcesReconciler {
         if !wait.is_zero() {
             return Err(Failure::new(FailureClass::Early { wait }, "Paced", "many objects were changed at once"));
         }
-        read_doubtful(&self.writer.client(), &self.places, observed, &seen.kinds, seal).await
+        read_doubtful(&self.ground.writer.client(), &self.places, observed, &seen.kinds, seal).await
     }
 }
 
@@ -352,7 +355,7 @@ impl Reconciler for ResourcesReconciler {
         let Some(seal) = self.seal.get().cloned() else {
             return Err(Failure::new(FailureClass::Stale, "NoKey", "the key of digests is not known yet"));
         };
-        let stamper = Stamper { writer: self.writer.clone(), seal, care: Care::default() };
+        let stamper = Stamper { writer: self.ground.writer.clone(), seal, care: Care::default() };
         let uid = binding.uid().unwrap_or_default();
         let class_name = binding.spec.class_name.clone();
         let class = self.class(&class_name, &stamper, &uid, &facts(&namespace)).await?;
@@ -370,7 +373,11 @@ impl Reconciler for ResourcesReconciler {
         self.add_seen(&mut kinds, &class, &found)?;
         self.doubt_vanished(&mut kinds, &key.namespace);
         let mut observed = Observed {
-            namespace: described_namespace(&namespace, self.is_relabelled(&namespace, &class_name)),
+            namespace: described_namespace(
+                &namespace,
+                self.is_relabelled(&namespace, &class_name),
+                is_system(&self.ground.settings.load(), Some(&self.ground.operator_namespace), &key.namespace),
+            ),
             unknown_class: self.unknown_class(&namespace, &class_name),
             stamped: objects,
             orphan_unstamped: self.orphans(bound.status.observed_class_name.as_deref().unwrap_or(&class_name)),

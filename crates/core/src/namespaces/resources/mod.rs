@@ -150,11 +150,21 @@ impl Observed {
         }
     }
 
+    /// What the namespace's label says; nothing where it has none.
+    fn label(&self) -> &str {
+        self.namespace.labels.get(CLASS_LABEL).map_or("", String::as_str)
+    }
+
     /// The class the label names, where the binding does not follow although there is one: it is on its way out.
     fn class_on_its_way_out(&self) -> Option<&str> {
-        let named = self.namespace.labels.get(CLASS_LABEL).map(String::as_str)?;
+        let named = self.label();
         let is_another = !named.is_empty() && named != self.binding.class;
         (is_another && !self.namespace.relabelled && self.unknown_class.is_none()).then_some(named)
+    }
+
+    /// The binding is about to follow the label: namespaces of the system do not, whatever their label names.
+    fn is_about_to_rebind(&self) -> bool {
+        self.namespace.relabelled && !self.namespace.system
     }
 
     /// The items wanted now; none if the binding goes.
@@ -167,7 +177,7 @@ impl Observed {
 
     /// The namespace or the binding is on its way out, or the binding on its way to another class.
     fn is_not_ours_to_touch(&self) -> bool {
-        self.namespace.terminating || self.namespace.relabelled || self.binding.deleting
+        self.namespace.terminating || self.is_about_to_rebind() || self.binding.deleting
     }
 
     /// With its kind an object is gone, though a watch that was not told shows it as it was.
@@ -216,9 +226,12 @@ impl Observed {
             return false;
         }
         match self.stamped.get(&item.identity) {
-            // A create found the name taken, or an adoption was not heard of again.
-            None => self.recorded(&item.identity).is_some_and(|applied| {
-                applied.state == State::Conflict || (applied.adopted && applied.state != State::Applied)
+            // A create found the name taken, an adoption was not heard of again, or what was made is not shown.
+            None => self.recorded(&item.identity).is_some_and(|applied| match applied.state {
+                State::Conflict => true,
+                State::Failed => applied.adopted || applied.uid.is_some(),
+                State::Applied => false,
+                _ => applied.adopted,
             }),
             Some(object) => {
                 self.can_be_put_right(item, object)

@@ -14,6 +14,7 @@ use crate::{
 };
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "independent facts, each with its own name")]
 pub struct Namespace {
     pub name: String,
     pub uid: String,
@@ -21,8 +22,10 @@ pub struct Namespace {
     pub terminating: bool,
     /// It has no class label any more.
     pub unlabelled: bool,
-    /// Its label names another class, which exists: the binding is about to follow it.
+    /// Its label names another class, which exists.
     pub relabelled: bool,
+    /// It belongs to the cluster: what it has from before stays, and it gets no other class.
+    pub system: bool,
     pub labels: BTreeMap<String, String>,
     pub annotations: BTreeMap<String, String>,
 }

@@ -38,7 +38,7 @@ pub(super) const UNOBSERVABLE: &str = "Unobservable";
 /// The binding's new status.
 pub fn report(seen: &Observed, outcomes: Outcomes<'_>, now: &Timestamp) -> Status {
     let mut status = seen.binding.status.clone();
-    if seen.namespace.relabelled {
+    if seen.is_about_to_rebind() {
         return status;
     }
     if seen.unwanted_because().is_some() {
@@ -81,7 +81,7 @@ pub fn report(seen: &Observed, outcomes: Outcomes<'_>, now: &Timestamp) -> Statu
     status
 }
 
-/// A label that names no class, or one on its way out, is told on the binding that stays.
+/// A label that names no class, one on its way out, or one the namespace cannot get is told on the binding that stays.
 fn despite_label(seen: &Observed, readiness: Readiness) -> Readiness {
     if !matches!(readiness, Readiness::Ready { .. }) {
         return readiness;
@@ -93,6 +93,9 @@ fn despite_label(seen: &Observed, readiness: Readiness) -> Readiness {
     match (&seen.unknown_class, seen.class_on_its_way_out()) {
         (Some(unknown), _) => stalled("ClassNotFound", told(unknown, "does not exist")),
         (None, Some(leaving)) => stalled("ClassDeleting", told(leaving, "is being deleted")),
+        (None, None) if seen.namespace.relabelled => {
+            stalled("NotAllowed", told(seen.label(), "a system namespace cannot get"))
+        }
         (None, None) => readiness,
     }
 }
@@ -304,10 +307,10 @@ fn until_it_is_gone(seen: &Observed, item: &Rendered, applied: Applied) -> Appli
 fn on_record(seen: &Observed, identity: &Identity) -> Applied {
     let recorded = seen.recorded(identity).cloned().unwrap_or_default();
     let stamped = seen.stamped.get(identity).filter(|object| seen.is_ours(identity, &object.uid, &object.owner));
-    match stamped {
-        Some(object) => {
-            Applied { adopted: seen.is_adopted(identity, &object.uid), uid: Some(object.uid.clone()), ..recorded }
-        }
+    // What was made and lost its label on the way is known by its owner, and read for that.
+    let read = seen.read.get(identity).and_then(Option::as_ref).filter(|object| object.owner.is_a_binding());
+    match stamped.map(|object| &object.uid).or(read.map(|object| &object.uid)) {
+        Some(uid) => Applied { adopted: seen.is_adopted(identity, uid), uid: Some(uid.clone()), ..recorded },
         None => recorded,
     }
 }
@@ -389,7 +392,13 @@ fn blocked(item: &Rendered, applied: Applied, obstacle: &Obstacle) -> Applied {
         }
         Obstacle::Forbidden { .. } | Obstacle::Moved { .. } => Applied { state: State::Failed, message, ..applied },
         // That the name is taken stays on record, or it would be tried again and again.
-        Obstacle::Unobservable { .. } if applied.state == State::Conflict => Applied { message, ..applied },
+        Obstacle::BeingDeleted | Obstacle::Unobservable { .. } if applied.state == State::Conflict => {
+            Applied { message, ..applied }
+        }
+        // Without a digest it has never stood: what cannot be changed in place is not tried again before it is gone.
+        Obstacle::BeingDeleted if failed_on_immutable(&applied) => {
+            Applied { state: State::Pending, message, digest: None, ..applied }
+        }
         Obstacle::BeingDeleted | Obstacle::Unobservable { .. } => Applied { state: State::Pending, message, ..applied },
         Obstacle::Drifted | Obstacle::Contested { .. } => Applied { state: State::Drifted, message, ..applied },
         Obstacle::ToAdopt { uid } => {
