@@ -104,7 +104,7 @@ async fn places_are_asked_for_approved_and_rejected_and_logs_fetched_by_whole_ob
     let plot = Plot::within(world, "whole").await?;
     world.bed.ceph().create_bucket(&plot.namespace).await?;
     plot.add_secret("cloud").await?;
-    let mut spec = plot.location_spec(json!({ "accessMode": "", "default": false, "validationFrequency": null }));
+    let mut spec = plot.location_spec(json!({ "default": false, "validationFrequency": null }));
     spec["backupStorageLocationSpec"]["objectStorage"]["caCert"] = Value::Null;
     plot.make::<NonAdminBackupStorageLocation>("here", spec).await?;
     plot.is_asked_for(|request| request["status"]["phase"] == "Pending").await;
