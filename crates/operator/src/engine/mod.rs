@@ -189,6 +189,20 @@ impl EngineBuilder {
         self.objects_within(part, &Scope::Cluster, Limit::OF_CLUSTER)
     }
 
+    /// As [`EngineBuilder::own_objects`], in one namespace.
+    pub fn own_objects_in<K>(&mut self, part: Part, namespace: &str) -> Arc<Cache<K>>
+    where
+        K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
+            + Clone
+            + DeserializeOwned
+            + fmt::Debug
+            + Send
+            + Sync
+            + 'static,
+    {
+        self.objects_within(part, &Scope::Namespace(namespace.to_owned()), Limit::OF_CLUSTER)
+    }
+
     fn objects_within<K>(&mut self, part: Part, scope: &Scope, limit: Limit) -> Arc<Cache<K>>
     where
         K: Resource<DynamicType = (), Scope = NamespaceResourceScope>

@@ -50,6 +50,8 @@ pub(crate) fn present(
         namespace_metadata: NamespaceMetadata { labels: metadata.labels, annotations: metadata.annotations },
         deleting: is_deleting(class.meta()),
         recorded_kinds: recorded_kinds(class),
+        revision: None,
+        withheld: None,
         name,
     })
 }

@@ -31,12 +31,12 @@ use super::{
     BINDING, Caches,
     absences::Absences,
     binding::is_system,
-    blueprints::Blueprints,
     described::{described_binding, described_namespace, facts, orphans, present, stamped_entry},
     entries::Entry,
     inquiry::UNABLE,
     kinds::{Kinds, ServedKind},
     reads::{Reads, read_doubtful},
+    revisions::{InForce, Revisions},
     seal::SharedSeal,
     stamped::Stamps,
     stamping::Stamper,
@@ -68,7 +68,7 @@ pub(super) struct ResourcesReconciler {
     places: Reads,
     contests: Mutex<Contests>,
     clock: Clock,
-    blueprints: Blueprints,
+    revisions: Revisions,
     absences: Absences,
 }
 
@@ -90,7 +90,7 @@ impl ResourcesReconciler {
         stamps: Stamps,
         seal: SharedSeal,
         absences: Absences,
-        blueprints: Blueprints,
+        revisions: Revisions,
     ) -> Self {
         Self {
             caches,
@@ -104,7 +104,7 @@ impl ResourcesReconciler {
             places: Reads::default(),
             contests: Mutex::default(),
             clock: Clock::start(),
-            blueprints,
+            revisions,
             absences,
         }
     }
@@ -127,13 +127,19 @@ impl ResourcesReconciler {
     /// The class, and only after a live look "gone": deleting on the word of a cache is how things get lost.
     async fn class(
         &self,
-        name: &str,
+        binding: &NamespaceClassBinding,
         stamper: &Stamper,
-        binding_uid: &str,
         namespace: &Facts,
     ) -> Result<ClassSeen, Failure> {
+        let name = binding.spec.class_name.as_str();
         if let Some(class) = self.caches.classes.as_stored("", name) {
-            return Ok(present(&class, &self.blueprints.of(&class), &stamper.seal, binding_uid, namespace));
+            let InForce { class, checked, revision, withheld } = self.revisions.in_force(&class, binding);
+            let uid = binding.uid().unwrap_or_default();
+            let mut seen = present(&class, &checked, &stamper.seal, &uid, namespace);
+            if let ClassSeen::Present(class) = &mut seen {
+                (class.revision, class.withheld) = (revision, withheld);
+            }
+            return Ok(seen);
         }
         if self.caches.classes.exists("", name) {
             return Ok(ClassSeen::Unreadable);
@@ -358,7 +364,7 @@ impl Reconciler for ResourcesReconciler {
         let stamper = Stamper { writer: self.ground.writer.clone(), seal, care: Care::default() };
         let uid = binding.uid().unwrap_or_default();
         let class_name = binding.spec.class_name.clone();
-        let class = self.class(&class_name, &stamper, &uid, &facts(&namespace)).await?;
+        let class = self.class(&binding, &stamper, &facts(&namespace)).await?;
         let stamper = Stamper { care: class.care(), ..stamper };
         let mut bound = described_binding(&binding);
         let stored = bound.status;

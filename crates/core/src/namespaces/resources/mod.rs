@@ -28,6 +28,7 @@ pub use self::{
     contest::Contests,
     observed::{
         Binding, Class, ClassSeen, KindName, KindSeen, Namespace, NamespaceMetadata, Owner, Policy, Read, Stamped,
+        Withheld,
     },
     report::{Blocked, blocked_items, report},
     step::{ResourceStep, Unwanted},
@@ -193,7 +194,7 @@ impl Observed {
     pub fn to_read(&self) -> BTreeSet<(String, Identity)> {
         let class_is_fit = match &self.class {
             ClassSeen::Present(_) if self.unwanted_because().is_some() => true,
-            ClassSeen::Present(class) => class.problems.is_empty() && self.is_recorded(class),
+            ClassSeen::Present(class) => !class.is_unfit() && self.is_recorded(class),
             ClassSeen::Gone => true,
             ClassSeen::Unreadable => false,
         };
@@ -438,7 +439,7 @@ pub fn plan(seen: &Observed) -> Plan<ResourceStep> {
     }
     match &seen.class {
         ClassSeen::Gone | ClassSeen::Unreadable => Plan::settled(),
-        ClassSeen::Present(class) if !class.problems.is_empty() || !seen.is_recorded(class) => Plan::settled(),
+        ClassSeen::Present(class) if class.is_unfit() || !seen.is_recorded(class) => Plan::settled(),
         ClassSeen::Present(class) if seen.must_announce(class) => Plan::settled(),
         ClassSeen::Present(class) => furnish(seen, class),
     }

@@ -56,6 +56,10 @@ pub struct Class {
     pub name: String,
     pub uid: String,
     pub generation: i64,
+    /// The revision of the class this is, where it is known.
+    pub revision: Option<String>,
+    /// Why nothing is done about the class for now.
+    pub withheld: Option<Withheld>,
     /// The objects for this namespace.
     pub items: Vec<Rendered>,
     /// A class with problems changes nothing anywhere.
@@ -67,6 +71,22 @@ pub struct Class {
     pub deleting: bool,
     /// The kinds its status lists: the watches cover what is made of them.
     pub recorded_kinds: BTreeSet<KindName>,
+}
+
+/// Why a class changes nothing in a namespace although nothing is wrong with it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Withheld {
+    /// It was not let in yet: see [`crate::namespaces::rollout`].
+    Preparing,
+    /// What the namespace has of it is not known any more.
+    Lost { revision: String },
+}
+
+impl Class {
+    /// Whether there is something in its way that is not about this namespace's objects.
+    pub(super) fn is_unfit(&self) -> bool {
+        !self.problems.is_empty() || self.withheld.is_some()
+    }
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::{
-    Class, ClassSeen, NamespaceMetadata, Need, Observed, Obstacle, ResourceStep,
+    Class, ClassSeen, NamespaceMetadata, Need, Observed, Obstacle, ResourceStep, Withheld,
     contest::{despite_contests, namespace_left, until_it_stands},
     is_adopted,
     step::namespace_identity,
@@ -58,6 +58,15 @@ pub fn report(seen: &Observed, outcomes: Outcomes<'_>, now: &Timestamp) -> Statu
         ClassSeen::Present(class) if !class.problems.is_empty() => {
             stalled("InvalidClass", Problem::list(&class.problems))
         }
+        ClassSeen::Present(Class { withheld: Some(Withheld::Lost { revision }), name, .. }) => stalled(
+            "RevisionLost",
+            format!(
+                "revision {revision} of class {name} is not kept any more; what is there stays until a roll-out comes by"
+            ),
+        ),
+        ClassSeen::Present(class) if class.withheld.is_some() => {
+            progressing("RolloutPending", format!("class {} is being prepared", class.name))
+        }
         ClassSeen::Present(class) if !seen.is_recorded(class) => {
             progressing("RolloutPending", format!("class {} is being prepared", class.name))
         }
@@ -72,6 +81,7 @@ pub fn report(seen: &Observed, outcomes: Outcomes<'_>, now: &Timestamp) -> Statu
                 status.observed_class_name = Some(class.name.clone());
                 status.observed_class_uid = Some(class.uid.clone());
                 status.observed_class_generation = Some(class.generation);
+                status.observed_revision.clone_from(&class.revision);
             }
             readiness
         }
