@@ -19,6 +19,7 @@ use crate::{
 };
 
 #[derive(Clone, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 pub struct Observed {
     pub bucket: Option<Bucket>,
     pub namespace_terminating: bool,
