@@ -20,6 +20,16 @@ pub(crate) fn quantity(_: &mut SchemaGenerator) -> Schema {
     })
 }
 
+/// A part of a whole, written as a number (`10`) or as a percentage (`10%`).
+pub(crate) fn share(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({
+        "x-kubernetes-int-or-string": true,
+        "pattern": "^(100|[1-9]?[0-9])%$",
+        "maxLength": 4,
+        "minimum": 0,
+    })
+}
+
 /// An object of which every field is kept.
 pub(crate) fn open_object(_: &mut SchemaGenerator) -> Schema {
     json_schema!({ "type": "object", "x-kubernetes-preserve-unknown-fields": true })

@@ -27,7 +27,7 @@ const PROMISES: &[Promise] = &[
         scope: "Cluster",
         short_names: &["nc", "nsclass"],
         has_status: true,
-        columns: &["Resources", "Namespaces", "Ready", "Age"],
+        columns: &["Resources", "Namespaces", "Rollout", "Ready", "Age"],
     },
     Promise {
         kind: "NamespaceClassBinding",

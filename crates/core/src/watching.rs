@@ -15,6 +15,7 @@ const LOST: u32 = 8;
 
 /// Why a kind that expires again and again cannot be seen.
 const EXPIRES: &str = "its list expires before it can be watched";
+const ENDS: &str = "its watch is accepted and ends at once";
 
 /// A stream that ends sooner than this did not serve anybody: opening it again at once would be a loop.
 pub const SHORTEST: Duration = Duration::from_secs(1);
@@ -200,7 +201,15 @@ impl Supervision {
     /// The stream came to its end in good order.
     pub fn ended(&mut self, lasted: Duration) -> Answer {
         self.served_for(lasted);
-        Answer::Resume { after: if lasted >= SHORTEST { Duration::ZERO } else { self.delay() } }
+        if lasted >= SHORTEST {
+            return Answer::Resume { after: Duration::ZERO };
+        }
+        let after = self.delay();
+        if self.failures >= LOST && self.standing.is_synced() {
+            self.has_picture = false;
+            self.standing = Standing::Failing(ENDS.to_owned());
+        }
+        if self.has_picture { Answer::Resume { after } } else { Answer::List { after } }
     }
 
     /// The list failed, or the watch: at once, or after its stream had lasted for a while.

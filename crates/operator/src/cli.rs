@@ -4,7 +4,13 @@ use std::{net::SocketAddr, path::PathBuf};
 
 use clap::{Args, Parser, Subcommand};
 
-use crate::{engine::Part, parts, preview::Format, telemetry::logs::LogFormat};
+use crate::{
+    engine::Part,
+    parts,
+    preview::Format,
+    steering::{self, PauseOptions, RollbackOptions},
+    telemetry::logs::LogFormat,
+};
 
 /// Croft gives the tenants of a Kubernetes cluster a plot of their own: a namespace furnished from a class, object storage
 /// on Ceph with exact quotas, and backups and restores on Velero, by self-service and inside fences the administrator sets.
@@ -42,6 +48,15 @@ pub enum Command {
     /// Tell which class put an object into a namespace, whether it is as it should be, and what would remove it
     #[command(after_help = EXPLAIN_HELP)]
     Explain(ExplainOptions),
+    /// Let a `NamespaceClass` say again what it said before
+    #[command(after_help = steering::ROLLBACK_HELP)]
+    Rollback(RollbackOptions),
+    /// Leave every namespace of a `NamespaceClass` at the revision it has
+    #[command(after_help = steering::PAUSE_HELP)]
+    Pause(PauseOptions),
+    /// Roll a paused `NamespaceClass` out
+    #[command(after_help = steering::PAUSE_HELP)]
+    Resume(PauseOptions),
 }
 
 const PLAN_HELP: &str = "\
@@ -50,6 +65,9 @@ Exit code: 0 nothing would change, 1 something would change, 2 problems (an inva
 Examples:
   croft plan team.yaml                    every namespace that has class `team` or is labelled with it
   croft plan team.yaml -n team-a          as if namespace team-a were labelled with it
+  croft plan team --to 3                  as if class `team` said again what its revision 3 said
+  croft plan --delete team                as if class `team` were deleted
+  croft plan --unlabel -n team-a          as if namespace team-a were labelled no more
   kubectl get namespaceclass team -o yaml | croft plan -
   croft plan team.yaml -o json | jq .sum";
 
@@ -146,13 +164,29 @@ pub struct ManifestOptions {
 
 #[derive(Debug, Args)]
 pub struct PlanOptions {
-    /// File with one `NamespaceClass`, as YAML or JSON; `-` reads standard input
-    #[arg(value_name = "CLASS.yaml")]
-    pub class: PathBuf,
+    /// File with one `NamespaceClass`, as YAML or JSON; `-` reads standard input. With --to the name of a class
+    #[arg(value_name = "CLASS.yaml", required_unless_present_any = ["delete", "unlabel"])]
+    pub class: Option<PathBuf>,
 
     /// Only this namespace, as if it were labelled with the class
     #[arg(short, long, value_name = "NAME")]
     pub namespace: Option<String>,
+
+    /// As if the class said again what this revision of it said: a number, or the beginning of a digest
+    #[arg(long, value_name = "REVISION", requires = "class")]
+    pub to: Option<String>,
+
+    /// As if this class were deleted
+    #[arg(long, value_name = "CLASS", conflicts_with_all = ["class", "to", "unlabel", "namespace"])]
+    pub delete: Option<String>,
+
+    /// As if the label were taken off the namespace
+    #[arg(long, requires = "namespace", conflicts_with_all = ["class", "to"])]
+    pub unlabel: bool,
+
+    /// The operator's own namespace: revisions are kept there
+    #[arg(long, env = "CROFT_NAMESPACE", default_value = "croft-system", value_name = "NAME")]
+    pub operator_namespace: String,
 
     /// The cluster to look at; default: KUBECONFIG, else the cluster this pod runs in
     #[arg(long, value_name = "FILE")]

@@ -122,6 +122,15 @@ fn reading_verb(path: &str) -> &'static str {
     }
 }
 
+/// A client of which no answer is ever needed.
+#[cfg(test)]
+pub(crate) fn nobody() -> Client {
+    let nobody = tower::service_fn(|_: Request<Body>| async {
+        Err::<Response<Body>, _>(tower::BoxError::from("nobody is asked"))
+    });
+    Client::new(nobody, "default")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

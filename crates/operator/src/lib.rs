@@ -18,6 +18,7 @@ pub mod rbac;
 pub mod roles;
 pub mod run;
 pub mod settings;
+pub mod steering;
 pub mod storage;
 pub mod telemetry;
 mod workload;

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use clap::Parser;
 use croft::{
     cli::{Cli, Command},
-    manifests, preview, run,
+    manifests, preview, run, steering,
 };
 
 #[global_allocator]
@@ -31,6 +31,9 @@ fn command() -> anyhow::Result<ExitCode> {
         Command::Manifests(options) => print(&manifests::yaml(&options))?,
         Command::Plan(options) => return answer(&preview::plan(&options)?),
         Command::Explain(options) => return answer(&preview::explain(&options)?),
+        Command::Rollback(options) => return answer(&steering::rollback(&options)?),
+        Command::Pause(options) => return answer(&steering::pause(&options, true)?),
+        Command::Resume(options) => return answer(&steering::pause(&options, false)?),
     }
     Ok(ExitCode::SUCCESS)
 }

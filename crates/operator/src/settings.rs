@@ -317,9 +317,11 @@ fn resolve<'a>(schema: &'a serde_json::Value, root: &'a serde_json::Value) -> &'
 /// How often the file is looked at: mounted ConfigMaps change by swapping links, which no portable notification covers.
 const RELOAD: Duration = Duration::from_secs(1);
 
-/// Re-reads the file when its content changes, then calls `reloaded`. A bad file changes nothing and is said once.
+/// Re-reads the file when its content changes, then calls `reloaded` if that says something else than what is in force. A bad file
+/// changes nothing and is said once.
 pub async fn follow(path: PathBuf, settings: SharedSettings, reloaded: impl Fn(), stop: CancellationToken) {
-    let mut last = tokio::fs::read(&path).await.ok();
+    // It may have changed since the settings in force were read.
+    let mut last = None;
     while stop.run_until_cancelled(tokio::time::sleep(RELOAD)).await.is_some() {
         let now = tokio::fs::read(&path).await.ok();
         if now == last {
@@ -327,6 +329,7 @@ pub async fn follow(path: PathBuf, settings: SharedSettings, reloaded: impl Fn()
         }
         last = now;
         match Settings::read(&path) {
+            Ok(new) if new == **settings.load() => {}
             Ok(new) => {
                 info!(path = %path.display(), "settings reloaded");
                 settings.store(Arc::new(new));
@@ -348,6 +351,26 @@ mod tests {
             error.to_string().starts_with("admission.callers: `apiserver` is neither an address nor a range"),
             "{error}"
         );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_file_that_changed_before_it_was_followed_is_read_and_one_that_says_the_same_wakes_nobody() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("settings.yaml");
+        std::fs::write(&path, "concurrency: 3").unwrap();
+        let settings: SharedSettings = Arc::new(arc_swap::ArcSwap::from_pointee(Settings::read(&path).unwrap()));
+        std::fs::write(&path, "concurrency: 4").unwrap();
+        let (sender, mut reloads) = tokio::sync::mpsc::unbounded_channel();
+        let reloaded = move || {
+            let _ = sender.send(());
+        };
+        let following = follow(path.clone(), settings.clone(), reloaded, CancellationToken::new());
+        let _following = tokio_util::task::AbortOnDropHandle::new(tokio::spawn(following));
+        assert_eq!((reloads.recv().await, settings.load().concurrency), (Some(()), 4));
+        std::fs::write(&path, "# the same\nconcurrency: 4").unwrap();
+        assert!(tokio::time::timeout(RELOAD * 5, reloads.recv()).await.is_err());
+        std::fs::write(&path, "concurrency: 5").unwrap();
+        assert_eq!((reloads.recv().await, settings.load().concurrency), (Some(()), 5));
     }
 
     #[test]

@@ -36,6 +36,7 @@ pub struct DownloadTarget {
     /// Which file, for example `BackupLog`.
     pub kind: DownloadTargetKind,
     /// Name of the NonAdminBackup or NonAdminRestore in this namespace.
+    #[schemars(length(max = 253))]
     pub name: String,
 }
 

@@ -44,16 +44,17 @@ pub const VAULT_NAME_ANNOTATION: &str = "croft.dev/vault-name";
 pub const SCHEDULE_UID_LABEL: &str = "croft.dev/schedule-uid";
 pub const SCHEDULED_AT_ANNOTATION: &str = "croft.dev/scheduled-at";
 
-const LET_GO: &str = "let-go.croft.dev/";
+/// What such annotations begin with.
+pub const LET_GO_ANNOTATIONS: &str = "let-go.croft.dev/";
 
 /// On a NonAdminBackupStorageLocation: this backup in it was deleted by force, and when. What Velero finds of it is not given back.
 pub fn let_go_annotation(nacuuid: &str) -> String {
-    format!("{LET_GO}{nacuuid}")
+    format!("{LET_GO_ANNOTATIONS}{nacuuid}")
 }
 
 /// The backup such an annotation is about.
 pub fn let_go_of(annotation: &str) -> Option<&str> {
-    annotation.strip_prefix(LET_GO)
+    annotation.strip_prefix(LET_GO_ANNOTATIONS)
 }
 
 /// On a NonAdminBackupStorageLocationRequest that is pending because the spec has changed since it was approved.

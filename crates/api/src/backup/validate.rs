@@ -13,7 +13,8 @@ use croft_core::{
 use kube::ResourceExt;
 
 use super::{
-    BackupSchedule, BackupVault, NonAdminBackup, NonAdminBackupStorageLocation, NonAdminRestore, VaultOnDelete,
+    BackupSchedule, BackupVault, NonAdminBackup, NonAdminBackupStorageLocation, NonAdminDownloadRequest,
+    NonAdminRestore, VaultOnDelete,
 };
 use crate::{Problem, storage::validate::quota};
 
@@ -28,6 +29,15 @@ pub fn restore(object: &NonAdminRestore, policy: &Policy) -> Result<RestoreSpec,
 pub fn location(object: &NonAdminBackupStorageLocation, policy: &Policy) -> Result<LocationSpec, Invalid> {
     let namespace = object.namespace().unwrap_or_default();
     validate::location(&object.spec.backup_storage_location_spec.0.0, &namespace, policy)
+}
+
+pub fn download(object: &NonAdminDownloadRequest) -> Result<(), Invalid> {
+    if is_dns_subdomain(&object.spec.target.name) {
+        return Ok(());
+    }
+    Err(Invalid(
+        "NonAdminDownloadRequest spec.target.name must be the name of a NonAdminBackup or NonAdminRestore in this namespace".into(),
+    ))
 }
 
 /// The vault's spec, or everything that is wrong with it.

@@ -29,6 +29,12 @@ pub struct NamespaceClassBindingSpec {
     /// Name of the NamespaceClass.
     #[schemars(length(min = 1, max = 63))]
     pub class_name: String,
+    /// The revision of the class to which a roll-out in stages moved the namespace.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub revision: Option<String>,
+    /// The class's `status.rollout.stagedSince` when it was moved: with another one it does not count any more.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub staged_since: Option<i64>,
 }
 
 /// What the namespace has of its class.
@@ -47,6 +53,9 @@ pub struct NamespaceClassBindingStatus {
     /// Generation of the class last applied.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_class_generation: Option<i64>,
+    /// Revision of the class last applied.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub observed_revision: Option<String>,
     /// The objects of the class in this namespace.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub applied_resources: Vec<AppliedResource>,

@@ -7,6 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use super::{Rollout, RolloutStatus};
 use crate::{Condition, is_false, schema};
 
 /// The objects every namespace of the class gets, and the rules for applying them.
@@ -24,6 +25,7 @@ use crate::{Condition, is_false, schema};
     doc = "A class of namespaces: every namespace labelled `namespaceclass.akuity.io/name: <class>` gets its objects.",
     printcolumn(name = "Resources", type_ = "integer", json_path = ".status.resources"),
     printcolumn(name = "Namespaces", type_ = "integer", json_path = ".status.boundNamespaces"),
+    printcolumn(name = "Rollout", type_ = "string", json_path = ".status.rollout.progress"),
     printcolumn(name = "Ready", type_ = "string", json_path = r#".status.conditions[?(@.type=="Ready")].status"#),
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp"),
     validation = Rule::new("self.metadata.name.size() <= 63")
@@ -54,6 +56,10 @@ pub struct NamespaceClassSpec {
     /// Whether only the operator may change the objects of the class. Default: false.
     #[serde(default, skip_serializing_if = "is_false")]
     pub protect: bool,
+
+    /// How a change of the class reaches its namespaces. Default: all get it at once.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rollout: Option<Rollout>,
 }
 
 /// What to do when the world is not as the class wants it.
@@ -224,6 +230,12 @@ pub struct NamespaceClassStatus {
     /// The first namespaces with trouble by name; at most 10.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub failing: Vec<FailingNamespace>,
+    /// The revision that is released: every namespace has it, or gets it when it is bound, unless a roll-out in stages moved it on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub revision: Option<String>,
+    /// How the newest revision is being rolled out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rollout: Option<RolloutStatus>,
     /// `Accepted`: the class is well formed. `Ready`: every bound namespace has it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "schema::conditions_by_type")]

@@ -3,6 +3,7 @@
 mod binding;
 mod class;
 mod names;
+mod rollout;
 pub mod validate;
 
 pub use binding::{
@@ -13,3 +14,4 @@ pub use class::{
     OnConflict, OnDrift, OnImmutable, OnUnbind, Param, ParamType, Policy, StampedKind,
 };
 pub use names::*;
+pub use rollout::{Rollout, RolloutGroup, RolloutPhase, RolloutStatus};

@@ -8,6 +8,12 @@ pub const STAMP_LABEL: &str = "namespaceclass.akuity.io/class";
 pub const PROTECTED_LABEL: &str = "namespaceclass.akuity.io/protected";
 /// On a binding: any new value asks for another look.
 pub const TRIGGER_ANNOTATION: &str = "reconcile.akuity.io/trigger";
+/// On a class: the revision whose deletions somebody confirms.
+pub const CONFIRM_ANNOTATION: &str = "namespaceclass.akuity.io/confirm-deletions";
+/// On every ControllerRevision that holds a revision of a class: the class.
+pub const REVISION_LABEL: &str = "namespaceclass.akuity.io/revision-of";
+/// On such a ControllerRevision: the generation of the class that said so last.
+pub const REVISION_GENERATION_ANNOTATION: &str = "namespaceclass.akuity.io/generation";
 /// RBAC verb on a NamespaceClass that lets somebody label a namespace with it.
 pub const USE_VERB: &str = "use";
 /// Most entries in a class's `status.failing`.

@@ -1,18 +1,21 @@
 //! A raw class -> a checked one. Admission and the reconciler call the same function.
 
 use croft_core::{
+    backup::duration,
     namespaces::{
         blueprint::Blueprint,
         manifest::group_of,
         params::{Declared, Kind},
         resources::Policy,
+        rollout::{self, Share, Wishes},
     },
     problem::MOST_PROBLEMS,
 };
 
+use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use serde_json::{Map, Value};
 
-use super::{NamespaceClass, OnClassDelete, OnConflict, OnDrift, OnImmutable, Param, ParamType};
+use super::{NamespaceClass, NamespaceClassSpec, OnClassDelete, OnConflict, OnDrift, OnImmutable, Param, ParamType};
 use crate::Problem;
 
 /// The class in the vocabulary of the core, whatever is wrong with it.
@@ -30,8 +33,58 @@ pub fn blueprint(class: &NamespaceClass) -> Blueprint {
 /// The checked class, or everything that is wrong with it.
 pub fn validate(class: &NamespaceClass) -> Result<Blueprint, Vec<Problem>> {
     let blueprint = blueprint(class);
-    let problems = blueprint.problems();
+    let mut problems = blueprint.problems();
+    problems.extend(wishes(class).err().unwrap_or_default());
     if problems.is_empty() { Ok(blueprint) } else { Err(problems) }
+}
+
+/// What the class says about its roll-outs, or everything that is wrong with that.
+pub fn wishes(class: &NamespaceClass) -> Result<Wishes, Vec<Problem>> {
+    let Some(rollout) = &class.spec.rollout else { return Ok(Wishes::default()) };
+    let mut problems = Vec::new();
+    let mut share = |field: &str, given: Option<&IntOrString>| {
+        let share = given.map(share_of);
+        if share == Some(None) {
+            let message = "is neither a number nor a percentage; give for example 10, or 10%";
+            problems.push(Problem::new(format!("spec.rollout.{field}"), message));
+        }
+        share.flatten()
+    };
+    let mut wishes = Wishes {
+        batch: share("batch", rollout.batch.as_ref()),
+        stop_when_failing: share("stopWhenFailing", rollout.stop_when_failing.as_ref()),
+        max_deletions: share("maxDeletions", rollout.max_deletions.as_ref()),
+        paused: rollout.paused,
+        ..Wishes::default()
+    };
+    match rollout.pause.as_deref().map(duration::parse) {
+        Some(None) => {
+            problems.push(Problem::new("spec.rollout.pause", "is not a length of time; give for example 10m"));
+        }
+        pause => wishes.pause = pause.flatten().unwrap_or_default(),
+    }
+    if problems.is_empty() { Ok(wishes) } else { Err(problems) }
+}
+
+fn share_of(given: &IntOrString) -> Option<Share> {
+    match given {
+        IntOrString::Int(number) => u64::try_from(*number).ok().map(Share::Number),
+        IntOrString::String(text) => Share::parse(text),
+    }
+}
+
+/// What a revision of a class holds. Guarantee: [`from_content`] makes the same class of it, but for `spec.rollout`.
+pub fn content(spec: &NamespaceClassSpec) -> Value {
+    let fields = |value| match value {
+        Ok(Value::Object(fields)) => fields,
+        _ => Map::new(),
+    };
+    rollout::content(fields(serde_json::to_value(spec)), &fields(serde_json::to_value(super::Policy::default())))
+}
+
+/// The spec a revision holds, if it is one.
+pub fn from_content(content: &Value) -> Option<NamespaceClassSpec> {
+    serde_json::from_value(content.clone()).ok()
 }
 
 /// Objects that would not live in the namespace, by what the cluster says about their kinds.
@@ -91,5 +144,47 @@ impl From<&Param> for Declared {
             from_namespace_annotation: param.from_namespace_annotation.clone(),
             from_namespace_label: param.from_namespace_label.clone(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn class(spec: &Value) -> NamespaceClass {
+        NamespaceClass::new("web", serde_json::from_value(spec.clone()).unwrap())
+    }
+
+    #[test]
+    fn everything_wrong_with_a_roll_out_is_told_with_its_field_and_what_to_give() {
+        let wrong = class(
+            &json!({"rollout": {"batch": "some", "stopWhenFailing": -1, "maxDeletions": "101%", "pause": "soon"}}),
+        );
+        let fields: Vec<_> = validate(&wrong).unwrap_err().into_iter().map(|problem| problem.field).collect();
+        let expected =
+            ["batch", "stopWhenFailing", "maxDeletions", "pause"].map(|field| format!("spec.rollout.{field}"));
+        assert_eq!(fields, expected);
+        let right = class(&json!({"rollout": {"batch": "10%", "stopWhenFailing": 2, "pause": "90s"}}));
+        let wishes = wishes(&right).unwrap();
+        assert_eq!((wishes.batch, wishes.stop_when_failing), (Some(Share::Percent(10)), Some(Share::Number(2))));
+        assert_eq!(wishes.pause.as_secs(), 90);
+    }
+
+    #[test]
+    fn a_revision_holds_the_whole_class_but_its_roll_out() {
+        let spec = json!({
+            "resources": [{"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "data": {"k": ""}}],
+            "policy": {"onDrift": "Report"},
+            "params": [{"name": "p"}],
+            "protect": true,
+            "rollout": {"batch": 1},
+        });
+        let spec = class(&spec).spec;
+        let back = from_content(&content(&spec)).unwrap();
+        assert_eq!(back, NamespaceClassSpec { rollout: None, ..spec });
+        assert_eq!(content(&NamespaceClassSpec::default()), json!({}));
+        assert_eq!(from_content(&json!({})), Some(NamespaceClassSpec::default()));
     }
 }

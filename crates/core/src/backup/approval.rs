@@ -96,6 +96,17 @@ pub struct Asked {
     pub approved_spec: Option<Fields>,
 }
 
+/// What Velero had of a location before anybody could be asked.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Before {
+    #[default]
+    Nothing,
+    /// What is asked for now.
+    This,
+    /// It stores elsewhere than what is asked for now.
+    Another,
+}
+
 /// How a location stands.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Standing {
@@ -103,6 +114,8 @@ pub enum Standing {
     Vault,
     /// In force since before anybody could be asked, and soon on record as approved.
     Grandfathered,
+    /// What Velero has is in force since then; what is asked for now waits for approval.
+    GrandfatheredAsItWas,
     /// This spec is in force; `is_current`: it is the one the tenant asks for now.
     InForce {
         spec: Fields,
@@ -133,13 +146,18 @@ impl Request {
         self.requested().is_some_and(|requested| is_same(requested, spec))
     }
 
+    /// Nobody has approved anything of it, or rejected it.
+    fn is_undecided(&self) -> bool {
+        self.requested().is_none() || (self.decision == Decision::Pending && self.approved().is_none())
+    }
+
     fn approves(&self, spec: &Fields) -> bool {
         self.approved().is_some_and(|approved| is_same(approved, spec))
     }
 }
 
 /// What is in force of a location that asks for `spec`. `request`: that of the location, proven to be its own.
-pub fn standing(policy: OwnBuckets, spec: &Fields, is_grandfathered: bool, request: Option<&Request>) -> Standing {
+pub fn standing(policy: OwnBuckets, spec: &Fields, was: Before, request: Option<&Request>) -> Standing {
     let current = || Standing::InForce { spec: spec.clone(), is_current: true };
     let before = |request: &Request| match request.approved() {
         Some(approved) => Standing::InForce { spec: approved.clone(), is_current: is_same(approved, spec) },
@@ -149,8 +167,11 @@ pub fn standing(policy: OwnBuckets, spec: &Fields, is_grandfathered: bool, reque
         (OwnBuckets::Deny, _) => Standing::Denied,
         (OwnBuckets::Allow, Some(Request { decision: Decision::Reject, .. })) => Standing::Rejected,
         (OwnBuckets::Allow, _) => current(),
-        (OwnBuckets::Approve, request) if is_grandfathered && request.is_none_or(|it| it.requested().is_none()) => {
+        (OwnBuckets::Approve, request) if was == Before::This && request.is_none_or(|it| it.requested().is_none()) => {
             Standing::Grandfathered
+        }
+        (OwnBuckets::Approve, request) if was == Before::Another && request.is_none_or(Request::is_undecided) => {
+            Standing::GrandfatheredAsItWas
         }
         (OwnBuckets::Approve, None) => Standing::Pending,
         (OwnBuckets::Approve, Some(request)) => match request.decision {
@@ -184,7 +205,7 @@ impl Standing {
         match self {
             // Said for good: a location that is no vault's any more has not been there before approvals.
             Standing::Vault => approved(Truth::True, "VaultLocation", "the location is of the BackupVault of its name"),
-            Standing::Grandfathered => {}
+            Standing::Grandfathered | Standing::GrandfatheredAsItWas => {}
             Standing::InForce { .. } => approved(
                 Truth::True,
                 "BslSpecApproved",
@@ -213,7 +234,7 @@ impl Standing {
             ),
         }
         match self {
-            Standing::InForce { is_current: false, .. } => {
+            Standing::InForce { is_current: false, .. } | Standing::GrandfatheredAsItWas => {
                 let message = "the change waits for approval; what was approved before stays in force";
                 conditions.set("SpecUpdateApproved", Truth::False, "BslSpecApprovalPending", message, now);
             }
@@ -246,8 +267,7 @@ pub struct Location {
     /// Its spec may be asked for, and its name is on record.
     pub is_acceptable: bool,
     pub is_vaults: bool,
-    /// It was in force before anybody could be asked.
-    pub is_grandfathered: bool,
+    pub was: Before,
 }
 
 /// One external call.
@@ -329,7 +349,7 @@ fn plan_own(seen: &Observed, origin: &Origin) -> Plan<Step> {
     }
     let is_free = seen.policy == OwnBuckets::Allow;
     let Some(request) = &seen.request else {
-        let decision = if is_free || location.is_grandfathered { Decision::Approve } else { Decision::Pending };
+        let decision = if is_free || location.was == Before::This { Decision::Approve } else { Decision::Pending };
         return Plan::step(Step::CreateRequest { origin: origin.clone(), decision });
     };
     if own.is_none() {
@@ -349,7 +369,7 @@ fn plan_own(seen: &Observed, origin: &Origin) -> Plan<Step> {
         (Decision::Approve | Decision::Reject, _) if request.awaits_change => return decide(request.decision, false),
         (Decision::Approve, _) if is_free => (spec, Some(spec)),
         // An approval of what nobody had written down yet approves nothing.
-        (Decision::Approve, None) if !location.is_grandfathered => return decide(Decision::Pending, false),
+        (Decision::Approve, None) if location.was != Before::This => return decide(Decision::Pending, false),
         (Decision::Approve, None) => (spec, Some(spec)),
         // The change was taken back before it was approved, or there is none.
         (Decision::Approve, Some(_)) if request.approves(spec) => (spec, Some(spec)),

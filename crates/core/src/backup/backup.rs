@@ -15,7 +15,9 @@ pub use self::{
 };
 pub use super::availability::{Location, LocationPhase};
 use super::{
-    Counts, Handed, Object, OnDelete, OwnBucket, Phase, Policy, QueueInfo, Reference, Victim, duration, fingerprint,
+    Counts, Handed, Object, OnDelete, OwnBucket, Phase, Policy, QueueInfo, Reference, Victim,
+    copied::copied,
+    duration, fingerprint,
     handover::{HandOver, Next, Stage, Told, Words},
     ownership::{Claimant, Lies, Origin},
     policy::HeldBack,
@@ -50,6 +52,13 @@ const EXPIRED: &str = "Expired";
 
 /// Why a backup is not accepted whose Velero Backup is gone.
 pub(super) const NOT_FOUND: &str = "VeleroBackupNotFound";
+
+const EXCLUDED: &str = "Velero backs up nothing of a namespace labelled velero.io/exclude-from-backup=true; remove the label from \
+                        the namespace";
+
+/// Said of one that Velero could not have stored when its turn came.
+const OUT_OF_QUEUE: &str = "the storage location could not be used while this backup waited for Velero, which would have stopped there: \
+                            it is out of the queue; create a new NonAdminBackup once the location is available";
 
 /// What whoever changes the spec of a backup that Velero has is told.
 pub const UNCHANGEABLE: &str = "changes to backupSpec have no effect; create a new NonAdminBackup";
@@ -180,6 +189,16 @@ impl Observed {
         self.velero.as_ref().is_some_and(|velero| Progress(&velero.status).is_waiting())
     }
 
+    /// Velero would refuse it once its turn has come, and serve nobody else meanwhile. That a tenant's own bucket cannot be used may be
+    /// her own doing; where Croft's cannot, nobody is served anyway.
+    fn is_stranded(&self) -> bool {
+        let is_unusable = matches!(
+            self.location,
+            Location::Found { velero: Some(LocationPhase::Other | LocationPhase::ReadOnly), .. }
+        );
+        self.own_bucket.is_some() && is_unusable && self.is_waiting() && self.is_own()
+    }
+
     /// Why Velero is not asked to delete what is stored.
     fn withheld(&self) -> Option<String> {
         self.own_bucket.as_ref().and_then(|bucket| bucket.reach.withholds())
@@ -225,6 +244,10 @@ impl Observed {
         }
         let spec = validate::backup(&self.spec, &self.object.namespace, policy)?;
         policy.is_clear()?;
+        if self.object.namespace_is_excluded {
+            // Velero would refuse it once its turn has come, and everybody behind it would wait for that.
+            return Err(Refusal::not_yet("NamespaceExcluded", EXCLUDED));
+        }
         if !self.missing_fences.is_empty() {
             return Err(Refusal::unfenced("backed up", &self.missing_fences));
         }
@@ -265,6 +288,7 @@ pub fn plan(seen: &Observed, policy: &Policy) -> Plan<Step> {
 fn create(seen: &Observed, policy: &Policy) -> Plan<Step> {
     let hand_over = seen.hand_over(policy);
     match hand_over.next() {
+        Next::Nothing if seen.is_stranded() => let_go(seen, None),
         Next::Nothing => unlabelled(seen).map_or_else(|| expire(seen), |backup| Plan::step(Step::Label(backup))),
         Next::Finalizer => Plan::step(Step::AddFinalizer { uid: seen.object.uid.clone() }),
         Next::Make(spec) => {
@@ -392,8 +416,13 @@ pub fn report(seen: &Observed, policy: &Policy, outcomes: &[(&Step, Outcome)], n
         }
     }
     hand_over.follow(&mut status.told(), now);
+    let is_out = |(step, outcome): &(&Step, Outcome)| matches!(step, Step::DeleteBackup { .. }) && outcome.is_done();
+    if seen.path() == Path::CreateOrUpdate && outcomes.iter().any(is_out) {
+        let generation = Some(seen.object.generation);
+        status.conditions.set_observed("Accepted", Truth::False, NOT_FOUND, OUT_OF_QUEUE, generation, now);
+    }
     if let Stage::Made(velero) = hand_over.stage() {
-        status.velero_backup.get_or_insert_default().spec = Some(velero.spec.clone());
+        status.velero_backup.get_or_insert_default().spec = Some(copied(&velero.spec));
     }
     Some(status)
 }

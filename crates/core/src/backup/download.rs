@@ -8,6 +8,7 @@
 //! finished, and proven hers            -> Velero is asked for a signed URL
 //! Velero has signed                    -> proven once more; URL and `Processed` in one write, Created
 //! the URL expires                      -> the request goes
+//! a restore has brought it back        -> BackingOff for good: whatever it asked for was handed out in another life
 //! ```
 //!
 //! A URL opens everything in the file to whoever has it, so it is handed out only while the file is proven to be of a request
@@ -22,6 +23,7 @@ use serde::{Deserialize, Serialize};
 pub use self::subject::{BackupFound, RestoreFound, Subject};
 use super::{
     Phase, Victim,
+    handover::BROUGHT_BACK,
     ownership::{Marks, Origin},
     velero::{Fields, text},
 };
@@ -31,6 +33,9 @@ use crate::{
     time::Timestamp,
 };
 
+/// The condition that tells whether there is a URL.
+const PROCESSED: &str = "Processed";
+
 /// The world around one `NonAdminDownloadRequest`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Observed {
@@ -39,6 +44,8 @@ pub struct Observed {
     pub uid: String,
     pub generation: i64,
     pub is_deleting: bool,
+    /// It came out of a backup: it carries the mark of a Velero Restore.
+    pub is_brought_back: bool,
     /// Which file, in Velero's words.
     pub kind: String,
     pub subject: Subject,
@@ -156,6 +163,12 @@ impl Observed {
         }
     }
 
+    /// It is not carried out again, and was not since.
+    fn is_of_another_life(&self) -> bool {
+        let said = self.status.conditions.reason(PROCESSED);
+        said == Some(BROUGHT_BACK) || (self.is_brought_back && self.status == Status::default())
+    }
+
     fn has_url(&self) -> bool {
         self.status.velero.as_ref().is_some_and(|velero| velero.status.has_url())
     }
@@ -173,6 +186,9 @@ pub fn plan(seen: &Observed) -> Plan<Step> {
         };
     }
     let Subject::Proven(target) = &seen.subject else { return Plan::settled() };
+    if seen.is_of_another_life() {
+        return Plan::settled();
+    }
     match seen.asked(target) {
         Asked::Nothing => Plan::step(Step::CreateDownload {
             name: seen.velero_name(),
@@ -200,9 +216,17 @@ pub fn report(seen: &Observed, outcomes: &[(&Step, Outcome)], now: &Timestamp) -
     let failure = outcomes.iter().find_map(|(_, outcome)| outcome.failure());
     let failure = failure.filter(|failure| failure.class != FailureClass::Stale);
     let error = |kind, message| Told { phase: Phase::BackingOff, kind, truth: Truth::True, reason: "Error", message };
-    let waits =
-        |message| Told { phase: Phase::New, kind: "Processed", truth: Truth::False, reason: "NotReady", message };
+    let waits = |message| Told { phase: Phase::New, kind: PROCESSED, truth: Truth::False, reason: "NotReady", message };
     let told = match &seen.subject {
+        _ if seen.is_of_another_life() => Told {
+            phase: Phase::BackingOff,
+            kind: PROCESSED,
+            truth: Truth::False,
+            reason: BROUGHT_BACK,
+            message:
+                "a restore has brought this NonAdminDownloadRequest back: it is not carried out again, create a new one"
+                    .to_owned(),
+        },
         Subject::NoBackup => error("NonAdminBackupNotAvailable", "cannot get nonadminbackup".to_owned()),
         Subject::NoRestore => error("NonAdminRestoreNotAvailable", "cannot get nonadminrestore".to_owned()),
         Subject::NotInOwnLocation => error(
@@ -232,13 +256,8 @@ fn signed(velero: &VeleroDownload) -> Option<&Answer> {
 }
 
 fn processed(seen: &Observed, answer: Answer, now: &Timestamp) -> Status {
-    let told = Told {
-        phase: Phase::Created,
-        kind: "Processed",
-        truth: Truth::True,
-        reason: "Success",
-        message: String::new(),
-    };
+    let told =
+        Told { phase: Phase::Created, kind: PROCESSED, truth: Truth::True, reason: "Success", message: String::new() };
     Status { velero: Some(Copied { status: answer }), ..told.over(seen, now) }
 }
 
@@ -280,6 +299,7 @@ mod tests {
             uid: UID.into(),
             generation: 1,
             is_deleting: false,
+            is_brought_back: false,
             kind: "BackupLog".into(),
             subject,
             status: Status::default(),
@@ -385,6 +405,22 @@ mod tests {
         assert_eq!(report(&look, &[], &now()), Some(look.status.clone()), "nothing is written meanwhile");
         look.expires_in = Some(Duration::ZERO);
         assert_eq!(plan(&look).groups, [[Step::DeleteSelf { uid: UID.into() }]]);
+    }
+
+    #[test]
+    fn a_request_that_a_restore_brought_back_is_not_carried_out_again() {
+        let mut look = Observed { is_brought_back: true, ..proven() };
+        for _ in 0..2 {
+            assert!(plan(&look).is_settled());
+            assert_eq!(told(&look), (Some(Phase::BackingOff), vec!["Processed=False BroughtBackByRestore".into()]));
+            look.status = report(&look, &[], &now()).expect("a status");
+            // Somebody takes the mark off.
+            look.is_brought_back = false;
+        }
+        let mut waiting = seen(Subject::NotReady("not finished"));
+        waiting.status = report(&waiting, &[], &now()).expect("a status");
+        let marked_later = Observed { is_brought_back: true, status: waiting.status, ..proven() };
+        assert!(!plan(&marked_later).is_settled(), "it was asked for in this life");
     }
 
     #[test]

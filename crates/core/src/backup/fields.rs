@@ -42,6 +42,8 @@ pub enum Rule {
     OwnNamespace,
     /// The tenant, from nothing to so many minutes: Velero waits as long, and with it everybody who comes after her.
     UpToMinutes(u32),
+    /// The tenant, from nothing to so many: Velero starts as many at once, on the node.
+    UpTo(u32),
     /// The tenant, as long as she says no.
     FalseOnly,
     /// Nobody: it must not be there.
@@ -58,6 +60,7 @@ impl Rule {
         let about = match self {
             Rule::Free => "yours to choose",
             Rule::UpToMinutes(most) => return format!("yours to choose, up to {most}m"),
+            Rule::UpTo(most) => return format!("yours to choose, up to {most}"),
             Rule::OwnNamespace => "your own namespace or nothing",
             Rule::FalseOnly => "`false` or nothing",
             Rule::Forbidden => "must be left out",
@@ -109,6 +112,9 @@ const BACKUP_HOOKS: &[Field] = &[free(
     ]),
 )];
 
+/// More at a time than a disk is faster with.
+const MANY_FILES: Rule = Rule::UpTo(32);
+
 const CONFIG_MAP: &[Field] = &[free("apiGroup", Shape::Text), free("kind", Shape::Text), free("name", Shape::Text)];
 
 /// Of a `backupSpec`, in Velero's own order, which is also the order in which violations are reported.
@@ -142,7 +148,7 @@ pub const BACKUP: &[Field] = &[
     field("resourcePolicy", Shape::Object(CONFIG_MAP), Rule::AdminOnly),
     field("snapshotMoveData", Shape::Flag, Rule::FalseOnly),
     field("datamover", Shape::Text, Rule::AdminOnly),
-    free("uploaderConfig", Shape::Object(&[free("parallelFilesUpload", Shape::Number)])),
+    free("uploaderConfig", Shape::Object(&[field("parallelFilesUpload", Shape::Number, MANY_FILES)])),
 ];
 
 /// Of a `restoreSpec`, in Velero's own order.
@@ -168,7 +174,10 @@ pub const RESTORE: &[Field] = &[
     field("resourcePolicy", Shape::Object(CONFIG_MAP), Rule::AdminOnly),
     free(
         "uploaderConfig",
-        Shape::Object(&[free("writeSparseFiles", Shape::Flag), free("parallelFilesDownload", Shape::Number)]),
+        Shape::Object(&[
+            free("writeSparseFiles", Shape::Flag),
+            field("parallelFilesDownload", Shape::Number, MANY_FILES),
+        ]),
     ),
 ];
 
@@ -209,7 +218,7 @@ pub fn not_enforceable<'a>(table: &[Field], enforced: &'a Fields) -> Option<&'a 
             Rule::Forbidden | Rule::OwnNamespace => false,
             _ if NOT_ENFORCEABLE.contains(&name) => false,
             _ if name == "includeClusterResources" => *value == Value::Bool(false),
-            Rule::Free | Rule::UpToMinutes(_) | Rule::FalseOnly | Rule::AdminOnly | Rule::Set => {
+            Rule::Free | Rule::UpToMinutes(_) | Rule::UpTo(_) | Rule::FalseOnly | Rule::AdminOnly | Rule::Set => {
                 mismatch(field.shape, value).is_none()
             }
         })
@@ -261,10 +270,17 @@ impl Check<'_> {
         }
     }
 
+    /// Whether the administrator enforces exactly that.
+    fn is_enforced(&self, path: &str, value: &Value) -> bool {
+        let mut names = path.split('.');
+        let outermost = names.next().and_then(|name| self.enforced.get(name));
+        outermost.and_then(|outermost| names.try_fold(outermost, |inner, name| inner.get(name))) == Some(value)
+    }
+
     fn field(&self, field: &Field, value: &Value, path: &str, problems: &mut Vec<Problem>) {
         let mut wrong = |message: String| problems.push(Problem::new(format!("{}.{path}", self.place), message));
         let (kind, place) = (self.kind, self.place);
-        let is_enforced = self.enforced.get(path) == Some(value);
+        let is_enforced = self.is_enforced(path, value);
         match field.rule {
             Rule::Forbidden if !is_zero(field.shape, value) => {
                 return wrong(format!("{}.{path} is restricted", self.restricted));
@@ -281,11 +297,15 @@ impl Check<'_> {
         if let Some(expected) = mismatch(field.shape, value) {
             return wrong(format!("{kind} {place}.{path} must be {expected}"));
         }
-        if let Rule::UpToMinutes(most) = field.rule
-            && !is_enforced
-            && !is_within(most, value)
-        {
-            return wrong(format!("{kind} {place}.{path} is restricted, can only be from 0s to {most}m"));
+        let bounds = match field.rule {
+            Rule::UpToMinutes(most) if !is_within(most, value) => Some(format!("0s to {most}m")),
+            Rule::UpTo(most) if value.as_u64().is_none_or(|number| number > u64::from(most)) => {
+                Some(format!("0 to {most}"))
+            }
+            _ => None,
+        };
+        if let Some(bounds) = bounds.filter(|_| !is_enforced) {
+            return wrong(format!("{kind} {place}.{path} is restricted, can only be from {bounds}"));
         }
         let is_foreign = |name: &Value| name != self.namespace;
         if field.rule == Rule::OwnNamespace && value.as_array().is_some_and(|names| names.iter().any(is_foreign)) {

@@ -17,6 +17,7 @@ use serde_json::Value;
 
 use super::{
     Counts, Object, Phase, Policy, QueueInfo, Reference, Transfers, Tried,
+    copied::copied,
     meaning::meaning,
     ownership::{Marks, Origin},
     validate::{Invalid, Refusal},
@@ -33,7 +34,7 @@ const ACCEPTED: &str = "Accepted";
 const QUEUED: &str = "Queued";
 const SPEC_UPDATE: &str = "SpecUpdateApproved";
 /// Why a request that came back out of somebody's backup is left alone.
-const BROUGHT_BACK: &str = "BroughtBackByRestore";
+pub(super) const BROUGHT_BACK: &str = "BroughtBackByRestore";
 
 /// For so long nothing takes away from Velero what was made and not told yet, unless it is kept for less. Whoever comes back later
 /// cannot tell whether it was there.
@@ -263,7 +264,7 @@ impl<'a> HandOver<'a> {
                 self.created(told, now);
                 let reference = told.reference.get_or_insert_default();
                 reference.uid = Some(handed.uid.clone());
-                reference.status = Some(handed.status.clone());
+                reference.status = Some(copied(&handed.status));
                 *told.queue_info = Some(QueueInfo { estimated_queue_position: handed.position });
                 *told.file_system = handed.transfers.of_file_system();
                 *told.data_mover = handed.transfers.of_data_mover();

@@ -3,7 +3,8 @@
 //!
 //! A request is known by the name we chose for it, which holds its UID: who is made again under the old name does not keep what its
 //! predecessor left. What Velero finds in a bucket it makes again as often as it is deleted, so that a Backup of which something may be
-//! stored goes only when its location is gone; see [`super::sync`] for the others.
+//! stored goes only when its location is gone; see [`super::sync`] for the others. One that waits in a location that is gone goes whoever
+//! has asked for it: it can only fail.
 
 use std::{fmt, time::Duration};
 
@@ -98,7 +99,9 @@ pub fn plan(seen: &Observed) -> Plan<Step> {
     // A bucket may say anything: what is no name is nobody's.
     let are_names = is_dns_subdomain(namespace) && is_dns_subdomain(name);
     let is_ours = *nacuuid == seen.object.name && are_names;
-    let is_held = seen.request.as_ref() == Some(nacuuid);
+    // Velero would come to it, find no location, and serve nobody else for a minute or longer.
+    let is_stranded = seen.hands == Hands::Waiting && seen.lies == Some(Lies::Nowhere);
+    let is_held = seen.request.as_ref() == Some(nacuuid) && !is_stranded;
     let is_stored = seen.hands != Hands::Waiting;
     let comes_back = is_stored && seen.lies.as_ref().is_some_and(|lies| *lies != Lies::Nowhere);
     if !is_ours || is_held || comes_back {
@@ -162,8 +165,9 @@ mod tests {
         for lies in [Lies::Nowhere, Lies::WithAdministrator, Lies::WithTenant("shop".into())] {
             let waiting = Observed { hands: Hands::Waiting, lies: Some(lies), ..left() };
             assert_eq!(plan(&waiting).iter().map(plan::Step::kind).collect::<Vec<_>>(), ["DeleteLeftover"]);
+            let is_stranded = waiting.lies == Some(Lies::Nowhere);
             let held = Observed { request: Some("shop-nightly-1".into()), ..waiting };
-            assert!(plan(&held).is_settled());
+            assert_eq!(plan(&held).is_settled(), !is_stranded, "nothing can be stored where no location is");
         }
     }
 

@@ -9,7 +9,7 @@
 //! on record                              -> finalizer
 //! held by the finalizer                  -> Secret copied, Velero location made, Created
 //! Secret or spec changed                 -> copied and changed at once
-//! deleted                                -> Deleting; Secret, Velero location and the location's backups are deleted,
+//! deleted                                -> Deleting; what waits for Velero in it, Secret, Velero location and the location's backups are deleted,
 //!                                           then the finalizer goes
 //! ```
 //!
@@ -19,6 +19,7 @@ mod let_go;
 mod step;
 mod synced;
 mod taking_in;
+mod withdrawal;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -26,6 +27,7 @@ use serde_json::Value;
 use super::{
     Object, Phase, Policy, Reference, Store, Victim,
     approval::Standing,
+    copied::copied,
     meaning::meaning,
     ownership::{Marks, Origin},
     policy::HeldBack,
@@ -34,14 +36,15 @@ use super::{
 };
 use crate::{
     conditions::{Conditions, Truth},
-    plan::{self, Outcome, Plan},
+    plan::{Outcome, Plan},
     time::Timestamp,
 };
 
-pub use self::{let_go::LetGo, step::Step};
+pub use self::{let_go::LetGo, step::Step, withdrawal::InQueue};
 use self::{
     synced::{Synced, Words},
     taking_in::is_synchronised_never,
+    withdrawal::{delete, withdrawal},
 };
 
 /// Annotation on a location by which its owner says that it may store elsewhere although it has backups.
@@ -77,6 +80,8 @@ pub struct Observed {
     pub missing_fences: Vec<String>,
     /// How many backups Velero has in it.
     pub taken_in: usize,
+    /// Those of them that Velero has not begun with.
+    pub in_queue: Vec<InQueue>,
 }
 
 /// `status` of a `NonAdminBackupStorageLocation`, as far as this file writes it.
@@ -274,7 +279,10 @@ pub fn plan(seen: &Observed, policy: &Policy) -> Plan<Step> {
         return Plan::settled();
     }
     if seen.standing.is_withheld() && !seen.object.velero_is_away() {
-        return Plan::steps(withdrawal(seen));
+        return withdrawal(seen);
+    }
+    if seen.standing == Standing::GrandfatheredAsItWas {
+        return Plan::settled();
     }
     let is_recorded = Reference::is_recorded(seen.status.velero_backup_storage_location.as_ref());
     match seen.wanted(policy) {
@@ -332,36 +340,6 @@ fn asks_for_the_same(one: &Fields, other: &Fields) -> bool {
     meaning(one) == meaning(other) && is_synchronised_never(one) == is_synchronised_never(other)
 }
 
-/// What Velero has of it, to be taken away.
-fn withdrawal(seen: &Observed) -> Vec<Step> {
-    let name = seen.origin().nacuuid;
-    let victim = |uid: &String| Victim { name: name.clone(), uid: uid.clone() };
-    let copy = match seen.copy() {
-        Target::Ours(copy) => Some(Step::DeleteSecret(victim(&copy.uid))),
-        Target::Absent | Target::Taken => None,
-    };
-    let velero = match seen.velero() {
-        Target::Ours(velero) => Some(Step::DeleteLocation(victim(&velero.uid))),
-        Target::Absent | Target::Taken => None,
-    };
-    copy.into_iter().chain(velero).collect()
-}
-
-/// Nothing here waits for the backups: deleting them takes the time their owner gives it.
-fn delete(seen: &Observed) -> Plan<Step> {
-    if seen.status.phase != Some(Phase::Deleting) || !seen.object.has_finalizer {
-        return Plan::settled();
-    }
-    if seen.object.velero_is_away() {
-        let release = Step::ReleaseFinalizer { uid: seen.object.uid.clone() };
-        return if seen.object.needs_no_velero() { Plan::step(release) } else { Plan::settled() };
-    }
-    let mut groups: Vec<_> = withdrawal(seen).into_iter().map(|step| vec![step]).collect();
-    groups.push(seen.backups.iter().cloned().map(Step::DeleteBackup).collect());
-    groups.push(vec![Step::ReleaseFinalizer { uid: seen.object.uid.clone() }]);
-    Plan { groups, next: plan::Next::Settled }
-}
-
 /// The status after the plan was carried out as `outcomes` say; `None` where there may be no object left to write it to.
 pub fn report(seen: &Observed, policy: &Policy, outcomes: &[(&Step, Outcome)], now: &Timestamp) -> Option<Status> {
     let ended = |step: &Step| matches!(step, Step::ReleaseFinalizer { .. });
@@ -409,8 +387,8 @@ pub fn report(seen: &Observed, policy: &Policy, outcomes: &[(&Step, Outcome)], n
     }
     if let Some(reference) = &mut status.velero_backup_storage_location {
         reference.status = match (seen.velero(), reference.status.take()) {
-            (Target::Ours(velero), Some(told)) if differs_only_in_time(&told, &velero.status) => Some(told),
-            (Target::Ours(velero), _) => Some(velero.status.clone()),
+            (Target::Ours(velero), Some(told)) if differs_only_in_time(&told, &copied(&velero.status)) => Some(told),
+            (Target::Ours(velero), _) => Some(copied(&velero.status)),
             (Target::Absent | Target::Taken, _) => None,
         };
     }

@@ -14,6 +14,7 @@ pub mod approval;
 mod availability;
 #[expect(clippy::module_inception, reason = "the part and one of its kinds have the same name")]
 pub mod backup;
+mod copied;
 mod counters;
 mod credentials;
 mod data_protection;

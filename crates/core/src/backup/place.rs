@@ -1,7 +1,10 @@
 //! Where a backup goes, or lies.
 
+use std::{cell::LazyCell, fmt};
+
+use jiff::Timestamp as Moment;
+
 use super::ownership::Lies;
-use crate::time::Timestamp;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Place {
@@ -31,13 +34,13 @@ impl Place {
     }
 
     /// Where Velero has a backup, whatever it names now; else the location it names; else that of its namespace's vault.
-    pub fn of(named: Option<&str>, stored: Option<Stored>, vaults: impl IntoIterator<Item = Vault>) -> Self {
+    pub fn of(named: Option<&str>, stored: Option<Stored>, home: &Home<'_>) -> Self {
         match (named, stored.map(Stored::place)) {
             // Known to people by the name they gave it.
             (Some(named), Some(Place::Gone(_))) => Place::Gone(named.to_owned()),
             (_, Some(place)) => place,
             (Some(named), None) => Place::Location(named.to_owned()),
-            (None, None) => home(vaults).map_or(Place::Default, Place::Vault),
+            (None, None) => home.0.clone().map_or(Place::Default, Place::Vault),
         }
     }
 }
@@ -63,26 +66,60 @@ impl Stored {
 }
 
 /// What counts of a vault where a backup looks for one.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Vault {
-    pub name: String,
-    pub created: Timestamp,
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Vault<'a> {
+    pub name: &'a str,
+    pub created: Option<Moment>,
     pub is_deleting: bool,
 }
 
+/// The vault of a namespace for backups that name no location. Looked for by the first that needs it: there may be any number of
+/// vaults, and any number of backups.
+pub struct Home<'a>(LazyCell<Option<String>, Box<dyn FnOnce() -> Option<String> + 'a>>);
+
+impl fmt::Debug for Home<'_> {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_tuple("Home").finish_non_exhaustive()
+    }
+}
+
+impl<'a> Home<'a> {
+    pub fn found_by(look: impl FnOnce() -> Option<String> + 'a) -> Self {
+        Self(LazyCell::new(Box::new(look)))
+    }
+}
+
 /// Of several vaults that stay the oldest; of those made in one second, by name.
-fn home(vaults: impl IntoIterator<Item = Vault>) -> Option<String> {
+pub fn home<'a>(vaults: impl IntoIterator<Item = Vault<'a>>) -> Option<String> {
     let staying = vaults.into_iter().filter(|vault| !vault.is_deleting);
-    staying.map(|vault| (vault.created, vault.name)).min().map(|(_, name)| name)
+    staying.min_by_key(|vault| (vault.created, vault.name)).map(|vault| vault.name.to_owned())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn vault(name: &str, second: u32, is_deleting: bool) -> Vault {
-        let created = Timestamp(format!("2026-01-01T00:00:{second:02}Z"));
-        Vault { name: name.into(), created, is_deleting }
+    fn vault(name: &str, second: i64, is_deleting: bool) -> Vault<'_> {
+        Vault { name, created: Moment::from_second(1_800_000_000 + second).ok(), is_deleting }
+    }
+
+    #[test]
+    fn the_vaults_of_a_namespace_are_gone_through_once_however_many_backups_wait() {
+        let looks = std::cell::Cell::new(0);
+        let home = Home::found_by(|| {
+            looks.set(looks.get() + 1);
+            home((0..1_000).map(|second| vault("safe", second, false)))
+        });
+        let stored = || Some(Stored { lies: Lies::WithAdministrator, known_as: None, own: None });
+        for _ in 0..1_000 {
+            assert_eq!(Place::of(Some("there"), None, &home), Place::Location("there".into()));
+            assert_eq!(Place::of(None, stored(), &home), Place::Default);
+        }
+        assert_eq!(looks.get(), 0, "nobody needs to know");
+        for _ in 0..1_000 {
+            assert_eq!(Place::of(None, None, &home), Place::Vault("safe".into()));
+        }
+        assert_eq!(looks.get(), 1);
     }
 
     #[test]
@@ -112,7 +149,7 @@ mod tests {
                     for own in [None, own()] {
                         let stored =
                             lies.clone().map(|lies| Stored { lies, known_as: known_as.clone(), own: own.clone() });
-                        let place = Place::of(named, stored, [vault("safe", 0, false)]);
+                        let place = Place::of(named, stored, &Home::found_by(|| Some("safe".into())));
                         let wanted = match (named, &lies, &known_as, &own) {
                             (Some(named), None, ..) => Place::Location(named.into()),
                             (None, None, ..) => Place::Vault("safe".into()),
@@ -130,7 +167,7 @@ mod tests {
 
     #[test]
     fn of_several_vaults_the_oldest_that_stays_is_home() {
-        let place = |vaults: &[Vault]| Place::of(None, None, vaults.to_vec());
+        let place = |vaults: &[Vault<'_>]| Place::of(None, None, &Home::found_by(|| home(vaults.iter().copied())));
         assert_eq!(place(&[]), Place::Default);
         assert_eq!(place(&[vault("a", 0, true)]), Place::Default);
         assert_eq!(place(&[vault("a", 2, false), vault("b", 1, false)]), Place::Vault("b".into()));

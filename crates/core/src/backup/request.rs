@@ -55,6 +55,8 @@ pub struct Object {
     pub is_deleting: bool,
     /// Its namespace is being deleted: nothing may hold that up.
     pub namespace_is_terminating: bool,
+    /// It is labelled as one of which Velero backs up nothing.
+    pub namespace_is_excluded: bool,
     pub velero: Presence,
     /// It came out of a backup: it carries the mark of a Velero Restore.
     pub is_brought_back: bool,

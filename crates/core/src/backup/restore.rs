@@ -100,25 +100,32 @@ pub enum Source {
     Unusable,
     /// Not handed to Velero yet, still running, or its Velero Backup is not to be seen.
     NotReady,
+    /// Velero cannot reach what is stored: it would refuse for good what it is asked for meanwhile.
+    OutOfReach,
     Ready {
         velero_backup: String,
     },
 }
 
 impl Source {
-    /// From where the `NonAdminBackup` stands, why it is not accepted, the name of its Velero Backup, and the status of that one if
-    /// there is one and it is proven to be its own.
+    /// From where the `NonAdminBackup` stands, why it is not accepted, its Velero Backup if there is one and it is proven to be its own,
+    /// and whether Velero can use the location of that one.
     pub fn of(
         phase: Option<Phase>,
         accepted: Option<&str>,
         velero_backup: Option<String>,
         status: Option<&Fields>,
+        is_reachable: bool,
     ) -> Self {
         let progress = status.map(Progress).filter(|progress| progress.is_finished());
         match (phase, velero_backup, progress.and_then(Progress::phase)) {
             (Some(Phase::Created), _, None) if accepted == Some(NOT_FOUND) => Source::Gone,
             (Some(Phase::Created), Some(velero_backup), Some("Completed" | "PartiallyFailed")) => {
-                Source::Ready { velero_backup }
+                if is_reachable {
+                    Source::Ready { velero_backup }
+                } else {
+                    Source::OutOfReach
+                }
             }
             // One that Velero is done with before that is on record is on record soon.
             (None | Some(Phase::New), _, _) | (Some(Phase::Created), _, None) => Source::NotReady,
@@ -279,7 +286,7 @@ impl Observed {
 
     /// How far the question is what was left out, as long as it is open.
     fn inquiry(&self, policy: &Policy) -> Option<Inquiry> {
-        let can_ask = matches!(self.source, Source::Ready { .. });
+        let can_ask = matches!(self.source, Source::Ready { .. } | Source::OutOfReach);
         self.wants_lists(policy).then(|| Inquiry::of(&self.lists, can_ask, policy))
     }
 
@@ -305,6 +312,13 @@ impl Observed {
             ))),
             Source::Unusable => Err(Refusal::invalid(NOT_READY)),
             Source::NotReady => Err(Refusal::not_yet("BackupNotReady", NOT_READY)),
+            Source::OutOfReach => Err(Refusal::not_yet(
+                "LocationNotReady",
+                format!(
+                    "the storage location of NonAdminBackup \"{}\" is not in available state; this goes on when it is",
+                    spec.backup_name()
+                ),
+            )),
             Source::Ready { .. } if !self.missing_fences.is_empty() => {
                 Err(Refusal::unfenced("restored", &self.missing_fences))
             }

@@ -72,6 +72,11 @@ impl<'a> Progress<'a> {
         !self.is_finished() && matches!(self.phase(), None | Some("New" | "Queued"))
     }
 
+    /// Its turn has come, and Velero looks at it in a moment.
+    pub fn is_next(self) -> bool {
+        !self.is_finished() && self.phase() == Some("ReadyToStart")
+    }
+
     /// Velero has begun and is not done. It looks for what is deleted under its hands again and again, and nobody else is served
     /// meanwhile.
     pub fn is_at_work(self) -> bool {

@@ -7,7 +7,10 @@ use serde::{Deserialize, Serialize};
 use crate::{
     budget::{Budget, Budgets},
     conditions::{Conditions, Truth},
-    namespaces::manifest::group_of,
+    namespaces::{
+        manifest::group_of,
+        rollout::{self, RolloutStep},
+    },
     plan::{Next, Plan, Step},
     problem::Problem,
     time::{Instant, Timestamp},
@@ -25,6 +28,7 @@ const ROLLING_OUT: &str = "RollingOut";
 /// What is known about one class.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Observed {
+    pub name: String,
     pub generation: i64,
     pub deleting: bool,
     pub held: bool,
@@ -37,18 +41,33 @@ pub struct Observed {
     /// Kinds of which objects of this class exist.
     pub live: BTreeSet<Kind>,
     pub namespaces: Vec<Bound>,
+    pub rollout: rollout::Seen,
     pub status: Status,
 }
 
 /// One bound namespace.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "independent facts, each with its own name")]
 pub struct Bound {
     pub name: String,
-    /// It has this generation of this very class.
+    /// Those of its binding.
+    pub uid: String,
+    pub version: String,
+    /// It has what this very class says now.
     pub updated: bool,
     pub ready: bool,
     /// The reason, if somebody must act.
     pub stalled: Option<String>,
+    /// What it says is about what its binding asks for now.
+    pub heard: bool,
+    /// The revision it has, as far as its binding tells.
+    pub has: Option<String>,
+    /// Where a roll-out in stages moved it.
+    pub moved: Option<rollout::Moved>,
+    /// When its turn comes: see [`rollout::turn`].
+    pub turn: usize,
+    /// It is on its way out of the class: no roll-out waits for it.
+    pub leaving: bool,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -86,6 +105,11 @@ pub struct Status {
     pub failing_namespaces: Option<i64>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub failing: Vec<Failing>,
+    /// The revision that is released: see [`rollout`].
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub revision: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rollout: Option<rollout::Status>,
     #[serde(skip_serializing_if = "Conditions::is_empty")]
     pub conditions: Conditions,
 }
@@ -102,6 +126,7 @@ pub enum ClassStep {
     /// Keep the class until its namespaces have let go.
     Hold,
     LetGo,
+    RollOut(RolloutStep),
 }
 
 impl Step for ClassStep {
@@ -109,16 +134,18 @@ impl Step for ClassStep {
         match self {
             ClassStep::Hold => "HoldClass",
             ClassStep::LetGo => "ReleaseClass",
+            ClassStep::RollOut(step) => step.kind(),
         }
     }
 }
 
 impl fmt::Display for ClassStep {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.write_str(match self {
-            ClassStep::Hold => "hold the class: its deletion needs our help",
-            ClassStep::LetGo => "let the class go",
-        })
+        match self {
+            ClassStep::Hold => out.write_str("hold the class: its deletion needs our help"),
+            ClassStep::LetGo => out.write_str("let the class go"),
+            ClassStep::RollOut(step) => step.fmt(out),
+        }
     }
 }
 
@@ -127,8 +154,15 @@ pub fn plan(seen: &Observed) -> Plan<ClassStep> {
         (false, false) if seen.must_hold => Plan::step(ClassStep::Hold),
         (false, true) if !seen.must_hold => Plan::step(ClassStep::LetGo),
         (true, true) if seen.namespaces.is_empty() => Plan::step(ClassStep::LetGo),
-        _ => Plan::settled(),
+        (true, _) => Plan::settled(),
+        (false, _) => roll_out(seen),
     }
+}
+
+fn roll_out(seen: &Observed) -> Plan<ClassStep> {
+    let Plan { groups, next } = rollout::plan(seen);
+    let steps = |group: Vec<RolloutStep>| group.into_iter().map(ClassStep::RollOut).collect();
+    Plan { groups: groups.into_iter().map(steps).collect(), next }
 }
 
 /// The version in which a kind is watched, of those in which classes use it. The one that is watched stays while it is served.
@@ -168,14 +202,22 @@ pub fn tell(
             return (None, Next::After(PROGRESS));
         }
     }
-    (Some(status), Next::Settled)
+    // What was let in may go on from here: nobody announces what we wrote ourselves.
+    let plan = plan(&Observed { status: status.clone(), ..seen.clone() });
+    let next = if plan.is_settled() { plan.next } else { Next::After(Duration::ZERO) };
+    (Some(status), next)
 }
 
 impl Status {
     /// Without what only tells how far a roll-out is.
     fn without_progress(&self) -> Self {
-        let mut status =
-            Self { bound_namespaces: None, updated_namespaces: None, ready_namespaces: None, ..self.clone() };
+        let mut status = Self {
+            bound_namespaces: None,
+            updated_namespaces: None,
+            ready_namespaces: None,
+            rollout: self.rollout.as_ref().map(rollout::Status::without_progress),
+            ..self.clone()
+        };
         for condition in status.conditions.0.iter_mut().filter(|condition| condition.reason == ROLLING_OUT) {
             condition.message.clear();
         }
@@ -199,6 +241,7 @@ fn status(seen: &Observed, now: &Timestamp) -> Status {
         .collect();
     failing.sort_by(|a, b| a.namespace.cmp(&b.namespace));
     failing.truncate(MOST_FAILING);
+    let (revision, rollout) = rollout::report(seen);
     let mut status = Status {
         observed_generation: Some(seen.generation),
         resources: Some(seen.resources),
@@ -208,6 +251,8 @@ fn status(seen: &Observed, now: &Timestamp) -> Status {
         ready_namespaces: count(|bound| bound.ready && bound.updated),
         failing_namespaces: count(|bound| bound.stalled.is_some()),
         failing,
+        revision,
+        rollout,
         conditions: seen.status.conditions.clone(),
     };
     write_conditions(seen, &mut status, now);
@@ -222,6 +267,7 @@ fn kinds(seen: &Observed) -> BTreeSet<Kind> {
 
 fn write_conditions(seen: &Observed, status: &mut Status, now: &Timestamp) {
     let generation = Some(seen.generation);
+    let trouble = rollout::trouble(seen, status.rollout.as_ref());
     let conditions = &mut status.conditions;
     if seen.problems.is_empty() {
         conditions.set_observed("Accepted", Truth::True, "Valid", "the class is well formed", generation, now);
@@ -236,10 +282,11 @@ fn write_conditions(seen: &Observed, status: &mut Status, now: &Timestamp) {
         );
     }
     let behind = seen.namespaces.iter().filter(|bound| !(bound.ready && bound.updated)).count();
-    let (truth, reason, message) = match (seen.problems.is_empty(), behind) {
-        (false, _) => (Truth::False, "InvalidClass", "the class has problems; no namespace is changed".to_owned()),
-        (true, 0) => (Truth::True, "RolledOut", format!("{} namespaces have the class", seen.namespaces.len())),
-        (true, behind) => {
+    let (truth, reason, message) = match (seen.problems.is_empty(), trouble, behind) {
+        (false, _, _) => (Truth::False, "InvalidClass", "the class has problems; no namespace is changed".to_owned()),
+        (true, Some((reason, message)), _) => (Truth::False, reason, message),
+        (true, None, 0) => (Truth::True, "RolledOut", format!("{} namespaces have the class", seen.namespaces.len())),
+        (true, None, behind) => {
             (Truth::False, ROLLING_OUT, format!("{behind} of {} namespaces are not there yet", seen.namespaces.len()))
         }
     };
@@ -266,6 +313,7 @@ mod tests {
             updated: index < ready,
             ready: index < ready,
             stalled: (index + failing >= all).then(|| "Conflict".to_owned()),
+            ..Bound::default()
         };
         let seen =
             Observed { namespaces: (0..all).map(bound).collect(), status: before.clone(), ..Observed::default() };

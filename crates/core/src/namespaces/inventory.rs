@@ -22,6 +22,9 @@ pub struct Status {
     pub observed_class_uid: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub observed_class_generation: Option<i64>,
+    /// The revision of the class that is in force.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub observed_revision: Option<String>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub applied_resources: Vec<Applied>,
     #[serde(skip_serializing_if = "Conditions::is_empty")]
@@ -49,19 +52,30 @@ impl Status {
             observed_class_name,
             observed_class_uid,
             observed_class_generation,
+            observed_revision,
             applied_resources,
             conditions,
         } = self;
         let is_same = (observed_generation, observed_class_name)
             == (&other.observed_generation, &other.observed_class_name)
-            && (observed_class_uid, observed_class_generation)
-                == (&other.observed_class_uid, &other.observed_class_generation)
+            && *observed_class_uid == other.observed_class_uid
             && *conditions == other.conditions;
         if !is_same || applied_resources.len() != other.applied_resources.len() {
             return Difference::News;
         }
+        // The same revision in another generation is the same; and which one it is can be told by the generation, once.
+        let of_revision = match (observed_revision, &other.observed_revision) {
+            _ if (observed_class_generation, observed_revision)
+                == (&other.observed_class_generation, &other.observed_revision) =>
+            {
+                Difference::None
+            }
+            (Some(before), Some(after)) if before == after => Difference::Vouched,
+            (None, Some(_)) if *observed_class_generation == other.observed_class_generation => Difference::Vouched,
+            _ => Difference::News,
+        };
         let objects = applied_resources.iter().zip(&other.applied_resources);
-        objects.map(|(before, after)| before.difference(after)).max().unwrap_or(Difference::None)
+        objects.map(|(before, after)| before.difference(after)).max().unwrap_or(Difference::None).max(of_revision)
     }
 }
 
@@ -215,6 +229,13 @@ mod tests {
         for news in [status("1", State::Pending), status("1", State::Drifted), generation, adopted, more] {
             assert_eq!(before.difference(&news), Difference::News, "{news:?}");
         }
+        let mut revision = status("1", State::Applied);
+        revision.observed_revision = Some("r1".into());
+        assert_eq!(before.difference(&revision), Difference::Vouched, "the generation tells it already");
+        let mut later = Status { observed_class_generation: Some(2), ..revision.clone() };
+        assert_eq!(revision.difference(&later), Difference::Vouched, "only how it is rolled out has changed");
+        later.observed_revision = Some("r2".into());
+        assert_eq!(revision.difference(&later), Difference::News);
         let failed = status("1", State::Failed);
         assert_eq!(failed.difference(&before), Difference::News, "a failure that is over is news");
     }

@@ -6,6 +6,7 @@
 //! - [`class`]: what a class says about itself and its namespaces.
 //! - [`inventory`]: what a binding records about the objects it made.
 //! - [`manifest`]: what a manifest in a class must look like and what is made of it.
+//! - [`rollout`]: how a change of a class reaches its namespaces.
 //! - [`template`]: how a manifest is filled in for one namespace.
 //! - [`witness`]: by what an object tells that somebody changed it.
 //! - [`params`]: the inputs of a class and where a namespace gives them.
@@ -18,5 +19,6 @@ pub mod inventory;
 pub mod manifest;
 pub mod params;
 pub mod resources;
+pub mod rollout;
 pub mod template;
 pub mod witness;

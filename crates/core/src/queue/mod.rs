@@ -13,7 +13,8 @@
 //! - **One outside keeps nobody else waiting.** Of those who need the same only some run at once; who waits for it waits as fairly
 //!   as everybody else, and takes no place meanwhile.
 //! - **Per-key backoff.** Attempts in a row that did not settle delay only their own key; a fresh change is tried at once,
-//!   and only a real attempt counts.
+//!   and only a real attempt counts. What has failed [`MANY`] times in a row is tried no more often than every [`FLOOR`],
+//!   however much changes about it.
 //! - **Cheap.** Every operation costs the logarithm of what waits.
 
 mod lanes;
@@ -38,6 +39,11 @@ pub const PATIENCE: u32 = 8;
 
 /// So many times as many keys as have a place may be under way without one, because they take long.
 pub const SLOW: usize = 8;
+
+/// So many attempts in a row have failed that the next change is hardly the cure.
+pub const MANY: u32 = 8;
+/// The least time between two attempts then.
+pub const FLOOR: Duration = Duration::from_secs(1);
 
 /// A unit of work that belongs to somebody.
 pub trait Key: Ord + Clone {
@@ -206,8 +212,13 @@ impl<K: Key> Queue<K> {
                 return;
             }
             Some(Entry { place: Place::Delayed { until }, failures }) => {
-                self.delayed.remove(&(*until, key.clone()));
-                *failures
+                let (until, failures) = (*until, *failures);
+                self.delayed.remove(&(until, key.clone()));
+                if failures >= MANY {
+                    self.make_delayed(key, until.min(now + FLOOR), failures);
+                    return;
+                }
+                failures
             }
             Some(Entry { place: Place::Parked, failures }) => *failures,
         };
@@ -280,6 +291,9 @@ impl<K: Key> Queue<K> {
             Verdict::Stale => Some(self.backoffs.stale.delay(failures, key.spread())),
         };
         match (again, delay) {
+            (Some(_), Some(delay)) if failures >= MANY => {
+                self.make_delayed(key.clone(), now + delay.min(FLOOR), failures);
+            }
             (Some(priority), _) => self.make_ready(key.clone(), priority, now, failures),
             (None, Some(delay)) => self.make_delayed(key.clone(), now + delay, failures),
             (None, None) => self.park(key.clone(), failures),

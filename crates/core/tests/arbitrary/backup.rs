@@ -8,7 +8,7 @@ use croft_core::{
         approval::Standing,
         backup::{self, Deletion, Location, LocationPhase},
         left_out::{Asked, List, Listing, Tally},
-        location::{self, Copy, Keys, LetGo, VeleroLocation, Version},
+        location::{self, Copy, InQueue, Keys, LetGo, VeleroLocation, Version},
         ownership::{Lies, Marks, Origin},
         restorable,
         restore::{self, Source},
@@ -82,6 +82,7 @@ fn object(dice: &mut Dice) -> Object {
         has_finalizer: dice.roll(4) > 0,
         is_deleting: dice.roll(4) == 0,
         namespace_is_terminating: dice.roll(4) == 0,
+        namespace_is_excluded: dice.roll(8) == 0,
         velero: match dice.roll(8) {
             0 => Presence::Gone,
             1 => Presence::Hidden,
@@ -254,9 +255,10 @@ proptest! {
             object: object(&mut dice),
             spec,
             status,
-            source: match dice.roll(4) {
+            source: match dice.roll(6) {
                 0 => Source::Missing,
                 1 => Source::NotReady,
+                2 => Source::OutOfReach,
                 _ => Source::Ready { velero_backup: "b".into() },
             },
             velero: dice.some(velero_restore),
@@ -305,14 +307,19 @@ proptest! {
                 .into_iter()
                 .map(|Victim { name, .. }| LetGo { name, since: None, velero_has_it: dice.flip() })
                 .collect(),
-            standing: match dice.roll(5) {
+            standing: match dice.roll(6) {
                 0 => Standing::Pending,
                 1 => Standing::Rejected,
                 2 => Standing::Vault,
+                3 => Standing::GrandfatheredAsItWas,
                 _ => Standing::Grandfathered,
             },
             missing_fences: dice.some("a-fence".to_owned()).into_iter().collect(),
             taken_in: dice.some(usize::MAX).unwrap_or_default(),
+            in_queue: victims(&mut dice)
+                .into_iter()
+                .map(|backup| InQueue { backup, version: "1".into(), marks: marks(&mut dice), is_next: dice.flip() })
+                .collect(),
         };
         let policy = policy(&mut dice);
         let plan = location::plan(&seen, &policy);

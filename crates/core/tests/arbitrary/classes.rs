@@ -15,12 +15,14 @@ use croft_core::{
         params::{Declared, Kind},
         resources::{
             Binding, Class, ClassSeen, KindSeen, Namespace, NamespaceMetadata, Observed, Owner, Policy, Read, Stamped,
-            blocked_items, plan, report,
+            Withheld, blocked_items, plan, report,
         },
+        rollout::{self, Deletions, Kept, Moved, Share, Wishes},
         template::{Facts, variables},
         witness::{Care, Seal, Witness, content},
     },
     problem::{MOST_PROBLEMS, Problem},
+    time::Timestamp,
 };
 use proptest::{
     collection::{btree_map, vec},
@@ -227,6 +229,12 @@ fn observed(blueprint: &Blueprint, facts: &Facts, status: Status, json: &Value, 
         },
         deleting: dice.flip(),
         recorded_kinds,
+        revision: dice.some("r1".into()),
+        withheld: match dice.roll(8) {
+            0 => Some(Withheld::Preparing),
+            1 => Some(Withheld::Lost { revision: "r1".into() }),
+            _ => None,
+        },
     };
     let resting =
         class.items.iter().filter(|_| dice.flip()).map(|item| (item.identity.clone(), Duration::MAX)).collect();
@@ -261,6 +269,31 @@ fn observed(blueprint: &Blueprint, facts: &Facts, status: Status, json: &Value, 
     }
 }
 
+/// A roll-out somewhere on its way.
+fn rolling(dice: &mut Dice) -> rollout::Seen {
+    let kept = |dice: &mut Dice| Kept {
+        digest: format!("r{}", dice.roll(3)),
+        number: if dice.flip() { i64::MAX } else { i64::MIN },
+        ..Kept::default()
+    };
+    let share = |dice: &mut Dice| dice.some(Share::Percent(u64::MAX));
+    rollout::Seen {
+        newest: dice.some("r1".into()),
+        wishes: Wishes {
+            batch: share(dice),
+            pause: if dice.flip() { Duration::MAX } else { Duration::ZERO },
+            stop_when_failing: share(dice),
+            paused: dice.flip(),
+            max_deletions: share(dice),
+        },
+        kept: (0..dice.roll(20)).map(|_| kept(dice)).collect(),
+        not_kept: dice.some("words ".repeat(10_000)),
+        confirmed: dice.some("r1".into()),
+        deletions: Deletions { objects: u64::MAX, made: u64::MAX },
+        now: now(),
+    }
+}
+
 proptest! {
     #[test]
     fn any_class_is_checked_and_filled_in(blueprint in blueprint(), facts in facts()) {
@@ -290,6 +323,11 @@ proptest! {
             updated: dice.flip(),
             ready: dice.flip(),
             stalled: dice.some("Reason".into()),
+            heard: dice.flip(),
+            has: Some(format!("r{}", dice.roll(3))),
+            moved: Some(Moved { revision: format!("r{}", dice.roll(3)), since: dice.roll(2).into() }),
+            turn: dice.roll(3).into(),
+            ..class::Bound::default()
         };
         let seen = class::Observed {
             problems: blueprint.problems(),
@@ -297,6 +335,18 @@ proptest! {
             deleting: dice.flip(),
             held: dice.flip(),
             must_hold: dice.flip(),
+            rollout: rolling(&mut dice),
+            status: class::Status {
+                revision: Some(format!("r{}", dice.roll(3))),
+                rollout: Some(rollout::Status {
+                    revision: format!("r{}", dice.roll(3)),
+                    staged_since: dice.some(0),
+                    moved: dice.some(-1),
+                    resting_since: Some(Timestamp("any".into())),
+                    ..rollout::Status::default()
+                }),
+                ..class::Status::default()
+            },
             ..class::Observed::default()
         };
         let _ = class::plan(&seen).to_string();

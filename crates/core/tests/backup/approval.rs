@@ -5,7 +5,9 @@ use std::collections::BTreeSet;
 use croft_core::{
     backup::{
         Victim,
-        approval::{Decision, Location, Observed, OwnBuckets, Request, RequestStatus, Standing, Step, plan, standing},
+        approval::{
+            Before, Decision, Location, Observed, OwnBuckets, Request, RequestStatus, Standing, Step, plan, standing,
+        },
         ownership::{Marks, Origin},
     },
     plan::{Outcome, Plan},
@@ -91,7 +93,8 @@ impl World {
 
     fn in_force(&self) -> Option<u8> {
         let wanted = spec(self.location?);
-        match standing(self.policy(), &wanted, false, self.request.as_ref().map(RequestState::seen).as_ref()) {
+        match standing(self.policy(), &wanted, Before::Nothing, self.request.as_ref().map(RequestState::seen).as_ref())
+        {
             Standing::InForce { spec, .. } => Some(number(&spec)),
             _ => None,
         }
@@ -118,7 +121,7 @@ impl explorer::World for World {
             spec: spec(number),
             is_acceptable: true,
             is_vaults: self.is_vaults,
-            is_grandfathered: false,
+            was: Before::Nothing,
         });
         let request = self.request.as_ref().map(RequestState::seen);
         let policy = self.policy();
@@ -312,9 +315,9 @@ fn the_request_of_a_vaults_location_goes() {
 
 #[test]
 fn what_was_in_force_before_anybody_could_be_asked_stays_so_and_is_noted_as_approved() {
-    let stands = |request: Option<&Request>| standing(OwnBuckets::Approve, &spec(1), true, request);
+    let stands = |request: Option<&Request>| standing(OwnBuckets::Approve, &spec(1), Before::This, request);
     let (_, mut seen) = explorer::World::observe(&World::new(0)).remove(0);
-    seen.location.as_mut().expect("a location").is_grandfathered = true;
+    seen.location.as_mut().expect("a location").was = Before::This;
     assert_eq!(stands(None), Standing::Grandfathered);
     let made = plan(&seen);
     assert!(matches!(made.iter().next(), Some(Step::CreateRequest { decision: Decision::Approve, .. })), "{made}");
@@ -329,6 +332,31 @@ fn what_was_in_force_before_anybody_could_be_asked_stays_so_and_is_noted_as_appr
     assert_eq!(stands(Some(&filled.seen())), Standing::InForce { spec: spec(1), is_current: true });
     let revoked = RequestState { decision: None, ..filled };
     assert_eq!(stands(Some(&revoked.seen())), Standing::Pending, "it can be taken back like any other");
+}
+
+#[test]
+fn what_was_edited_before_anybody_could_be_asked_is_asked_for_and_what_velero_has_stays_meanwhile() {
+    let stands = |request: Option<&Request>| standing(OwnBuckets::Approve, &spec(2), Before::Another, request);
+    let (_, mut seen) = explorer::World::observe(&World::new(0)).remove(0);
+    let location = seen.location.as_mut().expect("a location");
+    (location.spec, location.was) = (spec(2), Before::Another);
+    assert_eq!(stands(None), Standing::GrandfatheredAsItWas);
+    let made = plan(&seen);
+    assert!(matches!(made.iter().next(), Some(Step::CreateRequest { decision: Decision::Pending, .. })), "{made}");
+
+    let unfilled = RequestState { decision: None, awaits_change: false, status: Told::new(RequestStatus::default()) };
+    seen.request = Some(unfilled.seen());
+    let written = plan(&seen);
+    let Some(Step::WriteStatus { status, .. }) = written.iter().next() else { panic!("{written}") };
+    let asked = RequestState { status: Told::new(status.clone()), ..unfilled };
+    assert_eq!(asked.requested(), Some(2));
+    assert_eq!(stands(Some(&asked.seen())), Standing::GrandfatheredAsItWas, "nobody has decided");
+    let approved = RequestState { decision: Some(true), ..asked.clone() };
+    assert_eq!(stands(Some(&approved.seen())), Standing::InForce { spec: spec(2), is_current: true });
+    let rejected = RequestState { decision: Some(false), ..asked };
+    assert_eq!(stands(Some(&rejected.seen())), Standing::Rejected);
+    let early = RequestState { decision: Some(true), status: Told::new(RequestStatus::default()), ..rejected };
+    assert_eq!(stands(Some(&early.seen())), Standing::GrandfatheredAsItWas, "approved by nobody who had read it");
 }
 
 #[test]

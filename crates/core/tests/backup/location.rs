@@ -1,3 +1,4 @@
+mod queue;
 mod ready;
 
 use croft_core::{
@@ -13,6 +14,7 @@ use croft_core::{
 };
 use serde_json::{Map, Value, json};
 
+use self::queue::Queued;
 use crate::{
     EVERYTHING, assert_forward, done,
     explorer::{self, Act, at_rest, explore, stale},
@@ -44,6 +46,8 @@ struct World {
     copy: Slot,
     location: Slot,
     backup: bool,
+    /// A Velero Backup in the location that Velero has not begun with.
+    queued: Option<Queued>,
 }
 
 type Look = request::Look<Spec, Told<Status>, Observed>;
@@ -88,7 +92,7 @@ impl Slot {
 
 impl World {
     fn new(spec: Spec, secret: Option<u8>, copy: Slot, location: Slot) -> Self {
-        World { stored: Stored::new(spec), secret, copy, location, backup: true }
+        World { stored: Stored::new(spec), secret, copy, location, backup: true, queued: None }
     }
 
     fn something_of_ours(&self) -> bool {
@@ -160,6 +164,7 @@ impl World {
             standing: Standing::Grandfathered,
             missing_fences: Vec::new(),
             taken_in: 0,
+            in_queue: self.queued.map(Queued::seen).into_iter().collect(),
         })
     }
 }
@@ -194,8 +199,14 @@ impl explorer::World for World {
                 assert!(is_held, "made a location that nothing holds");
                 self.location = Slot::Ours(Self::number_of(spec));
             }
+            Step::TakeFromQueue { backup, version } => return self.take_from_queue(backup, version),
             Step::DeleteSecret(victim) => return self.copy.delete(victim),
-            Step::DeleteLocation(victim) => return self.location.delete(victim),
+            Step::DeleteLocation(victim) => {
+                let outcome = self.location.delete(victim);
+                let was_seen = !look.observed.in_queue.is_empty();
+                assert!(outcome != done() || self.queued.is_none() || !was_seen, "it fails when its turn comes");
+                return outcome;
+            }
             Step::DeleteBackup(_) => {
                 assert!(look.request.deleting, "deleted a backup unasked");
                 self.backup = false;
@@ -232,6 +243,7 @@ impl explorer::World for World {
         if let Slot::Ours(_) = self.location {
             acts.push(Act::new("an administrator edits the location", self, |world| world.location = Slot::Ours(2)));
         }
+        acts.extend(self.queue_moves());
         acts
     }
 
@@ -258,7 +270,10 @@ impl explorer::World for World {
 
     fn check_rest(&self) {
         let Some(request) = &self.stored.request else { return };
-        assert!(!request.deleting, "a request that never goes");
+        if request.deleting {
+            assert_eq!(self.queued, Some(Queued::Next), "a request that never goes");
+            return;
+        }
         let (status, conditions) = (&request.status, &request.status.conditions);
         match (request.asked, self.secret) {
             (Spec::Invalid, _) | (_, None) => {

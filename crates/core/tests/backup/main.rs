@@ -48,6 +48,7 @@ fn object(has_finalizer: bool, is_deleting: bool, namespace_is_terminating: bool
         has_finalizer,
         is_deleting,
         namespace_is_terminating,
+        namespace_is_excluded: false,
         velero: Presence::Here,
         is_brought_back: false,
         ahead: 0,

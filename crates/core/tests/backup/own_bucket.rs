@@ -109,3 +109,54 @@ fn what_is_in_an_own_bucket_goes_in_time_only_while_nothing_else_is_within_reach
     let in_a_vault = Observed { own_bucket: None, ..expired };
     assert!(plan(&in_a_vault, &policy()).is_settled(), "Velero sees to that itself");
 }
+
+#[test]
+fn a_backup_that_its_own_bucket_would_fail_does_not_stay_in_veleros_queue() {
+    let waiting = |velero: LocationPhase| {
+        let mut seen = stored(Reach::default(), None);
+        seen.velero = Some(handed(true, json!({ "phase": "Queued" }), false, 1));
+        seen.location =
+            Location::Found { phase: Some(Phase::Created), nacuuid: Some("here-1".into()), velero: Some(velero) };
+        seen.status = report(&seen, &policy(), &[], &now()).expect("a status");
+        seen
+    };
+    assert!(plan(&waiting(LocationPhase::Available), &policy()).is_settled());
+    for unusable in [LocationPhase::Other, LocationPhase::ReadOnly] {
+        let seen = waiting(unusable);
+        let steps = plan(&seen, &policy());
+        assert!(steps.to_string().starts_with("delete Velero Backup") && steps.iter().count() == 1, "{steps}");
+        let outcomes: Vec<_> = steps.iter().map(|step| (step, crate::done())).collect();
+        let mut gone = Observed { velero: None, ..seen.clone() };
+        gone.status = report(&seen, &policy(), &outcomes, &now()).expect("a status");
+        gone.status = report(&gone, &policy(), &[], &now()).expect("a status");
+        let accepted = gone.status.conditions.get("Accepted").expect("said");
+        assert_eq!(accepted.reason, "VeleroBackupNotFound");
+        assert!(
+            accepted.message.contains("create a new NonAdminBackup once the location is available"),
+            "{accepted:?}"
+        );
+        assert!(plan(&gone, &policy()).is_settled(), "and is not made again by itself");
+
+        let mut begun = seen.clone();
+        begun.velero = Some(handed(true, json!({ "phase": "ReadyToStart" }), false, 1));
+        assert!(plan(&begun, &policy()).is_settled(), "Velero has begun with it");
+        let in_a_vault = Observed { own_bucket: None, ..seen };
+        assert!(plan(&in_a_vault, &policy()).is_settled(), "it may be there again when its turn comes");
+    }
+}
+
+#[test]
+fn nothing_of_a_namespace_that_velero_passes_over_is_handed_over() {
+    let mut seen = Observed { velero: None, status: Status::default(), ..stored(Reach::default(), None) };
+    seen.object.has_finalizer = false;
+    assert!(!plan(&seen, &policy()).is_settled());
+    seen.object.namespace_is_excluded = true;
+    assert!(plan(&seen, &policy()).is_settled());
+    let status = report(&seen, &policy(), &[], &now()).expect("a status");
+    assert_eq!(
+        (status.phase, told(&status.conditions)),
+        (Some(Phase::New), vec!["Accepted=False NamespaceExcluded".into()])
+    );
+    let said = status.conditions.get("Accepted").map(|accepted| accepted.message.as_str()).unwrap_or_default();
+    assert!(said.contains("velero.io/exclude-from-backup"), "{said}");
+}

@@ -387,12 +387,12 @@ fn of_a_restore_that_ended_long_ago_nobody_asks_what_was_left_out() {
 #[test]
 fn a_restore_from_what_is_gone_is_refused_and_says_so() {
     let done = fields(json!({ "phase": "Completed", "completionTimestamp": "2026-01-01T00:00:10Z" }));
-    let of = |accepted: &str, status| Source::of(Some(Phase::Created), Some(accepted), Some("b".into()), status);
+    let of = |accepted: &str, status| Source::of(Some(Phase::Created), Some(accepted), Some("b".into()), status, true);
     assert_eq!(of("VeleroBackupNotFound", None), Source::Gone);
     assert_eq!(of("BackupAccepted", None), Source::NotReady);
     assert_eq!(of("BackupAccepted", Some(&done)), Source::Ready { velero_backup: "b".into() });
     for phase in [None, Some(Phase::New)] {
-        let early = Source::of(phase, None, Some("b".into()), Some(&done));
+        let early = Source::of(phase, None, Some("b".into()), Some(&done), true);
         assert_eq!(early, Source::NotReady, "it is on record soon, and a refusal would stay");
     }
     let seen = Observed { source: Source::Gone, ..World::new(true, true, None).seen().expect("there") };
@@ -400,4 +400,21 @@ fn a_restore_from_what_is_gone_is_refused_and_says_so() {
     let said = status.conditions.get("Accepted").map(|condition| condition.message.clone()).unwrap_or_default();
     assert!(said.ends_with("what NonAdminBackup \"nightly\" stored is gone"), "{said}");
     assert_eq!(status.phase, Some(Phase::BackingOff));
+}
+
+#[test]
+fn a_restore_waits_for_the_location_of_its_backup_and_then_goes_on_by_itself() {
+    let done = fields(json!({ "phase": "Completed", "completionTimestamp": "2026-01-01T00:00:10Z" }));
+    let source = |is_reachable| {
+        Source::of(Some(Phase::Created), Some("BackupAccepted"), Some("b".into()), Some(&done), is_reachable)
+    };
+    let mut seen = Observed { source: source(false), ..World::new(true, true, None).seen().expect("there") };
+    assert!(plan(&seen, &policy()).is_settled(), "Velero would refuse it for good");
+    seen.status = report(&seen, &policy(), &[], &now()).expect("a status");
+    assert_eq!(
+        (seen.status.phase, seen.status.conditions.reason("Accepted")),
+        (Some(Phase::New), Some("LocationNotReady"))
+    );
+    seen.source = source(true);
+    assert!(!plan(&seen, &policy()).is_settled());
 }

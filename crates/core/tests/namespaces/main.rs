@@ -7,6 +7,7 @@
 mod explorer;
 
 mod convergence;
+mod held;
 mod meddling;
 mod others;
 mod outside;

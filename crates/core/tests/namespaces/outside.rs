@@ -26,6 +26,7 @@ fn failed(class: FailureClass, reason: &'static str) -> Outcome {
         "Conflict" => "the object has been changed or replaced meanwhile",
         "Forbidden" => "the operator lacks the right",
         "Immutable" => "field is immutable when `immutable` is set",
+        "StampLost" => "the label was taken off on its way",
         "TwoControllers" => "only one owner can be the controller",
         _ => "the server could not find the requested resource",
     };
@@ -139,7 +140,7 @@ impl World {
         let object = Object {
             uid: self.uid(),
             owner: owner_in(manifest),
-            stamp: stamp_in(manifest),
+            stamp: self.stored_stamp(identity, manifest),
             data: data_in(manifest),
             additions: false,
             created: true,
@@ -153,8 +154,14 @@ impl World {
         answer
     }
 
+    /// The label as it arrives.
+    fn stored_stamp(&self, identity: &Identity, manifest: &Value) -> Option<String> {
+        stamp_in(manifest).filter(|_| self.stripped != Some(name_of(identity)))
+    }
+
     /// Server-side apply can be bound to a UID, but not to a version.
     fn apply(&mut self, seen: &resources::Observed, identity: &Identity, uid: &str, manifest: &Value) -> Outcome {
+        let stamp = self.stored_stamp(identity, manifest);
         let Some(object) = self.objects.get_mut(name_of(identity)).filter(|object| object.uid == uid) else {
             return conflict();
         };
@@ -169,7 +176,7 @@ impl World {
         }
         object.data = data;
         object.owner = owner_in(manifest);
-        object.stamp = stamp_in(manifest);
+        object.stamp = stamp;
         object.made_by_others &= !is_restored(seen, identity);
         answered(object, manifest)
     }
@@ -205,6 +212,9 @@ impl World {
 }
 
 fn answered(object: &Object, manifest: &Value) -> Outcome {
+    if object.stamp.is_none() {
+        return failed(FailureClass::Rejected, "StampLost");
+    }
     Outcome::Done { uid: Some(object.uid.clone()), witness: Some(object.witness(manifest).to_string()) }
 }
 

@@ -18,7 +18,13 @@ fn kind(name: &str) -> Kind {
 }
 
 fn bound(name: &str, updated: bool, stalled: Option<&str>) -> Bound {
-    Bound { name: name.into(), updated, ready: updated && stalled.is_none(), stalled: stalled.map(str::to_owned) }
+    Bound {
+        name: name.into(),
+        updated,
+        ready: updated && stalled.is_none(),
+        stalled: stalled.map(str::to_owned),
+        ..Bound::default()
+    }
 }
 
 #[test]

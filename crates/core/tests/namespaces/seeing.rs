@@ -7,6 +7,7 @@ use croft_core::namespaces::{
     inventory::Status,
     manifest::{Identity, Rendered},
     resources::{self, Class, ClassSeen, KindName, KindSeen, NamespaceMetadata, Owner, Read, Stamped},
+    rollout::{self, Kept},
     witness::Witness,
 };
 use serde_json::{Value, json};
@@ -22,7 +23,7 @@ impl World {
                 name: NAMESPACE.into(),
                 uid: "ns".into(),
                 terminating: false,
-                system: false,
+                system: self.system,
                 label: self.label.map(str::to_owned),
             },
             binding: self.binding.as_ref().map(|bound| binding::Binding {
@@ -67,7 +68,11 @@ impl World {
         let spec = self.classes.get(name)?;
         let stamped = self.objects.iter().filter(|(_, object)| object.stamp.as_deref() == Some(name));
         let bound = self.binding.iter().filter(|bound| bound.class == name);
+        // Revisions have a world of their own: here each is kept from the start.
+        let newest = format!("{}.{}", spec.uid, spec.generation);
+        let kept = Kept { digest: newest.clone(), number: spec.generation, ..Kept::default() };
         Some(class::Observed {
+            name: name.to_owned(),
             generation: spec.generation,
             deleting: spec.deleting,
             held: spec.held,
@@ -77,6 +82,7 @@ impl World {
             uses: spec.items.iter().map(|item| kind_recorded(&item.identity.name)).collect(),
             live: stamped.map(|(name, _)| kind_recorded(name)).collect(),
             namespaces: bound.map(|bound| seen_by_class(bound, name, spec)).collect(),
+            rollout: rollout::Seen { newest: Some(newest), kept: vec![kept], ..rollout::Seen::default() },
             status: spec.status.clone(),
         })
     }
@@ -87,6 +93,7 @@ impl World {
             name: NAMESPACE.into(),
             unlabelled: self.label.is_none(),
             relabelled: self.label.is_some_and(|label| label != bound.class && self.can_be_chosen(label)),
+            system: self.system,
             labels: self.namespace_labels.clone().into_iter().chain(label).collect(),
             ..resources::Namespace::default()
         }
@@ -103,7 +110,7 @@ impl World {
             namespace_metadata: NamespaceMetadata { labels: spec.labels.clone(), annotations: BTreeMap::new() },
             deleting: spec.deleting,
             recorded_kinds: self.recorded_kinds(spec),
-            problems: Vec::new(),
+            ..Class::default()
         })
     }
 
@@ -228,6 +235,7 @@ fn seen_by_class(bound: &Bound, name: &str, spec: &ClassSpec) -> class::Bound {
             && *observed_class_generation == Some(spec.generation),
         ready: conditions.is_true("Ready"),
         stalled: conditions.reason("Stalled").filter(|_| is_stalled).map(str::to_owned),
+        ..class::Bound::default()
     }
 }
 

@@ -55,22 +55,20 @@ impl World {
             assert!(waits, "{} and yet: {plan}", self.ready_reason());
             return;
         }
-        let later = Timestamp("2026-01-02T00:00:00Z".into());
-        let told = resources::tell(
-            &seen,
-            self.status(),
-            &[],
-            &mut None,
-            &mut resources::Routine::default(),
-            &later,
-            Instant(0),
-        );
+        let told = self.told();
         assert_eq!((told.status, told.event), (None, None), "something to tell although nothing happens");
         if self.ready_reason() == "ReconcileSuccess" {
             // What is deleted, held by somebody and without our stamp is not watched any more.
             let mut read = seen.read.values().filter(|read| read.as_ref().is_none_or(|read| !read.deleting));
             assert!(read.next().is_none(), "reads at rest");
         }
+    }
+
+    /// What is told by somebody who looks much later and has nothing to do.
+    pub fn told(&self) -> resources::Telling {
+        let seen = self.see_resources().expect("there is a binding");
+        let (later, mut routine) = (Timestamp("2026-01-02T00:00:00Z".into()), resources::Routine::default());
+        resources::tell(&seen, self.status(), &[], &mut None, &mut routine, &later, Instant(0))
     }
 
     /// The class that must be in force at rest.
@@ -80,7 +78,7 @@ impl World {
         // It stays while it is there, and on its way out if it waits for its namespaces.
         let stays = bound.filter(|(_, class)| !class.deleting || class.policy.block_class_delete);
         match self.label? {
-            label if self.can_be_chosen(label) => Some(label),
+            label if self.can_be_chosen(label) && !self.system => Some(label),
             // Unknown or unclear: what was bound stays.
             _ => stays.map(|(name, _)| *name),
         }
@@ -172,8 +170,8 @@ impl World {
         let identity = &item.identity;
         let entry = self.status().applied(identity).unwrap_or_else(|| panic!("{identity} is not listed"));
         let state = trouble.map_or(State::Applied, |trouble| trouble.state);
-        // A name that was taken by the time it went out of sight is still told as taken.
-        let was_taken = trouble == Some(UNOBSERVABLE) && entry.state == State::Conflict;
+        // A name that was taken by the time it went out of sight, or by what is on its way out, is still told as taken.
+        let was_taken = [UNOBSERVABLE, TERMINATING].map(Some).contains(&trouble) && entry.state == State::Conflict;
         assert!(entry.state == state || was_taken, "{identity}: {entry:?}");
         assert_eq!(entry.message.is_some(), trouble.is_some(), "{identity}: {entry:?}");
         if trouble.is_none() {
@@ -219,7 +217,14 @@ impl World {
         } else if label.is_empty() || label == bound.class {
             assert_eq!(reason, "ReconcileSuccess");
         } else {
-            assert_eq!(reason, if self.classes.contains_key(label) { "ClassDeleting" } else { "ClassNotFound" });
+            assert_eq!(
+                reason,
+                match self.classes.get(label) {
+                    None => "ClassNotFound",
+                    Some(class) if class.deleting => "ClassDeleting",
+                    Some(_) => "NotAllowed",
+                }
+            );
         }
         assert_eq!(bound.status.conditions.is_true("Ready"), reason == "ReconcileSuccess");
         if reason == "ReconcileSuccess" {

@@ -124,6 +124,10 @@ pub struct World {
     pub others: &'static [Other],
     /// The operator also works on the classes themselves; otherwise that is taken for done.
     pub tends_classes: bool,
+    /// The namespace belongs to the cluster.
+    pub system: bool,
+    /// Somebody's admission takes our label off what is stored under this name.
+    pub stripped: Option<&'static str>,
 }
 
 impl Eq for World {}
@@ -230,6 +234,8 @@ impl World {
             made: 0,
             others: &[],
             tends_classes: false,
+            system: false,
+            stripped: None,
         }
     }
 

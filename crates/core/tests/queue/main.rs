@@ -8,7 +8,7 @@ use std::time::Duration;
 use croft_core::{
     backoff::Backoff,
     plan::Next,
-    queue::{Backoffs, Key, PATIENCE, Priority, Queue, SLOW, Start, Verdict},
+    queue::{Backoffs, FLOOR, Key, MANY, PATIENCE, Priority, Queue, SLOW, Start, Verdict},
     time::Instant,
 };
 
@@ -202,6 +202,25 @@ fn a_fresh_change_does_not_wait_for_the_backoff() {
     queue.done(&key, Verdict::Failed, Instant(0));
     queue.push(key, Priority::Live, Instant(1));
     assert_eq!(pop(&mut queue, Instant(1)), Some(key));
+}
+
+/// A tenant who changes something all the time must not make us ask in vain all the time.
+#[test]
+fn what_fails_again_and_again_is_not_tried_faster_for_being_changed() {
+    let mut queue = Queue::new(1, 1, Backoffs::default());
+    let (key, seconds) = (KEYS[0], 20);
+    let mut attempts = 0;
+    for now in (0..seconds * 1000).step_by(10).map(Instant) {
+        queue.push(key, Priority::Live, now);
+        if pop(&mut queue, now).is_some() {
+            attempts += 1;
+            // Something changes while it runs, too.
+            queue.push(key, Priority::Live, now);
+            queue.done(&key, Verdict::Failed, now);
+        }
+    }
+    let most = u64::from(MANY) + seconds / FLOOR.as_secs();
+    assert!((seconds..=most).contains(&attempts), "{attempts}");
 }
 
 /// After an outage a relist pushes everything: what failed during the outage must not sit out its delay.

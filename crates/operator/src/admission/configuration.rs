@@ -99,6 +99,7 @@ mod tests {
             "vnonadminbackup.croft.dev",
             "vnonadminrestore.croft.dev",
             "vnonadminbackupstoragelocation.croft.dev",
+            "vnonadmindownloadrequest.croft.dev",
             "vbackupvault.croft.dev",
             "vbackupschedule.croft.dev",
         ];

@@ -10,8 +10,8 @@ use croft_api::{
 };
 use croft_core::{
     backup::{
-        Policy, Presence,
-        approval::{self, Decision, Location, Observed, Request, Standing, Step},
+        Policy, Presence, Store,
+        approval::{self, Before, Decision, Location, Observed, Request, Standing, Step},
         location,
         ownership::Origin,
     },
@@ -54,19 +54,27 @@ impl Caches {
         let origin = self.origin_of(location);
         let request = self.requests.get(&self.velero_namespace, &origin.nacuuid).map(|request| request_seen(&request));
         let request = request.filter(|request| origin.owns(&request.marks));
-        let spec = &location.spec.backup_storage_location_spec.0.0;
-        approval::standing(
-            request::policy(self, settings).own_buckets,
-            spec,
-            is_grandfathered(location),
-            request.as_ref(),
-        )
+        let (policy, spec) = (request::policy(self, settings), &location.spec.backup_storage_location_spec.0.0);
+        approval::standing(policy.own_buckets, spec, self.before(location, &origin, &policy), request.as_ref())
     }
 
     /// What was approved of a location, by its request.
     pub(super) fn approved_spec(&self, location: &NonAdminBackupStorageLocation) -> Option<BackupStorageLocationSpec> {
         let request = self.requests.get(&self.velero_namespace, velero_name(location)?)?;
         request.status.as_ref()?.non_admin_backup_storage_location.as_ref()?.approved_spec.clone()
+    }
+
+    /// What Velero had of it before anybody could be asked.
+    fn before(&self, location: &NonAdminBackupStorageLocation, origin: &Origin, policy: &Policy) -> Before {
+        let velero = self.velero_locations.get(&self.velero_namespace, &origin.nacuuid);
+        let velero = velero.filter(|velero| origin.owns(&marks::LOCATION.marks(&velero.metadata)));
+        match velero.filter(|_| was_never_asked_for(location)) {
+            None => Before::Nothing,
+            Some(velero) => {
+                let wanted = validate::location(location, policy).ok().map(|spec| spec.store());
+                if wanted == Some(Store::of(&velero.spec.0.0)) { Before::This } else { Before::Another }
+            }
+        }
     }
 
     fn origin_of(&self, location: &NonAdminBackupStorageLocation) -> Origin {
@@ -96,7 +104,7 @@ impl Caches {
 }
 
 /// It was in force before anybody could be asked.
-fn is_grandfathered(location: &NonAdminBackupStorageLocation) -> bool {
+fn was_never_asked_for(location: &NonAdminBackupStorageLocation) -> bool {
     location.status.as_ref().is_some_and(|status| {
         let was_asked = conditions::from_api(&status.conditions).get("ClusterAdminApproved").is_some();
         status.phase == Some(NonAdminPhase::Created) && !was_asked
@@ -156,7 +164,7 @@ impl ApprovalReconciler {
             spec: location.spec.backup_storage_location_spec.0.0.clone(),
             is_acceptable: is_recorded && validate::location(location, policy).is_ok(),
             is_vaults: self.caches.vault_of(location).is_some(),
-            is_grandfathered: is_grandfathered(location),
+            was: self.caches.before(location, &self.caches.origin_of(location), policy),
         })
     }
 }

@@ -52,9 +52,9 @@ impl BackupReconciler {
         Self { caches, writer, settings }
     }
 
-    async fn location(&self, backup: &NonAdminBackup) -> Result<Location, Failure> {
+    async fn location(&self, backup: &NonAdminBackup, place: Place) -> Result<Location, Failure> {
         let namespace = backup.namespace().unwrap_or_default();
-        let location = match self.caches.place_of(backup) {
+        let location = match place {
             Place::Location(name) => {
                 let found = request::named(&self.writer, &self.caches.locations, &namespace, &name).await?;
                 found.ok_or(Location::Missing { name })
@@ -78,9 +78,9 @@ impl BackupReconciler {
     }
 
     /// Where the backup is in a location of its namespace that is not proven to be a vault's, or is to be.
-    fn own_bucket(&self, backup: &NonAdminBackup, origin: &Origin) -> Option<OwnBucket> {
-        let (Place::Location(name) | Place::Gone(name)) = self.caches.place_of(backup) else { return None };
-        let location = self.caches.locations.get(&origin.namespace, &name);
+    fn own_bucket(&self, place: &Place, origin: &Origin) -> Option<OwnBucket> {
+        let (Place::Location(name) | Place::Gone(name)) = place else { return None };
+        let location = self.caches.locations.get(&origin.namespace, name);
         let velero = self.caches.velero_backups.get(&self.caches.velero_namespace, &origin.nacuuid);
         let expires = velero.as_ref().and_then(|velero| velero.status.as_ref()?.expiration());
         let expires_in = expires.map(request::left_until);
@@ -105,11 +105,11 @@ impl BackupReconciler {
     }
 
     /// The location of a backup that does not say yet that the backup is let go.
-    fn unnoted_in(&self, backup: &NonAdminBackup, origin: &Origin) -> Option<Victim> {
-        let Place::Location(name) = self.caches.place_of(backup) else { return None };
-        let location = self.caches.locations.get(&origin.namespace, &name)?;
+    fn unnoted_in(&self, place: &Place, origin: &Origin) -> Option<Victim> {
+        let Place::Location(name) = place else { return None };
+        let location = self.caches.locations.get(&origin.namespace, name)?;
         let is_noted = location.annotations().contains_key(&let_go_annotation(&origin.nacuuid));
-        (!is_noted).then(|| Victim { name, uid: location.uid().unwrap_or_default() })
+        (!is_noted).then(|| Victim { name: name.clone(), uid: location.uid().unwrap_or_default() })
     }
 
     fn is_proven(&self, said: &Origin) -> bool {
@@ -204,19 +204,20 @@ impl Reconciler for BackupReconciler {
     }
 
     async fn observe(&self, key: &Key) -> Result<Option<Seen>, Failure> {
-        let Some(cached) = self.caches.backups.get(&key.namespace, &key.name) else { return Ok(None) };
+        let Some(cached) = request::stored(&self.writer, &self.caches.backups, key).await? else { return Ok(None) };
         let known: Status = objects::status(cached.status.as_ref());
         let origin = request::object(&self.caches, &*cached, NAB_FINALIZER).origin(known.velero_backup.as_ref());
         let is_with_velero = self.caches.velero_backups.exists(&self.caches.velero_namespace, &origin.nacuuid);
         let newest = request::newest(&self.writer, cached, &known.conditions, is_with_velero).await?;
         let Some(backup) = newest else { return Ok(None) };
+        let place = self.caches.place_of(&backup, &self.caches.home_of(&key.namespace));
         let mut observed = Observed {
             object: request::object(&self.caches, &*backup, NAB_FINALIZER),
             spec: backup.spec.backup_spec.0.0.clone(),
             delete_backup: backup.spec.delete_backup,
             force_delete_backup: backup.spec.force_delete_backup,
             status: objects::status(backup.status.as_ref()),
-            location: self.location(&backup).await?,
+            location: self.location(&backup, place.clone()).await?,
             velero: None,
             lies: Lies::Nowhere,
             deletions: Vec::new(),
@@ -244,8 +245,8 @@ impl Reconciler for BackupReconciler {
         }
         observed.lies = observed.velero.as_ref().map(|velero| self.caches.lies(&velero.spec)).unwrap_or_default();
         observed.deletions = self.deletions(&origin);
-        observed.unnoted_in = self.unnoted_in(&backup, &origin);
-        observed.own_bucket = self.own_bucket(&backup, &origin);
+        observed.unnoted_in = self.unnoted_in(&place, &origin);
+        observed.own_bucket = self.own_bucket(&place, &origin);
         observed.overdue = self.overdue(&backup, &origin);
         let completed = observed.velero.as_ref().and_then(|velero| Progress(&velero.status).completed());
         observed.ended = completed.and_then(|completed| request::since(&completed));

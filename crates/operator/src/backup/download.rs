@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use croft_api::{
     backup::{NonAdminBackup, NonAdminDownloadRequest, NonAdminRestore},
-    velero::{DownloadRequest, DownloadRequestSpec, DownloadRequestStatus},
+    velero::{BackupStorageLocation, DownloadRequest, DownloadRequestSpec, DownloadRequestStatus, RESTORE_NAME_LABEL},
 };
 use croft_core::{
     backup::{
@@ -18,7 +18,7 @@ use croft_core::{
 use kube::ResourceExt;
 use serde_json::json;
 
-use super::{BACKUP, Caches, DOWNLOAD, RESTORE, key, marks, request, wakes::own};
+use super::{BACKUP, Caches, DOWNLOAD, LOCATION, RESTORE, key, marks, request, wakes::own};
 use crate::{
     engine::{Change, Key, Reconciler, Report, Work, Writer, Written, is_deleting},
     objects,
@@ -96,12 +96,23 @@ fn is_recorded(reference: Option<&Reference>) -> bool {
     reference.is_some_and(|reference| reference.uid.is_some())
 }
 
+fn is_unanswered(asked: &NonAdminDownloadRequest) -> bool {
+    asked.status.as_ref().is_none_or(|status| status.velero.is_none())
+}
+
 impl Caches {
     /// A download request wakes itself, as does Velero's answer; those that wait are woken by what they wait for.
     pub(super) fn wake_downloads(&self) {
         self.downloads.wakes(|change: Change<'_, NonAdminDownloadRequest>| own(DOWNLOAD, change));
         self.velero_downloads.wakes(|change: Change<'_, DownloadRequest>| {
             marks::DOWNLOAD.request(DOWNLOAD, &change.object().metadata).into_iter().collect()
+        });
+        let seen = self.clone();
+        self.velero_locations.wakes(move |change: Change<'_, BackupStorageLocation>| {
+            // What lies in it is in reach, or out of it.
+            let is_news = change.before.is_none() || change.after.is_none();
+            let owner = marks::LOCATION.request(LOCATION, &change.object().metadata).filter(|_| is_news);
+            owner.map(|owner| seen.unanswered_in(&owner.namespace)).unwrap_or_default()
         });
         let seen = self.clone();
         self.backups.wakes(move |change: Change<'_, NonAdminBackup>| seen.downloads_of(&key(BACKUP, change.object())));
@@ -118,10 +129,14 @@ impl Caches {
             let backup = restore.flatten().and_then(|it| it.spec.restore_spec.backup_name().map(str::to_owned));
             target.name == subject.name || backup.as_ref() == Some(&subject.name)
         };
-        let waits =
-            |asked: &NonAdminDownloadRequest| asked.status.as_ref().is_none_or(|status| status.velero.is_none());
         let downloads = self.downloads.in_namespace(&subject.namespace);
-        downloads.iter().filter(|asked| waits(asked) && names(asked)).map(|asked| key(DOWNLOAD, &**asked)).collect()
+        let waiting = downloads.iter().filter(|asked| is_unanswered(asked));
+        waiting.filter(|asked| names(asked)).map(|asked| key(DOWNLOAD, &**asked)).collect()
+    }
+
+    fn unanswered_in(&self, namespace: &str) -> Vec<Key> {
+        let downloads = self.downloads.in_namespace(namespace);
+        downloads.iter().filter(|asked| is_unanswered(asked)).map(|asked| key(DOWNLOAD, &**asked)).collect()
     }
 }
 
@@ -147,6 +162,7 @@ impl Reconciler for DownloadReconciler {
             name: key.name.clone(),
             generation: asked.metadata.generation.unwrap_or_default(),
             is_deleting: is_deleting(&asked.metadata),
+            is_brought_back: asked.labels().contains_key(RESTORE_NAME_LABEL),
             kind: json!(asked.spec.target.kind).as_str().unwrap_or_default().to_owned(),
             subject: self.subject(&asked),
             expires_in: copied.and_then(DownloadRequestStatus::expiration).map(request::left_until),

@@ -4,7 +4,7 @@ use croft_api::{
     Problem,
     backup::{
         BackupSchedule, BackupVault, NAB_SYNCED_FROM_NACUUID_LABEL, NonAdminBackup, NonAdminBackupStorageLocation,
-        NonAdminPhase, NonAdminRestore, validate,
+        NonAdminDownloadRequest, NonAdminPhase, NonAdminRestore, validate,
     },
 };
 use croft_core::backup::{Fields, Policy, backup, fingerprint, restore, validate::Invalid};
@@ -61,6 +61,12 @@ pub(super) const HOOKS: &[Hook] = &[
         "/validate-oadp-openshift-io-v1alpha1-nonadminbackupstoragelocation",
         "nonadminbackupstoragelocations",
         review::<LocationRule>,
+    ),
+    published(
+        "vnonadmindownloadrequest.croft.dev",
+        "/validate-oadp-openshift-io-v1alpha1-nonadmindownloadrequest",
+        "nonadmindownloadrequests",
+        review::<DownloadRule>,
     ),
     hook(
         GROUP,
@@ -169,6 +175,17 @@ impl Rule for LocationRule {
         unless_invalid(&request, field, |object| {
             if is_vaults(object) { Ok(()) } else { validate::location(object, &policy).map(drop) }
         })?;
+        Ok(Vec::new())
+    }
+}
+
+pub(super) struct DownloadRule;
+
+impl Rule for DownloadRule {
+    type Kind = NonAdminDownloadRequest;
+
+    async fn judge(request: Request<NonAdminDownloadRequest>, _: &Context) -> Verdict {
+        unless_invalid(&request, "spec.target.name", validate::download)?;
         Ok(Vec::new())
     }
 }

@@ -15,7 +15,7 @@ use croft_core::backup::{
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt;
 
-use super::{BACKUP, Caches, LOCATION, RESTORE, SCHEDULE, VAULT, key, was_queued};
+use super::{BACKUP, Caches, LOCATION, RESTORE, SCHEDULE, VAULT, key, waiting::was_queued};
 use crate::{
     conditions,
     engine::{Cache, Change, Key, Work, is_deleting},

@@ -7,15 +7,15 @@ use croft_api::{
         NABSL_FINALIZER, NonAdminBackup, NonAdminBackupStorageLocation, REGISTRY_LABEL, REGISTRY_LABEL_FALSE,
         REGISTRY_LABEL_TRUE, let_go_annotation, let_go_of, validate,
     },
-    velero::{BackupStorageLocation, BackupStorageLocationSpec},
+    velero::{Backup, BackupStorageLocation, BackupStorageLocationSpec},
 };
 use croft_core::{
     backup::{
-        AccessKeys, Fields, Policy, Store, Victim,
+        AccessKeys, Fields, Policy, Progress, Store, Victim,
         approval::Standing,
         location::{
-            self, CONFIRM_MOVE, Claim, Copy, Keys, LetGo, Observed, Status, Step, Unread, VeleroLocation, Version,
-            copy_mark,
+            self, CONFIRM_MOVE, Claim, Copy, InQueue, Keys, LetGo, Observed, Status, Step, Unread, VeleroLocation,
+            Version, copy_mark,
         },
         ownership::Origin,
         validate::SecretKey,
@@ -165,9 +165,10 @@ impl LocationReconciler {
 
     /// The backups stored in a location that are not yet being deleted.
     fn backups(&self, location: &NonAdminBackupStorageLocation, origin: &Origin) -> Vec<Victim> {
-        let name = location.name_any();
-        let is_here = |backup: &NonAdminBackup| self.caches.place_of(backup).goes_with(&name, &origin.nacuuid);
-        let backups = self.caches.backups.in_namespace(&location.namespace().unwrap_or_default()).into_iter();
+        let (namespace, name) = (location.namespace().unwrap_or_default(), location.name_any());
+        let home = self.caches.home_of(&namespace);
+        let is_here = |backup: &NonAdminBackup| self.caches.place_of(backup, &home).goes_with(&name, &origin.nacuuid);
+        let backups = self.caches.backups.in_namespace(&namespace).into_iter();
         backups
             .filter(|backup| is_here(backup) && !is_deleting(&backup.metadata))
             .map(|backup| Victim { name: backup.name_any(), uid: backup.uid().unwrap_or_default() })
@@ -228,6 +229,19 @@ impl LocationReconciler {
     }
 }
 
+/// A Backup that Velero has not begun with.
+fn in_queue(backup: &Backup) -> Option<InQueue> {
+    let unsaid = Fields::new();
+    let progress = Progress(backup.status.as_ref().map_or(&unsaid, |status| &status.0.0));
+    let is_next = progress.is_next();
+    (is_next || progress.is_waiting()).then(|| InQueue {
+        backup: Victim { name: backup.name_any(), uid: backup.uid().unwrap_or_default() },
+        version: backup.resource_version().unwrap_or_default(),
+        marks: marks::BACKUP.marks(&backup.metadata),
+        is_next,
+    })
+}
+
 fn own_bucket_value(is_own_bucket: bool) -> &'static str {
     if is_own_bucket { OWN_BUCKET_VALUE } else { "false" }
 }
@@ -252,7 +266,7 @@ impl Reconciler for LocationReconciler {
     }
 
     async fn observe(&self, key: &Key) -> Result<Option<Seen>, Failure> {
-        let Some(location) = self.caches.locations.get(&key.namespace, &key.name) else { return Ok(None) };
+        let Some(location) = request::stored(&self.writer, &self.caches.locations, key).await? else { return Ok(None) };
         let standing = self.caches.standing(&location, &self.settings);
         let (spec, secret) = self.spec(&location, &standing);
         let secret_namespace = self.secret_namespace(&location, &standing);
@@ -271,13 +285,18 @@ impl Reconciler for LocationReconciler {
             standing,
             missing_fences: self.caches.missing_around_own_buckets(),
             taken_in: 0,
+            in_queue: Vec::new(),
         };
         observed.object.ahead = self.caches.locations_ahead(&location);
         let origin = observed.origin();
-        observed.backups = self.backups(&location, &origin);
-        observed.taken_in = self.caches.velero_backups.by(BACKUPS_IN_LOCATION, &origin.nacuuid).len();
+        let taken_in = self.caches.velero_backups.by(BACKUPS_IN_LOCATION, &origin.nacuuid);
+        observed.taken_in = taken_in.len();
+        observed.in_queue = taken_in.iter().filter_map(|backup| in_queue(backup)).collect();
         observed.copy = self.copy(&origin);
         observed.velero = self.velero(&origin);
+        if observed.object.is_deleting || observed.velero.is_some() {
+            observed.backups = self.backups(&location, &origin);
+        }
         let mut content = None;
         if let Some(unread) = observed.unread(&self.policy()) {
             match self.read_keys(&secret_namespace, &unread).await? {
@@ -312,6 +331,9 @@ impl Reconciler for LocationReconciler {
                 let label = json!(own_bucket_value(*is_own_bucket));
                 let fields = [("/spec", json!(spec)), ("/metadata/labels/croft.dev~1own-bucket", label)];
                 request::replace(locations, Target { namespace: velero, name, uid }, fields).await
+            }
+            Step::TakeFromQueue { backup, version } => {
+                request::remove::<Backup>(&self.writer, &self.caches, object, backup, Some(version)).await
             }
             Step::DeleteSecret(victim) => {
                 request::remove::<Secret>(&self.writer, &self.caches, object, victim, None).await

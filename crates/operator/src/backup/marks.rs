@@ -49,6 +49,12 @@ const FIXED: [(&str, &str); 2] =
     [(names::OADP_LABEL, names::OADP_LABEL_VALUE), (names::MANAGED_BY_LABEL, names::MANAGED_BY_VALUE)];
 
 impl Tags {
+    /// Names of all that is read here.
+    pub(super) fn names(self) -> [&'static str; 5] {
+        let [(product, _), (manager, _)] = FIXED;
+        [product, manager, self.nacuuid, self.namespace, self.name]
+    }
+
     /// What an object says about its origin.
     pub(super) fn marks(self, metadata: &ObjectMeta) -> Marks {
         let label = |key: &str| metadata.labels.as_ref().and_then(|labels| labels.get(key)).cloned();

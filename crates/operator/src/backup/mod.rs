@@ -23,14 +23,16 @@ mod sync;
 mod transfers;
 mod vault;
 mod vaults;
+mod waiting;
 mod wakes;
 
 use std::sync::Arc;
 
 use croft_api::{
     backup::{
-        BackupSchedule, BackupVault, DataProtectionApplication, NonAdminBackup, NonAdminBackupStorageLocation,
-        NonAdminBackupStorageLocationRequest, NonAdminDownloadRequest, NonAdminRestore,
+        BackupSchedule, BackupVault, DataProtectionApplication, LET_GO_ANNOTATIONS, NAB_SYNCED_FROM_NACUUID_LABEL,
+        NonAdminBackup, NonAdminBackupStorageLocation, NonAdminBackupStorageLocationRequest, NonAdminDownloadRequest,
+        NonAdminRestore, SCHEDULE_UID_LABEL, SCHEDULED_AT_ANNOTATION,
     },
     storage::S3Class,
     velero::{
@@ -41,7 +43,8 @@ use croft_api::{
 };
 use croft_core::{
     backup::{
-        Fields, Presence, Progress, Reach,
+        Fields, Presence, Reach,
+        location::CONFIRM_MOVE,
         ownership::{Lies, Marks},
     },
     watching::Standing,
@@ -58,12 +61,13 @@ use self::{
     approval::ApprovalReconciler,
     backup::BackupReconciler,
     download::DownloadReconciler,
-    fences::Fence,
+    fences::{Fence, OWN_BUCKET_LABEL},
     hooks::Door,
     leftover::LeftoverReconciler,
     lists::Shelf,
     location::LocationReconciler,
     queue::Queue,
+    request::{MADE_FOR_ANNOTATION, TRIED_ANNOTATION},
     restore::RestoreReconciler,
     schedule::ScheduleReconciler,
     sync::SyncReconciler,
@@ -286,28 +290,6 @@ impl Caches {
         }
     }
 
-    /// Backups of a namespace that wait for the location of that name: to be made, or to be deleted.
-    fn waiting_backups(&self, namespace: &str, location: &str) -> Vec<Key> {
-        let backups = self.backups.in_namespace(namespace).into_iter();
-        let waits = |backup: &NonAdminBackup| {
-            !was_queued(backup.status.as_ref().map(|status| &status.conditions)) || is_to_go(backup)
-        };
-        backups
-            .filter(|backup| waits(backup) && self.place_of(backup).is_at(location))
-            .map(|backup| key(BACKUP, &*backup))
-            .collect()
-    }
-
-    /// Restores of a namespace that wait for the backup of that name.
-    fn waiting_restores(&self, namespace: &str, backup: &str) -> Vec<Key> {
-        let restores = self.restores.in_namespace(namespace).into_iter();
-        restores
-            .filter(|restore| restore.spec.restore_spec.backup_name() == Some(backup))
-            .filter(|restore| !was_queued(restore.status.as_ref().map(|status| &status.conditions)))
-            .map(|restore| key(RESTORE, &*restore))
-            .collect()
-    }
-
     /// Where a Velero Backup lies, by the location Velero says it is in.
     fn lies(&self, spec: &Fields) -> Lies {
         let Some(name) = spec.get("storageLocation").and_then(Value::as_str).filter(|name| !name.is_empty()) else {
@@ -342,15 +324,6 @@ impl Caches {
         let schedules = self.schedules.all().into_iter().map(|schedule| key(SCHEDULE, &*schedule));
         let requests = requests.chain(downloads).chain(vaults).chain(schedules);
         locations.chain(backups).chain(restores).chain(requests).collect()
-    }
-
-    /// All restores that Velero has not had.
-    fn all_waiting_restores(&self) -> Vec<Key> {
-        let restores = self.restores.all().into_iter();
-        restores
-            .filter(|restore| !was_queued(restore.status.as_ref().map(|status| &status.conditions)))
-            .map(|restore| key(RESTORE, &*restore))
-            .collect()
     }
 
     /// Names of those of the policies that are not in force exactly as they should be.
@@ -389,19 +362,6 @@ impl Caches {
         self.missing(fences::around_own_buckets(&self.velero_namespace))
     }
 
-    /// Backups that are not deleted although they should be.
-    fn withheld_backups(&self) -> Vec<Key> {
-        let backups = self.backups.all().into_iter();
-        backups.filter(|backup| is_to_go(backup)).map(|backup| key(BACKUP, &*backup)).collect()
-    }
-
-    /// A Velero Restore nobody asked us for that is not done yet.
-    fn restore_of_the_administrator(&self) -> Option<String> {
-        let restores = self.velero_restores.all().into_iter();
-        let mut others = restores.filter(|restore| is_unfinished_and_not_ours(restore));
-        others.next().map(|restore| restore.name_any())
-    }
-
     /// Locations of a namespace, one of which may wait for the place another one leaves: without those that wait for a place among
     /// the first, of which there may be any number.
     fn contenders_in(&self, namespace: &str) -> Vec<Arc<NonAdminBackupStorageLocation>> {
@@ -432,26 +392,27 @@ fn key<K: ResourceExt>(work: Work, object: &K) -> Key {
     Key::new(work, object.namespace().unwrap_or_default(), object.name_any())
 }
 
-fn was_queued(conditions: Option<&Vec<croft_api::Condition>>) -> bool {
-    conditions.into_iter().flatten().any(|condition| condition.type_ == "Queued" && condition.status == "True")
-}
-
-/// It is deleted, or its time has come, and it says so.
-fn is_to_go(backup: &NonAdminBackup) -> bool {
-    let mut told = backup.status.iter().flat_map(|status| &status.conditions);
-    told.any(|condition| matches!(condition.type_.as_str(), "Deleting" | "Expired"))
-}
-
-fn is_unfinished_and_not_ours(restore: &Restore) -> bool {
-    let finished = restore.status.as_ref().is_some_and(|status| Progress(&status.0.0).is_finished());
-    !finished && !marks::RESTORE.marks(&restore.metadata).managed
+impl Caches {
+    /// What is read of the notes on objects that tenants make, or that Velero finds in their buckets.
+    fn reads(&self) {
+        let scheduled = [SCHEDULE_UID_LABEL, SCHEDULED_AT_ANNOTATION];
+        self.downloads.reads(&[RESTORE_NAME_LABEL]);
+        self.backups.reads(&[RESTORE_NAME_LABEL, TRIED_ANNOTATION, NAB_SYNCED_FROM_NACUUID_LABEL]);
+        self.backups.reads(&scheduled);
+        self.restores.reads(&[RESTORE_NAME_LABEL, TRIED_ANNOTATION]);
+        self.locations.reads(&[RESTORE_NAME_LABEL, CONFIRM_MOVE, LET_GO_ANNOTATIONS]);
+        self.schedules.reads(&[RESTORE_NAME_LABEL]);
+        self.vaults.reads(&[RESTORE_NAME_LABEL]);
+        self.velero_backups.reads(&marks::BACKUP.names());
+        self.velero_backups.reads(&[MADE_FOR_ANNOTATION, OWN_BUCKET_LABEL]);
+        self.velero_backups.reads(&scheduled);
+    }
 }
 
 fn install(engine: &mut EngineBuilder, ground: &Ground) {
     let Ground { writer, settings, .. } = ground;
     let caches = Caches::open(engine, settings.load().backup.velero_namespace.clone());
-    // Tenants make as many of these as they like, and nobody judges them at the door.
-    caches.downloads.reads(&[RESTORE_NAME_LABEL]);
+    caches.reads();
     caches.velero_deletions.index(DELETIONS_OF_BACKUP, |deletion: &DeleteBackupRequest| {
         deletion.labels().get(BACKUP_NAME_LABEL).cloned().into_iter().collect()
     });
@@ -462,6 +423,7 @@ fn install(engine: &mut EngineBuilder, ground: &Ground) {
     caches.velero_backups.index(BACKUPS_IN_LOCATION, |backup: &Backup| {
         backup.spec.storage_location().map(str::to_owned).into_iter().collect()
     });
+    caches.index_waiting();
     caches.wake_vaults();
     caches.wake_downloads();
     caches.wake_on_lists();

@@ -14,7 +14,7 @@ use croft_core::{
     time::Timestamp,
     watching::Standing,
 };
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use k8s_openapi::{api::core::v1::Namespace, apimachinery::pkg::apis::meta::v1::Time};
 use kube::{
     Api, Resource, ResourceExt,
     api::{ObjectMeta, Patch, PatchParams},
@@ -32,7 +32,7 @@ use super::{
 use crate::{
     conditions,
     engine::{
-        Cache, Report, Target, Writer, Written, is_deleting, timestamp,
+        Cache, Key, Report, Target, Writer, Written, is_deleting, timestamp,
         write::{FIELD_MANAGER, Object as Kind, call, gone_is_done, read, resource_name, written},
     },
     objects::{self, has_finalizer},
@@ -80,7 +80,19 @@ pub(super) fn policy(caches: &Caches, shared: &SharedSettings) -> Policy {
     policy
 }
 
+/// On a namespace of which Velero backs up nothing.
+const EXCLUDE_LABEL: &str = "velero.io/exclude-from-backup";
+
+/// Whether Velero passes the namespace over.
+pub(super) fn is_excluded(namespace: &Namespace) -> bool {
+    namespace.labels().get(EXCLUDE_LABEL).is_some_and(|value| value == "true")
+}
+
 impl Caches {
+    fn is_excluded(&self, namespace: &str) -> bool {
+        self.namespaces.get("", namespace).is_some_and(|namespace| is_excluded(&namespace))
+    }
+
     fn applications_say(&self, policy: &mut Policy) {
         let is_hidden = matches!(&*self.applications_stand.borrow(), Standing::Forbidden | Standing::Failing(_));
         let all = self.applications.all();
@@ -102,6 +114,7 @@ pub(super) fn object<K: Kind>(caches: &Caches, request: &K, finalizer: &str) -> 
         has_finalizer: has_finalizer(request.meta(), finalizer),
         is_deleting: is_deleting(request.meta()),
         namespace_is_terminating,
+        namespace_is_excluded: caches.is_excluded(&namespace),
         velero: caches.velero_presence(),
         is_brought_back: request.labels().contains_key(RESTORE_NAME_LABEL),
         ahead: 0,
@@ -147,7 +160,7 @@ pub(super) async fn count_as_finished(writer: &Writer, target: Target<'_>) -> Re
 }
 
 /// On a Velero Backup or Restore: fingerprint of the spec it was made for.
-const MADE_FOR_ANNOTATION: &str = "croft.dev/made-for";
+pub(super) const MADE_FOR_ANNOTATION: &str = "croft.dev/made-for";
 
 /// Metadata of a Velero object that also tells which spec it was made for.
 pub(super) fn made_for(mut metadata: ObjectMeta, fingerprint: &str) -> ObjectMeta {
@@ -210,6 +223,20 @@ where
     }
     let api: Api<K> = Api::namespaced(writer.client(), namespace);
     Ok(read(api.get_opt(name)).await?.map(Arc::new))
+}
+
+/// The request as it is stored: the cached one, or the API server's own where what is stored cannot be read from the watch. It may be
+/// on its way out, and nobody else lets it go.
+pub(super) async fn stored<K>(writer: &Writer, cache: &Cache<K>, key: &Key) -> Result<Option<Arc<K>>, Failure>
+where
+    K: Kind + Resource<Scope = NamespaceResourceScope> + 'static,
+{
+    let cached = cache.as_stored(&key.namespace, &key.name);
+    if cached.is_some() || !cache.exists(&key.namespace, &key.name) {
+        return Ok(cached);
+    }
+    let api: Api<K> = Api::namespaced(writer.client(), &key.namespace);
+    Ok(read(api.get_opt(&key.name)).await?.map(Arc::new))
 }
 
 pub(super) fn time(time: Option<&Time>) -> Timestamp {

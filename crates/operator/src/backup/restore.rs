@@ -14,7 +14,7 @@ use crate::{
 };
 use croft_api::{
     backup::{NAR_FINALIZER, NonAdminRestore},
-    velero::{DownloadRequest, Restore, VOLUME_TIMEOUT_ANNOTATION},
+    velero::{Backup, DownloadRequest, Restore, VOLUME_TIMEOUT_ANNOTATION},
 };
 use croft_core::{
     backup::{
@@ -60,7 +60,15 @@ impl RestoreReconciler {
         let progress = found.as_ref().and_then(|found| found.velero.status.as_ref());
         let (accepted, velero_name) =
             (status.conditions.reason("Accepted"), found.as_ref().map(|found| found.velero.name_any()));
-        Ok(Source::of(status.phase, accepted, velero_name, progress.map(|progress| &progress.0.0)))
+        let is_reachable = found.as_ref().is_some_and(|found| self.is_reachable(&found.velero));
+        Ok(Source::of(status.phase, accepted, velero_name, progress.map(|progress| &progress.0.0), is_reachable))
+    }
+
+    /// Whether Velero can read what is stored of a Backup. Where it stores unasked only Velero knows.
+    fn is_reachable(&self, backup: &Backup) -> bool {
+        let Some(name) = backup.spec.storage_location().filter(|name| !name.is_empty()) else { return true };
+        let location = self.caches.velero_locations.get(&self.caches.velero_namespace, name);
+        location.is_some_and(|location| location.phase() == Some("Available"))
     }
 
     /// Whether Velero would find the rules for tenants' restores.
@@ -114,7 +122,7 @@ impl Reconciler for RestoreReconciler {
     }
 
     async fn observe(&self, key: &Key) -> Result<Option<Seen>, Failure> {
-        let Some(cached) = self.caches.restores.get(&key.namespace, &key.name) else { return Ok(None) };
+        let Some(cached) = request::stored(&self.writer, &self.caches.restores, key).await? else { return Ok(None) };
         let known: Status = objects::status(cached.status.as_ref());
         let origin = request::object(&self.caches, &*cached, NAR_FINALIZER).origin(known.velero_restore.as_ref());
         let is_with_velero = self.caches.velero_restores.exists(&self.caches.velero_namespace, &origin.nacuuid);

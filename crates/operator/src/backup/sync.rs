@@ -70,9 +70,7 @@ impl Caches {
     /// The tenant's location a Velero Backup lies in.
     fn location_holding(&self, backup: &Backup) -> Option<Arc<NonAdminBackupStorageLocation>> {
         let Lies::WithTenant(namespace) = self.lies(&backup.spec.0.0) else { return None };
-        let place = backup.spec.storage_location()?;
-        let locations = self.locations.in_namespace(&namespace);
-        locations.into_iter().find(|location| velero_name(location) == Some(place))
+        self.known_as(&namespace, backup.spec.storage_location()?)
     }
 
     /// A Velero Backup is looked at when it changes, when its location comes, and when its `NonAdminBackup` goes.

@@ -9,18 +9,21 @@ use croft_api::{
 use croft_core::{
     backup::{
         Progress,
-        place::{self, Place, Stored},
+        place::{self, Home, Place, Stored},
     },
     storage::Reason,
 };
 use k8s_openapi::api::core::v1::Namespace;
 use kube::{Resource, ResourceExt, api::ObjectMeta};
 
-use super::{BACKUP, Caches, LOCATION, VAULT, key, marks, request, vault::vault_seen, was_queued};
+use super::{BACKUP, Caches, LOCATION, VAULT, key, marks, vault::vault_seen};
 use crate::{
     engine::{Change, Key, is_deleting},
     objects::controlling,
 };
+
+/// Index: what Velero knows a location by -> the location.
+const KNOWN_AS: &str = "known-as";
 
 /// What Velero knows a location by.
 pub(super) fn velero_name(location: &NonAdminBackupStorageLocation) -> Option<&str> {
@@ -35,31 +38,41 @@ pub(super) fn vault_owner(location: &ObjectMeta) -> Option<String> {
 }
 
 impl Caches {
-    pub(super) fn place_of(&self, backup: &NonAdminBackup) -> Place {
-        let namespace = backup.namespace().unwrap_or_default();
+    /// See [`Home`].
+    pub(super) fn home_of<'a>(&'a self, namespace: &'a str) -> Home<'a> {
+        Home::found_by(move || {
+            let vaults = self.vaults.in_namespace(namespace);
+            place::home(vaults.iter().map(|vault| place::Vault {
+                name: vault.metadata.name.as_deref().unwrap_or_default(),
+                created: vault.metadata.creation_timestamp.as_ref().map(|created| created.0),
+                is_deleting: is_deleting(&vault.metadata),
+            }))
+        })
+    }
+
+    /// `home`: that of the backup's namespace.
+    pub(super) fn place_of(&self, backup: &NonAdminBackup, home: &Home<'_>) -> Place {
         let made = backup.status.as_ref().and_then(|status| status.velero_backup.as_ref()?.spec.as_ref());
         let stored = made.map(|spec| {
             let known_as = spec.storage_location().map(str::to_owned);
-            let locations = self.locations.in_namespace(&namespace);
-            let mut own = locations.iter().filter(|location| velero_name(location) == known_as.as_deref());
-            Stored { lies: self.lies(&spec.0.0), own: own.next().map(|location| location.name_any()), known_as }
+            let own =
+                known_as.as_ref().and_then(|known_as| self.known_as(backup.metadata.namespace.as_ref()?, known_as));
+            Stored { lies: self.lies(&spec.0.0), own: own.map(|location| location.name_any()), known_as }
         });
-        let vaults = self.vaults.in_namespace(&namespace).into_iter().map(|vault| place::Vault {
-            name: vault.name_any(),
-            created: request::time(vault.creation_timestamp().as_ref()),
-            is_deleting: is_deleting(&vault.metadata),
-        });
-        Place::of(backup.spec.backup_spec.storage_location(), stored, vaults)
+        Place::of(backup.spec.backup_spec.storage_location(), stored, home)
+    }
+
+    /// The location of a namespace that Velero knows by that name.
+    pub(super) fn known_as(&self, namespace: &str, name: &str) -> Option<Arc<NonAdminBackupStorageLocation>> {
+        let mut found = self.locations.by(KNOWN_AS, name).into_iter();
+        found.find(|location| location.metadata.namespace.as_deref() == Some(namespace))
     }
 
     /// Backups of a namespace that name no location and wait: which vault is theirs may have changed.
     fn homeless_backups(&self, namespace: &str) -> Vec<Key> {
-        let backups = self.backups.in_namespace(namespace).into_iter();
-        backups
-            .filter(|backup| backup.spec.backup_spec.storage_location().is_none())
-            .filter(|backup| !was_queued(backup.status.as_ref().map(|status| &status.conditions)))
-            .map(|backup| key(BACKUP, &*backup))
-            .collect()
+        let backups = self.unqueued_backups(namespace);
+        let homeless = backups.iter().filter(|backup| backup.spec.backup_spec.storage_location().is_none());
+        homeless.map(|backup| key(BACKUP, &**backup)).collect()
     }
 
     /// The vault behind a location, if there is one.
@@ -70,6 +83,7 @@ impl Caches {
 
     pub(super) fn wake_vaults(&self) {
         self.vaults.looked_after_by(VAULT);
+        self.locations.index(KNOWN_AS, |location| velero_name(location).map(str::to_owned).into_iter().collect());
         let seen = self.clone();
         self.vaults.wakes(move |change: Change<'_, BackupVault>| {
             let view = |vault: &BackupVault| {

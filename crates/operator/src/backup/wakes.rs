@@ -15,17 +15,31 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::{
-    BACKUP, Caches, LOCATION, RESTORE, VAULT, fences, is_unfinished_and_not_ours, key, marks, request::TRIED_ANNOTATION,
+    BACKUP, Caches, LOCATION, RESTORE, VAULT, fences, key, marks,
+    request::{TRIED_ANNOTATION, is_excluded},
+    vaults::velero_name,
+    waiting::is_unfinished_and_not_ours,
 };
 use crate::engine::{Change, Key, Work, is_deleting};
 
 /// A request wakes itself and what waits for it.
 pub(super) fn wake_on_requests(caches: &Caches) {
+    caches.locations.looked_after_by(LOCATION);
+    caches.backups.looked_after_by(BACKUP);
+    caches.restores.looked_after_by(RESTORE);
     let seen = caches.clone();
     caches.locations.wakes(move |change: Change<'_, NonAdminBackupStorageLocation>| {
         let (namespace, name) = (change.object().namespace().unwrap_or_default(), change.object().name_any());
         let mut keys = own(LOCATION, change);
-        keys.extend(seen.waiting_backups(&namespace, &name));
+        let usable = |side: Option<&NonAdminBackupStorageLocation>| {
+            side.map(|side| {
+                let told = side.status.as_ref().and_then(|status| status.phase);
+                (side.uid(), is_deleting(&side.metadata), told, velero_name(side).map(str::to_owned))
+            })
+        };
+        if usable(change.before) != usable(change.after) {
+            keys.extend(seen.waiting_backups(&namespace, &name));
+        }
         let generation = |side: Option<&NonAdminBackupStorageLocation>| side.and_then(|side| side.metadata.generation);
         if generation(change.before) != generation(change.after) {
             keys.extend(seen.locations_in(&namespace));
@@ -35,7 +49,7 @@ pub(super) fn wake_on_requests(caches: &Caches) {
     let seen = caches.clone();
     caches.backups.wakes(move |change: Change<'_, NonAdminBackup>| {
         let (namespace, name) = (change.object().namespace().unwrap_or_default(), change.object().name_any());
-        let mut keys = seen.waiting_restores(&namespace, &name);
+        let mut keys = seen.waiting_restores(&namespace, Some(&name));
         keys.extend(own(BACKUP, change));
         keys
     });
@@ -93,13 +107,19 @@ pub(super) fn wake_on_velero(caches: &Caches) {
     );
     let seen = caches.clone();
     caches.velero_locations.wakes(move |change: Change<'_, BackupStorageLocation>| {
-        let Some(owner) = marks::LOCATION.request(LOCATION, &change.object().metadata) else { return Vec::new() };
         let mut keys = Vec::new();
         let stands = |side: Option<&BackupStorageLocation>| {
             side.map(|side| (side.phase().map(str::to_owned), side.spec.access_mode().map(str::to_owned)))
         };
-        if stands(change.before) != stands(change.after) {
+        let is_news = stands(change.before) != stands(change.after);
+        let Some(owner) = marks::LOCATION.request(LOCATION, &change.object().metadata) else {
+            // What lies with the administrator is restored from there.
+            return if is_news { seen.all_waiting_restores() } else { keys };
+        };
+        if is_news {
             keys.extend(seen.waiting_backups(&owner.namespace, &owner.name));
+            keys.extend(seen.queued_in(&change.object().name_any()));
+            keys.extend(seen.waiting_restores(&owner.namespace, None));
         }
         if change.before.map(|before| &before.spec) == change.after.map(|after| &after.spec) {
             keys.push(owner);
@@ -166,10 +186,19 @@ pub(super) fn wake_on_surroundings(caches: &Caches) {
             return Vec::new();
         }
         let namespace = change.object().name_any();
+        let locations = seen.locations.in_namespace(&namespace).into_iter().map(|location| key(LOCATION, &*location));
         let backups = seen.backups.in_namespace(&namespace).into_iter().map(|backup| key(BACKUP, &*backup));
         let restores = seen.restores.in_namespace(&namespace).into_iter().map(|restore| key(RESTORE, &*restore));
         let vaults = seen.vaults.in_namespace(&namespace).into_iter().map(|vault| key(VAULT, &*vault));
-        backups.chain(restores).chain(vaults).collect()
+        locations.chain(backups).chain(restores).chain(vaults).collect()
+    });
+    let seen = caches.clone();
+    caches.namespaces.wakes(move |change: Change<'_, Namespace>| {
+        if change.before.is_some_and(is_excluded) == change.after.is_some_and(is_excluded) {
+            return Vec::new();
+        }
+        let waiting = seen.unqueued_backups(&change.object().name_any());
+        waiting.iter().map(|backup| key(BACKUP, &**backup)).collect()
     });
 }
 

@@ -124,7 +124,7 @@ impl<K> Cache<K> {
 
     /// Says which labels and annotations are read. All others are not kept, nor is more than the beginning of these, nor any owner
     /// but the one that controls the object: whoever may make objects could fill our memory with them. Call before the watch
-    /// starts, for every part that reads the kind.
+    /// starts, for every part that reads the kind. A name that ends in a slash is that of all that begin with it.
     pub fn reads(&self, names: &[&'static str]) {
         self.write().read.get_or_insert_default().extend(names);
     }
@@ -141,7 +141,11 @@ impl<K> Cache<K> {
         let Some(read) = &state.read else { return };
         for notes in [&mut metadata.labels, &mut metadata.annotations] {
             let Some(all) = notes.take() else { continue };
-            let kept = all.into_iter().filter(|(name, _)| read.contains(name.as_str()));
+            let is_read = |name: &str| {
+                let group = name.find('/').and_then(|slash| name.get(..=slash));
+                read.contains(name) || group.is_some_and(|group| read.contains(group))
+            };
+            let kept = all.into_iter().filter(|(name, _)| is_read(name));
             *notes = Some(kept.map(|(name, note)| (name, beginning(note))).collect());
         }
         if let Some(owners) = &mut metadata.owner_references {

@@ -340,36 +340,4 @@ impl Inbox {
 }
 
 #[cfg(test)]
-mod tests {
-    use croft_core::journal::Pace;
-
-    use super::*;
-    use crate::engine::Place;
-
-    #[tokio::test(start_paused = true)]
-    async fn what_was_looked_at_when_a_term_ended_is_woken_by_the_news_of_the_next_one() {
-        const PART: Part = Part("test");
-        let (pusher, mut inboxes) = channels([PART]);
-        let clock = Clock::start();
-        let journal = Journal::new(clock, pusher);
-        let kept = tokio_util::task::AbortOnDropHandle::new(tokio::spawn(journal.clone().keep()));
-        let (key, place) = (Key::new(PART.work("test"), "shop", "key"), Place::new("shop", "one"));
-        journal.opened("configmaps", Arc::new(|_: &Place| None));
-        journal.start();
-        let mut queue = Queue::new(1, 1, Backoffs::default());
-        queue.push(key.clone(), Priority::Live, clock.now());
-        assert!(queue.pop(clock.now(), |_| Start::Now).is_some());
-        journal.looks(&key);
-        let mut tasks = JoinSet::new();
-        let task = tasks.spawn(std::future::pending());
-        let (slow, _slow_ones) = mpsc::unbounded_channel();
-        let mut running = Running { tasks, keys: [(task.id(), key.clone())].into(), slow };
-        end_term(&mut queue, &mut running, &journal).await;
-        let soon = Pace { calm: Duration::from_millis(10), most: Duration::from_millis(10) };
-        journal.saw(&key, "configmaps", &place, 7, soon);
-        tokio::time::sleep(Duration::from_secs(1)).await;
-        let inbox = inboxes.get_mut(&PART).expect("of the part");
-        assert_eq!(inbox.keys(), [key]);
-        drop(kept);
-    }
-}
+mod tests;

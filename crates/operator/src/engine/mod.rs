@@ -189,6 +189,20 @@ impl EngineBuilder {
         self.objects_within(part, &Scope::Cluster, Limit::OF_CLUSTER)
     }
 
+    /// As [`EngineBuilder::own_objects`], in one namespace.
+    pub fn own_objects_in<K>(&mut self, part: Part, namespace: &str) -> Arc<Cache<K>>
+    where
+        K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
+            + Clone
+            + DeserializeOwned
+            + fmt::Debug
+            + Send
+            + Sync
+            + 'static,
+    {
+        self.objects_within(part, &Scope::Namespace(namespace.to_owned()), Limit::OF_CLUSTER)
+    }
+
     fn objects_within<K>(&mut self, part: Part, scope: &Scope, limit: Limit) -> Arc<Cache<K>>
     where
         K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
@@ -432,4 +446,21 @@ async fn sleep_until(wakeup: Option<tokio::time::Instant>) {
 /// Whether the object is being deleted.
 pub fn is_deleting(metadata: &ObjectMeta) -> bool {
     metadata.deletion_timestamp.is_some()
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::api::core::v1::ConfigMap;
+
+    use super::*;
+
+    #[tokio::test]
+    #[should_panic(expected = "configmaps is watched in another scope already")]
+    async fn a_kind_that_is_watched_somewhere_is_not_watched_elsewhere_for_somebody_who_would_see_too_little() {
+        let mut engine = EngineBuilder::new(crate::client::nobody(), Arc::default(), Clock::start());
+        let part = PARTS[0].part;
+        let _: Arc<Cache<ConfigMap>> = engine.objects(part, &Scope::Namespace("velero".into()));
+        let _: Arc<Cache<ConfigMap>> = engine.objects(part, &Scope::Namespace("velero".into()));
+        let _: Arc<Cache<ConfigMap>> = engine.objects(part, &Scope::Cluster);
+    }
 }

@@ -139,8 +139,9 @@ impl Reconciler for BindingReconciler {
         let name = seen.namespace.name_any();
         match step {
             BindingStep::CreateBinding { class, owner } => {
-                let mut binding =
-                    NamespaceClassBinding::new(&name, NamespaceClassBindingSpec { class_name: class.clone() });
+                let spec =
+                    NamespaceClassBindingSpec { class_name: class.clone(), ..NamespaceClassBindingSpec::default() };
+                let mut binding = NamespaceClassBinding::new(&name, spec);
                 binding.metadata.namespace = Some(name.clone());
                 binding.metadata.owner_references = Some(vec![OwnerReference {
                     api_version: "v1".into(),
@@ -154,9 +155,9 @@ impl Reconciler for BindingReconciler {
             }
             BindingStep::Rebind { uid, version, to, .. } => {
                 let target = Target { namespace: &name, name: &name, uid };
-                self.writer
-                    .merge::<NamespaceClassBinding>(target, Some(version), json!({"spec": {"className": to}}))
-                    .await
+                // Where it was moved to was a revision of the other class.
+                let patch = json!({"spec": {"className": to, "revision": null, "stagedSince": null}});
+                self.writer.merge::<NamespaceClassBinding>(target, Some(version), patch).await
             }
         }
     }

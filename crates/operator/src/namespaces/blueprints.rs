@@ -5,8 +5,14 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-use croft_api::namespaces::{NamespaceClass, validate::validate};
-use croft_core::{namespaces::blueprint::Blueprint, problem::Problem};
+use croft_api::namespaces::{
+    NamespaceClass,
+    validate::{content, validate},
+};
+use croft_core::{
+    namespaces::{blueprint::Blueprint, rollout},
+    problem::Problem,
+};
 use kube::ResourceExt;
 
 /// A class, or everything that is wrong with it.
@@ -15,11 +21,25 @@ pub(crate) type Checked = Result<Blueprint, Vec<Problem>>;
 /// What identifies a form of a class.
 type Form = (Option<String>, Option<i64>);
 
-/// By name of the class, its newest form.
+/// By name of the class, its newest form and those that namespaces still have.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Blueprints(Arc<Mutex<Forms>>);
+pub(super) struct Blueprints(Arc<Mutex<BTreeMap<String, Known>>>);
 
-type Forms = BTreeMap<String, (Form, Arc<Checked>)>;
+#[derive(Clone, Debug)]
+struct Known {
+    form: Form,
+    checked: Arc<Checked>,
+    digest: Arc<str>,
+    /// By digest.
+    earlier: BTreeMap<String, Arc<Checked>>,
+}
+
+impl Known {
+    fn of(class: &NamespaceClass, form: Form) -> Self {
+        let digest = rollout::digest_of(&content(&class.spec));
+        Self { form, checked: Arc::new(validate(class)), digest: digest.into(), earlier: BTreeMap::new() }
+    }
+}
 
 impl Blueprints {
     /// The class of that name is gone.
@@ -27,16 +47,34 @@ impl Blueprints {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(class);
     }
 
-    pub(super) fn of(&self, class: &NamespaceClass) -> Arc<Checked> {
+    fn with<T>(&self, class: &NamespaceClass, answer: impl FnOnce(&mut Known) -> T) -> T {
         let form = (class.uid(), class.metadata.generation);
-        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        match known.get(&class.name_any()) {
-            Some((same, checked)) if *same == form => checked.clone(),
-            _ => {
-                let checked = Arc::new(validate(class));
-                known.insert(class.name_any(), (form, checked.clone()));
-                checked
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = all.entry(class.name_any()).or_insert_with(|| Known::of(class, form.clone()));
+        if known.form != form {
+            *known = Known::of(class, form);
+        }
+        answer(known)
+    }
+
+    pub(super) fn of(&self, class: &NamespaceClass) -> Arc<Checked> {
+        self.with(class, |known| known.checked.clone())
+    }
+
+    /// The revision of the class as it is now.
+    pub(super) fn digest_of(&self, class: &NamespaceClass) -> Arc<str> {
+        self.with(class, |known| known.digest.clone())
+    }
+
+    /// The class as it was: `then` is one whose newest form is known.
+    pub(super) fn at(&self, then: &NamespaceClass, digest: &str) -> Arc<Checked> {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        match all.get_mut(&then.name_any()) {
+            Some(known) => {
+                let check = || Arc::new(validate(then));
+                known.earlier.entry(digest.to_owned()).or_insert_with(check).clone()
             }
+            None => Arc::new(validate(then)),
         }
     }
 }

@@ -1,14 +1,19 @@
 //! Class -> its status: observes for [`croft_core::namespaces::class`].
 
 use std::{
+    borrow::Cow,
     collections::BTreeSet,
     sync::{Arc, Mutex, PoisonError},
 };
 
-use croft_api::namespaces::{NamespaceClass, NamespaceClassBinding, OnClassDelete};
+use croft_api::namespaces::{NamespaceClass, OnClassDelete};
 use croft_core::{
-    namespaces::class::{self, Bound, ClassStep, Kind, Observed, Progress},
-    plan::{Failure, Outcome, Plan},
+    conditions::Condition,
+    namespaces::{
+        class::{self, ClassStep, Kind, Observed, Progress},
+        rollout::RolloutStep,
+    },
+    plan::{Failure, FailureClass, Outcome, Plan},
     time::Timestamp,
     watching::Standing,
 };
@@ -16,8 +21,9 @@ use kube::{Resource, ResourceExt};
 
 use super::{
     CLASS, CLASS_INDEX, Caches,
-    blueprints::Blueprints,
-    kinds::{Kinds, UNABLE},
+    inquiry::UNABLE,
+    kinds::Kinds,
+    revisions::{Revision, Revisions},
     stamped::Stamps,
 };
 use crate::{
@@ -35,7 +41,7 @@ pub(super) struct ClassReconciler {
     pub(super) writer: Writer,
     pub(super) kinds: Kinds,
     pub(super) stamps: Stamps,
-    pub(super) blueprints: Blueprints,
+    pub(super) revisions: Revisions,
     pub(super) progress: Mutex<Progress>,
     pub(super) clock: Clock,
 }
@@ -47,10 +53,12 @@ pub(super) struct Seen {
 }
 
 impl ClassReconciler {
-    /// The kinds the class's items use, as far as they are installed and namespaced.
-    async fn uses(&self, class: &NamespaceClass) -> Result<BTreeSet<Kind>, Failure> {
+    /// The kinds the class's items use, in any revision a namespace may have, as far as they are installed and namespaced.
+    async fn uses(&self, class: &NamespaceClass, in_force: &[&Revision]) -> Result<BTreeSet<Kind>, Failure> {
         let mut uses = BTreeSet::new();
-        for (api_version, kind) in super::kinds_named_by(class) {
+        let earlier = in_force.iter().flat_map(|revision| super::kinds_named_in(&revision.spec));
+        let named: BTreeSet<_> = super::kinds_named_by(class).into_iter().chain(earlier).collect();
+        for (api_version, kind) in named {
             match self.kinds.look_up(&api_version, &kind).await {
                 Ok(kind) => uses.extend(kind.stampable()),
                 // One kind that cannot be asked about is no reason to forget that it is used.
@@ -95,22 +103,16 @@ fn recorded(class: &NamespaceClass, api_version: &str, kind: &str) -> Option<Kin
     recorded.into_iter().find(|recorded| recorded.api_version == api_version && recorded.kind == kind)
 }
 
-/// One namespace as the class sees it.
-fn bound(binding: &NamespaceClassBinding, class: &NamespaceClass) -> Bound {
-    let status = binding.status.as_ref();
-    let is_true = |kind: &str| {
-        let mut conditions = status.iter().flat_map(|status| &status.conditions);
-        conditions.find(|condition| condition.type_ == kind && condition.status == "True")
-    };
-    Bound {
-        name: binding.namespace().unwrap_or_default(),
-        updated: status.is_some_and(|status| {
-            status.observed_class_uid == class.metadata.uid
-                && status.observed_class_generation == class.metadata.generation
-        }),
-        ready: is_true("Ready").is_some(),
-        stalled: is_true("Stalled").map(|condition| condition.reason.clone()),
-    }
+/// What people hear of in an Event when it begins.
+const WORTH_AN_EVENT: [&str; 3] = ["RolloutStopped", "DeletionsUnconfirmed", "RevisionNotKept"];
+
+/// Why the newest revision could not be kept just now.
+fn not_kept(outcomes: &[(&ClassStep, Outcome)]) -> Option<String> {
+    let is_keeping = |step: &ClassStep| matches!(step, ClassStep::RollOut(RolloutStep::Keep { .. }));
+    let kept = outcomes.iter().find(|(step, _)| is_keeping(step));
+    let failure = kept.and_then(|(_, outcome)| outcome.failure());
+    let failure = failure.filter(|failure| failure.class != FailureClass::Stale);
+    failure.map(|failure| format!("its newest revision cannot be kept: {failure}"))
 }
 
 impl Reconciler for ClassReconciler {
@@ -128,24 +130,25 @@ impl Reconciler for ClassReconciler {
     async fn observe(&self, key: &Key) -> Result<Option<Seen>, Failure> {
         // What is stored in another form than it once had is not judged by that.
         let Some(class) = self.caches.classes.as_stored("", &key.name) else { return Ok(None) };
-        let namespaces = self.caches.bindings.by(CLASS_INDEX, &key.name);
-        let observed = Observed {
+        let mut bindings = self.caches.bindings.by(CLASS_INDEX, &key.name);
+        // Only the binding named like its namespace counts.
+        bindings.retain(|binding| binding.namespace().as_ref() == Some(&binding.name_any()));
+        let edition = self.edition(&class);
+        let mut observed = Observed {
+            name: key.name.clone(),
             generation: class.metadata.generation.unwrap_or_default(),
             deleting: is_deleting(class.meta()),
             held: class.finalizers().iter().any(|finalizer| finalizer == FINALIZER),
             must_hold: class.spec.policy.on_class_delete != OnClassDelete::Delete,
-            problems: self.blueprints.of(&class).as_ref().as_ref().err().cloned().unwrap_or_default(),
+            problems: self.revisions.blueprints.of(&class).as_ref().as_ref().err().cloned().unwrap_or_default(),
             resources: i64::try_from(class.spec.resources.len()).unwrap_or(i64::MAX),
-            uses: self.uses(&class).await?,
+            uses: self.uses(&class, &edition.in_force(&bindings)).await?,
             live: self.live(&class).await?,
-            // Only the binding named like its namespace counts.
-            namespaces: namespaces
-                .iter()
-                .filter(|binding| binding.namespace().as_ref() == Some(&binding.name_any()))
-                .map(|binding| bound(binding, &class))
-                .collect(),
+            namespaces: bindings.iter().map(|binding| self.bound(binding, &edition)).collect(),
+            rollout: self.see_rollout(&edition),
             status: objects::status(class.status.as_ref()),
         };
+        self.count_deletions(&mut observed, &class, &bindings);
         Ok(Some(Seen { class, observed }))
     }
 
@@ -157,20 +160,32 @@ impl Reconciler for ClassReconciler {
         match step {
             ClassStep::Hold => self.writer.add_finalizer(&*seen.class, FINALIZER).await,
             ClassStep::LetGo => self.writer.release_finalizer(&*seen.class, FINALIZER).await,
+            ClassStep::RollOut(step) => self.roll_out(&seen.class, step).await,
         }
     }
 
     fn report(&self, seen: &Seen, outcomes: &[(&ClassStep, Outcome)], now: &Timestamp) -> Report {
-        if outcomes.iter().any(|(step, outcome)| **step == ClassStep::LetGo && outcome.is_done()) {
+        // It is gone; or its revision is there now, and more is to be said when that has been seen.
+        let says_all =
+            |step: &ClassStep| matches!(step, ClassStep::LetGo | ClassStep::RollOut(RolloutStep::Keep { .. }));
+        if outcomes.iter().any(|(step, outcome)| says_all(step) && outcome.is_done()) {
             return Report::default();
         }
+        let mut observed = Cow::Borrowed(&seen.observed);
+        if let Some(why) = not_kept(outcomes) {
+            observed.to_mut().rollout.not_kept = Some(why);
+        }
         let mut progress = self.progress.lock().unwrap_or_else(PoisonError::into_inner);
-        let (status, next) = class::tell(&seen.class.name_any(), &seen.observed, &mut progress, now, self.clock.now());
+        let (status, next) = class::tell(&seen.class.name_any(), &observed, &mut progress, now, self.clock.now());
         drop(progress);
-        let told = seen.observed.status.conditions.reason("Accepted");
-        let events = status.iter().filter_map(|status| status.conditions.get("Accepted"));
-        let events = events.filter(|accepted| accepted.reason == "InvalidClass" && told != Some(&accepted.reason));
-        let events = events.map(|accepted| Note::warning("InvalidClass", &accepted.message)).collect();
+        let told = &seen.observed.status.conditions;
+        let said = status.iter().flat_map(|status| &status.conditions.0);
+        let is_worth_it = |said: &&Condition| match said.kind.as_str() {
+            "Accepted" => said.reason == "InvalidClass",
+            _ => WORTH_AN_EVENT.contains(&said.reason.as_str()),
+        };
+        let news = said.filter(is_worth_it).filter(|said| told.reason(&said.kind) != Some(&said.reason));
+        let events = news.map(|said| Note::warning(&said.reason, &said.message)).collect();
         Report { next, ..Report::on(&*seen.class, status.as_ref(), events) }
     }
 

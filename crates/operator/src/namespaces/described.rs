@@ -50,6 +50,8 @@ pub(crate) fn present(
         namespace_metadata: NamespaceMetadata { labels: metadata.labels, annotations: metadata.annotations },
         deleting: is_deleting(class.meta()),
         recorded_kinds: recorded_kinds(class),
+        revision: None,
+        withheld: None,
         name,
     })
 }
@@ -85,13 +87,14 @@ pub(crate) fn described(api_version: String, metadata: &ObjectMeta, binding_uid:
     }
 }
 
-pub(crate) fn described_namespace(namespace: &v1::Namespace, relabelled: bool) -> Namespace {
+pub(crate) fn described_namespace(namespace: &v1::Namespace, relabelled: bool, system: bool) -> Namespace {
     Namespace {
         name: namespace.name_any(),
         uid: namespace.uid().unwrap_or_default(),
         terminating: is_deleting(namespace.meta()),
         unlabelled: !namespace.labels().contains_key(CLASS_LABEL),
         relabelled,
+        system,
         labels: namespace.labels().clone(),
         annotations: namespace.annotations().clone(),
     }

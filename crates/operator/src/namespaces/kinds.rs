@@ -8,16 +8,18 @@ use std::{
 };
 
 use croft_core::{
-    backoff::Backoff,
     namespaces::{class, manifest::group_of, resources::KindSeen},
     plan::Failure,
 };
 use futures::future::join_all;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::APIResource;
 use kube::{Client, api::ApiResource};
-use tokio::time::Instant;
 
-use super::{Caches, stamped::Stamps};
+use super::{
+    Caches,
+    inquiry::{Answer, HICCUPS, Inquiry, UNABLE, UNASKED},
+    stamped::Stamps,
+};
 use crate::{
     engine::{KindChanges, Pusher, failure::timed_out, write::call},
     panics::essential,
@@ -25,16 +27,6 @@ use crate::{
 
 /// An aggregated API that is asked and says nothing keeps those waiting who ask for the first time.
 const LONGEST: Duration = Duration::from_secs(3);
-/// What is served may change without anything that announces it.
-const BELIEVED: Duration = Duration::from_secs(600);
-/// What could not be asked about is asked about ever more rarely, unless something changes.
-const UNASKED: Backoff = Backoff { first: Duration::from_secs(1), most: Duration::from_secs(60) };
-
-/// What was told is believed until it could not be asked about so often in a row.
-const HICCUPS: u32 = 3;
-
-/// The reason when a single kind cannot be asked about.
-pub(super) const UNABLE: &str = "KindUnavailable";
 
 /// A kind as the API server serves it.
 #[derive(Clone, Debug)]
@@ -67,145 +59,6 @@ type Resources = Vec<APIResource>;
 
 /// Versions by group.
 type Versions = BTreeMap<String, Vec<String>>;
-
-/// One question, and what was answered last.
-struct Inquiry<T> {
-    answer: Mutex<Option<Answer<T>>>,
-    /// One asks, the others wait for what it hears.
-    asking: tokio::sync::Mutex<()>,
-}
-
-impl<T> Default for Inquiry<T> {
-    fn default() -> Self {
-        Self { answer: Mutex::default(), asking: tokio::sync::Mutex::default() }
-    }
-}
-
-enum Answer<T> {
-    Told {
-        what: Arc<T>,
-        /// Then it is asked about again: at once where it turned out not to be true any more.
-        until: Instant,
-        /// How often in a row it could not be asked about since it was told.
-        unheard: u32,
-    },
-    /// It could not be asked about, this often in a row, and is not again before this moment.
-    Unable { failure: Failure, times: u32, until: Instant },
-}
-
-// By hand: a derive would ask for `T: Clone`, but it is shared.
-impl<T> Clone for Answer<T> {
-    fn clone(&self) -> Self {
-        match self {
-            Answer::Told { what, until, unheard } => {
-                Answer::Told { what: what.clone(), until: *until, unheard: *unheard }
-            }
-            Answer::Unable { failure, times, until } => {
-                Answer::Unable { failure: failure.clone(), times: *times, until: *until }
-            }
-        }
-    }
-}
-
-impl<T> Answer<T> {
-    fn is_fresh(&self) -> bool {
-        let (Answer::Told { until, .. } | Answer::Unable { until, .. }) = self;
-        Instant::now() < *until
-    }
-
-    fn told(what: T) -> Self {
-        Answer::Told { what: Arc::new(what), until: Instant::now() + BELIEVED, unheard: 0 }
-    }
-
-    /// What was told stands for a while: a server that is slow once does not serve other kinds for it.
-    fn unable(failure: Failure, before: Option<&Self>) -> Self {
-        let times = match before {
-            Some(Answer::Unable { times, .. } | Answer::Told { unheard: times, .. }) => times.saturating_add(1),
-            None => 1,
-        };
-        let until = Instant::now() + UNASKED.delay(times, 0);
-        match before {
-            Some(Answer::Told { what, .. }) if times < HICCUPS => {
-                Answer::Told { what: what.clone(), until, unheard: times }
-            }
-            _ => Answer::Unable { failure, times, until },
-        }
-    }
-
-    /// Whether what was told is believed only because nobody could be asked.
-    fn is_unheard(&self) -> bool {
-        matches!(self, Answer::Told { unheard: 1.., .. })
-    }
-
-    fn given(self) -> Result<Arc<T>, Failure> {
-        match self {
-            Answer::Told { what, .. } => Ok(what),
-            Answer::Unable { failure, .. } => Err(failure),
-        }
-    }
-}
-
-impl<T> Inquiry<T> {
-    fn known(&self) -> MutexGuard<'_, Option<Answer<T>>> {
-        self.answer.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn last(&self) -> Option<Answer<T>> {
-        self.known().clone()
-    }
-
-    fn fresh(&self) -> Option<Answer<T>> {
-        self.last().filter(Answer::is_fresh)
-    }
-
-    /// What is known, or else what `ask` hears.
-    async fn answer(&self, ask: impl Future<Output = Result<T, Failure>>) -> Result<Arc<T>, Failure> {
-        if let Some(answer) = self.fresh() {
-            return answer.given();
-        }
-        let _asking = match (self.asking.try_lock(), self.last()) {
-            (Ok(asking), _) => asking,
-            // A server that keeps one waiting need not keep all waiting.
-            (Err(_), Some(answer)) => return answer.given(),
-            (Err(_), None) => self.asking.lock().await,
-        };
-        if let Some(answer) = self.fresh() {
-            return answer.given();
-        }
-        self.note(ask.await)
-    }
-
-    fn note(&self, heard: Result<T, Failure>) -> Result<Arc<T>, Failure> {
-        let answer = match heard {
-            Ok(what) => Answer::told(what),
-            Err(failure) if failure.reason == UNABLE => Answer::unable(failure, self.last().as_ref()),
-            Err(failure) => return Err(failure),
-        };
-        *self.known() = Some(answer.clone());
-        answer.given()
-    }
-
-    /// Asks whatever is known; gives what was known before, and what is now, if that could be told. Whoever needs to know meanwhile
-    /// is not kept waiting.
-    async fn ask_anew(&self, ask: impl Future<Output = Result<T, Failure>>) -> [Option<Answer<T>>; 2] {
-        let _asking = self.asking.lock().await;
-        let before = self.last();
-        match self.note(ask.await) {
-            Err(failure) if failure.reason != UNABLE => {
-                self.forget();
-                [before, None]
-            }
-            _ => [before, self.last()],
-        }
-    }
-
-    /// It is asked about before it is believed again.
-    fn forget(&self) {
-        if let Some(Answer::Told { until, .. }) = &mut *self.known() {
-            *until = Instant::now();
-        }
-    }
-}
 
 impl std::fmt::Debug for Kinds {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -399,7 +252,7 @@ mod tests {
 
     #[test]
     fn only_a_version_that_serves_other_kinds_is_another_one() {
-        let unable = Answer::unable(unable::<Resources>().unwrap_err(), None);
+        let unable = Answer::<Resources>::unable(Failure { reason: UNABLE, ..timed_out("it") }, None);
         let one = || Some(resources(&["a"]));
         assert!(serve_the_same(&[one(), one()]));
         assert!(serve_the_same(&[Some(unable.clone()), Some(unable.clone())]));
@@ -408,37 +261,9 @@ mod tests {
         }
     }
 
-    fn unable<T>() -> Result<T, Failure> {
-        Err(Failure { reason: UNABLE, ..timed_out("it") })
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn what_was_told_stands_while_a_server_is_slow_for_a_moment_and_not_for_ever() {
-        let inquiry = Inquiry::<Resources>::default();
-        let served = || async { Ok(vec![APIResource { name: "lamps".into(), ..APIResource::default() }]) };
-        let fails = || async { unable() };
-        inquiry.answer(served()).await.unwrap();
-        for _ in 1..HICCUPS {
-            assert!(serve_the_same(&inquiry.ask_anew(fails()).await), "nobody is woken for it");
-            assert!(inquiry.last().is_some_and(|answer| answer.is_unheard()));
-            assert_eq!(inquiry.answer(std::future::pending()).await.unwrap().len(), 1, "and nobody asks at once");
-            tokio::time::sleep(UNASKED.most).await;
-        }
-        assert!(inquiry.answer(fails()).await.is_err());
-        tokio::time::sleep(UNASKED.most).await;
-        inquiry.answer(served()).await.unwrap();
-        inquiry.forget();
-        assert!(inquiry.answer(fails()).await.is_ok(), "it counts anew");
-        let unknown = Inquiry::<Resources>::default();
-        assert!(unknown.answer(fails()).await.is_err(), "what was never told is not known");
-    }
-
     #[tokio::test]
     async fn what_no_class_and_no_binding_names_any_more_is_not_asked_about() {
-        let nobody = tower::service_fn(|_: http::Request<kube::client::Body>| async {
-            Err::<http::Response<kube::client::Body>, _>(tower::BoxError::from("nobody is asked"))
-        });
-        let kinds = Kinds::new(Client::new(nobody, "default"));
+        let kinds = Kinds::new(crate::client::nobody());
         for api_version in ["v1", "lamps.dev/v1", "lamps.dev/v2", "typo.dev/v1"] {
             kinds.known().insert(api_version.into(), Arc::default());
         }
@@ -457,24 +282,5 @@ mod tests {
         let differ = groups_that_differ(&[Some(before.clone()), Some(after)]).unwrap();
         assert_eq!(differ.into_iter().collect::<Vec<_>>(), ["b", "c", "d"]);
         assert_eq!(groups_that_differ(&[Some(before), None]), None);
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn who_asks_keeps_nobody_waiting_who_knows_an_answer() {
-        let inquiry = Inquiry::default();
-        let slow = |what| async move {
-            tokio::time::sleep(Duration::from_secs(10)).await;
-            Ok::<_, Failure>(what)
-        };
-        assert_eq!(*inquiry.answer(slow(1)).await.unwrap(), 1);
-        let meanwhile = async {
-            tokio::time::sleep(Duration::from_secs(1)).await;
-            let begun = Instant::now();
-            let known = *inquiry.answer(std::future::pending()).await.unwrap();
-            (known, begun.elapsed())
-        };
-        let (_, known) = futures::future::join(inquiry.ask_anew(slow(2)), meanwhile).await;
-        assert_eq!(known, (1, Duration::ZERO));
-        assert_eq!(*inquiry.answer(std::future::pending()).await.unwrap(), 2);
     }
 }

@@ -10,11 +10,14 @@ pub(crate) mod entries;
 pub mod fences;
 pub(crate) mod fields;
 mod hooks;
+mod inquiry;
 pub(crate) mod kinds;
 mod live;
 mod manifests;
 pub(crate) mod reads;
 pub(crate) mod resources;
+pub(crate) mod revisions;
+mod rollout;
 pub(crate) mod seal;
 pub(crate) mod stamped;
 pub(crate) mod stamping;
@@ -25,18 +28,28 @@ use std::{
     time::Duration,
 };
 
-use croft_api::namespaces::{CLASS_LABEL, NamespaceClass, NamespaceClassBinding, StampedKind};
+use croft_api::namespaces::{
+    CLASS_LABEL, CONFIRM_ANNOTATION, NamespaceClass, NamespaceClassBinding, NamespaceClassSpec, REVISION_LABEL,
+    StampedKind,
+};
 use croft_core::{
     journal::Pace,
-    namespaces::{class::Kind, manifest::group_of, resources::KindName},
+    namespaces::{class::Kind, manifest::group_of, resources::KindName, rollout::name_of},
     queue::Priority,
 };
-use k8s_openapi::api::core::v1::Namespace;
+use k8s_openapi::api::{apps::v1::ControllerRevision, core::v1::Namespace};
 use kube::{Resource, ResourceExt};
 
 use self::{
-    absences::Absences, binding::BindingReconciler, blueprints::Blueprints, class::ClassReconciler, kinds::Kinds,
-    resources::ResourcesReconciler, seal::SharedSeal, stamped::Stamps,
+    absences::Absences,
+    binding::BindingReconciler,
+    blueprints::Blueprints,
+    class::ClassReconciler,
+    kinds::Kinds,
+    resources::ResourcesReconciler,
+    revisions::{REVISION_INDEX, Revisions},
+    seal::SharedSeal,
+    stamped::Stamps,
 };
 use crate::{
     engine::{
@@ -91,6 +104,12 @@ pub const USES: &[Use] = &[
         within: Within::Cluster,
     },
     Use { group: "akuity.io", resource: "namespaceclassbindings/status", verbs: &["update"], within: Within::Cluster },
+    Use {
+        group: "apps",
+        resource: "controllerrevisions",
+        verbs: &["create", "delete", "list", "patch", "watch"],
+        within: Within::OperatorNamespace,
+    },
     Use { group: "", resource: "configmaps", verbs: STAMP, within: Within::Cluster },
     Use { group: "", resource: "secrets", verbs: STAMP, within: Within::Cluster },
     Use { group: "", resource: "services", verbs: STAMP, within: Within::Cluster },
@@ -233,6 +252,16 @@ fn install(engine: &mut EngineBuilder, ground: &Ground) {
     }));
     let stamps = Stamps::new(engine, seal.clone(), caches.clone());
     let (absences, blueprints) = (Absences::default(), Blueprints::default());
+    let revisions = Revisions {
+        cache: engine.own_objects_in(NAMESPACES, operator_namespace),
+        blueprints: blueprints.clone(),
+        namespace: operator_namespace.clone(),
+    };
+    revisions.cache.index(REVISION_INDEX, |revision: &ControllerRevision| class_of(revision).into_iter().collect());
+    revisions.cache.wakes({
+        let (caches, blueprints) = (caches.clone(), blueprints.clone());
+        move |change| woken_by_revision(change, &caches, &blueprints)
+    });
     caches.classes.wakes({
         let (caches, stamps, pusher) = (caches.clone(), stamps.clone(), engine.pusher());
         let (journal, absences, blueprints) = (engine.journal(), absences.clone(), blueprints.clone());
@@ -258,11 +287,11 @@ fn install(engine: &mut EngineBuilder, ground: &Ground) {
         writer: writer.clone(),
         kinds: kinds.clone(),
         stamps: stamps.clone(),
-        blueprints: blueprints.clone(),
+        revisions: revisions.clone(),
         progress: Mutex::default(),
         clock: Clock::start(),
     });
-    engine.reconciler(ResourcesReconciler::new(caches, writer.clone(), kinds, stamps, seal, absences, blueprints));
+    engine.reconciler(ResourcesReconciler::new(caches, ground, kinds, stamps, seal, absences, revisions));
 }
 
 /// The binding itself and its namespace; its class, when the changes are over, to count it.
@@ -286,8 +315,7 @@ fn woken_by_binding(change: Change<'_, NamespaceClassBinding>, journal: &Journal
 
 /// Whether only what the binding reports has changed, which we do ourselves all the time.
 fn is_only_report(change: Change<'_, NamespaceClassBinding>) -> bool {
-    let asks =
-        |binding: &NamespaceClassBinding| (binding.uid(), binding.spec.class_name.clone(), is_deleting(binding.meta()));
+    let asks = |binding: &NamespaceClassBinding| (binding.uid(), binding.spec.clone(), is_deleting(binding.meta()));
     change.before.map(asks) == change.after.map(asks)
 }
 
@@ -296,7 +324,8 @@ fn is_only_report(change: Change<'_, NamespaceClassBinding>) -> bool {
 fn woken_by_class(change: Change<'_, NamespaceClass>, journal: &Journal) -> Vec<Key> {
     let asks = |class: &NamespaceClass| {
         let (metadata, finalizers) = (class.meta(), class.finalizers().to_vec());
-        (metadata.uid.clone(), metadata.generation, is_deleting(metadata), finalizers)
+        let confirmed = class.annotations().get(CONFIRM_ANNOTATION).cloned();
+        (metadata.uid.clone(), metadata.generation, is_deleting(metadata), finalizers, confirmed)
     };
     let class = change.object();
     let own = Key::cluster(CLASS, class.name_any());
@@ -311,8 +340,14 @@ fn woken_by_class(change: Change<'_, NamespaceClass>, journal: &Journal) -> Vec<
 /// What is bound to the class, if more has changed than its report; what asks for it, if the answer may be another one now.
 fn concerned_by_class(change: Change<'_, NamespaceClass>, caches: &Caches) -> Vec<Key> {
     let gives = |class: &NamespaceClass| {
-        let kinds = class.status.as_ref().map(|status| status.kinds.clone());
-        (class.uid(), class.metadata.generation, is_deleting(class.meta()), kinds)
+        let status = class.status.as_ref();
+        let kinds = status.map(|status| status.kinds.clone());
+        let released = status.and_then(|status| status.revision.clone());
+        let staged_since = status.and_then(|status| status.rollout.as_ref()?.staged_since);
+        // An edit concerns nobody before it is released, but for what the class says about its own end and about leaving it.
+        let edit = if released.is_none() { class.metadata.generation } else { None };
+        let ends = (class.spec.policy.on_class_delete, class.spec.policy.on_unbind, is_deleting(class.meta()));
+        (class.uid(), edit, ends, kinds, released, staged_since)
     };
     let can_be_chosen = |class: &NamespaceClass| (class.uid(), is_deleting(class.meta()));
     let name = change.object().name_any();
@@ -327,6 +362,26 @@ fn concerned_by_class(change: Change<'_, NamespaceClass>, caches: &Caches) -> Ve
             keys.extend(caches.bindings.exists(&name, &name).then(|| Key::new(BINDING, &name, &name)));
             keys.push(Key::cluster(NAMESPACE, name));
         }
+    }
+    keys
+}
+
+/// The class a revision says it is of.
+fn class_of(revision: &ControllerRevision) -> Option<String> {
+    revision.labels().get(REVISION_LABEL).cloned()
+}
+
+/// The class; and its namespaces where it is not its newest revision: they may have waited for it, or must do without.
+fn woken_by_revision(change: Change<'_, ControllerRevision>, caches: &Caches, blueprints: &Blueprints) -> Vec<Key> {
+    let Some(name) = change.both().find_map(class_of) else { return Vec::new() };
+    let mut keys = vec![Key::cluster(CLASS, &name)];
+    let is_new = change.before.is_none() || change.after.is_none();
+    let is_newest = caches
+        .classes
+        .as_stored("", &name)
+        .is_some_and(|class| change.object().name_any() == name_of(&name, &blueprints.digest_of(&class)));
+    if change.live && is_new && !is_newest {
+        keys.extend(caches.bindings.by(CLASS_INDEX, &name).iter().map(|binding| binding_key(binding)));
     }
     keys
 }
@@ -348,9 +403,14 @@ pub(crate) fn kinds_in_use<'a>(classes: impl Iterator<Item = &'a NamespaceClass>
 
 /// `apiVersion` and `kind` of every item of a class.
 pub(crate) fn kinds_named_by(class: &NamespaceClass) -> BTreeSet<KindName> {
+    kinds_named_in(&class.spec)
+}
+
+/// As [`kinds_named_by`], of a class at some time.
+fn kinds_named_in(spec: &NamespaceClassSpec) -> BTreeSet<KindName> {
     let text =
         |value: Option<&serde_json::Value>| value.and_then(serde_json::Value::as_str).unwrap_or_default().to_owned();
-    let items = class.spec.resources.iter();
+    let items = spec.resources.iter();
     items
         .map(|item| (text(item.get("apiVersion")), text(item.get("kind"))))
         .filter(|(version, kind)| !version.is_empty() && !kind.is_empty())

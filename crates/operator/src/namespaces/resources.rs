@@ -30,18 +30,21 @@ use serde_json::{Value, json};
 use super::{
     BINDING, Caches,
     absences::Absences,
-    blueprints::Blueprints,
+    binding::is_system,
     described::{described_binding, described_namespace, facts, orphans, present, stamped_entry},
     entries::Entry,
-    kinds::{Kinds, ServedKind, UNABLE},
+    inquiry::UNABLE,
+    kinds::{Kinds, ServedKind},
     reads::{Reads, read_doubtful},
+    revisions::{InForce, Revisions},
     seal::SharedSeal,
     stamped::Stamps,
     stamping::Stamper,
 };
 use crate::{
     conditions,
-    engine::{Clock, Key, Reconciler, Report, Target, Work, Writer, Written, events::Note, write::read},
+    engine::{Clock, Key, Reconciler, Report, Target, Work, Written, events::Note, write::read},
+    parts::Ground,
 };
 
 /// However many objects others change at once, this many namespaces are read in one go, then one every while.
@@ -54,7 +57,7 @@ const READ_ONE_EVERY: Duration = Duration::from_secs(2);
 #[derive(Debug)]
 pub(super) struct ResourcesReconciler {
     caches: Caches,
-    writer: Writer,
+    ground: Ground,
     kinds: Kinds,
     stamps: Stamps,
     seal: SharedSeal,
@@ -65,7 +68,7 @@ pub(super) struct ResourcesReconciler {
     places: Reads,
     contests: Mutex<Contests>,
     clock: Clock,
-    blueprints: Blueprints,
+    revisions: Revisions,
     absences: Absences,
 }
 
@@ -82,16 +85,16 @@ pub(super) struct Seen {
 impl ResourcesReconciler {
     pub(super) fn new(
         caches: Caches,
-        writer: Writer,
+        ground: &Ground,
         kinds: Kinds,
         stamps: Stamps,
         seal: SharedSeal,
         absences: Absences,
-        blueprints: Blueprints,
+        revisions: Revisions,
     ) -> Self {
         Self {
             caches,
-            writer,
+            ground: ground.clone(),
             kinds,
             stamps,
             seal,
@@ -101,7 +104,7 @@ impl ResourcesReconciler {
             places: Reads::default(),
             contests: Mutex::default(),
             clock: Clock::start(),
-            blueprints,
+            revisions,
             absences,
         }
     }
@@ -124,18 +127,24 @@ impl ResourcesReconciler {
     /// The class, and only after a live look "gone": deleting on the word of a cache is how things get lost.
     async fn class(
         &self,
-        name: &str,
+        binding: &NamespaceClassBinding,
         stamper: &Stamper,
-        binding_uid: &str,
         namespace: &Facts,
     ) -> Result<ClassSeen, Failure> {
+        let name = binding.spec.class_name.as_str();
         if let Some(class) = self.caches.classes.as_stored("", name) {
-            return Ok(present(&class, &self.blueprints.of(&class), &stamper.seal, binding_uid, namespace));
+            let InForce { class, checked, revision, withheld } = self.revisions.in_force(&class, binding);
+            let uid = binding.uid().unwrap_or_default();
+            let mut seen = present(&class, &checked, &stamper.seal, &uid, namespace);
+            if let ClassSeen::Present(class) = &mut seen {
+                (class.revision, class.withheld) = (revision, withheld);
+            }
+            return Ok(seen);
         }
         if self.caches.classes.exists("", name) {
             return Ok(ClassSeen::Unreadable);
         }
-        let api: Api<PartialObjectMeta<NamespaceClass>> = Api::all(self.writer.client());
+        let api: Api<PartialObjectMeta<NamespaceClass>> = Api::all(self.ground.writer.client());
         let look = async { Ok(read(api.get_opt(name)).await?.is_none()) };
         let is_gone = self.absences.is_gone(name, look).await?;
         // It may have come while others looked.
@@ -230,7 +239,7 @@ impl ResourcesReconciler {
         if !wait.is_zero() {
             return Err(Failure::new(FailureClass::Early { wait }, "Paced", "many objects were changed at once"));
         }
-        read_doubtful(&self.writer.client(), &self.places, observed, &seen.kinds, seal).await
+        read_doubtful(&self.ground.writer.client(), &self.places, observed, &seen.kinds, seal).await
     }
 }
 
@@ -352,10 +361,10 @@ impl Reconciler for ResourcesReconciler {
         let Some(seal) = self.seal.get().cloned() else {
             return Err(Failure::new(FailureClass::Stale, "NoKey", "the key of digests is not known yet"));
         };
-        let stamper = Stamper { writer: self.writer.clone(), seal, care: Care::default() };
+        let stamper = Stamper { writer: self.ground.writer.clone(), seal, care: Care::default() };
         let uid = binding.uid().unwrap_or_default();
         let class_name = binding.spec.class_name.clone();
-        let class = self.class(&class_name, &stamper, &uid, &facts(&namespace)).await?;
+        let class = self.class(&binding, &stamper, &facts(&namespace)).await?;
         let stamper = Stamper { care: class.care(), ..stamper };
         let mut bound = described_binding(&binding);
         let stored = bound.status;
@@ -370,7 +379,11 @@ impl Reconciler for ResourcesReconciler {
         self.add_seen(&mut kinds, &class, &found)?;
         self.doubt_vanished(&mut kinds, &key.namespace);
         let mut observed = Observed {
-            namespace: described_namespace(&namespace, self.is_relabelled(&namespace, &class_name)),
+            namespace: described_namespace(
+                &namespace,
+                self.is_relabelled(&namespace, &class_name),
+                is_system(&self.ground.settings.load(), Some(&self.ground.operator_namespace), &key.namespace),
+            ),
             unknown_class: self.unknown_class(&namespace, &class_name),
             stamped: objects,
             orphan_unstamped: self.orphans(bound.status.observed_class_name.as_deref().unwrap_or(&class_name)),

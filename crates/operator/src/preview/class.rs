@@ -53,6 +53,15 @@ fn parse(text: &str) -> anyhow::Result<Written> {
 }
 
 impl Written {
+    /// A class as if somebody had written it.
+    pub(super) fn of(class: &NamespaceClass) -> anyhow::Result<Self> {
+        let mut raw = serde_json::to_value(class).context("the class cannot be written as JSON")?;
+        if let Some(fields) = raw.as_object_mut() {
+            fields.remove("status");
+        }
+        Ok(Self { name: class.name_any(), raw })
+    }
+
     /// The class as it would be once stored, or everything that is wrong with it.
     pub(super) async fn check(
         &self,

@@ -9,6 +9,7 @@ mod dropped;
 mod effect;
 mod explain;
 mod find;
+mod going;
 mod observe;
 mod plan;
 mod print;
@@ -23,7 +24,7 @@ use kube::Client;
 
 use crate::{
     cli::{ExplainOptions, PlanOptions},
-    client,
+    client, steering,
     telemetry::metrics::Metrics,
 };
 
@@ -42,12 +43,29 @@ pub struct Answer {
     pub code: u8,
 }
 
-/// What the class in a file would do.
+/// What the class in a file would do, or one at an earlier revision; or what would happen without it.
 pub fn plan(options: &PlanOptions) -> anyhow::Result<Answer> {
-    let written = class::read(&options.class)?;
+    let only = options.namespace.as_deref();
+    // Read before anything is asked: a file that is wrong is told without a cluster.
+    let written = match (&options.class, &options.to) {
+        (Some(file), None) => Some(class::read(file)?),
+        _ => None,
+    };
     let preview = block_on(async {
         let client = connect(options.kubeconfig.as_deref()).await?;
-        plan::preview(&client, &written, options.namespace.as_deref()).await
+        match (&options.delete, only, &options.class, &options.to) {
+            (Some(class), ..) => going::deletion(&client, class).await,
+            (None, Some(namespace), ..) if options.unlabel => going::unlabelling(&client, namespace).await,
+            (None, _, Some(class), Some(revision)) => {
+                let name = class.display().to_string();
+                let then = steering::class_at(&client, &name, &options.operator_namespace, revision).await?;
+                plan::preview(&client, &class::Written::of(&then)?, only).await
+            }
+            _ => {
+                let written = written.as_ref().context("give a file with a NamespaceClass, --delete or --unlabel")?;
+                plan::preview(&client, written, only).await
+            }
+        }
     })?;
     let text = match options.output {
         Format::Text => print::text(&preview),
@@ -65,18 +83,18 @@ pub fn explain(options: &ExplainOptions) -> anyhow::Result<Answer> {
     })
 }
 
-fn block_on<T>(work: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {
+pub(crate) fn block_on<T>(work: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {
     // Exactly one TLS implementation, chosen before anybody uses one.
     let _ = rustls::crypto::ring::default_provider().install_default();
     tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(work)
 }
 
-async fn connect(kubeconfig: Option<&Path>) -> anyhow::Result<Client> {
+pub(crate) async fn connect(kubeconfig: Option<&Path>) -> anyhow::Result<Client> {
     client::connect(client::config(kubeconfig).await?, Arc::new(Metrics::default()))
 }
 
 /// A failed call, with what it was for.
-fn because(what: impl Into<String>) -> impl FnOnce(Failure) -> anyhow::Error {
+pub(crate) fn because(what: impl Into<String>) -> impl FnOnce(Failure) -> anyhow::Error {
     let what = what.into();
     move |failure| anyhow::Error::new(failure).context(what)
 }

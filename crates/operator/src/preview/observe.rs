@@ -181,7 +181,7 @@ impl Cluster {
         found.look_up(&self.kinds, names).await.map_err(because("discovering the kinds of the class"))?;
         let KindsFound { kinds, unable } = found;
         let observed = Observed {
-            namespace: described_namespace(namespace, false),
+            namespace: described_namespace(namespace, false, false),
             orphan_unstamped: self
                 .is_orphaning(binding.status.observed_class_name.as_deref().unwrap_or(&binding.class), class),
             stamped,

@@ -28,7 +28,7 @@ use crate::{
 };
 
 /// Namespaces tried out at once.
-const WIDTH: usize = 16;
+pub(super) const WIDTH: usize = 16;
 
 /// UID of a binding that is not there yet: nothing can be owned by it.
 const NO_BINDING: &str = "00000000-0000-0000-0000-000000000000";

@@ -215,7 +215,7 @@ fn effect_of(seen: &Observed, recorded: &[Applied], trial: &Trial) -> Option<Eff
             return None;
         }
         ResourceStep::Apply { .. } | ResourceStep::ApplyNamespaceMetadata { .. } => Action::Change,
-        ResourceStep::Prune { .. } if is_wanted(seen, &object) => Action::Recreate,
+        ResourceStep::Prune { .. } if seen.wants(&object) => Action::Recreate,
         ResourceStep::Prune { .. } => Action::Prune,
         ResourceStep::Release { .. } => Action::Release,
         ResourceStep::DeleteBinding { because, .. } => {
@@ -227,8 +227,4 @@ fn effect_of(seen: &Observed, recorded: &[Applied], trial: &Trial) -> Option<Eff
 
 fn is_adopted(inventory: &[Applied], identity: &Identity) -> bool {
     inventory.iter().any(|entry| entry.adopted && entry.is(identity))
-}
-
-fn is_wanted(seen: &Observed, identity: &Identity) -> bool {
-    matches!(&seen.class, ClassSeen::Present(class) if class.items.iter().any(|item| item.identity == *identity))
 }

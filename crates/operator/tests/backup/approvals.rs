@@ -6,7 +6,7 @@ use croft_api::{
     velero::{Backup, BackupStorageLocation, DeleteBackupRequest, VolumeSnapshotLocation},
 };
 use croft_testbed::Testbed;
-use k8s_openapi::api::core::v1::Secret;
+use k8s_openapi::api::core::v1::{Namespace, Secret};
 use kube::{
     Api, ResourceExt,
     api::{DeleteParams, ListParams, Patch, PatchParams, PostParams},
@@ -16,13 +16,13 @@ use tokio::sync::OnceCell;
 
 use crate::{
     plot::{Plot, message, told, velero_name},
-    support::{Shared, eventually},
+    support::{Shared, apply, eventually},
 };
 
 static ASKING: OnceCell<Shared> = OnceCell::const_new();
 
 /// A world with the settings an installation begins with.
-async fn asking() -> &'static Shared {
+pub(crate) async fn asking() -> &'static Shared {
     let start = Box::pin(async {
         let bed: &'static Testbed = Box::leak(Box::new(Testbed::kubernetes().with_velero().start().await?));
         Shared::on(bed, "").await
@@ -32,7 +32,7 @@ async fn asking() -> &'static Shared {
 
 impl Plot {
     /// A location `here` that nobody has approved.
-    async fn asked(prefix: &str) -> Result<Self> {
+    pub(crate) async fn asked(prefix: &str) -> Result<Self> {
         let world = asking().await;
         let plot = Self::within(world, prefix).await?;
         world.bed.ceph().create_bucket(&plot.namespace).await?;
@@ -41,7 +41,7 @@ impl Plot {
         Ok(plot)
     }
 
-    async fn request(&self) -> Result<NonAdminBackupStorageLocationRequest> {
+    pub(crate) async fn request(&self) -> Result<NonAdminBackupStorageLocationRequest> {
         let requests = self.veleros::<NonAdminBackupStorageLocationRequest>().list(&ListParams::default()).await?;
         let is_own = |request: &NonAdminBackupStorageLocationRequest| {
             let location = request.status.as_ref().and_then(|it| it.non_admin_backup_storage_location.as_ref());
@@ -52,7 +52,7 @@ impl Plot {
         Ok(own.remove(0))
     }
 
-    async fn is_asked_for(&self, wanted: impl Fn(&Value) -> bool) -> Value {
+    pub(crate) async fn is_asked_for(&self, wanted: impl Fn(&Value) -> bool) -> Value {
         eventually("the request to say what is asked for", || async {
             let request = json!(self.request().await?);
             ensure!(wanted(&request), "{request}");
@@ -61,7 +61,7 @@ impl Plot {
         .await
     }
 
-    async fn decide(&self, decision: &str) -> Result<()> {
+    pub(crate) async fn decide(&self, decision: &str) -> Result<()> {
         let name = self.request().await?.name_any();
         let patch = json!({ "spec": { "approvalDecision": decision } });
         let requests = self.veleros::<NonAdminBackupStorageLocationRequest>();
@@ -69,7 +69,7 @@ impl Plot {
         Ok(())
     }
 
-    async fn location_says(&self, condition: &str) -> Value {
+    pub(crate) async fn location_says(&self, condition: &str) -> Value {
         let says = |status: &Value| told(status).iter().any(|said| said == condition);
         self.status::<NonAdminBackupStorageLocation>("here", &format!("to say {condition}"), says).await
     }
@@ -85,7 +85,7 @@ impl Plot {
         Ok(secrets + locations.iter().filter(|location| is_own(location.annotations())).count())
     }
 
-    async fn velero_has(&self, wanted: usize) {
+    pub(crate) async fn velero_has(&self, wanted: usize) {
         eventually("Velero to have what it may", || async {
             let has = self.with_velero().await?;
             ensure!(has == wanted, "it has {has}");
@@ -267,6 +267,32 @@ async fn a_location_that_only_says_that_it_is_a_vaults_waits_for_approval() -> R
     let with_velero = plot.veleros::<BackupStorageLocation>().list(&ListParams::default()).await?;
     let of_hers = json!(with_velero.items).to_string().contains(&plot.namespace);
     assert!(!of_hers, "nothing of it is with Velero");
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_location_that_a_class_makes_waits_for_approval_like_any_other() -> Result<()> {
+    let world = asking().await;
+    let plot = Plot::within(world, "stamped").await?;
+    world.bed.ceph().create_bucket(&plot.namespace).await?;
+    plot.add_secret("cloud").await?;
+    let location = json!({ "apiVersion": "oadp.openshift.io/v1alpha1", "kind": "NonAdminBackupStorageLocation",
+                           "metadata": { "name": "here" }, "spec": plot.location_spec(json!({})) });
+    let class = json!({ "apiVersion": "akuity.io/v1alpha1", "kind": "NamespaceClass", "metadata": { "name": plot.namespace },
+                        "spec": { "resources": [location] } });
+    apply(world.bed.admin(), &class.to_string()).await?;
+    let namespaces: Api<Namespace> = Api::all(world.client());
+    let classed = json!({ "metadata": { "labels": { "namespaceclass.akuity.io/name": plot.namespace } } });
+    namespaces.patch(&plot.namespace, &PatchParams::default(), &Patch::Merge(&classed)).await?;
+    eventually("the class to have made it", || async {
+        Ok(plot.api::<NonAdminBackupStorageLocation>().get_opt("here").await?)
+    })
+    .await;
+    plot.location_says("ClusterAdminApproved=False BslSpecApprovalPending").await;
+    plot.is_asked_for(|request| request["status"]["phase"] == "Pending").await;
+    assert_eq!(plot.with_velero().await?, 0);
+    plot.decide("approve").await?;
+    plot.location_is_available().await;
     Ok(())
 }
 

@@ -1,44 +1,65 @@
 //! Velero gone, or closed to us: nobody else is held up, and everything goes on when it is back.
 
 use anyhow::{Result, ensure};
-use croft_testbed::{Testbed, wait};
+use croft_testbed::{Identity, Testbed, wait};
 use k8s_openapi::api::core::v1::Namespace;
 use kube::Api;
 use serde_json::{Value, json};
 
 use crate::{
-    plot::{SETTINGS, VELERO_PATIENCE},
+    plot::{SETTINGS, VELERO_PATIENCE, owner_of},
     support::{World, apply, eventually},
 };
 
-/// A namespace with a location and a backup that Velero has.
-pub(crate) async fn furnish(world: &World, namespace: &str) -> Result<()> {
+/// A namespace with a location and a backup that Velero has, made by its owner.
+pub(crate) async fn furnish(world: &World, namespace: &str) -> Result<Identity> {
+    let owner = furnish_place(world, namespace).await?;
+    let backup =
+        of_ours("NonAdminBackup", namespace, "nightly", json!({ "backupSpec": { "storageLocation": "here" } }));
+    apply(&owner, &backup.to_string()).await?;
+    Ok(owner)
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "callers make it on the spot")]
+fn of_ours(kind: &str, namespace: &str, name: &str, spec: Value) -> Value {
+    json!({ "apiVersion": "oadp.openshift.io/v1alpha1", "kind": kind, "metadata": { "name": name, "namespace": namespace },
+            "spec": spec })
+}
+
+/// The same without the backup.
+async fn furnish_place(world: &World, namespace: &str) -> Result<Identity> {
     let ceph = world.bed.ceph();
     let keys = format!("[default]\naws_access_key_id={}\naws_secret_access_key={}\n", ceph.access_key, ceph.secret_key);
     ceph.create_bucket(namespace).await?;
-    let of_ours = |kind: &str, name: &str, spec: Value| {
-        json!({ "apiVersion": "oadp.openshift.io/v1alpha1", "kind": kind, "metadata": { "name": name, "namespace": namespace },
-                "spec": spec })
-    };
     let location = json!({ "backupStorageLocationSpec": {
         "provider": "aws", "objectStorage": { "bucket": namespace }, "credential": { "name": "keys", "key": "cloud" },
         "config": { "region": ceph.region, "s3ForcePathStyle": "true", "s3Url": ceph.endpoint },
     } });
+    let space = json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": namespace } });
+    apply(world.bed.admin(), &space.to_string()).await?;
+    let owner = owner_of(&world.bed, namespace).await?;
     let items = [
-        json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": namespace } }),
         json!({ "apiVersion": "v1", "kind": "Secret", "metadata": { "name": "keys", "namespace": namespace },
                 "stringData": { "cloud": keys } }),
-        of_ours("NonAdminBackupStorageLocation", "here", location),
-        of_ours("NonAdminBackup", "nightly", json!({ "backupSpec": { "storageLocation": "here" } })),
+        of_ours("NonAdminBackupStorageLocation", namespace, "here", location),
     ];
     for item in &items {
-        apply(world.bed.admin(), &item.to_string()).await?;
+        apply(&owner, &item.to_string()).await?;
     }
-    Ok(())
+    Ok(owner)
 }
 
 async fn phase(world: &World, namespace: &str, kind: &str, name: &str) -> Result<String> {
     world.bed.admin().kubectl(&["get", kind, name, "-n", namespace, "-o", "jsonpath={.status.phase}"]).await
+}
+
+async fn is_in_force(world: &World, namespace: &str) {
+    eventually("Velero to have the location", || async {
+        let phase = phase(world, namespace, "nonadminbackupstoragelocation", "here").await?;
+        ensure!(phase == "Created", "its phase is {phase:?}");
+        Ok(Some(()))
+    })
+    .await;
 }
 
 pub(crate) async fn is_handed_over(world: &World, namespace: &str) {
@@ -51,7 +72,7 @@ pub(crate) async fn is_handed_over(world: &World, namespace: &str) {
     handed_over.await.unwrap_or_else(|error| panic!("{error:#}"));
 }
 
-async fn namespace_goes(world: &World, namespace: &str) -> Result<()> {
+pub(crate) async fn namespace_goes(world: &World, namespace: &str) -> Result<()> {
     world.bed.admin().kubectl(&["delete", "namespace", namespace, "--wait=false"]).await?;
     let namespaces: Api<Namespace> = Api::all(world.client());
     eventually("the namespace to go", || async {
@@ -69,8 +90,21 @@ async fn a_namespace_goes_although_velero_is_closed_to_us_and_the_rest_goes_on_w
     let admin = world.bed.admin();
     furnish(&world, "closing").await?;
     is_handed_over(&world, "closing").await;
+    let forsaken = furnish_place(&world, "forsaken").await?;
+    is_in_force(&world, "forsaken").await;
     let rights = admin.kubectl(&["get", "role,rolebinding", "croft", "-n", "velero", "-o", "json"]).await?;
     admin.kubectl(&["delete", "role,rolebinding", "croft", "-n", "velero"]).await?;
+    // Nothing of it wakes anybody any more when its namespace goes.
+    let with_its_keys =
+        ["delete", "nonadminbackupstoragelocation/here", "secret/keys", "-n", "forsaken", "--wait=false"];
+    forsaken.kubectl(&with_its_keys).await?;
+    eventually("the location to be on its way out", || async {
+        let phase = phase(&world, "forsaken", "nonadminbackupstoragelocation", "here").await?;
+        ensure!(phase == "Deleting", "its phase is {phase:?}");
+        Ok(Some(()))
+    })
+    .await;
+    namespace_goes(&world, "forsaken").await?;
     namespace_goes(&world, "closing").await?;
     let (ready, detail) = world.operator.readiness().await?;
     ensure!(ready, "{detail}");
@@ -87,7 +121,8 @@ async fn a_namespace_goes_although_velero_is_closed_to_us_and_the_rest_goes_on_w
     eventually("nothing to be left of the namespace that went meanwhile", || async {
         let kinds = "backups.velero.io,restores.velero.io,backupstoragelocations.velero.io,secrets";
         let left = admin.kubectl(&["get", kinds, "-n", "velero", "-o", "name"]).await?;
-        let left: Vec<_> = left.lines().filter(|name| name.contains("/closing-")).collect();
+        let left: Vec<_> =
+            left.lines().filter(|name| name.contains("/closing-") || name.contains("/forsaken-")).collect();
         ensure!(left.is_empty(), "{left:?}");
         Ok(Some(()))
     })

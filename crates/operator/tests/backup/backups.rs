@@ -2,7 +2,10 @@
 
 use anyhow::{Result, ensure};
 use croft_api::{
-    backup::{NAB_FINALIZER, NAB_ORIGIN_NACUUID_LABEL, NonAdminBackup, NonAdminPhase, NonAdminRestore},
+    backup::{
+        NAB_FINALIZER, NAB_ORIGIN_NACUUID_LABEL, NonAdminBackup, NonAdminDownloadRequest, NonAdminPhase,
+        NonAdminRestore,
+    },
     velero::{Backup, DeleteBackupRequest},
 };
 use croft_testbed::wait;
@@ -175,6 +178,24 @@ async fn a_request_that_a_restore_brought_back_is_not_carried_out_again() -> Res
     plot.backup_completes("weekly").await?;
     let status = serde_json::to_value(plot.api::<NonAdminBackup>().get("nightly").await?.status)?;
     assert!(told_so(&status) && status.get("veleroBackup").is_none(), "{status}");
+
+    let brought_back = json!({ "velero.io/restore-name": "disaster" });
+    let restore = json!({
+        "apiVersion": "oadp.openshift.io/v1alpha1", "kind": "NonAdminRestore",
+        "metadata": { "name": "undo", "labels": brought_back }, "spec": { "restoreSpec": { "backupName": "weekly" } },
+    });
+    plot.administrators::<NonAdminRestore>().create(&PostParams::default(), &serde_json::from_value(restore)?).await?;
+    let status = plot.status::<NonAdminRestore>("undo", "to be left alone", told_so).await;
+    assert!(status.get("veleroRestore").is_none(), "{status}");
+    let log = json!({
+        "apiVersion": "oadp.openshift.io/v1alpha1", "kind": "NonAdminDownloadRequest",
+        "metadata": { "name": "log", "labels": brought_back }, "spec": { "target": { "kind": "BackupLog", "name": "weekly" } },
+    });
+    let logs = plot.administrators::<NonAdminDownloadRequest>();
+    logs.create(&PostParams::default(), &serde_json::from_value(log)?).await?;
+    let told_so = |status: &serde_json::Value| told(status) == ["Processed=False BroughtBackByRestore"];
+    let status = plot.status::<NonAdminDownloadRequest>("log", "to be left alone", told_so).await;
+    assert!(status["phase"] == "BackingOff" && status.get("velero").is_none(), "{status}");
     Ok(())
 }
 

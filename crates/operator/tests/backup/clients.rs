@@ -2,14 +2,18 @@
 
 use anyhow::{Result, ensure};
 use croft_api::{
-    backup::{NonAdminBackup, NonAdminBackupStorageLocation, NonAdminRestore},
+    backup::{
+        NonAdminBackup, NonAdminBackupStorageLocation, NonAdminBackupStorageLocationRequest, NonAdminDownloadRequest,
+        NonAdminRestore,
+    },
     velero::Backup,
 };
 use croft_testbed::Testbed;
-use kube::{Resource, api::PostParams};
+use kube::{Api, Resource, ResourceExt, api::PostParams};
 use serde_json::{Value, json};
 
 use crate::{
+    approvals::asking,
     away::{furnish, is_handed_over},
     plot::{Kind, Plot, SETTINGS, told},
     support::{World, eventually},
@@ -35,15 +39,27 @@ impl Plot {
         Ok(())
     }
 
-    /// Reads it, changes it, and writes back all of it.
     async fn update<K: Kind>(&self, name: &str, change: impl Fn(&mut Value)) -> Result<K> {
-        loop {
-            let mut object = json!(self.api::<K>().get(name).await?);
-            change(&mut object);
-            match self.api::<K>().replace(name, &PostParams::default(), &serde_json::from_value(object)?).await {
-                Err(kube::Error::Api(refused)) if refused.code == 409 => {}
-                other => return Ok(other?),
-            }
+        update(&self.api::<K>(), name, change).await
+    }
+
+    /// Decides about the location as such a program does for an administrator.
+    async fn replace_decision(&self, decision: &str) -> Result<()> {
+        let name = self.request().await?.name_any();
+        let requests = self.veleros::<NonAdminBackupStorageLocationRequest>();
+        update(&requests, &name, |request| request["spec"]["approvalDecision"] = json!(decision)).await?;
+        Ok(())
+    }
+}
+
+/// Reads it, changes it, and writes back all of it.
+async fn update<K: Kind>(api: &Api<K>, name: &str, change: impl Fn(&mut Value)) -> Result<K> {
+    loop {
+        let mut object = json!(api.get(name).await?);
+        change(&mut object);
+        match api.replace(name, &PostParams::default(), &serde_json::from_value(object)?).await {
+            Err(kube::Error::Api(refused)) if refused.code == 409 => {}
+            other => return Ok(other?),
         }
     }
 }
@@ -80,6 +96,42 @@ async fn a_client_of_the_published_api_works_with_whole_objects_and_zero_values(
     plot.update::<NonAdminBackup>("nightly", |backup| backup["spec"]["deleteBackup"] = json!(true)).await?;
     plot.vanishes(&plot.api::<NonAdminBackup>(), "nightly").await?;
     plot.vanishes(&plot.veleros::<Backup>(), velero).await
+}
+
+#[tokio::test]
+async fn places_are_asked_for_approved_and_rejected_and_logs_fetched_by_whole_objects_as_well() -> Result<()> {
+    let world = asking().await;
+    let plot = Plot::within(world, "whole").await?;
+    world.bed.ceph().create_bucket(&plot.namespace).await?;
+    plot.add_secret("cloud").await?;
+    let mut spec = plot.location_spec(json!({ "default": false, "validationFrequency": null }));
+    spec["backupStorageLocationSpec"]["objectStorage"]["caCert"] = Value::Null;
+    plot.make::<NonAdminBackupStorageLocation>("here", spec).await?;
+    plot.is_asked_for(|request| request["status"]["phase"] == "Pending").await;
+    plot.replace_decision("approve").await?;
+    plot.location_is_available().await;
+    plot.completed_backup().await?;
+
+    let request = json!({
+        "apiVersion": "oadp.openshift.io/v1alpha1", "kind": "NonAdminDownloadRequest",
+        "metadata": { "generateName": "nightly-logs-", "creationTimestamp": null,
+                      "labels": { "app.kubernetes.io/managed-by": "oadp-cli" } },
+        "spec": { "target": { "kind": "BackupLog", "name": "nightly" } }, "status": {},
+    });
+    let requests = plot.api::<NonAdminDownloadRequest>();
+    let name = requests.create(&PostParams::default(), &serde_json::from_value(request)?).await?.name_any();
+    let signed = |status: &Value| {
+        told(status) == ["Processed=True Success"] && status["velero"]["status"]["downloadURL"].is_string()
+    };
+    plot.status::<NonAdminDownloadRequest>(&name, "to have its URL", signed).await;
+    plot.delete::<NonAdminDownloadRequest>(&name).await?;
+
+    plot.replace_decision("reject").await?;
+    plot.location_says("ClusterAdminApproved=False BslSpecRejected").await;
+    plot.velero_has(0).await;
+    plot.replace_decision("approve").await?;
+    plot.location_is_available().await;
+    Ok(())
 }
 
 #[tokio::test]

@@ -4,7 +4,7 @@ use anyhow::{Context, Result, ensure};
 use croft_api::{
     backup::{BackupVault, NonAdminBackup, NonAdminBackupStorageLocation, NonAdminBackupStorageLocationRequest},
     storage::{S3Class, S3User},
-    velero::BackupStorageLocation,
+    velero::{Backup, BackupStorageLocation},
 };
 use croft_testbed::fault::FaultProxy;
 use k8s_openapi::api::core::v1::Secret;
@@ -15,7 +15,7 @@ use kube::{
 use serde_json::json;
 
 use crate::{
-    kill::{Death, NAMESPACE, Person, READY, Rough},
+    kill::{ACCEPTED, Death, NAMESPACE, Person, READY, Rough},
     own_buckets::stored,
     plot::{SETTINGS, told},
     support::eventually,
@@ -32,9 +32,36 @@ impl Person {
     }
 }
 
-/// An own bucket is asked about, approved, found to hold a backup of hers, and rejected.
+impl Rough {
+    /// The administrator changes the settings.
+    async fn settle<Probe, Answer>(&mut self, settings: &str, what: &str, probe: Probe) -> Result<()>
+    where
+        Probe: Fn() -> Answer,
+        Answer: Future<Output = Result<()>>,
+    {
+        let file = self.bed.dir().join("settings.yaml");
+        let written = async { Ok(std::fs::write(file, settings)?) };
+        self.path(what, written, probe).await
+    }
+}
+
+const APPROVE: &str = "backup: { ownBuckets: Approve }";
+const DENY: &str = "backup: { ownBuckets: Deny }";
+/// Where it stands that Velero can use the location.
+const AVAILABLE: &str = "/status/veleroBackupStorageLocation/status/phase";
+
+impl Person {
+    async fn velero_has_nothing(&self) -> Result<()> {
+        let left = self.with_velero::<BackupStorageLocation>().await? + self.with_velero::<Secret>().await?;
+        ensure!(left == 0, "Velero has {left} of it");
+        Ok(())
+    }
+}
+
+/// An own bucket is asked about, approved, found to hold backups of hers, of which one is to go and one is let go; it is denied, and
+/// rejected, and in the end nobody sees it off.
 async fn trust_in_a_bucket_is_given_and_taken_as_it_should_be(death: Death) -> Result<()> {
-    let mut rough = Box::pin(Rough::with(death, "backup: { ownBuckets: Approve }")).await?;
+    let mut rough = Box::pin(Rough::with(death, APPROVE)).await?;
     let (one, mut location) = rough.person().await?;
     location["backupStorageLocationSpec"]["backupSyncPeriod"] = json!("2s");
     rough
@@ -48,26 +75,63 @@ async fn trust_in_a_bucket_is_given_and_taken_as_it_should_be(death: Death) -> R
         })
         .await?;
     ensure!(one.with_velero::<BackupStorageLocation>().await? == 0, "Velero has what nobody has approved");
-    let mut hers = stored(NAMESPACE, &format!("{NAMESPACE}-nightly"));
-    hers["status"]["expiration"] = json!("2126-01-01T00:00:00Z");
-    let path = format!("/{NAMESPACE}/{NAMESPACE}/backups/{NAMESPACE}-nightly/velero-backup.json");
-    rough.bed.ceph().put(&path, hers.to_string().as_bytes()).await?;
-    let phase = "/status/veleroBackupStorageLocation/status/phase";
+    for (name, expiration) in [("nightly", "2126-01-01T00:00:00Z"), ("old", "2026-01-02T00:00:00Z")] {
+        let mut hers = stored(NAMESPACE, &format!("{NAMESPACE}-{name}"));
+        hers["metadata"]["annotations"]["openshift.io/oadp-nab-origin-name"] = json!(name);
+        hers["status"]["expiration"] = json!(expiration);
+        let path = format!("/{NAMESPACE}/{NAMESPACE}/backups/{NAMESPACE}-{name}/velero-backup.json");
+        rough.bed.ceph().put(&path, hers.to_string().as_bytes()).await?;
+    }
     rough
-        .path("the bucket to be approved, and what is in it to be found", one.decide("approve"), || async {
-            one.says::<NonAdminBackupStorageLocation>("here", phase, "Available").await?;
-            one.says::<NonAdminBackup>("nightly", "/status/phase", "Created").await
-        })
+        .path(
+            "the bucket to be approved, and what is in it to be found, or to go in time",
+            one.decide("approve"),
+            || async {
+                one.says::<NonAdminBackupStorageLocation>("here", AVAILABLE, "Available").await?;
+                one.says::<NonAdminBackup>("nightly", "/status/phase", "Created").await?;
+                one.says::<NonAdminBackup>("old", ACCEPTED, "VeleroBackupNotFound").await
+            },
+        )
         .await?;
-    ensure!(one.api::<NonAdminBackup>().list(&ListParams::default()).await?.items.len() == 1, "found more than once");
+    ensure!(one.api::<NonAdminBackup>().list(&ListParams::default()).await?.items.len() == 2, "found more than once");
+    let found = one.veleros::<Backup>().get(&format!("{NAMESPACE}-nightly")).await?.uid();
+    let forced = async {
+        let forced = Patch::Merge(json!({ "spec": { "forceDeleteBackup": true } }));
+        one.api::<NonAdminBackup>().patch("nightly", &PatchParams::default(), &forced).await?;
+        Ok(())
+    };
     rough
-        .path("the bucket to be rejected", one.decide("reject"), || async {
-            let left = one.with_velero::<BackupStorageLocation>().await? + one.with_velero::<Secret>().await?;
-            ensure!(left == 0, "Velero has {left} of it");
+        .path("the backup to be let go, and found again by Velero alone", forced, || async {
+            one.is_gone::<NonAdminBackup>("nightly").await?;
+            let again = one.veleros::<Backup>().get_opt(&format!("{NAMESPACE}-nightly")).await?;
+            ensure!(again.is_some_and(|again| again.uid() != found), "it is not");
             Ok(())
         })
         .await?;
-    ensure!(rough.deaths >= 6, "only {} deaths", rough.deaths);
+    rough.settle(DENY, "own buckets to be denied", || one.velero_has_nothing()).await?;
+    let is_back = || one.says::<NonAdminBackupStorageLocation>("here", AVAILABLE, "Available");
+    rough.settle(APPROVE, "what was approved to be back", is_back).await?;
+    rough.path("the bucket to be rejected", one.decide("reject"), || one.velero_has_nothing()).await?;
+    rough.path("the bucket to be approved after all", one.decide("approve"), is_back).await?;
+    one.is_gone::<NonAdminBackup>("nightly").await.context("it was given back to who had let it go")?;
+
+    let kill = rough.executioner();
+    let by_hand = async {
+        kill();
+        let locations = one.api::<NonAdminBackupStorageLocation>();
+        locations.delete("here", &DeleteParams::default()).await?;
+        let freed = Patch::Merge(json!({ "metadata": { "finalizers": null } }));
+        locations.patch("here", &PatchParams::default(), &freed).await?;
+        Ok(())
+    };
+    rough
+        .path("what is left of a location that nobody saw go", by_hand, || async {
+            one.velero_has_nothing().await?;
+            ensure!(one.with_velero::<Backup>().await? == 0, "its backups are with Velero");
+            Ok(())
+        })
+        .await?;
+    ensure!(rough.deaths >= 14, "only {} deaths", rough.deaths);
     Ok(())
 }
 

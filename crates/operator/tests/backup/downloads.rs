@@ -137,26 +137,68 @@ async fn a_request_is_gone_once_its_url_has_expired() -> Result<()> {
     plot.vanishes(&requests, "log").await
 }
 
+/// As many notes as whoever makes an object may put on it.
+fn notes() -> Value {
+    let notes = (0..50).map(|note| (format!("tenant.example/note-{note}"), json!("x".repeat(1000))));
+    Value::Object(notes.collect())
+}
+
 #[tokio::test]
 async fn notes_on_requests_that_nobody_reads_take_no_memory() -> Result<()> {
     let plot = Box::pin(Plot::alone("loaded", SETTINGS)).await?;
     let process = &plot.world.operator.process;
     let before = process.rss_kib();
-    let notes: serde_json::Map<_, _> =
-        (0..200).map(|note| (format!("tenant.example/note-{note}"), json!("x".repeat(1000)))).collect();
-    let requests = plot.api::<NonAdminDownloadRequest>();
-    for number in 0..300 {
+    for number in 0..600 {
+        let metadata = json!({ "name": format!("loaded-{number}"), "annotations": notes() });
         let request = json!({
-            "apiVersion": "oadp.openshift.io/v1alpha1", "kind": "NonAdminDownloadRequest",
-            "metadata": { "name": format!("loaded-{number}"), "annotations": notes },
+            "apiVersion": "oadp.openshift.io/v1alpha1", "kind": "NonAdminDownloadRequest", "metadata": metadata,
             "spec": { "target": { "kind": "BackupLog", "name": "nightly" } },
         });
+        let requests = plot.api::<NonAdminDownloadRequest>();
         requests.create(&PostParams::default(), &serde_json::from_value(request)?).await?;
+        let backup = json!({
+            "apiVersion": "oadp.openshift.io/v1alpha1", "kind": "NonAdminBackup", "metadata": metadata,
+            "spec": { "backupSpec": { "storageLocation": "nowhere" } },
+        });
+        plot.api::<NonAdminBackup>().create(&PostParams::default(), &serde_json::from_value(backup)?).await?;
     }
     let refused = |status: &Value| status["phase"] == "BackingOff";
-    plot.status::<NonAdminDownloadRequest>("loaded-299", "to be refused", refused).await;
+    plot.status::<NonAdminDownloadRequest>("loaded-599", "to be refused", refused).await;
+    plot.status::<NonAdminBackup>("loaded-599", "to be refused", refused).await;
     let after = process.rss_kib();
     // They are 60 MiB, and more than that in a cache.
     assert!(after < before + (40 << 10), "{before} KiB before, {after} KiB after");
+    Ok(())
+}
+
+#[tokio::test]
+async fn what_cannot_be_the_name_of_anything_is_not_asked_for() -> Result<()> {
+    let plot = Plot::empty("nameless").await?;
+    let file = |name: &str| json!({ "target": { "kind": "BackupLog", "name": name } });
+    for name in ["", "..", "Nightly", "nightly/status", "nightly?watch=true"] {
+        let told = plot.refusal::<NonAdminDownloadRequest>("log", file(name)).await?;
+        assert!(told.contains("spec.target.name must be the name of a NonAdminBackup"), "{name:?}: {told}");
+    }
+    let told = plot.refusal::<NonAdminDownloadRequest>("log", file(&"x".repeat(254))).await?;
+    assert!(told.contains("spec.target.name"), "{told}");
+    plot.ask_for("log", "BackupLog", "nightly").await?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_request_waits_for_the_location_of_its_backup_and_goes_on_when_that_is_back() -> Result<()> {
+    let plot = Plot::asked("fetch-later").await?;
+    plot.is_asked_for(|_| true).await;
+    plot.decide("approve").await?;
+    plot.location_is_available().await;
+    plot.completed_backup().await?;
+    plot.decide("reject").await?;
+    plot.velero_has(0).await;
+    plot.ask_for("log", "BackupLog", "nightly").await?;
+    let waits = |status: &Value| message(status, "Processed").contains("the location of the backup is gone");
+    plot.status::<NonAdminDownloadRequest>("log", "to wait for the location", waits).await;
+    plot.decide("approve").await?;
+    let url = plot.answered("log").await?;
+    assert_eq!(fetched(&url).await?[..2], GZIP);
     Ok(())
 }

@@ -26,7 +26,7 @@ use kube::{
 use serde_json::{Value, json};
 
 use crate::{
-    plot::{Kind, SETTINGS, VELERO_PATIENCE, velero_name},
+    plot::{Kind, SETTINGS, VELERO_PATIENCE, owner_of, velero_name},
     support::{PATIENCE, World, apply, eventually},
 };
 
@@ -92,6 +92,16 @@ impl Rough {
         Ok(())
     }
 
+    /// Kills whoever is alive.
+    pub(crate) fn executioner(&self) -> impl Fn() + Send + Sync + 'static {
+        let life = self.life.clone();
+        move || {
+            if let Some(life) = life.lock().unwrap_or_else(PoisonError::into_inner).as_ref() {
+                life.process.kill();
+            }
+        }
+    }
+
     /// Where it dies.
     fn place(&self) -> &FaultProxy {
         self.gateway.as_ref().unwrap_or(&self.proxy)
@@ -102,12 +112,7 @@ impl Rough {
         self.place().clear_rules();
         self.place().clear_log();
         for number in 1..=WRITES {
-            let life = self.life.clone();
-            let kill = Action::kill(move || {
-                if let Some(life) = life.lock().unwrap_or_else(PoisonError::into_inner).as_ref() {
-                    life.process.kill();
-                }
-            });
+            let kill = Action::kill(self.executioner());
             match self.death {
                 // What was never seen is tried again, and then let through.
                 Death::BeforeTheWrite => drop(self.place().on(Match::write_number(2 * number - 1)).before(kill)),
@@ -141,10 +146,11 @@ impl Rough {
     }
 }
 
-/// What a person sees and does.
+/// What the owner of the namespace does with her own rights, and an administrator sees and does beside Velero.
 #[derive(Clone)]
 pub(crate) struct Person {
     client: kube::Client,
+    administrators: kube::Client,
     velero: String,
 }
 
@@ -154,7 +160,7 @@ impl Person {
     }
 
     pub(crate) fn veleros<K: Kind>(&self) -> Api<K> {
-        Api::namespaced(self.client.clone(), &self.velero)
+        Api::namespaced(self.administrators.clone(), &self.velero)
     }
 
     pub(crate) async fn make<K: Kind>(&self, name: &str, spec: Value) -> Result<()> {
@@ -197,7 +203,11 @@ impl Rough {
             "provider": "aws", "objectStorage": { "bucket": NAMESPACE }, "credential": { "name": "keys", "key": "cloud" },
             "config": { "region": ceph.region, "s3ForcePathStyle": "true", "s3Url": ceph.endpoint },
         } });
-        let one = Person { client: self.bed.admin().client.clone(), velero: self.bed.velero().namespace.clone() };
+        let one = Person {
+            client: owner_of(&self.bed, NAMESPACE).await?.client,
+            administrators: self.bed.admin().client.clone(),
+            velero: self.bed.velero().namespace.clone(),
+        };
         let secret = json!({ "apiVersion": "v1", "kind": "Secret", "metadata": { "name": "keys" }, "stringData": { "cloud": keys } });
         one.api::<Secret>().patch("keys", &PatchParams::apply("person"), &Patch::Apply(&secret)).await?;
         Ok((one, location))
@@ -330,18 +340,13 @@ async fn every_path_ends_as_it_should_although_the_operator_dies_after_every_wri
 }
 
 /// Where the reason of the condition `Accepted` stands.
-const ACCEPTED: &str = "/status/conditions/0/reason";
+pub(crate) const ACCEPTED: &str = "/status/conditions/0/reason";
 
 #[tokio::test]
 async fn a_backup_that_velero_may_have_had_when_the_operator_died_is_told_and_never_handed_over_again() -> Result<()> {
     let rough = Box::pin(Rough::new(Death::AfterTheWrite)).await?;
     let one = rough.furnished_person().await?;
-    let life = rough.life.clone();
-    let kill = Action::kill(move || {
-        if let Some(life) = life.lock().unwrap_or_else(PoisonError::into_inner).as_ref() {
-            life.process.kill();
-        }
-    });
+    let kill = Action::kill(rough.executioner());
     rough.proxy.on(Match::verb("create").resource("velero.io/backups")).after(kill);
     let spec = json!({ "backupSpec": { "storageLocation": "here", "includedResources": ["configmaps"] } });
     one.make::<NonAdminBackup>("nightly", spec).await?;

@@ -24,6 +24,9 @@
 //! | a bucket of her own needs somebody's trust; a vault needs nobody's | `approvals`, `vaults` |
 //! | a request that was never filled in is | `approvals::a_request_that_was_never_filled_in_is`, `kill` |
 //! | deletion is asked for again, told, and never holds a namespace | `backups`, `away`, `still`, core |
+//! | what waits where nothing can be stored costs nobody else a turn; a restore waits for its location | `withdrawn`, core |
+//! | requests beyond what is read hold nobody up | `unreadable` |
+//! | why data is not deleted is told | `deletions`, core |
 //! | a backup never runs twice | `backups::a_backup_that_velero_has_lost_is_told_and_never_run_again`, `kill`, `deaths`, core |
 //! | a phase never flaps, conditions end with their cause | `locations::a_settled_location_is_left_alone_while_velero_keeps_checking_it`, core |
 //! | a rotated Secret reaches Velero | `locations::a_changed_secret_and_a_changed_spec_reach_velero` |
@@ -44,6 +47,7 @@ mod away;
 mod backups;
 mod clients;
 mod deaths;
+mod deletions;
 mod downloads;
 mod fences;
 mod fields;
@@ -65,6 +69,8 @@ mod schedules;
 mod secrets;
 mod still;
 mod sync;
+mod unreadable;
 mod vaults;
 mod volumes;
 mod wakes;
+mod withdrawn;

@@ -123,6 +123,15 @@ async fn velero_takes_nothing_in_from_a_tenants_bucket_but_her_own_backups() -> 
         ensure!(!taken_in.iter().any(|it| it.name_any() == name), "{name} was taken in");
         ensure!(!requests.iter().any(|it| json!(it)["spec"]["backupName"] == name), "{name} is deleted");
     }
+    // Whoever watches the API server sees that somebody tries.
+    let metrics = plot.world.bed.admin().kubectl(&["get", "--raw", "/metrics"]).await?;
+    let refused = metrics.lines().filter(|line| {
+        line.starts_with("apiserver_validating_admission_policy_check_total{")
+            && line.contains("enforcement_action=\"deny\"")
+            && line.contains("policy=\"croft-own-bucket-findings\"")
+    });
+    let refused: f64 = refused.filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok()).sum();
+    ensure!(refused >= 10.0, "{refused} refusals are counted");
     Ok(())
 }
 

@@ -53,7 +53,7 @@ impl Plot {
     /// The same in another world.
     pub(crate) async fn within(world: &'static Shared, prefix: &str) -> Result<Self> {
         let namespace = world.bed.namespace(prefix).await?;
-        let owner = owner_of(world, &namespace).await?;
+        let owner = owner_of(world.bed, &namespace).await?;
         Ok(Self { world, namespace, owner })
     }
 
@@ -264,14 +264,14 @@ impl Plot {
 }
 
 /// Somebody with the rights Kubernetes' own `admin` has in the namespace, and no others.
-async fn owner_of(world: &Shared, namespace: &str) -> Result<Identity> {
-    let owner = world.bed.service_account(namespace, "owner").await?;
+pub(crate) async fn owner_of(bed: &Testbed, namespace: &str) -> Result<Identity> {
+    let owner = bed.service_account(namespace, "owner").await?;
     let binding = json!({
         "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding", "metadata": { "name": "owner" },
         "roleRef": { "apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "admin" },
         "subjects": [{ "kind": "ServiceAccount", "name": "owner", "namespace": namespace }],
     });
-    let bindings: Api<RoleBinding> = Api::namespaced(world.client(), namespace);
+    let bindings: Api<RoleBinding> = Api::namespaced(bed.admin().client.clone(), namespace);
     bindings.create(&PostParams::default(), &serde_json::from_value(binding)?).await?;
     eventually("the owner to have rights", || async {
         Ok(owner.can("create", "oadp.openshift.io/nonadminbackups", Some(namespace)).await?.then_some(()))

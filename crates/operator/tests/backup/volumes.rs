@@ -3,13 +3,18 @@
 use anyhow::{Result, ensure};
 use croft_api::{
     backup::{NonAdminBackup, NonAdminRestore},
-    velero::{PodVolumeRestore, RESTORE_NAME_LABEL, Restore},
+    velero::{
+        BACKUP_NAME_LABEL, DataDownload, DataUpload, PodVolumeBackup, PodVolumeRestore, RESTORE_NAME_LABEL, Restore,
+    },
 };
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
 use kube::{Api, ResourceExt, api::PostParams};
-use serde_json::json;
+use serde_json::{Value, json};
 
-use crate::{plot::Plot, support::eventually};
+use crate::{
+    plot::{Kind, Plot, velero_name},
+    support::eventually,
+};
 
 impl Plot {
     /// The claim `data`, bound to a volume of the cluster, which is called as the namespace is.
@@ -67,5 +72,56 @@ async fn a_claim_comes_back_without_its_volume_and_copies_are_counted_as_the_nod
     let counted = |status: &serde_json::Value| status["fileSystemPodVolumeRestores"]["total"] == 1;
     let status = plot.status::<NonAdminRestore>("back", "to count what is copied", counted).await;
     ensure!(status["fileSystemPodVolumeRestores"]["completed"] == 1, "{status}");
+    Ok(())
+}
+
+impl Plot {
+    /// A transfer of a volume that is so far, as Velero's node agent would say. None runs here.
+    async fn transfers<K: Kind>(&self, label: &str, of: &str, phase: &str, spec: Value) -> Result<()> {
+        let transfer = json!({
+            "apiVersion": K::api_version(&()), "kind": K::kind(&()),
+            "metadata": { "generateName": "transfer-", "labels": { label: of } }, "spec": spec, "status": { "phase": phase },
+        });
+        self.veleros::<K>().create(&PostParams::default(), &serde_json::from_value(transfer)?).await?;
+        Ok(())
+    }
+}
+
+#[tokio::test]
+async fn transfers_of_volumes_are_counted_as_the_node_agent_would_report_them() -> Result<()> {
+    let plot = Plot::furnished("transfers").await?;
+    let (backup, _) = plot.completed_backup().await?;
+    plot.create::<NonAdminRestore>("back", json!({ "restoreSpec": { "backupName": "nightly" } })).await?;
+    let status = plot.restore_phase("back", "Completed").await;
+    let restore = status["veleroRestore"]["name"].as_str().unwrap_or_default();
+
+    let pod = json!({ "kind": "Pod", "namespace": plot.namespace, "name": "p" });
+    for phase in ["Completed", "Failed", "InProgress"] {
+        let copied =
+            json!({ "backupStorageLocation": "l", "node": "n", "pod": pod, "repoIdentifier": "", "volume": "v" });
+        plot.transfers::<PodVolumeBackup>(BACKUP_NAME_LABEL, &velero_name(&backup), phase, copied).await?;
+    }
+    for phase in ["Prepared", "Completed", "Canceled"] {
+        let up = json!({
+            "backupStorageLocation": "l", "operationTimeout": "1m", "snapshotType": "CSI", "sourceNamespace": plot.namespace,
+            "sourcePVC": "data", "csiSnapshot": { "volumeSnapshot": "s", "storageClass": "c", "snapshotClass": "sc" },
+        });
+        plot.transfers::<DataUpload>(BACKUP_NAME_LABEL, &velero_name(&backup), phase, up).await?;
+        let down = json!({
+            "backupStorageLocation": "l", "operationTimeout": "1m", "snapshotID": "s", "sourceNamespace": plot.namespace,
+            "targetVolume": { "namespace": plot.namespace, "pv": "v", "pvc": "data" },
+        });
+        plot.transfers::<DataDownload>(RESTORE_NAME_LABEL, restore, phase, down).await?;
+    }
+    let moved = json!({ "total": 3, "prepared": 1, "completed": 1, "canceled": 1 });
+    let copied = json!({ "total": 3, "completed": 1, "failed": 1, "inProgress": 1 });
+    plot.status::<NonAdminBackup>("nightly", "to count what is transferred", |status| {
+        status["dataMoverDataUploads"] == moved && status["fileSystemPodVolumeBackups"] == copied
+    })
+    .await;
+    plot.status::<NonAdminRestore>("back", "to count what is transferred", |status| {
+        status["dataMoverDataDownloads"] == moved
+    })
+    .await;
     Ok(())
 }

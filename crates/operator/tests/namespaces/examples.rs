@@ -25,6 +25,6 @@ async fn every_example_class_can_be_applied_and_furnishes_a_namespace() -> Resul
         let space = Space::of(world.bed, &format!("example-{class}"), class).await?;
         space.says("ReconcileSuccess").await;
     }
-    assert_eq!(found, 5, "five example classes in {}", folder.display());
+    assert_eq!(found, 6, "six example classes in {}", folder.display());
     Ok(())
 }

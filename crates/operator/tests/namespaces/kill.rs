@@ -31,7 +31,7 @@ use crate::{
 const QUIET: Duration = Duration::from_millis(1300);
 
 /// No story takes that many lives.
-const MOST_LIVES: usize = 40;
+const MOST_LIVES: usize = 60;
 
 /// When the operator dies.
 #[derive(Clone, Copy, Debug)]
@@ -48,6 +48,8 @@ enum Story {
     DefineAnother,
     Label,
     Update,
+    RollOut,
+    RollBack,
     Switch,
     Unlabel,
     Relabel,
@@ -55,11 +57,13 @@ enum Story {
 }
 
 impl Story {
-    const ALL: [Story; 8] = [
+    const ALL: [Story; 10] = [
         Story::Define,
         Story::DefineAnother,
         Story::Label,
         Story::Update,
+        Story::RollOut,
+        Story::RollBack,
         Story::Switch,
         Story::Unlabel,
         Story::Relabel,
@@ -102,6 +106,12 @@ impl Tale {
             Story::Label => self.space.label(Some(&self.one.name)).await?,
             Story::Update => {
                 self.one.set_spec(spec(&[("shared", "1"), ("kept", "2"), ("added", "1")], &metadata)).await?;
+            }
+            Story::RollOut | Story::RollBack => {
+                let kept = if story == Story::RollOut { "3" } else { "2" };
+                let mut staged = spec(&[("shared", "1"), ("kept", kept), ("added", "1")], &metadata);
+                staged["rollout"] = json!({"batch": 1});
+                self.one.set_spec(staged).await?;
             }
             Story::Switch | Story::Relabel => self.space.label(Some(&self.two.name)).await?,
             Story::Unlabel => self.space.label(None).await?,

@@ -15,6 +15,7 @@ mod outage;
 mod params;
 mod policies;
 mod removal;
+mod rollouts;
 mod scene;
 mod status;
 mod stories;

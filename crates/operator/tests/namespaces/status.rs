@@ -205,8 +205,8 @@ async fn kubectl_shows_classes_and_bindings_under_their_short_names() -> Result<
     };
     for short in ["nc", "nsclass", "namespaceclass"] {
         let (head, row) = table(&["get", short, "columns"]).await?;
-        assert_eq!(head, "NAME RESOURCES NAMESPACES READY AGE");
-        assert!(row.starts_with("columns 2 1 True "), "{row}");
+        assert_eq!(head, "NAME RESOURCES NAMESPACES ROLLOUT READY AGE");
+        assert!(row.starts_with("columns 2 1 1/1 True "), "{row}");
     }
     let (head, row) = table(&["get", "ncb", "-n", &space.name]).await?;
     assert_eq!(head, "NAME CLASS READY REASON AGE");

@@ -139,7 +139,8 @@ async fn a_binding_deleted_by_hand_comes_back_with_all_it_owns() -> Result<()> {
 async fn a_second_binding_under_another_name_is_nobodys_wish() -> Result<()> {
     let (class, space) = furnished("second", &[("made", "1")]).await?;
     let other = Class::define(world().await.client(), "second-other", &[("never", "1")]).await?;
-    let second = NamespaceClassBinding::new("second", NamespaceClassBindingSpec { class_name: "second-other".into() });
+    let spec = NamespaceClassBindingSpec { class_name: "second-other".into(), ..NamespaceClassBindingSpec::default() };
+    let second = NamespaceClassBinding::new("second", spec);
     space.bindings().create(&PostParams::default(), &second).await?;
     // Something to wait for that comes after it.
     class.set(&[("made", "2")]).await?;

@@ -5,4 +5,5 @@ mod support;
 
 mod desk;
 mod explaining;
+mod going;
 mod planning;

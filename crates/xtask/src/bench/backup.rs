@@ -2,6 +2,7 @@
 //! not: what it would say of a Backup is said here.
 
 use std::{
+    collections::VecDeque,
     path::Path,
     time::{Duration, Instant},
 };
@@ -17,7 +18,7 @@ use k8s_openapi::{
     apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
 };
 use kube::{
-    Api, Client,
+    Api, Client, ResourceExt,
     api::{DeleteParams, ListParams, ObjectMeta, Patch, PatchParams, PostParams},
     core::{ApiResource, DynamicObject, GroupVersionKind},
 };
@@ -42,6 +43,8 @@ const VELERO: &str = "velero";
 const FEW: (&str, usize) = ("few", 101);
 const MANY: (&str, usize) = ("many", 1001);
 const COMPLETIONS: usize = 20;
+/// Where each costs everybody a write.
+const FEW_COMPLETIONS: usize = 3;
 const PLACES: &str = "places";
 const LOCATIONS: usize = 1000;
 const LOCATIONS_EACH: usize = 20;
@@ -77,6 +80,11 @@ pub(super) async fn measure(program: &Path) -> Result<Vec<Figure>> {
     let operator = course.operator("croft-1", 1).await?;
     figures.push(course.waiting(&operator).await?);
     figures.push(course.completion().await?);
+    operator.process.terminate();
+    operator.process.wait(SETTLE);
+    drop(operator);
+    let operator = course.operator("croft-2", 0).await?;
+    figures.extend(course.in_veleros_queue(&operator).await?);
     figures.push(course.without_velero(&operator).await?);
     Ok(figures)
 }
@@ -183,6 +191,10 @@ impl Course {
     /// Makes requests, and waits until the last is with Velero and says where in the queue it is.
     async fn make(&self, namespace: &str, names: &[String]) -> Result<()> {
         self.create(namespace, names).await?;
+        self.all_with_velero(namespace).await
+    }
+
+    async fn all_with_velero(&self, namespace: &str) -> Result<()> {
         wait::until("all backups to be with Velero", LIMIT, || async {
             let requests = self.requests(namespace).list(&ListParams::default()).await?;
             let is_made = |request: &NonAdminBackup| {
@@ -279,14 +291,68 @@ impl Course {
             let made = requests.items.into_iter().filter_map(|request| request.status).filter(is_made);
             anyhow::Ok(made.filter_map(|status| status.velero_backup?.name).collect::<Vec<_>>())
         };
-        let finished = json!({ "status": { "phase": "Completed", "completionTimestamp": "2026-01-01T00:00:00Z" } });
         for name in created().await? {
-            self.backups().patch(&name, &PatchParams::default(), &Patch::Merge(&finished)).await?;
+            self.says(&name, finished()).await?;
         }
         wait::until("the next to be with Velero", LIMIT, || async {
             Ok((created().await?.len() >= done + 2).then_some(()))
         })
         .await
+    }
+
+    /// All who waited here wait with Velero: one runs and tells how far it is each second, and then it and the next ones are done. Each end
+    /// moves everybody behind it up by one.
+    async fn in_veleros_queue(&self, operator: &Operator) -> Result<[Figure; 2]> {
+        for (namespace, _) in [FEW, MANY] {
+            self.all_with_velero(namespace).await?;
+        }
+        let mut queue = self.unfinished().await?;
+        let waiting = queue.len();
+        let mut next = || queue.pop_front().context("somebody waits");
+        let first = next()?;
+        self.says(&first, json!({ "phase": "InProgress", "progress": { "totalItems": 1000, "itemsBackedUp": 0 } }))
+            .await?;
+        quiet().await;
+        let before = Calls::of(operator).await?;
+        for second in 1..=WATCHED.as_secs() {
+            self.says(&first, json!({ "progress": { "itemsBackedUp": second } })).await?;
+            tokio::time::sleep(Duration::from_secs(1)).await;
+        }
+        quiet().await;
+        let calls = Calls::of(operator).await?.since(&before);
+        let others = (calls.writes() - WATCHED.as_secs_f64()).max(0.0);
+        let before = Usage::now();
+        self.says(&first, finished()).await?;
+        for _ in 1..FEW_COMPLETIONS {
+            let name = next()?;
+            self.says(&name, finished()).await?;
+        }
+        quiet().await;
+        let spent = Usage::now().since(&before).seconds_of("croft");
+        Ok([
+            Figure::new("queued_writes", others, "requests").bar(Bar::AtMost(0.0)).note(format!(
+                "{waiting} are with Velero, one tells of its progress each second for {} s: {calls}",
+                WATCHED.as_secs()
+            )),
+            Figure::new("queued_completion_cpu", spent * 1000.0 / as_f64(FEW_COMPLETIONS), "ms of the operator's")
+                .note(format!("{waiting} are with Velero and move up, mean of {FEW_COMPLETIONS}")),
+        ])
+    }
+
+    /// Names of the Backups made for requests that nobody has said to be done, as Velero has them in its queue.
+    async fn unfinished(&self) -> Result<VecDeque<String>> {
+        let all = self.backups().list(&ListParams::default().labels("openshift.io/oadp=True")).await?;
+        let waits =
+            |backup: &Backup| backup.status.as_ref().is_none_or(|status| status.completion_timestamp().is_none());
+        let mut waiting: Vec<_> = all.into_iter().filter(waits).collect();
+        waiting.sort_by_key(|backup| (backup.creation_timestamp(), backup.name_any()));
+        Ok(waiting.iter().map(ResourceExt::name_any).collect())
+    }
+
+    async fn says(&self, backup: &str, status: Value) -> Result<()> {
+        let patch = Patch::Merge(json!({ "status": status }));
+        self.backups().patch(backup, &PatchParams::default(), &patch).await?;
+        Ok(())
     }
 
     /// Very many who wait for Velero ask nobody whether it has come.
@@ -332,6 +398,11 @@ impl Course {
         })
         .await
     }
+}
+
+/// What Velero says of a Backup that it is done with.
+fn finished() -> Value {
+    json!({ "phase": "Completed", "completionTimestamp": "2026-01-01T00:00:00Z" })
 }
 
 fn request(group: &str, name: &str) -> Value {

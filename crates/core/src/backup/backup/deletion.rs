@@ -6,6 +6,7 @@ use super::{Observed, Path, Status, Step};
 use crate::{
     backup::{
         OnDelete, Phase, Policy, Victim,
+        copied::copied,
         ownership::Marks,
         velero::{Fields, text},
     },
@@ -127,6 +128,6 @@ pub(super) fn tell(status: &mut Status, seen: &Observed, policy: &Policy, path: 
         let reference = status.velero_delete_backup_request.get_or_insert_default();
         reference.record(&seen.origin(), policy);
         reference.name = Some(deletion.name.clone());
-        reference.status = Some(deletion.status.clone());
+        reference.status = Some(copied(&deletion.status));
     }
 }

@@ -35,6 +35,11 @@ pub enum Step {
         spec: Fields,
         is_own_bucket: bool,
     },
+    /// Only as it was seen: Velero takes one that is deleted as its turn comes for running for ever, and serves nobody any more.
+    TakeFromQueue {
+        backup: Victim,
+        version: String,
+    },
     DeleteSecret(Victim),
     DeleteLocation(Victim),
     DeleteBackup(Victim),
@@ -56,6 +61,7 @@ impl plan::Step for Step {
             Step::UpdateSecret { .. } => "UpdateSecretCopy",
             Step::CreateLocation { .. } => "CreateVeleroLocation",
             Step::UpdateLocation { .. } => "UpdateVeleroLocation",
+            Step::TakeFromQueue { .. } => "DeleteVeleroBackup",
             Step::DeleteSecret(_) => "DeleteSecretCopy",
             Step::DeleteLocation(_) => "DeleteVeleroLocation",
             Step::DeleteBackup(_) => "DeleteNonAdminBackup",
@@ -84,6 +90,12 @@ impl fmt::Display for Step {
             }
             Step::UpdateLocation { name, uid, .. } => {
                 write!(out, "update Velero BackupStorageLocation {name} (uid {uid}): it is not as wanted")
+            }
+            Step::TakeFromQueue { backup: Victim { name, uid }, .. } => {
+                write!(
+                    out,
+                    "delete Velero Backup {name} (uid {uid}): Velero has not begun with it, and its location goes"
+                )
             }
             Step::DeleteSecret(Victim { name, uid }) => {
                 write!(out, "delete Secret {name} (uid {uid}): its location is deleted")

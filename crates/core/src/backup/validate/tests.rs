@@ -84,6 +84,31 @@ fn nobody_makes_velero_wait_for_long() {
 }
 
 #[test]
+fn nobody_makes_velero_start_more_at_once_than_a_node_bears() {
+    for number in [0, 1, 32] {
+        let spec = fields(json!({ "uploaderConfig": { "parallelFilesUpload": number } }));
+        assert!(backup(&spec, "shop", &Policy::default()).is_ok(), "{number}");
+        let spec = json!({ "backupName": "nightly", "uploaderConfig": { "parallelFilesDownload": number } });
+        assert!(restored(spec).is_ok(), "{number}");
+    }
+    for number in [33, -1, i64::MAX, i64::MIN] {
+        let spec = fields(json!({ "uploaderConfig": { "parallelFilesUpload": number } }));
+        assert_eq!(
+            refusal(backup(&spec, "shop", &Policy::default())),
+            "NonAdminBackup spec.backupSpec.uploaderConfig.parallelFilesUpload is restricted, can only be from 0 to 32"
+        );
+        let spec = json!({ "backupName": "nightly", "uploaderConfig": { "parallelFilesDownload": number } });
+        assert_eq!(
+            refusal(restored(spec)),
+            "NonAdminRestore spec.restoreSpec.uploaderConfig.parallelFilesDownload is restricted, can only be from 0 to 32"
+        );
+    }
+    let spec = fields(json!({ "uploaderConfig": { "parallelFilesUpload": 64 } }));
+    let policy = Policy { enforced: Enforced { backup: spec.clone(), ..Enforced::default() }, ..Policy::default() };
+    assert!(backup(&spec, "shop", &policy).is_ok(), "as enforced");
+}
+
+#[test]
 fn what_is_no_name_of_an_object_is_refused_before_anybody_asks_for_it() {
     for text in ["../v", "..", "v/status", "a b", "?limit=1", "v?watch=true&timeoutSeconds=3000", "%2e%2e", "V", "a\nb"]
     {

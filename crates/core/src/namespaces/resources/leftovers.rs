@@ -21,6 +21,11 @@ pub(super) struct Leftover {
 }
 
 impl Observed {
+    /// Whether the class wants the object, and the binding stays.
+    pub fn wants(&self, identity: &Identity) -> bool {
+        self.wanted().iter().any(|item| item.identity == *identity)
+    }
+
     /// Ours and no longer wanted: stamped objects, and recorded ones whose stamp somebody took away.
     pub(super) fn leftovers(&self) -> Vec<Leftover> {
         // Anybody may make many objects that look like ours.

@@ -28,6 +28,7 @@ pub use self::{
     contest::Contests,
     observed::{
         Binding, Class, ClassSeen, KindName, KindSeen, Namespace, NamespaceMetadata, Owner, Policy, Read, Stamped,
+        Withheld,
     },
     report::{Blocked, blocked_items, report},
     step::{ResourceStep, Unwanted},
@@ -150,11 +151,21 @@ impl Observed {
         }
     }
 
+    /// What the namespace's label says; nothing where it has none.
+    fn label(&self) -> &str {
+        self.namespace.labels.get(CLASS_LABEL).map_or("", String::as_str)
+    }
+
     /// The class the label names, where the binding does not follow although there is one: it is on its way out.
     fn class_on_its_way_out(&self) -> Option<&str> {
-        let named = self.namespace.labels.get(CLASS_LABEL).map(String::as_str)?;
+        let named = self.label();
         let is_another = !named.is_empty() && named != self.binding.class;
         (is_another && !self.namespace.relabelled && self.unknown_class.is_none()).then_some(named)
+    }
+
+    /// The binding is about to follow the label: namespaces of the system do not, whatever their label names.
+    fn is_about_to_rebind(&self) -> bool {
+        self.namespace.relabelled && !self.namespace.system
     }
 
     /// The items wanted now; none if the binding goes.
@@ -167,7 +178,7 @@ impl Observed {
 
     /// The namespace or the binding is on its way out, or the binding on its way to another class.
     fn is_not_ours_to_touch(&self) -> bool {
-        self.namespace.terminating || self.namespace.relabelled || self.binding.deleting
+        self.namespace.terminating || self.is_about_to_rebind() || self.binding.deleting
     }
 
     /// With its kind an object is gone, though a watch that was not told shows it as it was.
@@ -183,7 +194,7 @@ impl Observed {
     pub fn to_read(&self) -> BTreeSet<(String, Identity)> {
         let class_is_fit = match &self.class {
             ClassSeen::Present(_) if self.unwanted_because().is_some() => true,
-            ClassSeen::Present(class) => class.problems.is_empty() && self.is_recorded(class),
+            ClassSeen::Present(class) => !class.is_unfit() && self.is_recorded(class),
             ClassSeen::Gone => true,
             ClassSeen::Unreadable => false,
         };
@@ -216,9 +227,12 @@ impl Observed {
             return false;
         }
         match self.stamped.get(&item.identity) {
-            // A create found the name taken, or an adoption was not heard of again.
-            None => self.recorded(&item.identity).is_some_and(|applied| {
-                applied.state == State::Conflict || (applied.adopted && applied.state != State::Applied)
+            // A create found the name taken, an adoption was not heard of again, or what was made is not shown.
+            None => self.recorded(&item.identity).is_some_and(|applied| match applied.state {
+                State::Conflict => true,
+                State::Failed => applied.adopted || applied.uid.is_some(),
+                State::Applied => false,
+                _ => applied.adopted,
             }),
             Some(object) => {
                 self.can_be_put_right(item, object)
@@ -425,7 +439,7 @@ pub fn plan(seen: &Observed) -> Plan<ResourceStep> {
     }
     match &seen.class {
         ClassSeen::Gone | ClassSeen::Unreadable => Plan::settled(),
-        ClassSeen::Present(class) if !class.problems.is_empty() || !seen.is_recorded(class) => Plan::settled(),
+        ClassSeen::Present(class) if class.is_unfit() || !seen.is_recorded(class) => Plan::settled(),
         ClassSeen::Present(class) if seen.must_announce(class) => Plan::settled(),
         ClassSeen::Present(class) => furnish(seen, class),
     }

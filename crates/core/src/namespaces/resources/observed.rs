@@ -14,6 +14,7 @@ use crate::{
 };
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "independent facts, each with its own name")]
 pub struct Namespace {
     pub name: String,
     pub uid: String,
@@ -21,8 +22,10 @@ pub struct Namespace {
     pub terminating: bool,
     /// It has no class label any more.
     pub unlabelled: bool,
-    /// Its label names another class, which exists: the binding is about to follow it.
+    /// Its label names another class, which exists.
     pub relabelled: bool,
+    /// It belongs to the cluster: what it has from before stays, and it gets no other class.
+    pub system: bool,
     pub labels: BTreeMap<String, String>,
     pub annotations: BTreeMap<String, String>,
 }
@@ -53,6 +56,10 @@ pub struct Class {
     pub name: String,
     pub uid: String,
     pub generation: i64,
+    /// The revision of the class this is, where it is known.
+    pub revision: Option<String>,
+    /// Why nothing is done about the class for now.
+    pub withheld: Option<Withheld>,
     /// The objects for this namespace.
     pub items: Vec<Rendered>,
     /// A class with problems changes nothing anywhere.
@@ -64,6 +71,22 @@ pub struct Class {
     pub deleting: bool,
     /// The kinds its status lists: the watches cover what is made of them.
     pub recorded_kinds: BTreeSet<KindName>,
+}
+
+/// Why a class changes nothing in a namespace although nothing is wrong with it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Withheld {
+    /// It was not let in yet: see [`crate::namespaces::rollout`].
+    Preparing,
+    /// What the namespace has of it is not known any more.
+    Lost { revision: String },
+}
+
+impl Class {
+    /// Whether there is something in its way that is not about this namespace's objects.
+    pub(super) fn is_unfit(&self) -> bool {
+        !self.problems.is_empty() || self.withheld.is_some()
+    }
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

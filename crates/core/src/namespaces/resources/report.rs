@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::{
-    Class, ClassSeen, NamespaceMetadata, Need, Observed, Obstacle, ResourceStep,
+    Class, ClassSeen, NamespaceMetadata, Need, Observed, Obstacle, ResourceStep, Withheld,
     contest::{despite_contests, namespace_left, until_it_stands},
     is_adopted,
     step::namespace_identity,
@@ -38,7 +38,7 @@ pub(super) const UNOBSERVABLE: &str = "Unobservable";
 /// The binding's new status.
 pub fn report(seen: &Observed, outcomes: Outcomes<'_>, now: &Timestamp) -> Status {
     let mut status = seen.binding.status.clone();
-    if seen.namespace.relabelled {
+    if seen.is_about_to_rebind() {
         return status;
     }
     if seen.unwanted_because().is_some() {
@@ -58,6 +58,15 @@ pub fn report(seen: &Observed, outcomes: Outcomes<'_>, now: &Timestamp) -> Statu
         ClassSeen::Present(class) if !class.problems.is_empty() => {
             stalled("InvalidClass", Problem::list(&class.problems))
         }
+        ClassSeen::Present(Class { withheld: Some(Withheld::Lost { revision }), name, .. }) => stalled(
+            "RevisionLost",
+            format!(
+                "revision {revision} of class {name} is not kept any more; what is there stays until a roll-out comes by"
+            ),
+        ),
+        ClassSeen::Present(class) if class.withheld.is_some() => {
+            progressing("RolloutPending", format!("class {} is being prepared", class.name))
+        }
         ClassSeen::Present(class) if !seen.is_recorded(class) => {
             progressing("RolloutPending", format!("class {} is being prepared", class.name))
         }
@@ -72,6 +81,7 @@ pub fn report(seen: &Observed, outcomes: Outcomes<'_>, now: &Timestamp) -> Statu
                 status.observed_class_name = Some(class.name.clone());
                 status.observed_class_uid = Some(class.uid.clone());
                 status.observed_class_generation = Some(class.generation);
+                status.observed_revision.clone_from(&class.revision);
             }
             readiness
         }
@@ -81,7 +91,7 @@ pub fn report(seen: &Observed, outcomes: Outcomes<'_>, now: &Timestamp) -> Statu
     status
 }
 
-/// A label that names no class, or one on its way out, is told on the binding that stays.
+/// A label that names no class, one on its way out, or one the namespace cannot get is told on the binding that stays.
 fn despite_label(seen: &Observed, readiness: Readiness) -> Readiness {
     if !matches!(readiness, Readiness::Ready { .. }) {
         return readiness;
@@ -93,6 +103,9 @@ fn despite_label(seen: &Observed, readiness: Readiness) -> Readiness {
     match (&seen.unknown_class, seen.class_on_its_way_out()) {
         (Some(unknown), _) => stalled("ClassNotFound", told(unknown, "does not exist")),
         (None, Some(leaving)) => stalled("ClassDeleting", told(leaving, "is being deleted")),
+        (None, None) if seen.namespace.relabelled => {
+            stalled("NotAllowed", told(seen.label(), "a system namespace cannot get"))
+        }
         (None, None) => readiness,
     }
 }
@@ -304,10 +317,10 @@ fn until_it_is_gone(seen: &Observed, item: &Rendered, applied: Applied) -> Appli
 fn on_record(seen: &Observed, identity: &Identity) -> Applied {
     let recorded = seen.recorded(identity).cloned().unwrap_or_default();
     let stamped = seen.stamped.get(identity).filter(|object| seen.is_ours(identity, &object.uid, &object.owner));
-    match stamped {
-        Some(object) => {
-            Applied { adopted: seen.is_adopted(identity, &object.uid), uid: Some(object.uid.clone()), ..recorded }
-        }
+    // What was made and lost its label on the way is known by its owner, and read for that.
+    let read = seen.read.get(identity).and_then(Option::as_ref).filter(|object| object.owner.is_a_binding());
+    match stamped.map(|object| &object.uid).or(read.map(|object| &object.uid)) {
+        Some(uid) => Applied { adopted: seen.is_adopted(identity, uid), uid: Some(uid.clone()), ..recorded },
         None => recorded,
     }
 }
@@ -389,7 +402,13 @@ fn blocked(item: &Rendered, applied: Applied, obstacle: &Obstacle) -> Applied {
         }
         Obstacle::Forbidden { .. } | Obstacle::Moved { .. } => Applied { state: State::Failed, message, ..applied },
         // That the name is taken stays on record, or it would be tried again and again.
-        Obstacle::Unobservable { .. } if applied.state == State::Conflict => Applied { message, ..applied },
+        Obstacle::BeingDeleted | Obstacle::Unobservable { .. } if applied.state == State::Conflict => {
+            Applied { message, ..applied }
+        }
+        // Without a digest it has never stood: what cannot be changed in place is not tried again before it is gone.
+        Obstacle::BeingDeleted if failed_on_immutable(&applied) => {
+            Applied { state: State::Pending, message, digest: None, ..applied }
+        }
         Obstacle::BeingDeleted | Obstacle::Unobservable { .. } => Applied { state: State::Pending, message, ..applied },
         Obstacle::Drifted | Obstacle::Contested { .. } => Applied { state: State::Drifted, message, ..applied },
         Obstacle::ToAdopt { uid } => {

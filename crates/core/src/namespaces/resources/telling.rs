@@ -81,7 +81,11 @@ pub fn tell(
         return Telling::default();
     }
     let status = report(seen, outcomes, now);
-    let retry = matches!(status.conditions.reason("Ready"), Some("Conflict" | UNOBSERVABLE));
+    // What carries no label of ours is in no watch: nobody tells when it is gone.
+    let waits_unseen = seen.read.iter().any(|(identity, read)| {
+        read.as_ref().is_some_and(|object| object.deleting) && !seen.stamped.contains_key(identity)
+    });
+    let retry = waits_unseen || matches!(status.conditions.reason("Ready"), Some("Conflict" | UNOBSERVABLE));
     let waits = |next| Telling { next, retry, ..Telling::default() };
     match stored.difference(&status) {
         Difference::None => {

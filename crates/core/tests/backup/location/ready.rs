@@ -140,3 +140,17 @@ fn no_secret_is_read_while_velero_is_away() {
     seen.object.velero = Presence::Gone;
     assert!(seen.unread(&policy()).is_none());
 }
+
+#[test]
+fn what_velero_has_since_before_anybody_could_be_asked_stays_while_another_is_asked_for() {
+    let made = World::new(Spec::Valid(1), Some(2), Slot::Ours(1), Slot::Ours(1)).seen().expect("there");
+    let mut seen =
+        Observed { velero: made.velero, copy: made.copy, standing: Standing::GrandfatheredAsItWas, ..held() };
+    seen.spec = super::user_spec(Spec::Valid(2));
+    assert!(plan(&seen, &policy()).is_settled());
+    let status = report(&seen, &policy(), &[], &now()).expect("a status");
+    assert_eq!(status.conditions.reason("SpecUpdateApproved"), Some("BslSpecApprovalPending"));
+    assert!(status.conditions.get("ClusterAdminApproved").is_none(), "nobody was asked");
+    seen.standing = Standing::InForce { spec: seen.spec.clone(), is_current: true };
+    assert!(!plan(&seen, &policy()).is_settled());
+}
