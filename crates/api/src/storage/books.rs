@@ -57,6 +57,19 @@ pub fn promised_again<'a>(
     })
 }
 
+/// The claims and vaults, by namespace and name, that have been granted more than before, with what they have now.
+pub fn granted_more<'a>(
+    before: &'a S3QuotaLedgerSpec,
+    after: &'a S3QuotaLedgerSpec,
+) -> impl Iterator<Item = (&'a str, &'a str, Entry)> {
+    let granted = |stored: &LedgerEntry| stored.granted.map(units).unwrap_or_default();
+    after.entries.iter().filter_map(move |(key, stored)| {
+        let had = before.entries.get(key).map(granted).unwrap_or_default();
+        let (namespace, name) = claim_of_entry(key)?;
+        (!granted(stored).is_within(had)).then(|| (namespace, name, entry(stored)))
+    })
+}
+
 pub fn entry(stored: &LedgerEntry) -> Entry {
     let at = stored.reserved_at.as_ref().and_then(|time| u64::try_from(time.0.as_second()).ok());
     Entry {

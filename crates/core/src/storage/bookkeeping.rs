@@ -4,7 +4,11 @@
 //! An entry that moves stands in both books for a moment, never in none: it is taken over first, and forgotten only as it was
 //! taken over.
 
-use std::{collections::BTreeMap, fmt, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+    time::Duration,
+};
 
 use super::{
     claim::Books,
@@ -23,6 +27,13 @@ pub struct Observed {
     pub is_mislabelled: bool,
     /// In seconds since 1970.
     pub now: u64,
+}
+
+impl Observed {
+    /// Whether something belongs into other books: only one at a time takes over and forgets.
+    pub fn has_to_move(&self) -> bool {
+        self.known.values().any(|known| matches!(known, Known::Elsewhere { .. }))
+    }
 }
 
 /// Where an entry belongs, and what it is for.
@@ -168,17 +179,48 @@ fn next_look(ledger: &Ledger, now: u64) -> Option<Duration> {
     Some(Duration::from_secs(due.max(1)))
 }
 
+/// Whose entries in other books count in these: those of namespaces the caches tell to belong here or that are `proven` to, and of
+/// none that is proven to belong elsewhere.
+pub fn comers(cached: impl IntoIterator<Item = String>, proven: &BTreeMap<String, bool>) -> BTreeSet<String> {
+    let known = cached.into_iter().filter(|name| !proven.contains_key(name));
+    known.chain(proven.iter().filter(|(_, is_here)| **is_here).map(|(name, _)| name.clone())).collect()
+}
+
+/// What namespaces have in books they have left. Of what stands in several of them the larger counts; what was only promised is
+/// decided anew, by the limits where they belong.
+pub fn guests(left: impl IntoIterator<Item = Ledger>) -> Ledger {
+    let mut guests = Ledger::default();
+    for (key, entry) in left.into_iter().flat_map(|ledger| ledger.entries) {
+        guests.adopt(&key, &Entry { pending: None, ..entry });
+    }
+    guests
+}
+
 /// Makes a change that counts what belongs into these books and still stands in others: a namespace that has just come brings
 /// its weight along at once. Who is not concerned by the change is left to be taken over in due course.
 pub fn beside_guests<T>(ledger: &mut Ledger, guests: Ledger, change: impl FnOnce(&mut Ledger) -> T) -> T {
-    let new: Vec<_> = guests.entries.into_iter().filter(|(key, _)| !ledger.entries.contains_key(key)).collect();
-    let seated: Vec<_> = new.into_iter().map(|(key, entry)| (key, Entry { pending: None, ..entry })).collect();
-    ledger.entries.extend(seated.iter().cloned());
+    let mut seated = Vec::new();
+    for (key, entry) in guests.entries {
+        let before = ledger.entries.get(&key).cloned();
+        ledger.adopt(&key, &Entry { pending: None, ..entry });
+        let with_guest = ledger.entries.get(&key).cloned();
+        seated.push((key, before, with_guest));
+    }
     let done = change(ledger);
-    for (key, entry) in &seated {
-        ledger.forget(key, entry);
+    for (key, before, with_guest) in seated {
+        if ledger.entries.get(&key) == with_guest.as_ref() {
+            match before {
+                Some(before) => drop(ledger.entries.insert(key, before)),
+                None => drop(ledger.entries.remove(&key)),
+            }
+        }
     }
     done
+}
+
+/// Whether limits have a say in what an entry is to have: not in what it was granted or promised.
+pub fn needs_limits(entry: Option<&Entry>, wanted: Units) -> bool {
+    !entry.is_some_and(|entry| wanted.is_within(entry.charge()))
 }
 
 /// What the books say about the entry `place`, which is to have so much at most. What its namespace brings along counts as its own

@@ -292,6 +292,7 @@ proptest! {
             unwanted: dice.flip(),
             record: bucket::RecordSeen::of(words.pick(dice), &recorded),
             record_is_anothers: dice.flip(),
+            record_comes: dice.flip(),
             held_by: words.maybe(dice),
             subusers: words.maybe(dice).into_iter().collect(),
             state: dice.some(words.state(&mut dice.clone())),

@@ -93,6 +93,9 @@ struct World {
     left: bool,
     policy: Policy,
     quota: Limit,
+    /// Somebody removed the S3User, and its claim is being deleted, too.
+    record_is_gone: bool,
+    claim_goes: bool,
     /// Somebody took our finalizer away.
     let_go_by_hand: bool,
     /// The bucket may be left behind: nothing holds it, or we could not get at it.
@@ -180,13 +183,15 @@ impl World {
             bucket: self.object.as_ref().map(Object::seen),
             namespace_terminating: self.terminating,
             unwanted: self.unwanted,
-            record: (self.owner != OwnerState::Misnamed).then(|| self.record()),
-            record_is_anothers: self.owner == OwnerState::Misnamed,
+            record: (self.owner != OwnerState::Misnamed && !self.record_is_gone).then(|| self.record()),
+            record_is_anothers: self.owner == OwnerState::Misnamed && !self.record_is_gone,
+            record_comes: self.owner != OwnerState::Nobody && !self.claim_goes,
             held_by: None,
             subusers: ["one".to_owned()].into(),
             state: Some(self.state()),
             owner: match self.owner {
                 OwnerState::Nobody => Owner::Nobody,
+                _ if self.record_is_gone => Owner::NotReady("its user is not made yet".into()),
                 OwnerState::NotReady | OwnerState::Misnamed => Owner::NotReady("its class does not exist".into()),
                 OwnerState::NoClass => Owner::NoClass(NoClass::NotFound("gold".into())),
                 OwnerState::Unreachable => {
@@ -278,6 +283,7 @@ impl explorer::World for World {
 
     fn execute(&mut self, seen: &Observed, step: &Step) -> Outcome {
         let bucket = seen.bucket.as_ref().expect("nothing is done for an S3Bucket that is gone");
+        let is_not_there = matches!(&seen.owner, Owner::Removable { found: Found::Absent | Found::Foreign { .. }, .. });
         match step {
             Step::AddFinalizer { .. } if !self.is_unchanged(seen) => return stale(),
             Step::AddFinalizer { .. } => {
@@ -286,7 +292,7 @@ impl explorer::World for World {
                 self.may_be_left = false;
             }
             Step::CreateBucket { .. } | Step::PutPolicy { .. } | Step::SetQuota { .. } | Step::DeleteBucket { .. }
-                if self.owner != OwnerState::Ready =>
+                if self.owner != OwnerState::Ready || self.record_is_gone =>
             {
                 return failed(FailureClass::Transient, "GatewayTimeout");
             }
@@ -319,7 +325,8 @@ impl explorer::World for World {
                 assert!(!self.kept, "removed a bucket that is kept");
                 return self.delete_bucket();
             }
-            Step::Note { .. } if seen.record.as_ref() != Some(&self.record()) => return stale(),
+            Step::Note { .. } if self.record_is_gone || seen.record.as_ref() != Some(&self.record()) => return stale(),
+            Step::Note { note: Note::Kept, .. } if is_not_there => panic!("notes a bucket that is not there"),
             Step::Note { note, .. } => (self.kept, self.left) = (*note == Note::Kept, *note == Note::Left),
             Step::RemoveFinalizer { .. } if self.object.is_none() => {}
             Step::RemoveFinalizer { .. } if !self.is_unchanged(seen) => return stale(),
@@ -327,6 +334,9 @@ impl explorer::World for World {
                 assert!(bucket.deleting.is_some() && bucket.finalizer);
                 let is_kept = bucket.deletion == Deletion::Retain;
                 let is_noted = self.kept || (seen.record_is_anothers && seen.namespace_terminating);
+                // Where nothing is on record, all that is found is kept when the claim goes.
+                let is_remembered = seen.record.is_none() && (!seen.record_comes || seen.namespace_terminating);
+                let is_noted = is_noted || is_not_there || is_remembered;
                 let is_out_of_reach = !matches!(seen.owner, Owner::Removable { .. });
                 assert!(!is_kept || is_noted, "let go of a bucket to retain before that was noted");
                 self.may_be_left |= is_kept || is_out_of_reach || self.kept || self.left;
@@ -388,6 +398,17 @@ impl explorer::World for World {
                 world.edit(|object| object.finalizer = false);
             }));
         }
+        if self.record_is_gone && !self.claim_goes {
+            acts.push(Act::new(
+                "its claim makes its S3User anew, and keeps what no S3Bucket answers for",
+                self,
+                |world| {
+                    let is_answered_for = world.object.as_ref().is_some_and(|object| object.finalizer);
+                    (world.record_is_gone, world.left) = (false, false);
+                    world.kept = world.is_ours() && !is_answered_for;
+                },
+            ));
+        }
         acts.push(Act::new("the class no longer wants the S3Bucket", self, |world| {
             world.unwanted = true;
             world.edit(|object| object.deleting = object.deleting.or(Some(Duration::ZERO)));
@@ -433,6 +454,8 @@ fn every_start() -> Vec<World> {
                     let object = Object { asked: Asked::Delete, quota: false, deleting, finalizer, status };
                     let world = World { owner, ceph, object: Some(object), may_be_left: !finalizer, ..new() };
                     worlds.push(World { kept: true, ..world.clone() });
+                    worlds.push(World { record_is_gone: true, ..world.clone() });
+                    worlds.push(World { record_is_gone: true, claim_goes: true, ..world.clone() });
                     worlds.push(world);
                 }
             }
@@ -467,6 +490,8 @@ fn new() -> World {
         left: false,
         policy: Policy::None,
         quota: Limit::None,
+        record_is_gone: false,
+        claim_goes: false,
         let_go_by_hand: false,
         may_be_left: false,
     }

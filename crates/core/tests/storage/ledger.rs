@@ -2,7 +2,9 @@
 
 use std::collections::{BTreeSet, HashSet, VecDeque};
 
-use croft_core::storage::ledger::{Asks, Bounds, Entry, Form, GRACE, Ledger, Limits, Reservation, Units, entry_key};
+use croft_core::storage::ledger::{
+    Asks, Bounds, Entry, Form, GRACE, Ledger, Limits, Reservation, Units, entry_key, needs_promise,
+};
 
 const LIMIT: u64 = 2;
 const CLAIMS: [&str; 2] = ["x", "y"];
@@ -114,8 +116,7 @@ impl World {
         match act {
             Act::Ask(slot, size) if claim.asked[slot].is_none() && !claim.is_going => {
                 let generation = claim.generation + 1;
-                // What does not grow is let in without asking.
-                if claim.spec.is_none_or(|spec| size > spec) {
+                if needs_promise(claim.spec.map(units), units(size)) {
                     let promise =
                         Reservation { units: units(size), at: 0, request: String::new(), form: form(generation) };
                     ledger.reserve(&key, promise, &limits(LIMIT)).ok()?;

@@ -9,4 +9,5 @@ mod class;
 mod ledger;
 mod lost_keys;
 mod migration;
+mod moves;
 mod settings;

@@ -4,7 +4,7 @@ mod others;
 mod world;
 
 use croft_core::{
-    plan::{Failure, FailureClass, Outcome},
+    plan::{Failure, FailureClass, Next, Outcome},
     storage::{
         claim::UserQuota,
         migration::{self, Gateway, MovedIn, Observed, Phase, Step},
@@ -156,6 +156,23 @@ fn a_migration_that_cannot_end_does_not_begin() {
     }
     let (phase, message) = judge(|seen| seen.current.claim = None);
     assert!(phase == Some(Phase::Pending) && message.contains("a/data must be there"), "{message}");
+}
+
+#[test]
+fn nothing_is_moved_before_it_is_told_what_its_new_owner_has_stored_unless_that_is_not_limited() {
+    let phase = |change: fn(&mut UserQuota)| {
+        let mut seen = World { untold: true, ..held() }.seen();
+        let Gateway::Reached(reached) = &mut seen.gateway else { panic!("no gateway") };
+        change(&mut reached.target.as_mut().unwrap().quota);
+        let plan = migration::plan(&seen);
+        let done: Vec<_> = plan.iter().map(|step| (step, Outcome::done())).collect();
+        let status = migration::report(&seen, &done, &now());
+        (status.phase, matches!(plan.next, Next::After(after) if !after.is_zero()))
+    };
+    assert_eq!(phase(|_| {}), (Some(Phase::Pending), true), "it is asked again");
+    assert_eq!(phase(|quota| quota.size = None), (Some(Phase::Pending), true), "objects are counted as well");
+    assert_eq!(phase(|quota| quota.enabled = false), (Some(Phase::Running), false));
+    assert_eq!(phase(|quota| (quota.size, quota.objects) = (None, None)), (Some(Phase::Running), false));
 }
 
 #[test]

@@ -70,6 +70,7 @@ fn seen(settings: Settings, managed: BTreeSet<Setting>, state: State) -> Observe
         held_by: None,
         record: None,
         record_is_anothers: false,
+        record_comes: false,
         owner: Owner::Ready {
             user: CephUser { tenant: "lab_a".into(), id: "data".into() },
             key: KeyPair { access_key: "AK".into(), secret_key: Secret::new("hush") },

@@ -18,6 +18,7 @@ use croft_core::{
 };
 use futures::{StreamExt, TryStreamExt, stream};
 use kube::{Api, ResourceExt};
+use tokio::sync::{Mutex, OwnedMutexGuard};
 
 use super::{
     Caches, LEDGER,
@@ -33,17 +34,37 @@ pub(super) struct BookKeeper {
     caches: Caches,
     writer: Writer,
     ledgers: Ledgers,
+    /// Held from the look on by whoever moves entries: of two at once who move the same one, there and back, one could forget what
+    /// the other has just brought.
+    moving: Arc<Mutex<()>>,
 }
 
 #[derive(Debug)]
 pub(super) struct Seen {
     stored: Arc<S3QuotaLedger>,
     observed: Observed,
+    _moving: Option<OwnedMutexGuard<()>>,
 }
 
 impl BookKeeper {
     pub(super) fn new(caches: Caches, writer: Writer, ledgers: Ledgers) -> Self {
-        Self { caches, writer, ledgers }
+        Self { caches, writer, ledgers, moving: Arc::default() }
+    }
+
+    async fn look(&self, key: &Key) -> Result<Option<Seen>, Failure> {
+        let Some(stored) = self.caches.books.get("", &key.name) else { return Ok(None) };
+        let (ledger, now) = (books::ledger(&stored.spec), now());
+        let looks: Vec<_> = (ledger.entries.iter())
+            .map(|(place, entry)| async move {
+                let known = self.known(&key.name, place, entry, now).await?;
+                Ok::<_, Failure>(known.map(|known| (place.clone(), known)))
+            })
+            .collect();
+        let known: Vec<_> = stream::iter(looks).buffered(CLAIMS_AT_ONCE).try_collect().await?;
+        let (known, is_needed) = (known.into_iter().flatten().collect(), self.is_needed(&stored));
+        let is_mislabelled = !self.ledgers.owner_of(&stored).is_told_by(&stored);
+        let observed = Observed { ledger, known, is_needed, is_mislabelled, now };
+        Ok(Some(Seen { stored, observed, _moving: None }))
     }
 
     /// What matters of an entry; nothing, if all is well with it.
@@ -131,18 +152,12 @@ impl Reconciler for BookKeeper {
     }
 
     async fn observe(&self, key: &Key) -> Result<Option<Seen>, Failure> {
-        let Some(stored) = self.caches.books.get("", &key.name) else { return Ok(None) };
-        let (ledger, now) = (books::ledger(&stored.spec), now());
-        let looks: Vec<_> = (ledger.entries.iter())
-            .map(|(place, entry)| async move {
-                let known = self.known(&key.name, place, entry, now).await?;
-                Ok::<_, Failure>(known.map(|known| (place.clone(), known)))
-            })
-            .collect();
-        let known: Vec<_> = stream::iter(looks).buffered(CLAIMS_AT_ONCE).try_collect().await?;
-        let (known, is_needed) = (known.into_iter().flatten().collect(), self.is_needed(&stored));
-        let is_mislabelled = !self.ledgers.owner_of(&stored).is_told_by(&stored);
-        Ok(Some(Seen { stored, observed: Observed { ledger, known, is_needed, is_mislabelled, now } }))
+        let seen = self.look(key).await?;
+        if !seen.as_ref().is_some_and(|seen| seen.observed.has_to_move()) {
+            return Ok(seen);
+        }
+        let moving = self.moving.clone().lock_owned().await;
+        Ok(self.look(key).await?.map(|seen| Seen { _moving: Some(moving), ..seen }))
     }
 
     fn plan(&self, seen: &Seen, _: &Timestamp) -> Plan<Step> {

@@ -211,6 +211,7 @@ impl Reconciler for BucketReconciler {
             held_by: record.as_ref().and_then(|record| self.caches.holder(record)),
             record_is_anothers: record.is_some() && record_seen.is_none(),
             record: record_seen,
+            record_comes: claim.is_some_and(|claim| !claim.deleting),
             owner,
             subusers,
             state: looked.state.clone(),

@@ -17,15 +17,23 @@ use croft_rgw::{
     UserChange, UserId,
 };
 
+use super::not_empty::NotEmpty;
 use crate::engine::Written;
 
 pub(crate) type Done = Result<Written, Failure>;
 
 /// A gateway, with an administrator's keys.
 #[derive(Clone, Debug)]
-pub(crate) struct Ceph(pub(super) Gateway);
+pub(crate) struct Ceph {
+    pub(super) gateway: Gateway,
+    not_empty: NotEmpty,
+}
 
 impl Ceph {
+    pub(super) fn new(gateway: Gateway) -> Self {
+        Self { gateway, not_empty: NotEmpty::default() }
+    }
+
     /// One step of a plan on a user or its buckets.
     pub(crate) async fn carry_out(&self, step: &Step) -> Done {
         match step {
@@ -55,8 +63,9 @@ impl Ceph {
     /// The user of that name, whosever it is.
     pub(super) async fn user(&self, name: &CephUser, with_buckets: bool) -> Result<Option<claim::User>, Failure> {
         let id = user_id(name)?;
-        let Some(user) = self.0.user(&id).await.map_err(failure)? else { return Ok(None) };
-        let buckets = if with_buckets { Some(self.0.buckets_with_usage_of(&id).await.map_err(failure)?) } else { None };
+        let Some(user) = self.gateway.user(&id).await.map_err(failure)? else { return Ok(None) };
+        let buckets =
+            if with_buckets { Some(self.gateway.buckets_with_usage_of(&id).await.map_err(failure)?) } else { None };
         Ok(Some(seen(&user, buckets.as_deref())))
     }
 
@@ -72,10 +81,19 @@ impl Ceph {
             return Ok(Some(user));
         }
         let id = user_id(name)?;
-        let names = self.0.buckets_of(&id).await.map_err(failure)?;
-        let told = if with_usage { self.0.buckets_with_usage_of(&id).await.ok() } else { None };
+        let names = self.gateway.buckets_of(&id).await.map_err(failure)?;
+        let usage = if with_usage { self.usage(&id).await } else { None };
         let buckets = names.into_iter().map(|name| (name, UNCOUNTED)).collect();
-        Ok(Some(claim::User { buckets, usage: told.as_deref().map(stored), ..user }))
+        Ok(Some(claim::User { buckets, usage, ..user }))
+    }
+
+    /// What is in a user's buckets; nothing if it could not be told. Of very many the gateway tells in time only the sum.
+    async fn usage(&self, id: &UserId) -> Option<Usage> {
+        if let Ok(buckets) = self.gateway.buckets_with_usage_of(id).await {
+            return Some(stored(&buckets));
+        }
+        let sum = self.gateway.usage_of(id).await.ok().flatten()?;
+        Some(Usage { size: sum.size, objects: sum.objects, buckets: None })
     }
 
     /// The same, with what a look at a claim has to know besides.
@@ -85,7 +103,7 @@ impl Ceph {
         Ok(Some(match inquiry {
             Inquiry::Nothing => user,
             Inquiry::Usage => {
-                let told = self.0.buckets_with_usage_of(&id).await.ok();
+                let told = self.gateway.buckets_with_usage_of(&id).await.ok();
                 claim::User { usage: told.as_deref().map(stored), ..user }
             }
             Inquiry::Buckets(set_aside) => {
@@ -101,13 +119,13 @@ impl Ceph {
 
     /// The buckets of a user and how many objects each holds, as far as that can be told in reasonable time.
     async fn buckets(&self, id: &UserId, set_aside: &SetAside) -> Result<Listed, RgwError> {
-        let names: BTreeSet<_> = self.0.buckets_of(id).await?.into_iter().collect();
+        let names: BTreeSet<_> = self.gateway.buckets_of(id).await?.into_iter().collect();
         let mut listed = Listed::default();
         if names.len() <= COUNTED_AT_ONCE {
-            match self.0.buckets_with_usage_of(id).await {
+            match self.gateway.buckets_with_usage_of(id).await {
                 Ok(buckets) => {
                     for bucket in buckets {
-                        listed.add(bucket, id);
+                        listed.add(bucket, id, &self.not_empty);
                     }
                     return Ok(listed);
                 }
@@ -118,8 +136,8 @@ impl Ceph {
         }
         listed.buckets = names.iter().map(|name| (name.clone(), UNCOUNTED)).collect();
         for name in to_count(&names, set_aside) {
-            if let Some(bucket) = self.0.bucket(id.tenant(), name).await? {
-                listed.add(bucket, id);
+            if let Some(bucket) = self.gateway.bucket(id.tenant(), name).await? {
+                listed.add(bucket, id, &self.not_empty);
             }
         }
         Ok(listed)
@@ -132,7 +150,7 @@ impl Ceph {
             max_buckets: BucketLimit::AtMost(buckets),
             access_key: access_key.to_owned(),
         };
-        done(self.0.create_user(&new).await)
+        done(self.gateway.create_user(&new).await)
     }
 
     async fn set_bucket_limit(&self, user: &CephUser, buckets: u32) -> Done {
@@ -154,43 +172,46 @@ impl Ceph {
     }
 
     async fn change(&self, user: &CephUser, change: UserChange) -> Done {
-        done(self.0.modify_user(&user_id(user)?, &change).await)
+        done(self.gateway.modify_user(&user_id(user)?, &change).await)
     }
 
     async fn set_quota(&self, user: &CephUser, quota: UserQuota) -> Done {
         let quota = Quota { enabled: quota.enabled, max_size: quota.size, max_objects: quota.objects };
-        done(self.0.set_user_quota(&user_id(user)?, quota).await)
+        done(self.gateway.set_user_quota(&user_id(user)?, quota).await)
     }
 
     async fn create_subuser(&self, user: &CephUser, name: &str, access: claim::Access, access_key: &str) -> Done {
-        done(self.0.create_subuser(&user_id(user)?, name, granted(access), access_key).await)
+        done(self.gateway.create_subuser(&user_id(user)?, name, granted(access), access_key).await)
     }
 
     async fn set_subuser_access(&self, user: &CephUser, name: &str, access: claim::Access) -> Done {
-        done(self.0.set_subuser_access(&user_id(user)?, name, granted(access)).await)
+        done(self.gateway.set_subuser_access(&user_id(user)?, name, granted(access)).await)
     }
 
     async fn remove_subuser(&self, user: &CephUser, name: &str) -> Done {
-        done(self.0.remove_subuser(&user_id(user)?, name).await)
+        done(self.gateway.remove_subuser(&user_id(user)?, name).await)
     }
 
     async fn remove_key(&self, user: &CephUser, access_key: &str) -> Done {
-        done(self.0.remove_key(&user_id(user)?, access_key).await)
+        done(self.gateway.remove_key(&user_id(user)?, access_key).await)
     }
 
     async fn add_key(&self, user: &CephUser, subuser: Option<&str>, access_key: &str) -> Done {
-        done(self.0.put_key(&user_id(user)?, subuser, access_key).await)
+        done(self.gateway.put_key(&user_id(user)?, subuser, access_key).await)
     }
 
     /// Refused if the user has buckets.
     async fn remove_user(&self, user: &CephUser) -> Done {
-        done(self.0.remove_user(&user_id(user)?, false).await)
+        done(self.gateway.remove_user(&user_id(user)?, false).await)
     }
 
-    /// One that is not empty after all is looked at again.
+    /// One that is not empty after all is looked at again, and is not taken for empty any more.
     async fn remove_empty_bucket(&self, user: &CephUser, name: &str) -> Done {
         self.delete_own_bucket(user, name).await.map_err(|failure| match failure.reason {
-            BUCKET_NOT_EMPTY => Failure { class: FailureClass::Stale, ..failure },
+            BUCKET_NOT_EMPTY => {
+                self.not_empty.note(&user.tenant, name);
+                Failure { class: FailureClass::Stale, ..failure }
+            }
             _ => failure,
         })
     }
@@ -202,7 +223,9 @@ impl Ceph {
 
     async fn purge_bucket(&self, user: &CephUser, name: &str) -> Done {
         self.is_still_of(user, name).await?;
-        done(self.0.remove_bucket(&user.tenant, name, true).await)
+        let removed = done(self.gateway.remove_bucket(&user.tenant, name, true).await)?;
+        self.not_empty.forget(&user.tenant, name);
+        Ok(removed)
     }
 
     /// All users of a tenant share its names: one that has become another's since the look must not go.
@@ -215,7 +238,7 @@ impl Ceph {
 
     /// The bucket of that name in the user's tenant.
     pub(super) async fn bucket(&self, name: &str, user: &CephUser) -> Result<Option<Bucket>, Failure> {
-        self.0.bucket(&user.tenant, name).await.map_err(failure)
+        self.gateway.bucket(&user.tenant, name).await.map_err(failure)
     }
 
     pub(crate) async fn create_bucket(&self, name: &str, key: &KeyPair) -> Done {
@@ -224,7 +247,7 @@ impl Ceph {
 
     /// What has the name in a tenant.
     pub(super) async fn bucket_in(&self, tenant: &str, name: &str) -> Result<Option<InCeph>, Failure> {
-        let bucket = self.0.bucket(tenant, name).await.map_err(failure)?;
+        let bucket = self.gateway.bucket(tenant, name).await.map_err(failure)?;
         Ok(bucket.map(|bucket| InCeph {
             stored: stored(std::slice::from_ref(&bucket)),
             id: bucket.id,
@@ -240,7 +263,7 @@ impl Ceph {
                 return Err(super::no_longer_there());
             }
         }
-        done(self.0.link_bucket(tenant, name, Some(id), &user_id(to)?).await)
+        done(self.gateway.link_bucket(tenant, name, Some(id), &user_id(to)?).await)
     }
 
     pub(super) async fn delete_policy(&self, bucket: &str, key: &KeyPair) -> Done {
@@ -263,16 +286,16 @@ impl Ceph {
     }
 
     pub(super) async fn count_usage(&self, user: &CephUser) -> Done {
-        done(self.0.usage_of(&user_id(user)?).await)
+        done(self.gateway.usage_of(&user_id(user)?).await)
     }
 
     /// Refused if there is something in the bucket.
     async fn delete_bucket(&self, user: &CephUser, name: &str) -> Done {
-        done(self.0.remove_bucket(&user.tenant, name, false).await)
+        done(self.gateway.remove_bucket(&user.tenant, name, false).await)
     }
 
     pub(super) fn s3(&self, key: &KeyPair) -> S3 {
-        self.0.s3(credentials(key))
+        self.gateway.s3(credentials(key))
     }
 }
 
@@ -312,11 +335,12 @@ struct Listed {
 }
 
 impl Listed {
-    fn add(&mut self, bucket: Bucket, of: &UserId) {
+    fn add(&mut self, bucket: Bucket, of: &UserId, not_empty: &NotEmpty) {
         if bucket.owner != *of {
             self.others_buckets.insert(bucket.name.clone());
         }
-        self.buckets.insert(bucket.name, bucket.objects);
+        let objects = not_empty.counted(of.tenant(), &bucket.name, bucket.objects);
+        self.buckets.insert(bucket.name, objects);
     }
 }
 

@@ -39,7 +39,7 @@ impl ClassReconciler {
 
     async fn probe(&self, class: &Arc<S3Class>) -> Result<Gateway, Failure> {
         let ceph = self.caches.gateways.reach(class).await?;
-        let probe = ceph.0.probe().await.map_err(failure)?;
+        let probe = ceph.gateway.probe().await.map_err(failure)?;
         let croft_rgw::Probe { admin, may_write, release, cluster_id } = probe;
         Ok(Gateway { admin: admin.to_string(), may_write, release, cluster_id })
     }

@@ -14,7 +14,7 @@ use croft_core::{
         claim::no_team,
         class::beside_others,
         door::{self, Asker, NamedClaim, NamedSecret, TakenBy},
-        ledger::{Reservation, entry_key},
+        ledger::{Reservation, entry_key, needs_promise},
     },
 };
 use k8s_openapi::api::{
@@ -187,7 +187,7 @@ async fn reserve(door: &Door, request: &Request<S3UserClaim>, claim: &S3UserClai
     let asks = |claim: &S3UserClaim| door.caches.asks(namespace, &name, claim);
     let Some(units) = asks(claim) else { return Ok(()) };
     let had = request.old.as_ref().and_then(asks);
-    if had.is_some_and(|had| units.is_within(had)) {
+    if !needs_promise(had, units) {
         return Ok(());
     }
     if door.caches.serves_teams_only(claim) && door.lacks_team(namespace).await.map_err(unchecked)? {

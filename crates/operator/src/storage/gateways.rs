@@ -45,7 +45,7 @@ pub(super) struct Gateways {
     operator_namespace: String,
     classes: Arc<Cache<S3Class>>,
     secrets: Arc<Cache<PartialObjectMeta<Secret>>>,
-    open: Mutex<BTreeMap<String, (Origin, Gateway)>>,
+    open: Mutex<BTreeMap<String, (Origin, Ceph)>>,
     /// However many fail on a gateway, it is looked at this often.
     suspicions: Mutex<Budgets<String>>,
     pusher: Pusher,
@@ -168,18 +168,18 @@ impl Gateways {
             version: seen.resource_version().unwrap_or_default(),
             secret: (namespace, name),
         };
-        if let Some((known, gateway)) = self.open().get(&class.name_any())
+        if let Some((known, ceph)) = self.open().get(&class.name_any())
             && *known == origin
         {
-            return Ok(Ceph(gateway.clone()));
+            return Ok(ceph.clone());
         }
         let keys = self.admin_keys(&origin.secret).await?;
-        let gateway = Gateway::new(origin.endpoint.clone(), keys).map_err(failure)?;
+        let ceph = Ceph::new(Gateway::new(origin.endpoint.clone(), keys).map_err(failure)?);
         let mut open = self.open();
         // Of a class that is gone nobody needs the keys.
         open.retain(|class, _| self.classes.exists("", class));
-        open.insert(class.name_any(), (origin, gateway.clone()));
-        Ok(Ceph(gateway))
+        open.insert(class.name_any(), (origin, ceph.clone()));
+        Ok(ceph)
     }
 
     /// Where an admin Secret is: in the operator's own namespace unless told otherwise.
@@ -208,7 +208,7 @@ impl Gateways {
         Ok(Credentials::new(value(SECRET_ACCESS_KEY)?, value(SECRET_SECRET_KEY)?))
     }
 
-    fn open(&self) -> std::sync::MutexGuard<'_, BTreeMap<String, (Origin, Gateway)>> {
+    fn open(&self) -> std::sync::MutexGuard<'_, BTreeMap<String, (Origin, Ceph)>> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

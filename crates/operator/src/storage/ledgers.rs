@@ -5,6 +5,7 @@
 //! - in each replica one task at a time works on a ledger, and takes along all that waits for it: one write answers many;
 //! - nobody is refused by an old picture, neither of the ledger nor of the limits.
 
+mod guests;
 mod left;
 mod unbooked;
 
@@ -22,7 +23,7 @@ use croft_core::{
     name::is_dns_subdomain,
     plan::{Failure, FailureClass},
     storage::{
-        bookkeeping::{beside_guests, books_of},
+        bookkeeping::{beside_guests, books_of, needs_limits},
         claim::Books,
         ledger::{BooksOf, Bounds, Entry, Form, Ledger, Limits, Units, ledger_name},
     },
@@ -35,9 +36,9 @@ use kube::{Api, Client, ResourceExt, api::ListParams, core::PartialObjectMeta};
 use sha2::{Digest, Sha256};
 use tokio::sync::oneshot;
 
-use self::left::Left;
 pub(super) use self::unbooked::Unbooked;
 use self::unbooked::busy;
+use self::{guests::Comers, left::Left};
 use super::{Caches, NAMESPACE_INDEX, TEAM_INDEX};
 use crate::engine::{
     Written,
@@ -113,25 +114,12 @@ impl Ledgers {
         Self(Arc::new(Shared { client, caches, waiting: Mutex::default(), left: Left::default() }))
     }
 
-    /// The ledger a namespace's claims are booked in, as far as the caches know. Of a namespace that is gone they know only where
-    /// it is still booked.
     pub(super) fn owner(&self, namespace: &str) -> Owner {
-        let caches = &self.0.caches;
-        let booked = || caches.books.by(NAMESPACE_INDEX, namespace).first().map(|ledger| self.owner_of(ledger));
-        match caches.namespaces.get("", namespace) {
-            Some(object) => Owner::new(team_of(&object), namespace),
-            None => booked().unwrap_or_else(|| Owner::new(None, namespace)),
-        }
+        self.0.owner(namespace)
     }
 
-    /// Whose ledger it is; one that nobody can own is who it says it is.
     pub(super) fn owner_of(&self, ledger: &S3QuotaLedger) -> Owner {
-        let (team, namespace) = match self.0.caches.books_of(ledger) {
-            Some(BooksOf::Team(team)) => (Some(team), None),
-            Some(BooksOf::Namespace(namespace)) => (None, Some(namespace)),
-            None => (ledger.spec.team.clone(), ledger.spec.namespace.clone()),
-        };
-        Owner { name: ledger.name_any(), team, namespace: namespace.unwrap_or_default() }
+        self.0.owner_of(ledger)
     }
 
     /// Changes the ledger of the namespace. Ends when the change is stored, or is known not to fit.
@@ -173,13 +161,27 @@ impl Ledgers {
         let owner = self.owner(namespace);
         let stored = self.0.caches.books.get("", &owner.name);
         let entry = stored.as_ref().and_then(|stored| stored.spec.entries.get(place)).map(books::entry);
-        let granted = |units: &Units| entry.as_ref().is_some_and(|entry| units.is_within(entry.charge()));
-        let Some(units) = wanted.filter(|units| !granted(units)) else { return Ok(Books { entry, exceeded: None }) };
-        let limits = self.limits(namespace).await?;
-        let judge = |ledger: Ledger| books_of(ledger, self.0.guests(&owner), place, units, &limits);
-        let books = judge(stored.map(|stored| books::ledger(&stored.spec)).unwrap_or_default());
-        // Nobody is refused by an old picture.
-        if books.exceeded.is_none() { Ok(books) } else { Ok(judge(self.read(&owner).await?)) }
+        let Some(units) = wanted.filter(|units| needs_limits(entry.as_ref(), *units)) else {
+            return Ok(Books { entry, exceeded: None });
+        };
+        let (limits, guests) = (self.0.limits(&owner, namespace).await?, self.0.guests(&owner, &Comers::default()));
+        let cached = stored.map(|stored| books::ledger(&stored.spec)).unwrap_or_default();
+        let books = books_of(cached, guests, place, units, &limits);
+        if books.exceeded.is_none() { Ok(books) } else { self.books_now(namespace, place, units).await }
+    }
+
+    /// The same, asked of the API server: nobody is refused by an old picture.
+    async fn books_now(&self, namespace: &str, place: &str, units: Units) -> Result<Books, Failure> {
+        let owner = self.0.owner_now(namespace).await?.unwrap_or_else(|| self.owner(namespace));
+        let (limits, ledger) = futures::try_join!(self.0.limits(&owner, namespace), self.read(&owner))?;
+        let mut comers = self.0.comers(&owner, [(namespace, true)]).await?;
+        loop {
+            let guests = self.0.guests(&owner, &comers);
+            let books = books_of(ledger.clone(), guests.clone(), place, units, &limits);
+            if books.exceeded.is_none() || !self.0.are_some_elsewhere(&owner, &guests, &mut comers).await? {
+                return Ok(books);
+            }
+        }
     }
 
     async fn ask(&self, owner: Owner, namespace: Option<&str>, change: Change) -> Result<Written, Unbooked> {
@@ -196,13 +198,6 @@ impl Ledgers {
             tokio::spawn(work(self.0.clone(), owner));
         }
         answered.await.unwrap_or_else(|_| Err(Unbooked::Failed(busy())))
-    }
-
-    /// What limits a namespace, asked of the API server.
-    pub(super) async fn limits(&self, namespace: &str) -> Result<Limits, Failure> {
-        let owner = self.owner(namespace);
-        let (team, namespace) = futures::try_join!(self.0.team_bounds(&owner), self.0.namespace_bounds(namespace))?;
-        Ok(Limits { namespace, team })
     }
 }
 
@@ -255,6 +250,26 @@ async fn work(shared: Arc<Shared>, owner: Owner) {
 }
 
 impl Shared {
+    /// The ledger a namespace's claims are booked in, as far as the caches know. Of a namespace that is gone they know only where
+    /// it is still booked.
+    fn owner(&self, namespace: &str) -> Owner {
+        let booked = || self.caches.books.by(NAMESPACE_INDEX, namespace).first().map(|ledger| self.owner_of(ledger));
+        match self.caches.namespaces.get("", namespace) {
+            Some(object) => Owner::new(team_of(&object), namespace),
+            None => booked().unwrap_or_else(|| Owner::new(None, namespace)),
+        }
+    }
+
+    /// Whose ledger it is; one that nobody can own is who it says it is.
+    fn owner_of(&self, ledger: &S3QuotaLedger) -> Owner {
+        let (team, namespace) = match self.caches.books_of(ledger) {
+            Some(BooksOf::Team(team)) => (Some(team), None),
+            Some(BooksOf::Namespace(namespace)) => (None, Some(namespace)),
+            None => (ledger.spec.team.clone(), ledger.spec.namespace.clone()),
+        };
+        Owner { name: ledger.name_any(), team, namespace: namespace.unwrap_or_default() }
+    }
+
     fn waiting(&self) -> MutexGuard<'_, HashMap<String, Vec<Wish>>> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -273,6 +288,11 @@ impl Shared {
             Err(failure) => return failed(&failure),
         };
         let place_of = |wish: &Wish| wish.namespace.as_ref().and_then(|name| limits.get(name));
+        let places = limits.iter().map(|(name, place)| (name.as_str(), matches!(place, Place::Here(_))));
+        let mut comers = match self.comers(owner, places).await {
+            Ok(comers) => comers,
+            Err(failure) => return failed(&failure),
+        };
         for attempt in 0..ATTEMPTS {
             let is_fresh = known.is_none();
             let stored = match known.take() {
@@ -289,7 +309,8 @@ impl Shared {
             let is_limited = |wish: &Wish| wish.namespace.is_some();
             let mut take_over = |wish: &Wish| (wish.change)(&mut after, &none);
             let done: Vec<_> = wishes.iter().map(|wish| (!is_limited(wish)).then(|| take_over(wish))).collect();
-            let outcomes: Vec<_> = beside_guests(&mut after, self.guests(owner), |ledger| {
+            let guests = self.guests(owner, &comers);
+            let outcomes: Vec<_> = beside_guests(&mut after, guests.clone(), |ledger| {
                 let mut make = |wish: &Wish| match place_of(wish) {
                     Some(Place::Elsewhere(other)) => Err(Unbooked::Elsewhere(other.clone())),
                     Some(Place::Here(limits)) => (wish.change)(ledger, limits),
@@ -299,6 +320,13 @@ impl Shared {
             });
             if !is_fresh && (outcomes.iter().any(Result::is_err) || after == before) {
                 continue;
+            }
+            if outcomes.iter().any(|outcome| matches!(outcome, Err(Unbooked::Exceeded(_)))) {
+                match self.are_some_elsewhere(owner, &guests, &mut comers).await {
+                    Ok(true) => continue,
+                    Ok(false) => {}
+                    Err(failure) => return failed(&failure),
+                }
             }
             let is_there = stored.metadata.resource_version.is_some();
             let is_right = if is_there { owner.is_told_by(&stored) } else { before.entries.is_empty() };
@@ -347,25 +375,6 @@ impl Shared {
         S3QuotaLedger::new(&owner.name, spec)
     }
 
-    /// The namespaces that are booked there, as far as the caches know.
-    fn namespaces_of(&self, owner: &Owner) -> Vec<String> {
-        match &owner.team {
-            Some(team) => self.caches.namespaces.by(TEAM_INDEX, team).iter().map(|it| it.name_any()).collect(),
-            None => vec![owner.namespace.clone()],
-        }
-    }
-
-    /// What namespaces of the owner have in books they have left.
-    fn guests(&self, owner: &Owner) -> Ledger {
-        let mut guests = Ledger::default();
-        for namespace in self.namespaces_of(owner) {
-            let books = self.caches.books.by(NAMESPACE_INDEX, &namespace);
-            let others = books.iter().filter(|ledger| ledger.name_any() != owner.name);
-            guests.entries.extend(others.flat_map(|ledger| books::of_namespace(&ledger.spec, &namespace).entries));
-        }
-        guests
-    }
-
     async fn write(&self, owner: &Owner, mut stored: S3QuotaLedger, ledger: &Ledger) -> Result<S3QuotaLedger, Failure> {
         let api: Api<S3QuotaLedger> = Api::all(self.client.clone());
         let params = kube::api::PostParams { field_manager: Some(FIELD_MANAGER.into()), ..Default::default() };
@@ -399,6 +408,12 @@ impl Shared {
         let live = read(api.get_metadata_opt(namespace)).await?;
         let team = |live: &PartialObjectMeta<Namespace>| team_in(live.labels());
         Ok(live.as_ref().map(|live| Owner::new(team(live), namespace)))
+    }
+
+    /// What limits a namespace that is booked there, asked of the API server.
+    async fn limits(&self, owner: &Owner, namespace: &str) -> Result<Limits, Failure> {
+        let (team, namespace) = futures::try_join!(self.team_bounds(owner), self.namespace_bounds(namespace))?;
+        Ok(Limits { namespace, team })
     }
 
     async fn namespace_bounds(&self, namespace: &str) -> Result<Bounds, Failure> {

@@ -3,7 +3,11 @@
 use std::{collections::BTreeSet, sync::Arc};
 
 use croft_api::storage::{S3QuotaLedger, S3QuotaLedgerSpec, S3TeamQuota, S3UserClaim, books};
-use croft_core::storage::ledger::ledger_name;
+use croft_core::storage::{
+    claim::has_to_settle,
+    ledger::{Entry, ledger_name},
+    record_name,
+};
 use k8s_openapi::api::core::v1::{Namespace, ResourceQuota};
 use kube::ResourceExt;
 
@@ -13,6 +17,7 @@ use super::{
     claim_key,
     ledgers::{self, hashed},
     usage::limits_storage,
+    user,
     wakes::differs,
 };
 use crate::engine::{Change, Key};
@@ -58,18 +63,24 @@ impl Caches {
         books.iter().map(|ledger| Key::cluster(LEDGER, ledger.name_any())).collect()
     }
 
-    /// The keeper looks when there are promises, which end in time, and when a namespace comes or goes. What else happens to
-    /// entries concerns only those who read sums.
+    /// The keeper looks when there are promises, which end in time, when a namespace comes or goes, and when something is granted to
+    /// somebody who is not there: a namespace may bring along what has ended meanwhile. What else happens to entries concerns only
+    /// those who read sums.
     fn woken_by_ledger(&self, change: Change<'_, S3QuotaLedger>) -> Vec<Key> {
         let mut keys = Vec::new();
         let has_promises = |ledger: &S3QuotaLedger| ledger.spec.entries.values().any(|entry| entry.pending.is_some());
         let whose = |ledger: &S3QuotaLedger| (ledger.spec.team.clone(), ledger.spec.namespace.clone());
-        if differs(change, |ledger| (has_promises(ledger), whose(ledger), books::namespaces(&ledger.spec))) {
-            keys.push(Key::cluster(LEDGER, change.object().name_any()));
-        }
         let nothing = S3QuotaLedgerSpec::default();
         let before = change.before.map_or(&nothing, |ledger| &ledger.spec);
         let after = change.after.map_or(&nothing, |ledger| &ledger.spec);
+        let is_nobodys = |(namespace, name, _): (&str, &str, Entry)| {
+            !self.claims.exists(namespace, name) && !self.users.exists("", &record_name(namespace, name))
+        };
+        if differs(change, |ledger| (has_promises(ledger), whose(ledger), books::namespaces(&ledger.spec)))
+            || books::granted_more(before, after).any(is_nobodys)
+        {
+            keys.push(Key::cluster(LEDGER, change.object().name_any()));
+        }
         for namespace in books::changed(before, after) {
             let quotas = self.resource_quotas.in_namespace(namespace);
             keys.extend(quotas.iter().filter(|quota| limits_storage(quota)).map(|quota| quota_key(quota)));
@@ -82,14 +93,21 @@ impl Caches {
         keys
     }
 
-    /// Claims that can go on now: there is more left than before, or the keeper says again what was promised to one that was
-    /// looked at already.
+    /// Claims that can go on now: there is more left than before, the keeper says again what was promised to one that was looked at
+    /// already, or one that has what it asks for is booked with more, which it had where it comes from.
     fn waiting_for(&self, ledger: &S3QuotaLedger, before: &S3QuotaLedgerSpec, after: &S3QuotaLedgerSpec) -> Vec<Key> {
         let repeated = books::promised_again(before, after).filter_map(|(namespace, name, form)| {
             let claim = self.claims.get(namespace, name)?;
             claim_seen(&claim).form().succeeds(&form).then(|| claim_key(&claim))
         });
-        let mut keys: Vec<_> = repeated.collect();
+        let brought = books::granted_more(before, after).filter_map(|(namespace, name, booked)| {
+            let (claim, record) =
+                (self.claims.get(namespace, name)?, self.users.get("", &record_name(namespace, name))?);
+            let (seen, record) = (claim_seen(&claim), user::record(&record));
+            let must_settle = seen.is_settled() && has_to_settle(Some(&seen), Some(&record), Some(&booked));
+            must_settle.then(|| claim_key(&claim))
+        });
+        let mut keys: Vec<_> = repeated.chain(brought).collect();
         if !books::sum(before).is_within(books::sum(after)) {
             keys.extend(match &ledger.spec.team {
                 Some(team) => self.team_short_of_quota(team),

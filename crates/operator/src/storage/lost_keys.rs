@@ -65,7 +65,7 @@ impl LostKeys {
         if failure.reason != UNKNOWN_KEY || !is_listed(ceph, user, key).await {
             return None;
         }
-        let standing = self.known().refused(&ceph.0.address(), user, &key.access_key, self.clock.now());
+        let standing = self.known().refused(&ceph.gateway.address(), user, &key.access_key, self.clock.now());
         if standing == Standing::Lost {
             self.pusher.push(holder, Priority::Live);
         }

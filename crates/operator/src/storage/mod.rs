@@ -16,6 +16,7 @@ mod limits;
 mod lost_keys;
 mod manifests;
 mod migration;
+mod not_empty;
 mod policy;
 mod settings;
 mod usage;

@@ -148,7 +148,7 @@ impl Ceph {
 
     pub(super) async fn set_bucket_quota(&self, name: &str, user: &CephUser, quota: UserQuota) -> Done {
         let quota = Quota { enabled: quota.enabled, max_size: quota.size, max_objects: quota.objects };
-        done(self.0.set_bucket_quota(&user_id(user)?, name, quota).await)
+        done(self.gateway.set_bucket_quota(&user_id(user)?, name, quota).await)
     }
 
     pub(super) async fn set_versioning(&self, name: &str, key: &KeyPair, versioning: Versioning) -> Done {

@@ -12,7 +12,8 @@ pub(super) fn error(dialect: Dialect, path: &str, code: u16) -> Response<Body> {
     match dialect {
         Dialect::Kubernetes => respond(code, "application/json", status(code).to_string()),
         Dialect::Gateway if path.starts_with("/admin") => {
-            let body = json!({ "Code": gateway_code(code), "Message": "", "RequestId": "fault", "HostId": "fault" });
+            let body =
+                json!({ "Code": admin_code(path, code), "Message": "", "RequestId": "fault", "HostId": "fault" });
             respond(code, "application/json", body.to_string())
         }
         Dialect::Gateway => {
@@ -63,6 +64,13 @@ fn reason(code: u16) -> &'static str {
         503 => "ServiceUnavailable",
         504 => "Timeout",
         _ => "InternalError",
+    }
+}
+
+fn admin_code(path: &str, code: u16) -> &'static str {
+    match (path, code) {
+        ("/admin/bucket", 409) => "BucketNotEmpty",
+        _ => gateway_code(code),
     }
 }
 

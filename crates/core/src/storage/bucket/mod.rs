@@ -54,7 +54,9 @@ pub fn plan(seen: &Observed) -> Plan<Step> {
 }
 
 fn decide(seen: &Observed, bucket: &Bucket) -> Decision {
-    if let Some(migration) = seen.held_by.as_ref().filter(|_| !seen.namespace_terminating) {
+    // What goes with its namespace cannot wait.
+    let can_wait = !(seen.namespace_terminating && bucket.deleting.is_some());
+    if let Some(migration) = seen.held_by.as_ref().filter(|_| can_wait) {
         return Decision::wait(Reason::Migrating.progressing(format!("UserMigration {migration} is at work")));
     }
     match (bucket.deleting, &bucket.spec) {

@@ -19,6 +19,7 @@ use crate::{
 };
 
 #[derive(Clone, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 pub struct Observed {
     pub bucket: Option<Bucket>,
     pub namespace_terminating: bool,
@@ -28,6 +29,8 @@ pub struct Observed {
     pub record: Option<RecordSeen>,
     /// Whether an S3User has that name that is not one of ours: somebody edited it, or made it.
     pub record_is_anothers: bool,
+    /// Whether its claim is there to stay: a record that is missing is made anew.
+    pub record_comes: bool,
     /// The migration that is moving buckets of its user.
     pub held_by: Option<String>,
     pub owner: Owner,

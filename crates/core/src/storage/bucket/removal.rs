@@ -25,9 +25,20 @@ pub(super) fn decide(seen: &Observed, bucket: &Bucket, since: Duration) -> Decis
                  the administrator to put its spec.claimRef right, or to remove it",
             ))
         }
-        Deletion::Retain => {
-            set_aside(seen, bucket, Note::Kept, deleting("the bucket is kept"))
-        }
+        Deletion::Retain => match &seen.owner {
+            // Names of buckets that never were would pile up on the S3User.
+            Owner::Ready { found: Found::Absent, .. } | Owner::Removable { found: Found::Absent, .. } => {
+                let_go(bucket, "there is no bucket to keep")
+            }
+            Owner::Removable { found: Found::Foreign { .. }, .. } => let_go(bucket, "the bucket is not ours"),
+            // Whoever makes it anew may just have seen that an S3Bucket answers for the bucket, and keep only others.
+            _ if seen.record.is_none() && seen.record_comes && !seen.namespace_terminating => {
+                Decision::wait(Reason::WaitingForClaim.progressing(
+                    "the bucket is to be kept, which is noted on the S3User of its claim, and that is being made anew",
+                ))
+            }
+            _ => set_aside(seen, bucket, Note::Kept, deleting("the bucket is kept")),
+        },
         Deletion::Delete => remove(seen, bucket, since),
     }
 }

@@ -63,10 +63,13 @@ impl TakeDown<'_> {
             let told = "its buckets are being removed".to_owned();
             return Left::Purging { steps: vec![mark], told, next: Duration::ZERO };
         }
-        let mut steps: Vec<_> = empty
-            .iter()
-            .map(|(bucket, _)| Step::RemoveEmptyBucket { user: user.clone(), bucket: (*bucket).clone() })
-            .collect();
+        // Nobody gets in any more, whatever becomes of the buckets: one that is said to be empty may be refused.
+        let suspended = !empty.is_empty() && !found.suspended;
+        let mut steps: Vec<_> = suspended.then(|| Step::SuspendUser { user: user.clone() }).into_iter().collect();
+        steps.extend(
+            empty.iter().map(|(bucket, _)| Step::RemoveEmptyBucket { user: user.clone(), bucket: (*bucket).clone() }),
+        );
+        let found = &User { suspended: suspended || found.suspended, ..found.clone() };
         if empty.len() == found.buckets.len() {
             steps.push(Step::RemoveUser { user });
             steps.extend(release(self.seen, self.claim, self.record));
@@ -138,8 +141,11 @@ impl TakeDown<'_> {
         steps.extend(lost.then(|| Step::CreateRecord { name, body: self.body_of_kept(user) }));
         steps.extend((!found.suspended).then(|| Step::SuspendUser { user: user.clone() }));
         if lost || self.record.is_some() {
-            let is_there = |name: &&String| found.buckets.get(*name).is_some_and(|objects| *objects > 0);
-            let kept: BTreeSet<_> = set_aside.left.iter().filter(is_there).chain(&set_aside.kept).cloned().collect();
+            // Of what is gone nothing needs to be remembered.
+            let is_there = |name: &&String| found.buckets.contains_key(*name);
+            let is_full = |name: &&String| found.buckets.get(*name).is_some_and(|objects| *objects > 0);
+            let left = set_aside.left.iter().filter(is_full);
+            let kept: BTreeSet<_> = set_aside.kept.iter().filter(is_there).chain(left).cloned().collect();
             let set_aside = SetAside { kept, left: BTreeSet::new() };
             let mark = Mark {
                 phase: Phase::Released,

@@ -33,6 +33,11 @@ pub const MOST_CLAIMS: usize = 1000;
 /// and a promise each they have 1.3 MB, and etcd takes 1.5.
 pub const MOST_IN_BOOKS: usize = 2000;
 
+/// Whether a request has to be promised what it asks for: one that asks for no more than the claim `had` is let in unasked.
+pub fn needs_promise(had: Option<Units>, wanted: Units) -> bool {
+    !had.is_some_and(|had| wanted.is_within(had))
+}
+
 /// The entries of a ledger by `<namespace>/<claim>`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Ledger {

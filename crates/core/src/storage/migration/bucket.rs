@@ -62,26 +62,38 @@ fn unremovable(policy: &PolicySeen) -> Option<String> {
     }
 }
 
-/// Why the target has no room for all of them. Nobody but us would mind: the gateway does not ask when it links.
-pub(super) fn lack_of_room(seen: &Observed, reached: &Reached) -> Option<String> {
-    let target = reached.target.as_ref()?;
+/// Whether the target has room for all of them. Nobody but us would mind: the gateway does not ask when it links.
+pub(super) enum Room {
+    Enough,
+    Lacking(String),
+    /// What the target has stored was not told, and it may have no more than so much.
+    Unknown,
+}
+
+pub(super) fn room(seen: &Observed, reached: &Reached) -> Room {
+    let Some(target) = &reached.target else { return Room::Unknown };
     let has = target.usage.unwrap_or_default();
     let coming = || reached.buckets.iter().filter_map(|found| found.in_current.as_ref()).map(|bucket| bucket.stored);
     let sum = |figure: fn(Usage) -> u64| coming().map(figure).fold(figure(has), u64::saturating_add);
     let quota = Some(target.quota).filter(|quota| quota.enabled);
+    let (size, objects) = (quota.and_then(|quota| quota.size), quota.and_then(|quota| quota.objects));
     let buckets = u64::try_from(target.buckets.len() + reached.buckets.len()).unwrap_or(u64::MAX);
     let figures = [
         ("buckets", buckets, target.max_buckets.map(u64::from)),
-        ("size", sum(|usage| usage.size), quota.and_then(|quota| quota.size)),
-        ("objects", sum(|usage| usage.objects), quota.and_then(|quota| quota.objects)),
+        ("size", sum(|usage| usage.size), size),
+        ("objects", sum(|usage| usage.objects), objects),
     ];
-    let (member, needed, limit) = figures
+    let exceeded = figures
         .into_iter()
-        .find_map(|(member, needed, limit)| Some((member, needed, limit.filter(|limit| needed > *limit)?)))?;
-    Some(format!(
-        "S3UserClaim {} may have {limit} {member} and would have {needed}; raise its spec.quota.{member} first",
-        seen.migration.spec.target
-    ))
+        .find_map(|(member, needed, limit)| Some((member, needed, limit.filter(|limit| needed > *limit)?)));
+    match exceeded {
+        Some((member, needed, limit)) => Room::Lacking(format!(
+            "S3UserClaim {} may have {limit} {member} and would have {needed}; raise its spec.quota.{member} first",
+            seen.migration.spec.target
+        )),
+        None if target.usage.is_none() && (size.is_some() || objects.is_some()) => Room::Unknown,
+        None => Room::Enough,
+    }
 }
 
 /// Says on the target's S3User who had the buckets that are about to come, unless it does. What it says of buckets that are gone

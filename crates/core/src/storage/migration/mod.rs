@@ -202,8 +202,13 @@ fn prepare(seen: &Observed) -> Decision {
     if moves.iter().any(|found| found.state == MoveState::Failed) {
         return Decision { becomes: Becomes::Failed(moves.clone()), ..fail(seen, &told_of_failed(&moves)) };
     }
-    if let Some(why) = bucket::lack_of_room(seen, reached) {
-        return fail(seen, &why);
+    match bucket::room(seen, reached) {
+        bucket::Room::Enough => {}
+        bucket::Room::Lacking(why) => return fail(seen, &why),
+        bucket::Room::Unknown => {
+            let message = format!("the gateway does not say what S3UserClaim {target} has stored; it is asked again");
+            return Decision::wait_for_ceph(Reason::Migrating.progressing(message));
+        }
     }
     let remember = bucket::remember(seen, reached, &moves).into_iter().collect();
     Decision::goes_on(remember, Becomes::Running(moves), "all buckets can be moved")

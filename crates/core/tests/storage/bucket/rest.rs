@@ -7,7 +7,7 @@ use super::{InCeph, Limit, Object, OwnerState, Policy, World};
 impl World {
     pub(super) fn check_one_that_stays(&self, object: &Object) {
         let is_ready = object.status.conditions.is_true("Ready");
-        let is_served = self.owner == OwnerState::Ready && object.is_valid();
+        let is_served = self.owner == OwnerState::Ready && !self.record_is_gone && object.is_valid();
         let is_lost = is_served && self.ceph.is_none();
         let is_shut_out = self.policy == Policy::Unreadable;
         assert_eq!(is_ready, is_served && !is_lost && !is_shut_out && self.ceph != Some(InCeph::Foreign));
@@ -18,18 +18,21 @@ impl World {
         assert!(!is_ready || !(self.kept || self.left), "ready, but not taken back");
         assert!(!is_ready || self.policy == Policy::Granting, "ready, but nobody is let in");
         assert!(!is_ready || (self.quota == Limit::Ours) == object.quota, "the quota is not as asked");
-        if self.owner == OwnerState::Ready && object.is_valid() {
+        if is_served {
             assert_eq!(object.status.created, self.is_ours() || is_lost);
         }
     }
 
     pub(super) fn check_one_that_goes(&self, object: &Object) {
-        let is_misnamed = self.owner == OwnerState::Misnamed;
+        let is_without_record = self.record_is_gone && self.owner != OwnerState::Nobody;
+        let is_misnamed = self.owner == OwnerState::Misnamed && !is_without_record;
         let is_kept = object.seen().deletion == Deletion::Retain;
-        assert!(!is_kept || is_misnamed, "hangs although nothing is to be removed");
+        let waits_for_record = is_without_record && !self.claim_goes;
+        assert!(!is_kept || is_misnamed || waits_for_record, "hangs although nothing is to be removed");
         assert!(!self.terminating, "hangs a namespace");
         let waits = match self.owner {
             OwnerState::Nobody => false,
+            _ if is_without_record => is_kept || object.status.created,
             OwnerState::Misnamed if is_kept => true,
             OwnerState::NotReady | OwnerState::Misnamed => object.status.created,
             OwnerState::NoClass | OwnerState::Unreachable => true,

@@ -77,3 +77,47 @@ fn a_binding_of_an_unknown_subuser_is_told_and_grants_nothing() {
     assert!(status.reason.unwrap().contains("no subuser one"));
     assert_eq!(status.policy.as_deref(), Some(GRANTING));
 }
+
+#[test]
+fn what_a_migration_moves_is_left_alone_until_its_s3bucket_itself_goes_with_the_namespace() {
+    let mut world = World { ceph: Some(InCeph::Empty), policy: Policy::Theirs, terminating: true, ..new() };
+    world.edit(|object| (object.finalizer, object.status.created) = (true, true));
+    let held = |world: &World| Observed { held_by: Some("m".to_owned()), ..world.seen() };
+    assert!(bucket::plan(&held(&world)).is_settled(), "a policy would shut out its new owner");
+    assert!(bucket::plan(&held(&World { ceph: None, ..world.clone() })).is_settled(), "it may be on its way");
+    world.edit(|object| object.deleting = Some(Duration::ZERO));
+    let going = bucket::plan(&held(&world));
+    assert!(going.iter().any(|step| matches!(step, Step::RemoveFinalizer { .. })), "hangs a namespace: {going}");
+    let stays = bucket::plan(&held(&World { terminating: false, ..world }));
+    assert!(stays.is_settled(), "it may be anywhere: {stays}");
+}
+
+#[test]
+fn a_bucket_to_retain_waits_until_its_record_is_there_to_say_so() {
+    let mut world = World { ceph: Some(InCeph::Filled), record_is_gone: true, ..new() };
+    world.edit(|object| {
+        (object.asked, object.deleting, object.finalizer) = (Asked::Retain, Some(Duration::ZERO), true);
+    });
+    assert!(bucket::plan(&world.seen()).is_settled());
+    let status = report(&world, &Outcome::NotRun);
+    assert_eq!(status.conditions.reason("Ready"), Some("WaitingForClaim"));
+    assert!(status.reason.unwrap().contains("being made anew"));
+    let lets_go =
+        |world: World| bucket::plan(&world.seen()).iter().any(|it| matches!(it, Step::RemoveFinalizer { .. }));
+    assert!(lets_go(World { claim_goes: true, ..world.clone() }), "they wait for each other");
+    assert!(lets_go(World { terminating: true, ..world.clone() }), "hangs a namespace");
+    assert!(lets_go(World { record_is_gone: false, ..world }));
+}
+
+#[test]
+fn the_name_of_a_bucket_that_never_was_is_noted_nowhere() {
+    let mut world = new();
+    world.edit(|object| {
+        (object.asked, object.deleting, object.finalizer) = (Asked::Retain, Some(Duration::ZERO), true);
+    });
+    for ceph in [None, Some(InCeph::Foreign)] {
+        let plan = bucket::plan(&World { ceph, ..world.clone() }.seen());
+        assert!(!plan.iter().any(|step| matches!(step, Step::Note { .. })), "{plan}");
+        assert!(plan.iter().any(|step| matches!(step, Step::RemoveFinalizer { .. })), "{plan}");
+    }
+}

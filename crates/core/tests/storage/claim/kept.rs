@@ -14,9 +14,9 @@ use croft_core::{
 
 use super::{
     with_a_kept_bucket,
-    world::{ClassState, EARLIER, NEW, RecordState, World, quota},
+    world::{BUCKET, ClassState, EARLIER, NEW, RecordState, World, quota},
 };
-use crate::explorer::at_rest;
+use crate::explorer::{Limits, at_rest, explore};
 
 #[test]
 fn what_is_made_while_a_migration_ends_is_kept_although_the_class_says_purge() {
@@ -49,6 +49,47 @@ fn an_empty_bucket_that_is_to_be_kept_stays_although_the_claim_has_not_heard_of_
     assert_eq!(world.user.as_ref().unwrap().stored, Some(0));
     let left = at_rest(&world);
     assert!(left.user.unwrap().stored == Some(0) && left.record.unwrap().phase == Phase::Released);
+}
+
+#[test]
+fn a_bucket_that_is_counted_as_empty_and_will_not_go_holds_up_nobody_and_lets_nobody_in() {
+    for (class, left) in [(ClassState::Purge, false), (ClassState::Purge, true), (ClassState::Retain, true)] {
+        let mut world = at_rest(&World::new(class));
+        let user = world.user.as_mut().unwrap();
+        (user.stored, user.miscounted) = (Some(2), true);
+        world.record.as_mut().unwrap().left = left;
+        let orphan = World { claim: None, ..world.clone() };
+        world.edit(|claim| claim.deleting = true);
+        for start in [orphan, world] {
+            explore("claim", [start.clone()], Limits { acts: 0, faults: true, at_once: 1 });
+            let end = at_rest(&start);
+            assert!(end.claim.is_none(), "it is gone");
+            match (end.user, end.record) {
+                (None, None) => assert!(!left, "destroyed what nobody gave up"),
+                (Some(user), Some(record)) => {
+                    assert!(user.suspended && user.stored == Some(2), "whoever had its keys gets in");
+                    assert!(record.phase == Phase::Released && record.kept == left, "it is said what is kept");
+                }
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+}
+
+#[test]
+fn what_is_released_remembers_only_buckets_that_are_there() {
+    let mut seen = with_a_kept_bucket(at_rest(&World::new(ClassState::Retain))).seen();
+    let record = seen.record.as_mut().unwrap();
+    record.set_aside.kept.insert("gone".to_owned());
+    seen.claim.as_mut().unwrap().deleting = true;
+    let plan = claim::plan(&seen);
+    let kept = plan.iter().find_map(|step| match step {
+        claim::Step::MarkRecord { mark, .. } => {
+            Some(mark.set_aside.kept.iter().map(String::as_str).collect::<Vec<_>>())
+        }
+        _ => None,
+    });
+    assert_eq!(kept, Some(vec![BUCKET]), "{plan}");
 }
 
 #[test]

@@ -309,6 +309,7 @@ impl World {
             subusers: BTreeMap::new(),
             keys: BTreeMap::from([(String::new(), [key].into())]),
             stored: None,
+            miscounted: false,
             retained: false,
         });
         Outcome::done()
@@ -332,7 +333,12 @@ impl World {
         match step {
             Step::RemoveUser { .. } if user.stored.is_some() => return stale(),
             Step::RemoveUser { .. } => self.user = None,
-            Step::RemoveEmptyBucket { .. } if user.stored.is_some_and(|objects| objects > 0) => return stale(),
+            Step::RemoveEmptyBucket { .. } if !user.suspended => panic!("removes what somebody may still write to"),
+            Step::RemoveEmptyBucket { .. } if user.stored.is_some_and(|objects| objects > 0) => {
+                // Whoever asked remembers it.
+                user.miscounted = false;
+                return stale();
+            }
             Step::RemoveEmptyBucket { .. } => {
                 assert!(!is_kept && !user.retained, "removed a bucket that is kept");
                 user.stored = None;

@@ -109,6 +109,8 @@ pub(crate) struct UserState {
     pub(crate) keys: BTreeMap<String, BTreeSet<u32>>,
     /// Objects in its bucket, if it has one.
     pub(crate) stored: Option<u64>,
+    /// Whether the gateway tells that there are none, until it is asked to remove the bucket.
+    pub(crate) miscounted: bool,
     /// Whether an S3Bucket of that bucket said `retain` when it went.
     pub(crate) retained: bool,
 }
@@ -398,6 +400,10 @@ impl RecordState {
 }
 
 impl UserState {
+    fn counted(&self) -> Option<u64> {
+        self.stored.map(|objects| if self.miscounted { 0 } else { objects })
+    }
+
     /// As the claim of that UID asks for it.
     pub(crate) fn exactly(uid: &str) -> Self {
         Self {
@@ -406,6 +412,7 @@ impl UserState {
             buckets: Some(0),
             size: Some(5000),
             stored: None,
+            miscounted: false,
             retained: false,
             subusers: BTreeMap::from([(READONLY_SUBUSER.to_owned(), true)]),
             keys: BTreeMap::from([(String::new(), [1].into()), (READONLY_SUBUSER.to_owned(), [2].into())]),
@@ -438,12 +445,12 @@ impl UserState {
             suspended: self.suspended,
             max_buckets: self.buckets,
             quota: UserQuota { enabled: self.size.is_some(), size: self.size, objects: self.size.map(|_| 10) },
-            buckets: self.stored.map(|objects| (BUCKET.to_owned(), objects)).into_iter().collect(),
+            buckets: self.counted().map(|objects| (BUCKET.to_owned(), objects)).into_iter().collect(),
             others_buckets: BTreeSet::new(),
             unlisted: None,
             usage: Some(Usage {
-                size: self.stored.unwrap_or_default() * 1000,
-                objects: self.stored.unwrap_or_default(),
+                size: self.counted().unwrap_or_default() * 1000,
+                objects: self.counted().unwrap_or_default(),
                 buckets: Some(self.stored.map_or(0, |_| 1)),
             }),
             subusers: self.subusers.iter().map(|(name, right)| (name.clone(), access(name, *right))).collect(),

@@ -16,8 +16,8 @@ use croft_core::{
         },
         display_name,
         migration::{
-            self, BucketSeen, Gateway, InCeph, Migration, MoveState, MovedIn, Object, Observed, PolicySeen, Reached,
-            Side, Step, policy::Moved,
+            self, BucketSeen, Gateway, InCeph, Migration, MoveState, MovedIn, Object, Observed, Phase, PolicySeen,
+            Reached, Side, Step, policy::Moved,
         },
     },
     time::Timestamp,
@@ -28,6 +28,8 @@ use crate::explorer::{self, Act, stale};
 pub(super) const BUCKET: &str = "photos";
 pub(super) const ID: &str = "zone.1";
 const STORED: Usage = Usage { size: 8192, objects: 2, buckets: None };
+/// Just enough for what is there and what comes.
+const ROOM: UserQuota = UserQuota { enabled: true, size: Some(2 * STORED.size), objects: Some(2 * STORED.objects) };
 pub(super) const BEFORE: &str =
     r#"{"Statement":[{"Sid":"mine","Principal":{"AWS":"arn:aws:iam::lab_a:user/data:one"}}]}"#;
 
@@ -86,6 +88,10 @@ pub(super) struct World {
     /// Another bucket of the first user.
     pub(super) more: bool,
     pub(super) reachable: bool,
+    /// Whether it was told, when the migration began, what its new owner has stored.
+    pub(super) had_room: bool,
+    /// The gateway cannot tell what its new owner has stored.
+    pub(super) untold: bool,
     /// One of several gateways has not heard yet whose the bucket is, and refuses its new owner once.
     pub(super) refuses: bool,
 }
@@ -94,7 +100,7 @@ impl Hash for World {
     fn hash<H: Hasher>(&self, state: &mut H) {
         let moves: Vec<_> = self.status.buckets.iter().map(|it| (it.state, it.policy.clone())).collect();
         (&self.current, &self.target, self.finalizer, self.deleting, self.bucket, &self.policy).hash(state);
-        (self.looked_after, self.counted).hash(state);
+        (self.looked_after, self.counted, self.untold, self.had_room).hash(state);
         (self.namespace, self.clash, self.more, self.reachable, self.refuses, self.status.phase, moves).hash(state);
     }
 }
@@ -250,6 +256,8 @@ impl World {
             clash: false,
             more: false,
             reachable: true,
+            had_room: false,
+            untold: false,
             refuses: false,
         }
     }
@@ -284,7 +292,11 @@ impl World {
         };
         let reached = Reached {
             current: Some(ceph_user("a", all.map(|name| (name.to_owned(), 1)).collect())),
-            target: Some(ceph_user("b", BTreeMap::new())),
+            target: Some(User {
+                usage: (!self.untold).then_some(STORED),
+                quota: ROOM,
+                ..ceph_user("b", BTreeMap::new())
+            }),
             lost: self.lost(),
             buckets: look
                 .buckets
@@ -387,6 +399,7 @@ impl explorer::World for World {
                 assert!(self.bucket != Whereabouts::Home || !carries, "its old policy goes with it");
                 assert_eq!((id.as_str(), self.status.buckets[0].id.as_deref()), (ID, Some(ID)));
                 assert!(self.target.remembers, "nobody will know who had it");
+                assert!(self.had_room, "nobody knows whether it has room");
                 if *to == user("a") {
                     assert_eq!(self.status.buckets[0].state, MoveState::Returning, "taken from its new owner");
                     self.bucket = Whereabouts::Home;
@@ -426,6 +439,10 @@ impl explorer::World for World {
 
     fn report(&mut self, seen: &Observed, outcomes: &[(&Step, Outcome)]) {
         self.status = migration::report(seen, outcomes, &now());
+        let told = |reached: &Reached| reached.target.as_ref().is_some_and(|user| user.usage.is_some());
+        if seen.migration.phase() == Phase::Pending && self.status.phase == Some(Phase::Running) {
+            self.had_room = matches!(&seen.gateway, Gateway::Reached(reached) if told(reached));
+        }
     }
 
     fn others(&self) -> Vec<Act<World>> {
