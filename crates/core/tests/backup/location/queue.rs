@@ -7,7 +7,7 @@ use croft_core::{
         location::{InQueue, Observed, plan},
         ownership::{Marks, Origin},
     },
-    plan::{Next, Outcome, Step as _},
+    plan::{Next, Outcome, Step},
 };
 
 use super::{Slot, Spec, World};
@@ -75,7 +75,7 @@ fn with(in_queue: Vec<InQueue>) -> Observed {
 
 fn kinds(seen: &Observed) -> (Vec<&'static str>, bool) {
     let plan = plan(seen, &policy());
-    (plan.iter().map(|step| step.kind()).collect(), plan.next != Next::Settled)
+    (plan.iter().map(Step::kind).collect(), plan.next != Next::Settled)
 }
 
 const AWAY: [&str; 2] = ["DeleteSecretCopy", "DeleteVeleroLocation"];
