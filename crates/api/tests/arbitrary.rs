@@ -8,7 +8,7 @@ use std::{fmt::Debug, fs, path::Path};
 
 use croft_api::{Problem, backup, namespaces, open::OpenObject, storage, velero};
 use croft_core::{
-    namespaces::{manifest::Stamp, template::Facts},
+    namespaces::{manifest::Stamp, params::Texts, template::Facts},
     problem::MOST_PROBLEMS,
     storage::QuotaAsked,
 };
@@ -71,10 +71,10 @@ proptest! {
         let _ = (not_namespaced(&class, |_, _| true), readable_secrets(&class), policy(&class));
         assert_told(&validate(&class).err().unwrap_or_default());
         // A class that is stored is rendered although it is not valid.
-        match blueprint(&class).items(&facts) {
-            Ok(items) => {
+        match blueprint(&class).items(&facts, &Texts::new()) {
+            Ok(furnished) => {
                 let stamp = Stamp { namespace: &facts.name, class: "c", binding_uid: "u", protect: class.spec.protect };
-                assert!(items.into_iter().all(|item| item.stamped(&stamp).manifest.is_object()));
+                assert!(furnished.items.into_iter().all(|item| item.stamped(&stamp).manifest.is_object()));
             }
             Err(problems) => assert_told(&problems),
         }

@@ -4,8 +4,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::{plan::Failure, time::Timestamp};
 
-/// Longest message the API takes; a status with a longer one would not be stored at all.
-pub const LONGEST_MESSAGE: usize = 32_768;
+/// Longest message of a condition. The API takes three times as much, and nobody reads it; a status with more would not be stored
+/// at all.
+pub const LONGEST_MESSAGE: usize = 10_240;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Truth {
@@ -149,6 +150,14 @@ impl Readiness {
         message.push_str("; ");
         message.push_str(note);
         self
+    }
+
+    pub fn message(&self) -> &str {
+        match self {
+            Readiness::Ready { message, .. }
+            | Readiness::Progressing { message, .. }
+            | Readiness::Stalled { message, .. } => message,
+        }
     }
 
     pub fn reason(&self) -> &'static str {

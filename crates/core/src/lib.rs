@@ -35,6 +35,7 @@ pub mod plan;
 pub mod problem;
 pub mod quantity;
 pub mod queue;
+pub mod refusal;
 pub mod secret;
 pub mod storage;
 pub mod time;

@@ -4,19 +4,25 @@
 
 use std::{fmt, time::Duration};
 
+use crate::conditions::cut;
+
 /// One external call, named by intent, carrying its precondition and its reason.
 ///
 /// `Display` is the line a person reads; [`Step::kind`] is the stable name used in metrics.
 pub trait Step: fmt::Display + fmt::Debug + Send + Sync {
     fn kind(&self) -> &'static str;
+
+    /// Whether this step must not be begun where `earlier`, of a group before it, was not done.
+    fn needs(&self, _earlier: &Self) -> bool {
+        true
+    }
 }
 
-/// What a reconcile decided to do, in order. Execution stops at the first step that is not done, unless the step belongs
-/// to a group of independent ones (see [`Plan::groups`]).
+/// What a reconcile decided to do, in order. Where a step is not done, later ones that need it are not begun.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan<S> {
     /// Groups run one after the other; the steps inside one group are independent of each other and run side by side.
-    /// A group is started only when every step of the groups before it is done.
+    /// Of a group only those steps are begun that [need](Step::needs) nothing of the groups before it that is not done.
     pub groups: Vec<Vec<S>>,
     pub next: Next,
 }
@@ -60,6 +66,11 @@ impl<S> Plan<S> {
     pub fn iter(&self) -> impl Iterator<Item = &S> {
         self.groups.iter().flatten()
     }
+}
+
+/// Whether a step may be begun after these steps of the groups before it ended so.
+pub fn may_begin<S: Step>(step: &S, ended: &[(&S, Outcome)]) -> bool {
+    ended.iter().all(|(earlier, outcome)| outcome.is_done() || !step.needs(earlier))
 }
 
 impl<S: fmt::Display> fmt::Display for Plan<S> {
@@ -119,9 +130,12 @@ pub struct Failure {
 
 impl Failure {
     pub fn new(class: FailureClass, reason: &'static str, message: impl Into<String>) -> Self {
-        Self { class, reason, message: message.into() }
+        Self { class, reason, message: cut(message.into(), LONGEST_TOLD) }
     }
 }
+
+/// The API server repeats values that are refused, of whatever length; what goes into conditions, events and logs has an end.
+const LONGEST_TOLD: usize = 2_048;
 
 /// How many looks in a row may fail before people are told: a hiccup is over by then.
 const UNTOLD: u32 = 5;
@@ -173,6 +187,12 @@ pub fn first_failure<'a, S>(outcomes: &'a [(&S, Outcome)]) -> Option<&'a Failure
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_refusal_that_repeats_a_huge_value_is_told_at_a_sensible_length() {
+        let failure = Failure::new(FailureClass::Rejected, "Rejected", "x".repeat(1_000_000));
+        assert!(failure.to_string().len() < 3_000 && failure.message.ends_with("..."));
+    }
 
     #[test]
     fn who_comes_too_early_has_nothing_to_tell_however_often() {

@@ -8,7 +8,7 @@ use crate::conditions::LONGEST_MESSAGE;
 pub const MOST_PROBLEMS: usize = 100;
 
 /// Leaves room in a condition for what stands around the list.
-const LONGEST_LIST: usize = LONGEST_MESSAGE / 4;
+const LONGEST_LIST: usize = LONGEST_MESSAGE / 5 * 4;
 
 /// Something wrong in a spec: the field and what to do about it.
 #[derive(Clone, Debug, PartialEq, Eq)]

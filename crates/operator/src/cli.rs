@@ -79,6 +79,26 @@ Examples:
   croft explain cm/settings -n team-a
   croft explain s3userclaims.s3.snappcloud.io/app -n team-a";
 
+/// Which cluster, and as whom.
+#[derive(Clone, Debug, Default, Args)]
+pub struct ClusterOptions {
+    /// The file that names the cluster; default: KUBECONFIG, else the cluster this pod runs in
+    #[arg(long, value_name = "FILE")]
+    pub kubeconfig: Option<PathBuf>,
+
+    /// The context of that file to use; default: its current one
+    #[arg(long, value_name = "NAME")]
+    pub context: Option<String>,
+
+    /// Act as this user, as `kubectl --as` does
+    #[arg(long = "as", value_name = "USER")]
+    pub as_user: Option<String>,
+
+    /// Act as a member of this group, too; may be given several times
+    #[arg(long, value_name = "GROUP", requires = "as_user")]
+    pub as_group: Vec<String>,
+}
+
 #[derive(Debug, Args)]
 pub struct RunOptions {
     /// YAML file with settings; read again whenever it changes
@@ -96,9 +116,8 @@ pub struct RunOptions {
     )]
     pub enable: Vec<Part>,
 
-    /// The cluster to work on; default: KUBECONFIG, else the cluster this pod runs in
-    #[arg(long, value_name = "FILE")]
-    pub kubeconfig: Option<PathBuf>,
+    #[command(flatten)]
+    pub cluster: ClusterOptions,
 
     /// The operator's own namespace: its lease and certificates live there
     #[arg(long, env = "CROFT_NAMESPACE", default_value = "croft-system", value_name = "NAME")]
@@ -153,6 +172,22 @@ pub struct ManifestOptions {
     #[arg(long, default_value = "velero", value_name = "NAME")]
     pub velero_namespace: String,
 
+    /// A user the fences around classes trust like the operator, such as that of a deployer; may be given several times
+    #[arg(long, value_parser = plain_name, value_name = "USER")]
+    pub trusted_user: Vec<String>,
+
+    /// A namespace that takes no class, besides those the settings name; may be given several times
+    #[arg(long, value_parser = plain_name, value_name = "NAME")]
+    pub system_namespace: Vec<String>,
+
+    /// Let no namespace with this label be without a class
+    #[arg(long, value_parser = key_and_value, value_name = "LABEL=VALUE")]
+    pub class_required: Option<(String, String)>,
+
+    /// A class that will do for `--class-required`; may be given several times; default: any
+    #[arg(long, value_name = "NAME", requires = "class_required")]
+    pub required_class: Vec<String>,
+
     /// Keep the annotations by which Velero runs commands in pods off all pods: goes with the setting `backup.hooks: false`
     #[arg(long)]
     pub without_hooks: bool,
@@ -160,6 +195,23 @@ pub struct ManifestOptions {
     /// Point the webhook at this URL instead of the Service: for an operator outside the cluster
     #[arg(long, value_name = "URL")]
     pub webhook_url: Option<String>,
+}
+
+/// What becomes part of expressions is of letters that mean nothing there.
+fn is_plain(text: &str) -> bool {
+    !text.is_empty() && text.chars().all(|letter| letter.is_ascii_alphanumeric() || "-_./:@".contains(letter))
+}
+
+fn plain_name(text: &str) -> Result<String, String> {
+    if is_plain(text) { Ok(text.to_owned()) } else { Err("give letters, digits and - _ . / : @ only".to_owned()) }
+}
+
+/// `key=value` of a label.
+fn key_and_value(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((key, value)) if is_plain(key) && is_plain(value) => Ok((key.to_owned(), value.to_owned())),
+        _ => Err("give a label and its value, such as example.com/tenant=yes".to_owned()),
+    }
 }
 
 #[derive(Debug, Args)]
@@ -188,9 +240,8 @@ pub struct PlanOptions {
     #[arg(long, env = "CROFT_NAMESPACE", default_value = "croft-system", value_name = "NAME")]
     pub operator_namespace: String,
 
-    /// The cluster to look at; default: KUBECONFIG, else the cluster this pod runs in
-    #[arg(long, value_name = "FILE")]
-    pub kubeconfig: Option<PathBuf>,
+    #[command(flatten)]
+    pub cluster: ClusterOptions,
 
     /// For people, or everything for programs
     #[arg(short, long, value_enum, default_value_t, value_name = "FORMAT")]
@@ -203,11 +254,14 @@ pub struct ExplainOptions {
     #[arg(value_name = "KIND/NAME")]
     pub object: String,
 
-    /// The namespace it is in
+    /// The namespace it is in; default: that of the context
     #[arg(short, long, value_name = "NAME")]
-    pub namespace: String,
+    pub namespace: Option<String>,
 
-    /// The cluster to look at; default: KUBECONFIG, else the cluster this pod runs in
-    #[arg(long, value_name = "FILE")]
-    pub kubeconfig: Option<PathBuf>,
+    /// The operator's own namespace, where revisions of classes are kept
+    #[arg(long, env = "CROFT_NAMESPACE", default_value = "croft-system", value_name = "NAME")]
+    pub operator_namespace: String,
+
+    #[command(flatten)]
+    pub cluster: ClusterOptions,
 }

@@ -2,7 +2,6 @@
 
 use std::{
     future::Future,
-    path::Path,
     pin::Pin,
     sync::Arc,
     task::{Context, Poll},
@@ -18,26 +17,42 @@ use kube::{
 };
 use tower::{Layer, Service};
 
-use crate::telemetry::metrics::Metrics;
+use crate::{cli::ClusterOptions, telemetry::metrics::Metrics};
 
 /// Finds the cluster: the file given, else `KUBECONFIG`, else the service account of the pod we run in.
-pub async fn config(kubeconfig: Option<&Path>) -> anyhow::Result<Config> {
-    let mut config = match kubeconfig {
+pub async fn config(cluster: &ClusterOptions) -> anyhow::Result<Config> {
+    let options = KubeConfigOptions { context: cluster.context.clone(), ..KubeConfigOptions::default() };
+    let mut config = match &cluster.kubeconfig {
         Some(path) => {
             let file = Kubeconfig::read_from(path)
                 .with_context(|| format!("--kubeconfig {}: cannot be read", path.display()))?;
-            Config::from_custom_kubeconfig(file, &KubeConfigOptions::default())
+            Config::from_custom_kubeconfig(file, &options)
                 .await
                 .with_context(|| format!("--kubeconfig {}: names no usable cluster", path.display()))?
         }
-        None => Config::infer()
-            .await
-            .context("no cluster to talk to: give --kubeconfig FILE, set KUBECONFIG, or run inside a cluster")?,
+        None if cluster.context.is_some() => {
+            Config::from_kubeconfig(&options).await.context("--context: KUBECONFIG names no usable cluster for it")?
+        }
+        None => Config::infer().await.map_err(|error| {
+            let missing = "no cluster to talk to: give --kubeconfig FILE, set KUBECONFIG, or run inside a cluster";
+            // Where there is a file, what is wrong with it says more.
+            if has_file() { anyhow::Error::new(error).context(missing) } else { anyhow::anyhow!(missing) }
+        })?,
     };
+    if let Some(user) = &cluster.as_user {
+        config.auth_info.impersonate = Some(user.clone());
+        config.auth_info.impersonate_groups = Some(cluster.as_group.clone()).filter(|groups| !groups.is_empty());
+    }
     // Retrying belongs to the queue, which knows the key; a hidden retry of a write would break the lease.
     config.default_retry = false;
     config.connect_timeout = Some(Duration::from_secs(5));
     Ok(config)
+}
+
+/// Whether somebody has written down a cluster.
+fn has_file() -> bool {
+    let home = || std::env::home_dir().is_some_and(|home| home.join(".kube/config").exists());
+    std::env::var_os("KUBECONFIG").is_some_and(|paths| !paths.is_empty()) || home()
 }
 
 /// A client whose calls are counted by verb and code.

@@ -24,7 +24,10 @@ pub(crate) const ACCOUNT: &str = "croft";
 /// The manifests as one YAML stream, in the order they can be applied.
 pub fn yaml(options: &ManifestOptions) -> String {
     let mut all = vec![yaml_document(&namespace(options))];
-    all.extend(croft_api::crds().iter().map(yaml_document));
+    // Kinds of parts that do not run may be another operator's here.
+    let groups: Vec<_> = parts::of(&options.enable).flat_map(|part| part.groups).collect();
+    let crds = croft_api::crds();
+    all.extend(crds.iter().filter(|crd| groups.iter().any(|group| **group == crd.spec.group)).map(yaml_document));
     all.extend(objects(options));
     yaml_stream(all)
 }
@@ -124,6 +127,37 @@ mod tests {
 
     fn text<'a>(object: &'a Value, place: &str) -> &'a str {
         object.pointer(place).and_then(Value::as_str).unwrap_or_default()
+    }
+
+    #[test]
+    fn only_the_kinds_of_the_parts_that_run_are_installed() {
+        let groups = |arguments: &[&str]| -> BTreeSet<String> {
+            let all = ["croft", "manifests"].iter().chain(arguments).copied();
+            let Command::Manifests(options) = Cli::parse_from(all).command else { unreachable!() };
+            let objects: Vec<Value> = serde_saphyr::from_multiple(&yaml(&options)).unwrap();
+            let crds = objects.iter().filter(|object| object["kind"] == "CustomResourceDefinition");
+            crds.map(|crd| text(crd, "/spec/group").to_owned()).collect()
+        };
+        assert_eq!(groups(&["--enable", "namespaces"]), BTreeSet::from(["akuity.io".to_owned()]));
+        assert_eq!(groups(&["--enable", "storage"]), BTreeSet::from(["s3.snappcloud.io".to_owned()]));
+        assert_eq!(groups(&[]).len(), 4);
+    }
+
+    #[test]
+    fn whom_and_what_the_fences_know_can_be_added_to() {
+        let arguments = ["croft", "manifests", "--trusted-user", "breakglass", "--system-namespace", "monitoring"];
+        let Command::Manifests(options) = Cli::parse_from(arguments).command else { unreachable!() };
+        let objects: Vec<Value> = serde_saphyr::from_multiple(&yaml(&options)).unwrap();
+        let policy = |name: &str| {
+            let is_it = |object: &&Value| {
+                object["kind"] == "ValidatingAdmissionPolicy" && text(object, "/metadata/name") == name
+            };
+            objects.iter().find(is_it).unwrap().to_string()
+        };
+        for name in ["croft-bindings", "croft-protected-objects", "croft-marks", "croft-namespace-metadata"] {
+            assert!(policy(name).contains("'breakglass'"), "{name}");
+        }
+        assert!(policy("croft-class-choice").contains("'monitoring'"));
     }
 
     #[test]

@@ -10,48 +10,78 @@ use k8s_openapi::{
     apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta},
 };
 
-/// The policy, and the binding that puts it in force.
-pub(crate) fn documents(policy: &ValidatingAdmissionPolicy) -> [String; 2] {
-    [yaml_document(policy), yaml_document(&in_force(policy))]
+use crate::manifests::operator;
+
+/// A policy with the binding that puts it in force.
+pub(crate) type Fence = (ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding);
+
+/// In force everywhere.
+pub(crate) fn plain(policy: ValidatingAdmissionPolicy) -> Fence {
+    let binding = in_force(&policy);
+    (policy, binding)
 }
 
-/// A label of Namespaces whose value stands for an object of the cluster: setting, changing and removing it need the verb `use`
-/// on that object, whichever way a Namespace is written. `use` is asked for on the cluster, not in the namespace: who may do
-/// everything inside a namespace may patch that Namespace too, and must not thereby choose.
+pub(crate) fn documents((policy, binding): &Fence) -> [String; 2] {
+    [yaml_document(policy), yaml_document(binding)]
+}
+
+/// A label of Namespaces whose value stands for an object of the cluster: setting and changing it need the verb `use` on that
+/// object, whichever way a Namespace is written. Rights are asked for on the cluster, not in the namespace: who may do everything
+/// inside a namespace may patch that Namespace too, and must not thereby choose.
 pub(crate) struct Choice {
     /// `before` and `after` are values of the label; `chosen` and `left` say what becomes of them.
     pub(crate) variables: Vec<Variable>,
     pub(crate) validations: Vec<Validation>,
 }
 
-impl Choice {
-    /// `what` the label chooses: a `resource` of a `group`.
-    pub(crate) fn by_label(label: &str, what: &str, group: &str, resource: &str) -> Self {
-        let may_use = |name: &str| {
-            format!(
-                "authorizer.group('{group}').resource('{resource}').name(variables.{name}).check('{USE_VERB}').allowed()"
-            )
-        };
-        let needs_use = |verb: &str, name: &str| {
-            format!(
-                "'{verb} this {what} needs the verb `{USE_VERB}` on {resource}.{group}/' + variables.{name} + \
-                 ', which ' + request.userInfo.?username.orValue('nobody') + ' does not have'"
-            )
-        };
-        Self {
-            variables: vec![
-                variable("before", format!("oldObject == null ? '' : {}", label_of("oldObject", label))),
-                variable("after", label_of("object", label)),
-                variable("chosen", "variables.before != variables.after && variables.after != ''".into()),
-                variable("left", "variables.before != variables.after && variables.before != ''".into()),
-            ],
-            validations: vec![
-                denied_unless(format!("!variables.chosen || {}", may_use("after")), needs_use("choosing", "after")),
-                denied_unless(format!("!variables.left || {}", may_use("before")), needs_use("leaving", "before")),
-            ],
-        }
+/// What a label chooses: a resource of a group, and what people call it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Chosen {
+    pub(crate) label: &'static str,
+    pub(crate) what: &'static str,
+    pub(crate) group: &'static str,
+    pub(crate) resource: &'static str,
+}
+
+impl Chosen {
+    /// Whether the user has a verb on the object that the label names: `before` or `after`.
+    fn may(self, verb: &str, name: &str) -> String {
+        let Self { group, resource, .. } = self;
+        format!("authorizer.group('{group}').resource('{resource}').name(variables.{name}).check('{verb}').allowed()")
     }
 
+    fn refused(self, doing: &str, verb: &str, name: &str) -> String {
+        let Self { what, group, resource, .. } = self;
+        format!(
+            "'{doing} this {what} needs the verb `{verb}` on {resource}.{group}/' + variables.{name} + \
+             ', which ' + request.userInfo.?username.orValue('nobody') + ' does not have'"
+        )
+    }
+
+    pub(crate) fn variables(self) -> Vec<Variable> {
+        let label = self.label;
+        vec![
+            variable("before", format!("oldObject == null ? '' : {}", label_of("oldObject", label))),
+            variable("after", label_of("object", label)),
+            variable("chosen", "variables.before != variables.after && variables.after != ''".into()),
+            variable("left", "variables.before != variables.after && variables.before != ''".into()),
+        ]
+    }
+
+    /// Choosing needs `use` on what is chosen.
+    pub(crate) fn choosing(self) -> Validation {
+        let may = self.may(USE_VERB, "after");
+        denied_unless(format!("!variables.chosen || {may}"), self.refused("choosing", USE_VERB, "after"))
+    }
+
+    /// Leaving needs a verb on what is left, where `applies`.
+    pub(crate) fn leaving(self, verb: &str, applies: &str) -> Validation {
+        let may = self.may(verb, "before");
+        denied_unless(format!("!(variables.left && {applies}) || {may}"), self.refused("leaving", verb, "before"))
+    }
+}
+
+impl Choice {
     pub(crate) fn policy(self, name: &str) -> ValidatingAdmissionPolicy {
         policy(
             name,
@@ -72,12 +102,32 @@ pub(crate) fn label_of(object: &str, label: &str) -> String {
 
 /// The operator, Kubernetes' own components, and the administrators of last resort.
 pub(crate) fn trusted(operator: &str) -> String {
+    trusted_besides(operator, &[])
+}
+
+/// As [`trusted`], and whom an administrator names.
+pub(crate) fn trusted_besides(operator: &str, users: &[String]) -> String {
     let user = "request.userInfo.?username.orValue('')";
-    let users = [operator, "system:kube-controller-manager", "system:kube-scheduler"].map(quoted).join(", ");
+    let known = [operator, "system:kube-controller-manager", "system:kube-scheduler"];
+    let users: Vec<_> = known.into_iter().chain(users.iter().map(String::as_str)).map(quoted).collect();
+    let users = users.join(", ");
     format!(
         "{user} in [{users}] || {user}.startsWith('system:serviceaccount:kube-system:') || \
          request.userInfo.?groups.orValue([]).exists(group, group in ['system:masters', 'system:nodes'])"
     )
+}
+
+/// Nothing is stored: what fences keep from being changed may be tried out, so that an administrator can see what a class would do.
+pub(crate) fn for_real() -> MatchCondition {
+    condition("for-real", "!request.?dryRun.orValue(false)".into())
+}
+
+/// Whoever runs in Velero's namespace works for Velero, whatever its account is called; but for the operator, should it be there.
+pub(crate) fn by_velero(velero_namespace: &str) -> String {
+    let accounts = quoted(&format!("system:serviceaccount:{velero_namespace}:"));
+    let operator = quoted(&operator(velero_namespace));
+    let user = "request.userInfo.?username.orValue('')";
+    format!("{user}.startsWith({accounts}) && {user} != {operator}")
 }
 
 /// A CEL string; names of namespaces, users and labels need no escapes.

@@ -50,8 +50,10 @@ pub const ENGINE_USES: &[Use] = &[
 
 /// Resources of which the operator touches single objects, known by name. Listing and watching them is done with a field
 /// selector on the name, which such a rule allows.
-const BY_NAME: &[(&str, &str, &str)] =
-    &[("admissionregistration.k8s.io", "validatingwebhookconfigurations", crate::admission::CONFIGURATION)];
+const BY_NAME: &[(&str, &str, &str)] = &[
+    ("admissionregistration.k8s.io", "validatingwebhookconfigurations", crate::admission::CONFIGURATION),
+    ("rbac.authorization.k8s.io", "clusterroles", crate::roles::CLASS_CONTENTS),
+];
 
 fn only_name(group: &str, resource: &str) -> Option<Vec<String>> {
     let entry = BY_NAME.iter().find(|entry| (entry.0, entry.1) == (group, resource));

@@ -50,7 +50,7 @@ pub fn run(options: RunOptions) -> anyhow::Result<()> {
 
 async fn operate(options: RunOptions, settings: Settings) -> anyhow::Result<()> {
     let metrics = Arc::new(Metrics::default());
-    let config = client::config(options.kubeconfig.as_deref()).await?;
+    let config = client::config(&options.cluster).await?;
     info!(version = env!("CARGO_PKG_VERSION"), cluster = %config.cluster_url, "starting");
     let client = client::connect(config, metrics.clone())?;
     let health = server::bind(options.metrics_listen, "--metrics-listen").await?;

@@ -25,6 +25,8 @@ const START_LIMIT: Duration = Duration::from_secs(60);
 const GATEWAY: u16 = 0;
 const MONITOR: u16 = 1;
 const FIRST_OSD: u16 = 2;
+/// Where Ceph has its users.
+const USERS: [&str; 4] = ["--pool", "default.rgw.meta", "--namespace", "users.uid"];
 
 /// A running gateway and the administrator's keys to it.
 pub struct Ceph {
@@ -124,13 +126,33 @@ impl Ceph {
 
     /// Puts a user's bucket on another one's list as well, as a gateway that dies in the middle of its work may leave it.
     pub async fn list_bucket_twice(&self, bucket: &str, owner: &str, other: &str) -> Result<()> {
-        let list = |user: &str| format!("{user}.buckets");
-        let rados = ["--pool", "default.rgw.meta", "--namespace", "users.uid"];
-        let entry = self.site.dir().join(format!("{bucket}.entry")).display().to_string();
-        self.tool("rados", &[&rados[..], &["getomapval", &list(owner), bucket, &entry]].concat()).await?;
-        self.tool("rados", &[&rados[..], &["--input-file", &entry, "setomapval", &list(other), bucket]].concat())
-            .await?;
+        self.copy_bucket_entry(bucket, owner).await?;
+        self.put_bucket_entry(bucket, other).await
+    }
+
+    /// Keeps a copy of what a user's list of buckets says of one.
+    pub async fn copy_bucket_entry(&self, bucket: &str, user: &str) -> Result<()> {
+        let (list, entry) = (format!("{user}.buckets"), self.bucket_entry(bucket));
+        self.tool("rados", &[&USERS[..], &["getomapval", &list, bucket, &entry]].concat()).await?;
         Ok(())
+    }
+
+    /// Puts that copy on a user's list, whether or not there is such a bucket any more.
+    pub async fn put_bucket_entry(&self, bucket: &str, user: &str) -> Result<()> {
+        let (list, entry) = (format!("{user}.buckets"), self.bucket_entry(bucket));
+        self.tool("rados", &[&USERS[..], &["--input-file", &entry, "setomapval", &list, bucket]].concat()).await?;
+        Ok(())
+    }
+
+    /// Takes a bucket off a user's list, and nothing else.
+    pub async fn remove_bucket_entry(&self, bucket: &str, user: &str) -> Result<()> {
+        let list = format!("{user}.buckets");
+        self.tool("rados", &[&USERS[..], &["rmomapkey", &list, bucket]].concat()).await?;
+        Ok(())
+    }
+
+    fn bucket_entry(&self, bucket: &str) -> String {
+        self.site.dir().join(format!("{bucket}.entry")).display().to_string()
     }
 
     async fn tool(&self, program: &str, arguments: &[&str]) -> Result<String> {

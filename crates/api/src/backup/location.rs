@@ -56,6 +56,20 @@ pub struct NonAdminBackupStorageLocationStatus {
     /// The Velero BackupStorageLocation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub velero_backup_storage_location: Option<VeleroLocationReference>,
+    /// The copy of the Secret in Velero's namespace as the operator left it. One in another version was changed by somebody else,
+    /// and is put right.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub secret_copy: Option<SecretCopy>,
+}
+
+/// One state of a Secret.
+#[derive(JsonSchema, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct SecretCopy {
+    /// Its UID.
+    pub uid: String,
+    /// Its version.
+    pub resource_version: String,
 }
 
 /// The Velero BackupStorageLocation behind a NonAdminBackupStorageLocation.

@@ -20,7 +20,7 @@ pub use download::{
     NonAdminDownloadRequestStatus, VeleroDownload,
 };
 pub use location::{
-    NonAdminBackupStorageLocation, NonAdminBackupStorageLocationSpec, NonAdminBackupStorageLocationStatus,
+    NonAdminBackupStorageLocation, NonAdminBackupStorageLocationSpec, NonAdminBackupStorageLocationStatus, SecretCopy,
     VeleroLocationReference,
 };
 pub use location_request::{

@@ -1,5 +1,7 @@
 //! The tie between one namespace and its class.
 
+use std::collections::BTreeMap;
+
 use kube::{CustomResource, KubeSchema};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -35,6 +37,9 @@ pub struct NamespaceClassBindingSpec {
     /// The class's `status.rollout.stagedSince` when it was moved: with another one it does not count any more.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub staged_since: Option<i64>,
+    /// The namespace failed already when it was moved: that it does so still does not stop the roll-out.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub failed_before: bool,
 }
 
 /// What the namespace has of its class.
@@ -56,6 +61,13 @@ pub struct NamespaceClassBindingStatus {
     /// Revision of the class last applied.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_revision: Option<String>,
+    /// Values of the inputs of the class that are in force here. Where the namespace gives one that is not allowed, the last one
+    /// that was stays.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub params: BTreeMap<String, String>,
+    /// What classes have set on the Namespace itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub namespace_metadata: Option<FurnishedMetadata>,
     /// The objects of the class in this namespace.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub applied_resources: Vec<AppliedResource>,
@@ -63,6 +75,24 @@ pub struct NamespaceClassBindingStatus {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "schema::conditions_by_type")]
     pub conditions: Vec<Condition>,
+}
+
+/// What classes have set on the Namespace itself, and what was there before.
+#[derive(JsonSchema, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct FurnishedMetadata {
+    /// Keys of labels the class sets.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub labels: Vec<String>,
+    /// Keys of annotations the class sets.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub annotations: Vec<String>,
+    /// Labels that were there before with another value: they are put back when the namespace leaves the class.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub labels_before: BTreeMap<String, String>,
+    /// Annotations that were there before with another value.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub annotations_before: BTreeMap<String, String>,
 }
 
 /// One object of the class in this namespace.

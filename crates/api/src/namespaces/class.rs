@@ -57,19 +57,32 @@ pub struct NamespaceClassSpec {
     #[serde(default, skip_serializing_if = "is_false")]
     pub protect: bool,
 
+    /// What waits until a namespace has had everything of the class once. `Pods`: none is admitted before. Default: nothing waits.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gate: Option<Gate>,
+
     /// How a change of the class reaches its namespaces. Default: all get it at once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rollout: Option<Rollout>,
+}
+
+/// What waits for a class.
+#[derive(JsonSchema, Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Gate {
+    Pods,
 }
 
 /// What to do when the world is not as the class wants it.
 #[derive(JsonSchema, Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Policy {
-    /// An object of that name exists and is not ours. `Refuse`: leave it and report `Conflict`. `Adopt`: take it over; an
-    /// adopted object is released, not deleted, when it is no longer wanted.
+    /// An object of that name exists and is nobody's. `Refuse`: leave it and report `Conflict`. `Adopt`: take it over; an
+    /// adopted object is released, not deleted, when it is no longer wanted. `Replace`: make it what the class says and nothing
+    /// else; it is then the class's own.
     pub on_conflict: OnConflict,
-    /// Somebody changed what the class set. `Correct`: put it back. `Report`: say so and leave it.
+    /// Somebody changed what the class set. `Correct`: put it back. `Report`: say so and leave it. `Exact`: put it back, and take
+    /// away what others added to it; what is to stay, an object names by JSON pointers in its annotation
+    /// `namespaceclass.akuity.io/ignore-fields`, separated by commas.
     pub on_drift: OnDrift,
     /// A change cannot be made in place. `Fail`: report it. `Recreate`: delete the object and make it anew.
     pub on_immutable: OnImmutable,
@@ -86,6 +99,7 @@ pub enum OnConflict {
     #[default]
     Refuse,
     Adopt,
+    Replace,
 }
 
 /// Somebody changed what the class set.
@@ -94,6 +108,7 @@ pub enum OnDrift {
     #[default]
     Correct,
     Report,
+    Exact,
 }
 
 /// A change cannot be made in place.

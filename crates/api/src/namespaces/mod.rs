@@ -7,10 +7,11 @@ mod rollout;
 pub mod validate;
 
 pub use binding::{
-    AppliedResource, AppliedState, NamespaceClassBinding, NamespaceClassBindingSpec, NamespaceClassBindingStatus,
+    AppliedResource, AppliedState, FurnishedMetadata, NamespaceClassBinding, NamespaceClassBindingSpec,
+    NamespaceClassBindingStatus,
 };
 pub use class::{
-    FailingNamespace, NamespaceClass, NamespaceClassSpec, NamespaceClassStatus, NamespaceMetadata, OnClassDelete,
+    FailingNamespace, Gate, NamespaceClass, NamespaceClassSpec, NamespaceClassStatus, NamespaceMetadata, OnClassDelete,
     OnConflict, OnDrift, OnImmutable, OnUnbind, Param, ParamType, Policy, StampedKind,
 };
 pub use names::*;

@@ -4,6 +4,7 @@ use croft_core::{
     backup::duration,
     namespaces::{
         blueprint::Blueprint,
+        gate,
         manifest::group_of,
         params::{Declared, Kind},
         resources::Policy,
@@ -15,7 +16,9 @@ use croft_core::{
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use serde_json::{Map, Value};
 
-use super::{NamespaceClass, NamespaceClassSpec, OnClassDelete, OnConflict, OnDrift, OnImmutable, Param, ParamType};
+use super::{
+    Gate, NamespaceClass, NamespaceClassSpec, OnClassDelete, OnConflict, OnDrift, OnImmutable, Param, ParamType,
+};
 use crate::Problem;
 
 /// The class in the vocabulary of the core, whatever is wrong with it.
@@ -32,9 +35,19 @@ pub fn blueprint(class: &NamespaceClass) -> Blueprint {
 
 /// The checked class, or everything that is wrong with it.
 pub fn validate(class: &NamespaceClass) -> Result<Blueprint, Vec<Problem>> {
+    match (furnishing(class), wishes(class)) {
+        (checked, Ok(_)) => checked,
+        (checked, Err(wishes)) => Err(checked.err().into_iter().flatten().chain(wishes).collect()),
+    }
+}
+
+/// What the class means for namespaces, or everything that is wrong with that: how it is rolled out is another matter.
+pub fn furnishing(class: &NamespaceClass) -> Result<Blueprint, Vec<Problem>> {
     let blueprint = blueprint(class);
     let mut problems = blueprint.problems();
-    problems.extend(wishes(class).err().unwrap_or_default());
+    if class.spec.gate == Some(Gate::Pods) {
+        problems.extend(gate::problems(&class.spec.resources));
+    }
     if problems.is_empty() { Ok(blueprint) } else { Err(problems) }
 }
 
@@ -73,7 +86,7 @@ fn share_of(given: &IntOrString) -> Option<Share> {
     }
 }
 
-/// What a revision of a class holds. Guarantee: [`from_content`] makes the same class of it, but for `spec.rollout`.
+/// What a revision of a class holds. Guarantee: [`from_content`] makes the same class of it, but for `spec.rollout` and `spec.gate`.
 pub fn content(spec: &NamespaceClassSpec) -> Value {
     let fields = |value| match value {
         Ok(Value::Object(fields)) => fields,
@@ -120,7 +133,9 @@ pub fn policy(class: &NamespaceClass) -> Policy {
     let chosen = class.spec.policy;
     Policy {
         adopt: chosen.on_conflict == OnConflict::Adopt,
+        replace: chosen.on_conflict == OnConflict::Replace,
         report_drift: chosen.on_drift == OnDrift::Report,
+        exact: chosen.on_drift == OnDrift::Exact,
         recreate_immutable: chosen.on_immutable == OnImmutable::Recreate,
         orphan_on_class_delete: chosen.on_class_delete == OnClassDelete::Orphan,
         block_class_delete: chosen.on_class_delete == OnClassDelete::Block,
@@ -173,17 +188,18 @@ mod tests {
     }
 
     #[test]
-    fn a_revision_holds_the_whole_class_but_its_roll_out() {
+    fn a_revision_holds_the_whole_class_but_its_roll_out_and_its_gate() {
         let spec = json!({
             "resources": [{"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "data": {"k": ""}}],
             "policy": {"onDrift": "Report"},
             "params": [{"name": "p"}],
             "protect": true,
             "rollout": {"batch": 1},
+            "gate": "Pods",
         });
         let spec = class(&spec).spec;
         let back = from_content(&content(&spec)).unwrap();
-        assert_eq!(back, NamespaceClassSpec { rollout: None, ..spec });
+        assert_eq!(back, NamespaceClassSpec { rollout: None, gate: None, ..spec });
         assert_eq!(content(&NamespaceClassSpec::default()), json!({}));
         assert_eq!(from_content(&json!({})), Some(NamespaceClassSpec::default()));
     }

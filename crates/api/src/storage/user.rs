@@ -159,6 +159,10 @@ pub struct S3UserStatus {
     /// with their namespace or class while there was something in them, or are not known because the S3User was made anew.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub kept_buckets: Vec<String>,
+    /// Whether there were more of them than 1000, which are not listed: then every bucket without an S3Bucket is kept but those that
+    /// are listed as left. Default: false.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub keeps_all_buckets: bool,
     /// Buckets nobody could look into when their S3Buckets went with their namespace: removed if they turn out to be empty,
     /// otherwise kept.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -166,7 +170,8 @@ pub struct S3UserStatus {
     /// How far the removal of the user's buckets has come, where the class says `onDelete: Purge`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub purge: Option<S3UserPurge>,
-    /// UID of the namespace whose class took the claim away. If the class brings the claim again, that one gets the user.
+    /// UID of the namespace whose class took the claim away. If the class brings the claim again, that one gets the user. Of a
+    /// BackupVault: of the namespace it is or was in; one of its name that is made there gets the user.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub returns_to: Option<String>,
     /// `Ready`: Ceph has the user as recorded here.

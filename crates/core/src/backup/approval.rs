@@ -151,6 +151,11 @@ impl Request {
         self.requested().is_none() || (self.decision == Decision::Pending && self.approved().is_none())
     }
 
+    /// It asks for a change that nobody has decided about, and that is not asked for any more.
+    fn was_taken_back(&self, spec: &Fields) -> bool {
+        self.requested().is_some() && self.is_undecided() && !self.requests(spec)
+    }
+
     fn approves(&self, spec: &Fields) -> bool {
         self.approved().is_some_and(|approved| is_same(approved, spec))
     }
@@ -167,7 +172,9 @@ pub fn standing(policy: OwnBuckets, spec: &Fields, was: Before, request: Option<
         (OwnBuckets::Deny, _) => Standing::Denied,
         (OwnBuckets::Allow, Some(Request { decision: Decision::Reject, .. })) => Standing::Rejected,
         (OwnBuckets::Allow, _) => current(),
-        (OwnBuckets::Approve, request) if was == Before::This && request.is_none_or(|it| it.requested().is_none()) => {
+        (OwnBuckets::Approve, request)
+            if was == Before::This && request.is_none_or(|it| it.requested().is_none() || it.was_taken_back(spec)) =>
+        {
             Standing::Grandfathered
         }
         (OwnBuckets::Approve, request) if was == Before::Another && request.is_none_or(Request::is_undecided) => {
@@ -354,6 +361,10 @@ fn plan_own(seen: &Observed, origin: &Origin) -> Plan<Step> {
     };
     if own.is_none() {
         return Plan::settled();
+    }
+    if location.was == Before::This && !is_free && request.was_taken_back(&location.spec) {
+        // What is in force since before anybody could be asked is put on record by a request of its own.
+        return Plan::step(Step::DeleteRequest(Victim { name: name(), uid: request.uid.clone() }));
     }
     let decide = |decision, awaits_change| {
         let (uid, version) = (request.uid.clone(), request.version.clone());

@@ -6,7 +6,10 @@ use super::{Phase, Policy, validate::Refusal};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Location {
     /// None, and the namespace has no vault: Velero's default, where that is for tenants.
-    Default,
+    Default {
+        /// Phase of the Velero `BackupStorageLocation`, if it is known which one that is.
+        velero: Option<LocationPhase>,
+    },
     Missing {
         name: String,
     },
@@ -35,8 +38,17 @@ impl Location {
     pub(super) fn usable(&self, policy: &Policy) -> Result<Option<&str>, Refusal> {
         let not_yet = |message: String| Err(Refusal::not_yet("LocationNotReady", message));
         match self {
-            Location::Default if !policy.no_default_location => Ok(None),
-            Location::Default => Err(Refusal::not_yet(
+            Location::Default { velero } if !policy.no_default_location => match velero {
+                None | Some(LocationPhase::Available) => Ok(None),
+                Some(LocationPhase::Other) => not_yet(
+                    "the default storage location of Velero is not in available state and can not be used for the NonAdminBackup"
+                        .into(),
+                ),
+                Some(LocationPhase::ReadOnly) => not_yet(
+                    "the default storage location of Velero is read-only and can not be used for the NonAdminBackup".into(),
+                ),
+            },
+            Location::Default { .. } => Err(Refusal::not_yet(
                 "NoVault",
                 "NonAdminBackup spec.backupSpec.storageLocation is not set and the namespace has no BackupVault; make one or \
                  name a NonAdminBackupStorageLocation",
@@ -69,6 +81,33 @@ impl Location {
                 )),
                 Some(LocationPhase::Available) => Ok(Some(nacuuid)),
             },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn veleros_own_default_is_used_while_it_can_be_or_nobody_says_which_one_it_is() {
+        let open = Policy { no_default_location: false, ..Policy::default() };
+        let told = |velero| match (Location::Default { velero }).usable(&open) {
+            Ok(location) => location.unwrap_or("the default").to_owned(),
+            Err(Refusal::NotYet { reason, message }) => format!("{reason}: {message}"),
+            Err(other) => panic!("{other:?}"),
+        };
+        assert_eq!([None, Some(LocationPhase::Available)].map(told), ["the default"; 2]);
+        let [other, read_only] = [LocationPhase::Other, LocationPhase::ReadOnly].map(|phase| told(Some(phase)));
+        assert!(
+            other.starts_with("LocationNotReady: the default storage location of Velero is not in available"),
+            "{other}"
+        );
+        assert!(read_only.starts_with("LocationNotReady") && read_only.contains("read-only"), "{read_only}");
+        let closed = Policy { no_default_location: true, ..Policy::default() };
+        for velero in [None, Some(LocationPhase::Available), Some(LocationPhase::Other)] {
+            let refused = Location::Default { velero }.usable(&closed).err();
+            assert!(matches!(refused, Some(Refusal::NotYet { reason: "NoVault", .. })), "{refused:?}");
         }
     }
 }

@@ -60,6 +60,10 @@ const EXCLUDED: &str = "Velero backs up nothing of a namespace labelled velero.i
 const OUT_OF_QUEUE: &str = "the storage location could not be used while this backup waited for Velero, which would have stopped there: \
                             it is out of the queue; create a new NonAdminBackup once the location is available";
 
+const PASSED_OVER: &str = "the namespace was labelled velero.io/exclude-from-backup=true while this backup waited for Velero, which \
+                           would have stopped there: it is out of the queue; remove the label from the namespace and create a new \
+                           NonAdminBackup";
+
 /// What whoever changes the spec of a backup that Velero has is told.
 pub const UNCHANGEABLE: &str = "changes to backupSpec have no effect; create a new NonAdminBackup";
 
@@ -189,14 +193,19 @@ impl Observed {
         self.velero.as_ref().is_some_and(|velero| Progress(&velero.status).is_waiting())
     }
 
-    /// Velero would refuse it once its turn has come, and serve nobody else meanwhile. That a tenant's own bucket cannot be used may be
-    /// her own doing; where Croft's cannot, nobody is served anyway.
-    fn is_stranded(&self) -> bool {
+    /// Why Velero would refuse it once its turn has come, and serve nobody else meanwhile. That a tenant's own bucket cannot be used may
+    /// be her own doing; one of Croft's may well be there again by then.
+    fn is_stranded(&self) -> Option<&'static str> {
         let is_unusable = matches!(
             self.location,
             Location::Found { velero: Some(LocationPhase::Other | LocationPhase::ReadOnly), .. }
         );
-        self.own_bucket.is_some() && is_unusable && self.is_waiting() && self.is_own()
+        let why = match (self.own_bucket.is_some() && is_unusable, self.object.namespace_is_excluded) {
+            (true, _) => OUT_OF_QUEUE,
+            (_, true) => PASSED_OVER,
+            _ => return None,
+        };
+        (self.is_waiting() && self.is_own() && !self.object.velero_is_away()).then_some(why)
     }
 
     /// Why Velero is not asked to delete what is stored.
@@ -208,14 +217,15 @@ impl Observed {
     fn out_of_reach(&self) -> Option<&'static str> {
         match self.location {
             Location::Found { velero: Some(LocationPhase::Available), .. }
-            | Location::Default
+            | Location::Default { velero: None | Some(LocationPhase::Available) }
             | Location::Missing { .. }
             | Location::OfVaultToCome { .. } => None,
-            Location::Found { velero: Some(LocationPhase::ReadOnly), .. } => Some(
+            Location::Found { velero: Some(LocationPhase::ReadOnly), .. }
+            | Location::Default { velero: Some(LocationPhase::ReadOnly) } => Some(
                 "the storage location of this backup is read-only: it goes once that is over; spec.forceDeleteBackup lets the backup \
                  go and leaves what is stored",
             ),
-            Location::Found { .. } => Some(
+            Location::Found { .. } | Location::Default { velero: Some(LocationPhase::Other) } => Some(
                 "the storage location of this backup cannot be reached: it goes once that is over; spec.forceDeleteBackup lets the \
                  backup go and leaves what is stored",
             ),
@@ -288,7 +298,7 @@ pub fn plan(seen: &Observed, policy: &Policy) -> Plan<Step> {
 fn create(seen: &Observed, policy: &Policy) -> Plan<Step> {
     let hand_over = seen.hand_over(policy);
     match hand_over.next() {
-        Next::Nothing if seen.is_stranded() => let_go(seen, None),
+        Next::Nothing if seen.is_stranded().is_some() => let_go(seen, None),
         Next::Nothing => unlabelled(seen).map_or_else(|| expire(seen), |backup| Plan::step(Step::Label(backup))),
         Next::Finalizer => Plan::step(Step::AddFinalizer { uid: seen.object.uid.clone() }),
         Next::Make(spec) => {
@@ -323,7 +333,7 @@ fn api_delete(seen: &Observed, on_delete: OnDelete) -> Plan<Step> {
         // What is stored stays.
         (Some(_), _) if seen.object.namespace_is_terminating => let_go(seen, Some(Release::NamespaceGoes)),
         (Some(_), OnDelete::Release) => let_go(seen, None),
-        (Some(_), OnDelete::Hold) if seen.loses_its_location() => let_go(seen, None),
+        (Some(_), OnDelete::Hold) if seen.loses_its_location() || seen.is_stranded().is_some() => let_go(seen, None),
         (Some(_), OnDelete::Hold) => Plan::settled(),
     }
 }
@@ -417,9 +427,10 @@ pub fn report(seen: &Observed, policy: &Policy, outcomes: &[(&Step, Outcome)], n
     }
     hand_over.follow(&mut status.told(), now);
     let is_out = |(step, outcome): &(&Step, Outcome)| matches!(step, Step::DeleteBackup { .. }) && outcome.is_done();
-    if seen.path() == Path::CreateOrUpdate && outcomes.iter().any(is_out) {
+    let is_wanted = seen.path() == Path::CreateOrUpdate;
+    if let Some(why) = seen.is_stranded().filter(|_| is_wanted && outcomes.iter().any(is_out)) {
         let generation = Some(seen.object.generation);
-        status.conditions.set_observed("Accepted", Truth::False, NOT_FOUND, OUT_OF_QUEUE, generation, now);
+        status.conditions.set_observed("Accepted", Truth::False, NOT_FOUND, why, generation, now);
     }
     if let Stage::Made(velero) = hand_over.stage() {
         status.velero_backup.get_or_insert_default().spec = Some(copied(&velero.spec));

@@ -11,6 +11,9 @@ const MOST: usize = 32 << 10;
 const TEXT: usize = 1 << 10;
 const ITEMS: usize = 8;
 
+/// Where a backup lies and how far it is is read back from its copy: that goes in first.
+const READ_BACK: [&str; 4] = ["storageLocation", "phase", "completionTimestamp", "expiration"];
+
 /// A rough count of its bytes in JSON.
 fn weight(value: &Value) -> usize {
     const EACH: usize = 8;
@@ -47,7 +50,8 @@ pub(super) fn copied(fields: &Fields) -> Fields {
     if weight_of(fields) <= MOST {
         return fields.clone();
     }
-    let short = fields.iter().map(|(name, value)| (name.clone(), shortened(value)));
+    let mut short: Vec<_> = fields.iter().map(|(name, value)| (name.clone(), shortened(value))).collect();
+    short.sort_by_key(|(name, _)| !READ_BACK.contains(&name.as_str()));
     let mut room = MOST;
     let fits = |(name, value): &(String, Value)| {
         let weighs = name.len() + weight(value);
@@ -55,7 +59,7 @@ pub(super) fn copied(fields: &Fields) -> Fields {
         room = room.saturating_sub(if does_fit { weighs } else { 0 });
         does_fit
     };
-    short.filter(fits).collect()
+    short.into_iter().filter(fits).collect()
 }
 
 #[cfg(test)]
@@ -95,6 +99,14 @@ mod tests {
         assert_eq!(copy["validationErrors"].as_array().map(Vec::len), Some(ITEMS));
         assert!(copy.get("hookStatus").is_none(), "what cannot be shortened is left out");
         assert_eq!(copied(&copy), copy, "said once");
+
+        // Objects are not shortened, so that what comes before in the alphabet may take all the room.
+        let hooks: Fields = (0..100).map(|number| (format!("hook{number}"), json!("x".repeat(312)))).collect();
+        let spec = fields(
+            json!({ "hooks": hooks, "labelSelector": { "a": "x".repeat(130) }, "storageLocation": "shop-here-1" }),
+        );
+        assert!(weight_of(&spec) > MOST && weight_of(&spec) < MOST + 100, "{}", weight_of(&spec));
+        assert_eq!(copied(&spec).get("storageLocation"), Some(&json!("shop-here-1")), "where it lies is not forgotten");
 
         let many: Fields = (0..10_000).map(|number| (format!("field{number}"), json!(number))).collect();
         assert!(weight_of(&copied(&many)) <= MOST);

@@ -3,7 +3,7 @@
 
 use serde_json::Value;
 
-use super::{duration, velero::Fields};
+use super::{duration, selectors, velero::Fields};
 use crate::{
     name::is_dns_subdomain,
     problem::{MOST_PROBLEMS, Problem},
@@ -219,7 +219,10 @@ pub fn not_enforceable<'a>(table: &[Field], enforced: &'a Fields) -> Option<&'a 
             _ if NOT_ENFORCEABLE.contains(&name) => false,
             _ if name == "includeClusterResources" => *value == Value::Bool(false),
             Rule::Free | Rule::UpToMinutes(_) | Rule::UpTo(_) | Rule::FalseOnly | Rule::AdminOnly | Rule::Set => {
+                let alone = || Fields::from_iter([(name.to_owned(), value.clone())]);
                 mismatch(field.shape, value).is_none()
+                    && !is_negative(field.shape, value)
+                    && selectors::objection("", &alone()).is_none()
             }
         })
     };
@@ -297,6 +300,11 @@ impl Check<'_> {
         if let Some(expected) = mismatch(field.shape, value) {
             return wrong(format!("{kind} {place}.{path} must be {expected}"));
         }
+        if is_negative(field.shape, value) && !matches!(field.rule, Rule::UpToMinutes(_)) {
+            return wrong(format!(
+                "{kind} {place}.{path} must not be negative: give a duration such as 30m or 720h, or leave it out"
+            ));
+        }
         let bounds = match field.rule {
             Rule::UpToMinutes(most) if !is_within(most, value) => Some(format!("0s to {most}m")),
             Rule::UpTo(most) if value.as_u64().is_none_or(|number| number > u64::from(most)) => {
@@ -335,6 +343,12 @@ fn join(path: &str, name: &str) -> String {
 fn is_within(minutes: u32, value: &Value) -> bool {
     let length = value.as_str().and_then(duration::nanoseconds);
     length.is_some_and(|length| (0.0..=f64::from(minutes) * 6e10).contains(&length))
+}
+
+/// Velero takes a backup that ends before it begins for expired, and an interval of less than nothing for none that was given.
+fn is_negative(shape: Shape, value: &Value) -> bool {
+    let length = value.as_str().and_then(duration::nanoseconds);
+    shape == Shape::Duration && length.is_some_and(|length| length < 0.0)
 }
 
 /// What programs in Go write for a text or an object that is not there. Lists and maps they leave out: an empty one was meant.

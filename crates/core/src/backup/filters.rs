@@ -13,12 +13,10 @@ const PAIRS: [(&str, &str); 2] = [
     ("includedNamespaceScopedResources", "excludedNamespaceScopedResources"),
 ];
 
-/// What Velero would refuse of a `backupSpec`, as it would get it.
-pub(super) fn objection(sent: &Fields) -> Option<String> {
-    let place = "NonAdminBackup spec.backupSpec";
-    let is_there = |name: &str| field(sent, name).is_some();
-    if is_there("labelSelector") && is_there("orLabelSelectors") {
-        return Some(format!("{place}.labelSelector and orLabelSelectors can not be used together"));
+/// What Velero would refuse of a `backupSpec`, as it would get it. `place` is where the spec stands.
+pub(super) fn objection(place: &str, sent: &Fields) -> Option<String> {
+    if let Some(objection) = two_selectors(place, sent) {
+        return Some(objection);
     }
     let chooses_by_scope = SCOPED_LISTS.iter().any(|list| has_items(sent, list));
     if let Some(list) = ["includedResources", "excludedResources"].into_iter().find(|list| has_items(sent, list))
@@ -30,6 +28,13 @@ pub(super) fn objection(sent: &Fields) -> Option<String> {
         let told = contradiction((taken, &names(sent, taken)), (left_out, &names(sent, left_out)))?;
         Some(format!("{place}.{told}"))
     })
+}
+
+/// Of the two ways to choose by label Velero takes one.
+pub(super) fn two_selectors(place: &str, sent: &Fields) -> Option<String> {
+    let is_there = |name: &str| field(sent, name).is_some();
+    let both = is_there("labelSelector") && is_there("orLabelSelectors");
+    both.then(|| format!("{place}.labelSelector and orLabelSelectors can not be used together, leave out one of them"))
 }
 
 fn contradiction(taken: (&str, &BTreeSet<&str>), left_out: (&str, &BTreeSet<&str>)) -> Option<String> {
@@ -93,6 +98,23 @@ mod tests {
             let said = told(spec.clone()).unwrap_or_default();
             assert!(said.contains(why), "{spec}: {said:?}");
         }
+    }
+
+    #[test]
+    fn a_restore_chooses_by_label_one_way_too() {
+        let told = |spec: Value| {
+            let spec: Fields = serde_json::from_value(spec).expect("fields");
+            validate::restore(&spec, "shop", &Policy::default()).err().map(|invalid| invalid.to_string())
+        };
+        let selector = json!({ "matchLabels": { "tier": "gold" } });
+        assert_eq!(
+            told(json!({ "backupName": "nightly", "labelSelector": selector, "orLabelSelectors": [selector] }))
+                .as_deref(),
+            Some(
+                "NonAdminRestore spec.restoreSpec.labelSelector and orLabelSelectors can not be used together, leave out one of them"
+            )
+        );
+        assert_eq!(told(json!({ "backupName": "nightly", "labelSelector": selector })), None);
     }
 
     #[test]

@@ -43,7 +43,7 @@ impl Hosts {
         let is_inside = labels.len() < 3
             || matches!(last, "svc" | "pod" | "local" | "localhost" | "internal" | "localdomain" | "arpa")
             || last.starts_with(|letter: char| letter.is_ascii_digit())
-            || labels.iter().skip(1).any(|label| *label == "svc");
+            || labels.iter().skip(1).any(|label| matches!(*label, "svc" | "pod"));
         is_inside.then_some("must not name a host inside the cluster")
     }
 }
@@ -199,6 +199,7 @@ mod tests {
             "http://169-254-169-254.default.pod",
             "http://kubernetes.default.svc.cluster.local",
             "http://rgw.ns.svc.corp.example",
+            "http://10-96-0-1.default.pod.corp.example",
             "http://metadata.google.internal",
             "http://lab.local",
             "http://evil@s3.example.com",

@@ -15,11 +15,14 @@
 //!
 //! What Velero has stays as it is while a changed spec is refused or the Secret is away: backups keep working.
 
+mod copy;
 mod let_go;
 mod step;
 mod synced;
 mod taking_in;
 mod withdrawal;
+
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -40,7 +43,12 @@ use crate::{
     time::Timestamp,
 };
 
-pub use self::{let_go::LetGo, step::Step, withdrawal::InQueue};
+pub use self::{
+    copy::{Copy, Repairs, Version, copy_mark},
+    let_go::LetGo,
+    step::Step,
+    withdrawal::InQueue,
+};
 use self::{
     synced::{Synced, Words},
     taking_in::is_synchronised_never,
@@ -65,6 +73,8 @@ pub struct Observed {
     pub keys: Keys,
     /// The Secret under our name in Velero's namespace, whoever made it.
     pub copy: Option<Copy>,
+    /// How long that is left as somebody made it, because it was put right too often; see [`Repairs`].
+    pub rest: Duration,
     /// The Velero `BackupStorageLocation` under our name, whoever made it.
     pub velero: Option<VeleroLocation>,
     /// Another location with a better claim to the place this one wants; see [`twin`].
@@ -93,6 +103,9 @@ pub struct Status {
     pub conditions: Conditions,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub velero_backup_storage_location: Option<Reference>,
+    /// The copied Secret as we left it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub secret_copy: Option<Version>,
 }
 
 /// What is in the Secret, without saying it.
@@ -103,18 +116,6 @@ pub enum Keys {
     Unread,
     Fine,
     Refused(String),
-}
-
-/// Exactly one state of a Secret, without its content.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Version {
-    pub uid: String,
-    pub resource_version: String,
-}
-
-/// What a copied Secret is marked with: a copy is up to date while this is equal. Begins with how the copy is made.
-pub fn copy_mark(source: &Version, key: &str) -> String {
-    format!("keys/{}/{}/{key}", source.uid, source.resource_version)
 }
 
 /// What one location of a namespace wants and has. Prefixes begin with the namespace, so that others cannot clash.
@@ -138,15 +139,6 @@ pub fn twin<'a>(own: &Claim, all: impl IntoIterator<Item = &'a Claim>) -> Option
         all.into_iter().filter(|other| other.wanted.as_ref() == Some(place) || other.in_force.as_ref() == Some(place));
     let best = contenders.min_by_key(|other| rank(other))?;
     (best.uid != own.uid).then_some(&best.name)
-}
-
-/// The copied Secret.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Copy {
-    pub uid: String,
-    pub marks: Marks,
-    /// See [`copy_mark`].
-    pub copy_of: Option<String>,
 }
 
 /// A Velero `BackupStorageLocation`.
@@ -239,11 +231,11 @@ impl Observed {
 
     /// The key to read before planning: what is in it is not known, and the copy is not up to date.
     pub fn unread(&self, policy: &Policy) -> Option<Unread> {
-        let is_copied = !self.object.is_deleting && !self.object.velero_is_away();
-        let (spec, version) = self.wanted(policy).ok().filter(|_| is_copied)?;
+        let is_untouched = self.standing == Standing::GrandfatheredAsItWas || self.rests().is_some();
+        let is_left = self.object.is_deleting || self.object.velero_is_away() || is_untouched;
+        let (spec, version) = self.wanted(policy).ok().filter(|_| !is_left)?;
         let source = spec.credential().clone();
-        let is_current = self.copy.as_ref().is_some_and(|copy| copy.copy_of == Some(copy_mark(version, &source.key)));
-        (!is_current).then(|| Unread { is_s3: spec.is_s3(), source })
+        (!self.is_copied(version, &source.key)).then(|| Unread { is_s3: spec.is_s3(), source })
     }
 }
 
@@ -256,6 +248,12 @@ pub struct Unread {
 }
 
 impl Observed {
+    /// Whether nothing is done for it because others of its namespace are before it: nobody looks further, of whom there may be any
+    /// number.
+    pub fn is_held_back(&self, policy: &Policy) -> bool {
+        self.held_back(policy).is_some()
+    }
+
     /// What Velero has stays, and so does what is a vault's.
     fn held_back(&self, policy: &Policy) -> Option<HeldBack> {
         let is_exempt = self.standing == Standing::Vault || matches!(self.velero(), Target::Ours(_));
@@ -286,24 +284,20 @@ pub fn plan(seen: &Observed, policy: &Policy) -> Plan<Step> {
     }
     let is_recorded = Reference::is_recorded(seen.status.velero_backup_storage_location.as_ref());
     match seen.wanted(policy) {
-        Err(_) => Plan::settled(),
+        Err(_) if seen.object.velero_is_away() => Plan::settled(),
+        // What was let go is no matter of what is asked for.
+        Err(_) => Plan::steps(forget_let_go(seen)),
         Ok(_) if !is_recorded || seen.object.velero_is_away() || seen.standing.is_withheld() => Plan::settled(),
         Ok(_) if !seen.object.has_finalizer => Plan::step(Step::AddFinalizer { uid: seen.object.uid.clone() }),
         Ok((spec, version)) => {
-            let steps = sync_secret(seen, &spec, version).into_iter().chain(sync_location(seen, &spec));
-            Plan::steps(steps.chain(forget_let_go(seen)))
+            let steps = copy::sync(seen, &spec, version).into_iter().chain(sync_location(seen, &spec));
+            let plan = Plan::steps(steps.chain(forget_let_go(seen)));
+            // Whoever fights does not say when it is over.
+            match seen.rests() {
+                Some(rest) => plan.look_again(rest),
+                None => plan,
+            }
         }
-    }
-}
-
-fn sync_secret(seen: &Observed, spec: &LocationSpec, version: &Version) -> Option<Step> {
-    let (origin, source) = (seen.origin(), spec.credential().clone());
-    match seen.copy() {
-        Target::Absent => Some(Step::CreateSecret { origin, source }),
-        Target::Ours(copy) if copy.copy_of != Some(copy_mark(version, &source.key)) => {
-            Some(Step::UpdateSecret { origin, uid: copy.uid.clone(), source })
-        }
-        Target::Ours(_) | Target::Taken => None,
     }
 }
 
@@ -349,6 +343,7 @@ pub fn report(seen: &Observed, policy: &Policy, outcomes: &[(&Step, Outcome)], n
     let mut status = seen.status.clone();
     if seen.object.is_deleting {
         status.phase = Some(Phase::Deleting);
+        withdrawal::tell(&mut status.conditions, seen, now);
         return Some(status);
     }
     let generation = Some(seen.object.generation);
@@ -379,9 +374,10 @@ pub fn report(seen: &Observed, policy: &Policy, outcomes: &[(&Step, Outcome)], n
         taking_in::tell(&mut status, seen, now);
         if seen.standing.is_withheld() {
             status.conditions.remove(SECRET_SYNCED).remove(LOCATION_SYNCED);
+            status.secret_copy = None;
             status.phase = Some(if seen.standing.is_refused() { Phase::BackingOff } else { Phase::New });
         } else {
-            secret_synced(&mut status, seen, outcomes, now);
+            copy::tell(&mut status, seen, outcomes, now);
             location_synced(&mut status, seen, outcomes, now);
         }
     }
@@ -413,25 +409,6 @@ fn differs_only_in_time(told: &Fields, now: &Fields) -> bool {
 fn without_numbers_of_requests(message: &str) -> String {
     let is_number = |part: &&str| part.starts_with("RequestID: ") || part.starts_with("HostID: ");
     message.split(", ").filter(|part| !is_number(part)).collect::<Vec<_>>().join(", ")
-}
-
-fn secret_synced(status: &mut Status, seen: &Observed, outcomes: &[(&Step, Outcome)], now: &Timestamp) {
-    let step = outcomes.iter().find(|(step, _)| matches!(step, Step::CreateSecret { .. } | Step::UpdateSecret { .. }));
-    let synced = match (step, seen.copy()) {
-        (Some((Step::CreateSecret { .. }, Outcome::Done { .. })), _) => Synced::Created,
-        (Some((_, Outcome::Done { .. })), _) => Synced::Updated,
-        (Some((_, Outcome::Failed(failure))), _) => Synced::Failed(failure),
-        (None, Target::Ours(_)) => Synced::AsBefore,
-        (None, Target::Taken) => Synced::Taken,
-        (Some((_, Outcome::NotRun)) | None, _) => return,
-    };
-    let words = Words {
-        condition: SECRET_SYNCED,
-        created: ("SecretCreated", "Secret successfully created in the OADP namespace"),
-        updated: ("SecretUpdated", "Secret successfully updated in the OADP namespace"),
-        failed: ("SecretSyncFailed", "Failed to sync secret to OADP namespace"),
-    };
-    words.write(&mut status.conditions, &synced, now);
 }
 
 fn location_synced(status: &mut Status, seen: &Observed, outcomes: &[(&Step, Outcome)], now: &Timestamp) {

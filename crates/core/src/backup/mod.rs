@@ -40,6 +40,7 @@ mod request;
 pub mod restorable;
 pub mod restore;
 pub mod schedule;
+mod selectors;
 pub mod sync;
 pub mod turn;
 pub mod validate;

@@ -13,6 +13,7 @@ use super::{
     filters, hooks,
     policy::HeldBack,
     restorable::Kinds,
+    selectors,
     velero::{Fields, S3, field, text},
 };
 use crate::problem::Problem;
@@ -121,7 +122,9 @@ pub fn backup(spec: &Fields, namespace: &str, policy: &Policy) -> Result<BackupS
         format!("the administrator has restricted spec.backupSpec.{field} field value to {value}")
     })?;
     let spec = BackupSpec(spec);
-    match filters::objection(&spec.for_velero(namespace, None)) {
+    let place = "NonAdminBackup spec.backupSpec";
+    let unreadable = || selectors::objection(place, spec.fields());
+    match filters::objection(place, &spec.for_velero(namespace, None)).or_else(unreadable) {
         Some(objection) => refuse(objection),
         None => Ok(spec),
     }
@@ -176,6 +179,11 @@ pub fn restore(spec: &Fields, namespace: &str, policy: &Policy) -> Result<Restor
     let fields = enforcement::apply(fields::RESTORE, enforced, spec.clone(), |field, value| {
         format!("the administrator has restricted spec.restoreSpec.{field} field value to {value}")
     })?;
+    let place = "NonAdminRestore spec.restoreSpec";
+    let unreadable = || selectors::objection(place, &fields);
+    if let Some(objection) = filters::two_selectors(place, &fields).or_else(unreadable) {
+        return refuse(objection);
+    }
     // To Velero an empty list means everything.
     if Kinds::of(&fields, policy).restored.is_empty() {
         return refuse("NonAdminRestore spec.restoreSpec.includedResources leaves nothing that may be restored");

@@ -17,6 +17,8 @@ pub struct Observed {
     pub binding: Option<Binding>,
     /// The class the label names, if it exists and is not being deleted.
     pub wanted_class: Option<String>,
+    /// The class the label names is being deleted.
+    pub is_wanted_class_leaving: bool,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -54,6 +56,7 @@ pub enum Wanted {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Trouble {
     ClassNotFound(String),
+    ClassDeleting(String),
     EmptyLabel,
     SystemNamespace,
 }
@@ -62,6 +65,7 @@ impl Trouble {
     pub fn reason(&self) -> &'static str {
         match self {
             Trouble::ClassNotFound(_) => "ClassNotFound",
+            Trouble::ClassDeleting(_) => "ClassDeleting",
             Trouble::EmptyLabel => "EmptyLabel",
             Trouble::SystemNamespace => "NotAllowed",
         }
@@ -72,9 +76,12 @@ impl fmt::Display for Trouble {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Trouble::ClassNotFound(class) => {
+                write!(out, "there is no NamespaceClass {class}; it is applied as soon as it is created")
+            }
+            Trouble::ClassDeleting(class) => {
                 write!(
                     out,
-                    "there is no NamespaceClass {class}, or it is being deleted; it is applied as soon as it is created"
+                    "NamespaceClass {class} is being deleted and takes no namespaces any more; name another class"
                 )
             }
             Trouble::EmptyLabel => {
@@ -149,6 +156,7 @@ pub fn trouble(seen: &Observed) -> Option<Trouble> {
         Wanted::Unclear => Some(Trouble::EmptyLabel),
         // Its class is on its way out: the binding tells.
         Wanted::Unknown(class) if seen.binding.as_ref().is_some_and(|binding| binding.class == class) => None,
+        Wanted::Unknown(class) if seen.is_wanted_class_leaving => Some(Trouble::ClassDeleting(class)),
         Wanted::Unknown(class) => Some(Trouble::ClassNotFound(class)),
         Wanted::Class(_) if seen.namespace.system => Some(Trouble::SystemNamespace),
         _ => None,

@@ -6,10 +6,13 @@ use serde_json::{Map, Value};
 
 use super::{
     manifest::{self, Item},
-    params::{self, Declared},
+    params::{self, Declared, Resolved, Texts},
     template::{self, Facts, Inputs, quoted},
 };
-use crate::problem::{MOST_PROBLEMS, Problem};
+use crate::{
+    name::is_label_value,
+    problem::{MOST_PROBLEMS, Problem},
+};
 
 /// Most objects in a class, as its schema has it. Here as well, so that the work is bounded whoever asks for it.
 pub const MOST_RESOURCES: usize = 100;
@@ -29,6 +32,16 @@ pub struct Blueprint {
     pub params: Vec<Declared>,
     pub labels: BTreeMap<String, String>,
     pub annotations: BTreeMap<String, String>,
+}
+
+/// What a class means for one namespace.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Furnished {
+    pub items: Vec<Item>,
+    /// The values in force.
+    pub params: Texts,
+    /// Values that are given and not in force.
+    pub refused: Vec<Problem>,
 }
 
 impl Blueprint {
@@ -87,13 +100,13 @@ impl Blueprint {
         problems
     }
 
-    /// The objects for one namespace, or everything that is in the way there.
-    pub fn items(&self, namespace: &Facts) -> Result<Vec<Item>, Vec<Problem>> {
+    /// The objects for one namespace, or everything that is in the way there. `before` are the values last in force there.
+    pub fn items(&self, namespace: &Facts, before: &Texts) -> Result<Furnished, Vec<Problem>> {
         if let Some(problem) = self.too_many() {
             return Err(vec![problem]);
         }
-        let params = params::resolve(&self.params, namespace)?;
-        let inputs = Inputs { namespace: namespace.clone(), class: self.class.clone(), params };
+        let Resolved { values, in_force, refused } = params::resolve(&self.params, namespace, before)?;
+        let inputs = Inputs { namespace: namespace.clone(), class: self.class.clone(), params: values };
         let mut rendered = Vec::new();
         let mut problems = Vec::new();
         for result in template::render_all(&self.resources, &inputs) {
@@ -107,17 +120,8 @@ impl Blueprint {
             return Err(problems);
         }
         // Checked again after rendering: a template may have made two names one.
-        manifest::parse_all(rendered)
+        Ok(Furnished { items: manifest::parse_all(rendered)?, params: in_force, refused })
     }
-}
-
-fn is_label_value(value: &str) -> bool {
-    let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
-    let ends_well = |c: Option<char>| c.is_none_or(|c| c.is_ascii_alphanumeric());
-    value.len() <= 63
-        && value.chars().all(allowed)
-        && ends_well(value.chars().next())
-        && ends_well(value.chars().next_back())
 }
 
 #[cfg(test)]
@@ -141,7 +145,7 @@ mod tests {
         let resources = names.map(|name| json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}}));
         let blueprint = blueprint(&json!(resources), Vec::new());
         assert!(blueprint.problems().is_empty());
-        let problems = blueprint.items(&facts()).unwrap_err();
+        let problems = blueprint.items(&facts(), &Texts::new()).unwrap_err();
         assert!(problems[0].message.contains("twice"), "{problems:?}");
     }
 

@@ -8,6 +8,7 @@ use crate::{
     budget::{Budget, Budgets},
     conditions::{Conditions, Truth},
     namespaces::{
+        gate::{self, GateStep},
         manifest::group_of,
         rollout::{self, RolloutStep},
     },
@@ -25,6 +26,9 @@ const MOST_FAILING: usize = 10;
 /// The reason while some namespaces are behind.
 const ROLLING_OUT: &str = "RollingOut";
 
+/// The reason while a class that is being deleted waits.
+pub const DELETING: &str = "ClassDeleting";
+
 /// What is known about one class.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Observed {
@@ -41,6 +45,7 @@ pub struct Observed {
     /// Kinds of which objects of this class exist.
     pub live: BTreeSet<Kind>,
     pub namespaces: Vec<Bound>,
+    pub gate: gate::Seen,
     pub rollout: rollout::Seen,
     pub status: Status,
 }
@@ -56,6 +61,8 @@ pub struct Bound {
     /// It has what this very class says now.
     pub updated: bool,
     pub ready: bool,
+    /// Since when it is not ready, where it says that it is not.
+    pub unready_since: Option<Timestamp>,
     /// The reason, if somebody must act.
     pub stalled: Option<String>,
     /// What it says is about what its binding asks for now.
@@ -126,6 +133,7 @@ pub enum ClassStep {
     /// Keep the class until its namespaces have let go.
     Hold,
     LetGo,
+    Gate(GateStep),
     RollOut(RolloutStep),
 }
 
@@ -134,8 +142,14 @@ impl Step for ClassStep {
         match self {
             ClassStep::Hold => "HoldClass",
             ClassStep::LetGo => "ReleaseClass",
+            ClassStep::Gate(step) => step.kind(),
             ClassStep::RollOut(step) => step.kind(),
         }
+    }
+
+    /// A gate that cannot be raised keeps nobody from what the class says.
+    fn needs(&self, earlier: &Self) -> bool {
+        !matches!(earlier, ClassStep::Gate(_))
     }
 }
 
@@ -144,12 +158,22 @@ impl fmt::Display for ClassStep {
         match self {
             ClassStep::Hold => out.write_str("hold the class: its deletion needs our help"),
             ClassStep::LetGo => out.write_str("let the class go"),
+            ClassStep::Gate(step) => step.fmt(out),
             ClassStep::RollOut(step) => step.fmt(out),
         }
     }
 }
 
 pub fn plan(seen: &Observed) -> Plan<ClassStep> {
+    let mut plan = plan_class(seen);
+    // Before anything goes through it. Where the class goes it goes with it.
+    if let Some(step) = gate::step(&seen.gate).filter(|_| !seen.deleting) {
+        plan.groups.insert(0, vec![ClassStep::Gate(step)]);
+    }
+    plan
+}
+
+fn plan_class(seen: &Observed) -> Plan<ClassStep> {
     match (seen.deleting, seen.held) {
         (false, false) if seen.must_hold => Plan::step(ClassStep::Hold),
         (false, true) if !seen.must_hold => Plan::step(ClassStep::LetGo),
@@ -265,9 +289,20 @@ fn kinds(seen: &Observed) -> BTreeSet<Kind> {
     seen.uses.iter().chain(seen.live.iter().filter(|kind| !is_used(kind))).cloned().collect()
 }
 
+/// The namespaces that keep a class from being deleted.
+fn waits_for(namespaces: &[Bound]) -> String {
+    let mut names: Vec<_> = namespaces.iter().map(|bound| bound.name.as_str()).collect();
+    names.sort_unstable();
+    let more = names.len().saturating_sub(MOST_FAILING);
+    names.truncate(MOST_FAILING);
+    let more = if more == 0 { String::new() } else { format!(" and {more} more") };
+    format!("it is deleted when no namespace has it any more: {}{more}", names.join(", "))
+}
+
 fn write_conditions(seen: &Observed, status: &mut Status, now: &Timestamp) {
     let generation = Some(seen.generation);
-    let trouble = rollout::trouble(seen, status.rollout.as_ref());
+    // What a roll-out waits for is said nowhere else.
+    let trouble = rollout::trouble(seen, status.rollout.as_ref()).or_else(|| gate::trouble(&seen.gate));
     let conditions = &mut status.conditions;
     if seen.problems.is_empty() {
         conditions.set_observed("Accepted", Truth::True, "Valid", "the class is well formed", generation, now);
@@ -281,13 +316,18 @@ fn write_conditions(seen: &Observed, status: &mut Status, now: &Timestamp) {
             now,
         );
     }
-    let behind = seen.namespaces.iter().filter(|bound| !(bound.ready && bound.updated)).count();
+    // Who is on its way out does not come along, and is not waited for.
+    let staying = || seen.namespaces.iter().filter(|bound| !bound.leaving);
+    let behind = staying().filter(|bound| !(bound.ready && bound.updated)).count();
     let (truth, reason, message) = match (seen.problems.is_empty(), trouble, behind) {
+        _ if seen.deleting && !seen.namespaces.is_empty() => (Truth::False, DELETING, waits_for(&seen.namespaces)),
         (false, _, _) => (Truth::False, "InvalidClass", "the class has problems; no namespace is changed".to_owned()),
         (true, Some((reason, message)), _) => (Truth::False, reason, message),
-        (true, None, 0) => (Truth::True, "RolledOut", format!("{} namespaces have the class", seen.namespaces.len())),
+        (true, None, 0) => (Truth::True, "RolledOut", format!("{} namespaces have the class", staying().count())),
         (true, None, behind) => {
-            (Truth::False, ROLLING_OUT, format!("{behind} of {} namespaces are not there yet", seen.namespaces.len()))
+            let awaited = rollout::awaited(seen).map(|names| format!("; it waits for {names}")).unwrap_or_default();
+            let all = staying().count();
+            (Truth::False, ROLLING_OUT, format!("{behind} of {all} namespaces are not there yet{awaited}"))
         }
     };
     conditions.set_observed("Ready", truth, reason, message, generation, now);
@@ -333,6 +373,22 @@ mod tests {
         assert!(!told(progress, before, (4, 9, 0), 2100));
         assert!(told(progress, before, (4, 9, 1), 2200), "who fails is news");
         assert!(told(progress, before, (9, 9, 0), 2300), "its end");
+    }
+
+    #[test]
+    fn a_class_that_is_being_deleted_names_the_namespaces_it_waits_for() {
+        let bound = |number: usize| Bound { name: format!("team-{number:02}"), ..Bound::default() };
+        let told = |count: usize| {
+            let namespaces = (0..count).rev().map(bound).collect();
+            let seen = Observed { deleting: true, held: true, namespaces, ..Observed::default() };
+            let status = report(&seen, &Timestamp::default()).unwrap();
+            let ready = status.conditions.get("Ready").unwrap().clone();
+            (ready.reason, ready.message)
+        };
+        let (reason, message) = told(2);
+        assert_eq!(reason, DELETING);
+        assert_eq!(message, "it is deleted when no namespace has it any more: team-00, team-01");
+        assert!(told(12).1.ends_with("team-09 and 2 more"));
     }
 
     #[test]

@@ -1,6 +1,9 @@
 //! What a binding records about the objects it made: the report people read, and a witness against other people's edits.
 
-use std::fmt;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+};
 
 use serde::{Deserialize, Serialize};
 
@@ -25,10 +28,37 @@ pub struct Status {
     /// The revision of the class that is in force.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub observed_revision: Option<String>,
+    /// Values of the class's inputs that are in force here.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub params: BTreeMap<String, String>,
+    #[serde(skip_serializing_if = "Furnished::is_empty")]
+    pub namespace_metadata: Furnished,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub applied_resources: Vec<Applied>,
     #[serde(skip_serializing_if = "Conditions::is_empty")]
     pub conditions: Conditions,
+}
+
+/// What classes have set on the Namespace itself, and what was there before.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Furnished {
+    /// Keys of labels.
+    #[serde(skip_serializing_if = "BTreeSet::is_empty")]
+    pub labels: BTreeSet<String>,
+    #[serde(skip_serializing_if = "BTreeSet::is_empty")]
+    pub annotations: BTreeSet<String>,
+    /// Values that somebody else had set.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub labels_before: BTreeMap<String, String>,
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub annotations_before: BTreeMap<String, String>,
+}
+
+impl Furnished {
+    fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
 }
 
 impl Status {
@@ -53,12 +83,15 @@ impl Status {
             observed_class_uid,
             observed_class_generation,
             observed_revision,
+            params,
+            namespace_metadata,
             applied_resources,
             conditions,
         } = self;
         let is_same = (observed_generation, observed_class_name)
             == (&other.observed_generation, &other.observed_class_name)
             && *observed_class_uid == other.observed_class_uid
+            && (params, namespace_metadata) == (&other.params, &other.namespace_metadata)
             && *conditions == other.conditions;
         if !is_same || applied_resources.len() != other.applied_resources.len() {
             return Difference::News;

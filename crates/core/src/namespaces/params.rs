@@ -1,7 +1,8 @@
 //! Inputs of a class: declared by its author, given by the namespace, checked before any template sees them.
 //!
 //! A value is the namespace's annotation, else its label, else the default. It is taken only if it is of the declared type and
-//! within the declared limits; a declaration that is itself broken lets no value through.
+//! within the declared limits; a declaration that is itself broken lets no value through. Instead of one that is not taken the last
+//! one that was stays in force, else the default: whoever may give values must not thereby stop what the class enforces.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -67,19 +68,52 @@ pub fn check_declarations(declared: &[Declared]) -> Vec<Problem> {
     problems
 }
 
-/// The value of every declared parameter for one namespace, or everything that is missing or not allowed.
-pub fn resolve(declared: &[Declared], namespace: &Facts) -> Result<BTreeMap<String, Value>, Vec<Problem>> {
-    let mut values = BTreeMap::new();
-    let mut problems = Vec::new();
+/// Values by the names of their parameters, as text.
+pub type Texts = BTreeMap<String, String>;
+
+/// The parameters of a class for one namespace.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Resolved {
+    pub values: BTreeMap<String, Value>,
+    /// What was taken, as it was given: it stays in force if what is given next cannot be taken.
+    pub in_force: Texts,
+    /// What is given and not taken.
+    pub refused: Vec<Problem>,
+}
+
+/// The value of every declared parameter for one namespace; `before` is what was in force last. Where one has no value at all,
+/// everything that is missing or not allowed.
+pub fn resolve(declared: &[Declared], namespace: &Facts, before: &Texts) -> Result<Resolved, Vec<Problem>> {
+    let mut resolved = Resolved::default();
     for param in declared {
-        match param.resolve(namespace) {
-            Ok(value) => {
-                values.insert(param.name.clone(), value);
+        let problem = |message: String| Problem::new(format!("{VALUES}{}", param.name), message);
+        let taken = match param.resolve(namespace) {
+            Ok(taken) => Some(taken),
+            Err(message) => {
+                let instead = param.instead(before);
+                let kept = instead.as_ref().map(|(text, _)| format!("; {} stays in force", quoted(text)));
+                resolved.refused.push(problem(message + &kept.unwrap_or_default()));
+                instead
             }
-            Err(message) => problems.push(Problem::new(format!("params.{}", param.name), message)),
+        };
+        if let Some((text, value)) = taken {
+            resolved.values.insert(param.name.clone(), value);
+            resolved.in_force.insert(param.name.clone(), text);
         }
     }
-    if problems.is_empty() { Ok(values) } else { Err(problems) }
+    if resolved.values.len() < names(declared).len() { Err(resolved.refused) } else { Ok(resolved) }
+}
+
+fn names(declared: &[Declared]) -> BTreeSet<&str> {
+    declared.iter().map(|param| param.name.as_str()).collect()
+}
+
+/// Where problems with values stand, as opposed to those of the class.
+const VALUES: &str = "params.";
+
+/// Whether only values that namespaces give are to blame.
+pub fn are_about_values(problems: &[Problem]) -> bool {
+    !problems.is_empty() && problems.iter().all(|problem| problem.field.starts_with(VALUES))
 }
 
 impl Declared {
@@ -150,15 +184,25 @@ impl Declared {
         }
     }
 
-    fn resolve(&self, namespace: &Facts) -> Result<Value, String> {
+    /// The value, and as it was given.
+    fn resolve(&self, namespace: &Facts) -> Result<(String, Value), String> {
         let from =
             |key: &Option<String>, map: &BTreeMap<String, String>| key.as_ref().and_then(|key| map.get(key)).cloned();
         let given = from(&self.from_namespace_annotation, &namespace.annotations)
             .or_else(|| from(&self.from_namespace_label, &namespace.labels))
             .or_else(|| self.default.clone());
         let Some(text) = given else { return Err(self.missing()) };
-        let accepted = self.compiled().ok().and_then(|pattern| self.accept(&text, pattern.as_ref()));
-        accepted.ok_or_else(|| self.not_allowed(&text))
+        self.taken(&text).map(|value| (text.clone(), value)).ok_or_else(|| self.not_allowed(&text))
+    }
+
+    /// What is in force where the value that is given cannot be: the last one that could, else the default.
+    fn instead(&self, before: &Texts) -> Option<(String, Value)> {
+        let mut kept = before.get(&self.name).into_iter().chain(&self.default);
+        kept.find_map(|text| Some((text.clone(), self.taken(text)?)))
+    }
+
+    fn taken(&self, text: &str) -> Option<Value> {
+        self.compiled().ok().and_then(|pattern| self.accept(text, pattern.as_ref()))
     }
 
     /// The pattern, ready to match; compiling it is by far the most work there is about a parameter.

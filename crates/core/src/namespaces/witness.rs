@@ -14,7 +14,10 @@ use hmac::{Hmac, KeyInit, Mac};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
-use super::manifest::{Rendered, canonical, long, short, write_canonical, write_list, write_object};
+use super::{
+    excess::owned,
+    manifest::{Rendered, canonical, long, short, write_canonical, write_list, write_object},
+};
 
 /// What the API server keeps in metadata, or what says nothing about what an object is.
 const KEPT_BY_SERVER: [&str; 9] = [
@@ -93,6 +96,7 @@ impl Witness {
         match care {
             Care::Places => write_shown(object, manifest, &mut shown),
             Care::Parts => write_parts(object, manifest, &mut shown),
+            Care::Exact => write_canonical(&owned(object, manifest), &mut shown),
         }
         Self { fields: short(&seal.hash(object, &shown)), content: content(object, seal) }
     }
@@ -112,6 +116,8 @@ pub enum Care {
     Parts,
     /// The places the manifest sets and no other: where drift is only reported, additions of others are not worth a word.
     Places,
+    /// Everything in what the manifest touches, but for what it says is left to others.
+    Exact,
 }
 
 impl fmt::Display for Witness {

@@ -136,7 +136,7 @@ fn deletion(dice: &mut Dice, status: &Fields) -> Deletion {
 
 fn storage(dice: &mut Dice) -> Location {
     match dice.roll(4) {
-        0 => Location::Default,
+        0 => Location::Default { velero: dice.some(LocationPhase::ReadOnly) },
         1 => Location::Missing { name: "here".into() },
         _ => Location::Found {
             phase: dice.some(Phase::Created),
@@ -298,7 +298,12 @@ proptest! {
             status,
             keys: if dice.roll(4) == 0 { Keys::Refused("x".into()) } else { Keys::Fine },
             secret: dice.some(Version { uid: "u".into(), resource_version: "1".into() }),
-            copy: dice.some(Copy { uid: "u".into(), marks: marks(&mut dice.clone()), copy_of: None }),
+            copy: dice.some(Copy {
+                version: Version { uid: "u".into(), resource_version: "1".into() },
+                marks: marks(&mut dice.clone()),
+                copy_of: None,
+            }),
+            rest: dice.some(Duration::MAX).unwrap_or_default(),
             velero: dice.some(there),
             twin: (dice.roll(8) == 0).then(|| "other".to_owned()),
             backups: victims(&mut dice),

@@ -9,10 +9,10 @@ use std::{
 use croft_core::{
     namespaces::{
         blueprint::Blueprint,
-        class,
+        class, gate,
         inventory::Status,
         manifest::{Rendered, Stamp, digest, shape},
-        params::{Declared, Kind},
+        params::{Declared, Kind, Texts},
         resources::{
             Binding, Class, ClassSeen, KindSeen, Namespace, NamespaceMetadata, Observed, Owner, Policy, Read, Stamped,
             Withheld, blocked_items, plan, report,
@@ -139,9 +139,10 @@ fn assert_applicable(item: &Rendered, stamp: &Stamp<'_>) {
 
 fn items(blueprint: &Blueprint, facts: &Facts) -> (Vec<Rendered>, Vec<Problem>) {
     let stamp = Stamp { namespace: &facts.name, class: &blueprint.class, binding_uid: &facts.uid, protect: true };
-    match blueprint.items(facts) {
-        Ok(items) => (
-            items
+    match blueprint.items(facts, &Texts::new()) {
+        Ok(furnished) => (
+            furnished
+                .items
                 .into_iter()
                 .map(|item| item.stamped(&stamp))
                 .inspect(|item| assert_applicable(item, &stamp))
@@ -159,6 +160,8 @@ fn owner(dice: &mut Dice) -> Owner {
 fn policy(dice: &mut Dice) -> Policy {
     Policy {
         adopt: dice.flip(),
+        replace: dice.flip(),
+        exact: dice.flip(),
         report_drift: dice.flip(),
         recreate_immutable: dice.flip(),
         orphan_on_class_delete: dice.flip(),
@@ -187,7 +190,9 @@ fn read(dice: &mut Dice, item: &Rendered, json: &Value) -> Option<Read> {
         owner: owner(dice),
         deleting: dice.flip(),
         witness: dice.some(Witness::of(json, &item.manifest, &SEAL, Care::Parts)),
+        excess: dice.some(json.clone()),
         changed_by: dice.some("somebody".to_owned()),
+        changed_field: dice.some("data.k".to_owned()),
         taken_fields: dice.some(json.clone()),
         other_owners: json.clone(),
     };
@@ -222,6 +227,9 @@ fn observed(blueprint: &Blueprint, facts: &Facts, status: Status, json: &Value, 
         generation: 1,
         items,
         problems,
+        params: Texts::new(),
+        refused_params: Vec::new(),
+        protect: dice.flip(),
         policy: policy(dice),
         namespace_metadata: NamespaceMetadata {
             labels: blueprint.labels.clone(),
@@ -288,6 +296,7 @@ fn rolling(dice: &mut Dice) -> rollout::Seen {
         },
         kept: (0..dice.roll(20)).map(|_| kept(dice)).collect(),
         not_kept: dice.some("words ".repeat(10_000)),
+        predecessor: dice.some("u".into()),
         confirmed: dice.some("r1".into()),
         deletions: Deletions { objects: u64::MAX, made: u64::MAX },
         now: now(),
@@ -325,7 +334,12 @@ proptest! {
             stalled: dice.some("Reason".into()),
             heard: dice.flip(),
             has: Some(format!("r{}", dice.roll(3))),
-            moved: Some(Moved { revision: format!("r{}", dice.roll(3)), since: dice.roll(2).into() }),
+            moved: Some(Moved {
+                revision: format!("r{}", dice.roll(3)),
+                since: dice.roll(2).into(),
+                failed_before: dice.flip(),
+            }),
+            unready_since: dice.some(Timestamp("any".into())),
             turn: dice.roll(3).into(),
             ..class::Bound::default()
         };
@@ -335,6 +349,7 @@ proptest! {
             deleting: dice.flip(),
             held: dice.flip(),
             must_hold: dice.flip(),
+            gate: gate::Seen { wanted: dice.flip(), failure: dice.flip().then(|| "why".to_owned()), ..gate::Seen::default() },
             rollout: rolling(&mut dice),
             status: class::Status {
                 revision: Some(format!("r{}", dice.roll(3))),
@@ -381,7 +396,10 @@ fn what_is_nested_too_deeply_is_a_problem_however_deep_it_is() {
         let class = class_of(manifest);
         assert_told(&class.problems());
         assert!(Problem::list(&class.problems()).contains("nested deeper than 100 levels"), "{place}");
-        assert!(Problem::list(&class.items(&here()).unwrap_err()).contains("nested deeper than 100 levels"), "{place}");
+        assert!(
+            Problem::list(&class.items(&here(), &Texts::new()).unwrap_err()).contains("nested deeper than 100 levels"),
+            "{place}"
+        );
     }
 }
 
@@ -391,18 +409,18 @@ fn a_class_that_grows_without_bounds_when_filled_in_is_a_problem() {
     let data: Map<_, _> = (0..1000).map(|key| (format!("k{key}"), json!("{{ namespace.annotations['a'] }}"))).collect();
     let class = class_of(json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "data": data}));
     assert!(class.problems().is_empty());
-    assert!(Problem::list(&class.items(&facts).unwrap_err()).contains("does not fit"));
+    assert!(Problem::list(&class.items(&facts, &Texts::new()).unwrap_err()).contains("does not fit"));
 }
 
 #[test]
 fn a_class_of_more_than_its_schema_allows_costs_no_more_than_saying_so() {
     let many = |count: usize| Blueprint { resources: vec![Map::new(); count], ..Blueprint::default() };
     assert_eq!(Problem::list(&many(1_000_000).problems()), "spec.resources: has 1000000 entries; give at most 100");
-    assert!(many(1_000_000).items(&here()).is_err());
+    assert!(many(1_000_000).items(&here(), &Texts::new()).is_err());
     assert_told(&many(100).problems());
     let params = Blueprint { params: vec![Declared::default(); 1_000_000], ..Blueprint::default() };
     assert_eq!(Problem::list(&params.problems()), "spec.params: has 1000000 entries; give at most 32");
-    assert!(params.items(&here()).is_err());
+    assert!(params.items(&here(), &Texts::new()).is_err());
     let labels = Blueprint {
         labels: (0..1_000_000).map(|key| (key.to_string(), String::new())).collect(),
         ..Blueprint::default()
@@ -437,7 +455,7 @@ fn no_pattern_takes_long() {
         };
         let params: Vec<_> = (0..4).map(|number| Declared { name: format!("x{number}"), ..param.clone() }).collect();
         let class = Blueprint { params, ..Blueprint::default() };
-        let (_, _) = (class.problems(), class.items(&here()));
+        let (_, _) = (class.problems(), class.items(&here(), &Texts::new()));
     }
     assert!(started.elapsed() < Duration::from_secs(20), "{:?}", started.elapsed());
 }

@@ -132,6 +132,7 @@ impl Words {
             phase: dice.some(if dice.clone().flip() { Phase::Released } else { Phase::Removing }),
             reason: self.maybe(dice),
             set_aside: SetAside {
+                everything: dice.flip(),
                 kept: self.maybe(dice).into_iter().collect(),
                 left: self.maybe(dice).into_iter().collect(),
             },

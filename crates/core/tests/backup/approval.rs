@@ -360,6 +360,30 @@ fn what_was_edited_before_anybody_could_be_asked_is_asked_for_and_what_velero_ha
 }
 
 #[test]
+fn a_change_of_what_was_there_before_anybody_could_be_asked_is_taken_back_and_leaves_it_in_force() {
+    // Another spec is asked for, and nobody has decided about it.
+    let asked = at_rest(&World::new(0)).request.expect("asked");
+    assert_eq!((asked.requested(), asked.decision), (Some(1), None));
+    let stands = |request: Option<&Request>| standing(OwnBuckets::Approve, &spec(2), Before::This, request);
+    assert_eq!(stands(Some(&asked.seen())), Standing::Grandfathered);
+
+    let (_, mut seen) = explorer::World::observe(&World::new(0)).remove(0);
+    let location = seen.location.as_mut().expect("a location");
+    (location.spec, location.was) = (spec(2), Before::This);
+    seen.request = Some(asked.seen());
+    let steps = plan(&seen);
+    assert!(matches!(steps.iter().next(), Some(Step::DeleteRequest(_))), "nobody is to approve it any more: {steps}");
+    seen.request = None;
+    let steps = plan(&seen);
+    assert!(matches!(steps.iter().next(), Some(Step::CreateRequest { decision: Decision::Approve, .. })), "{steps}");
+
+    let approved = RequestState { decision: Some(true), ..asked.clone() };
+    assert_ne!(stands(Some(&approved.seen())), Standing::Grandfathered, "somebody has decided");
+    let rejected = RequestState { decision: Some(false), ..asked };
+    assert_eq!(stands(Some(&rejected.seen())), Standing::Rejected);
+}
+
+#[test]
 fn whoever_denies_own_buckets_ends_what_was_approved_and_whoever_allows_them_again_finds_it() {
     let approved = decide(&World::new(0), Some(true));
     let denied = at_rest(&World { policy: 2, ..approved.clone() });

@@ -1,5 +1,8 @@
+mod copy;
 mod queue;
 mod ready;
+
+use std::time::Duration;
 
 use croft_core::{
     backup::{
@@ -44,6 +47,8 @@ struct World {
     /// The tenant's Secret, by version.
     secret: Option<u8>,
     copy: Slot,
+    /// Whether an administrator has written something else into the copy.
+    copy_is_edited: bool,
     location: Slot,
     backup: bool,
     /// A Velero Backup in the location that Velero has not begun with.
@@ -92,7 +97,7 @@ impl Slot {
 
 impl World {
     fn new(spec: Spec, secret: Option<u8>, copy: Slot, location: Slot) -> Self {
-        World { stored: Stored::new(spec), secret, copy, location, backup: true, queued: None }
+        World { stored: Stored::new(spec), secret, copy, copy_is_edited: false, location, backup: true, queued: None }
     }
 
     fn something_of_ours(&self) -> bool {
@@ -104,11 +109,22 @@ impl World {
         assert_eq!((source.name.as_str(), source.key.as_str()), ("keys", "cloud"));
         match self.secret {
             Some(number) => {
-                self.copy = Slot::Ours(number);
-                done()
+                (self.copy, self.copy_is_edited) = (Slot::Ours(number), false);
+                let Version { uid, resource_version } = self.copy_version();
+                Outcome::Done { uid: Some(uid), witness: Some(resource_version) }
             }
             None => stale(),
         }
+    }
+
+    /// No two contents have the same.
+    fn copy_version(&self) -> Version {
+        let resource_version = match self.copy {
+            Slot::Ours(number) if self.copy_is_edited => 10 + number,
+            Slot::Ours(number) => number,
+            Slot::Empty | Slot::Theirs => 0,
+        };
+        Version { uid: self.copy.uid().into(), resource_version: resource_version.to_string() }
     }
 
     fn number_of(spec: &Map<String, Value>) -> u8 {
@@ -122,7 +138,7 @@ impl World {
     fn seen(&self) -> Option<Observed> {
         let request = self.stored.request.as_ref()?;
         let copy = (self.copy != Slot::Empty).then(|| Copy {
-            uid: self.copy.uid().into(),
+            version: self.copy_version(),
             marks: self.copy.marks(),
             copy_of: match self.copy {
                 Slot::Ours(number) => Some(copy_mark(&version(number), "cloud")),
@@ -152,6 +168,7 @@ impl World {
             secret: self.secret.map(version),
             keys: Keys::Unread,
             copy,
+            rest: Duration::ZERO,
             velero,
             twin: None,
             backups: self
@@ -200,7 +217,11 @@ impl explorer::World for World {
                 self.location = Slot::Ours(Self::number_of(spec));
             }
             Step::TakeFromQueue { backup, version } => return self.take_from_queue(backup, version),
-            Step::DeleteSecret(victim) => return self.copy.delete(victim),
+            Step::DeleteSecret(victim) => {
+                let outcome = self.copy.delete(victim);
+                self.copy_is_edited &= self.copy != Slot::Empty;
+                return outcome;
+            }
             Step::DeleteLocation(victim) => {
                 let outcome = self.location.delete(victim);
                 let was_seen = !look.observed.in_queue.is_empty();
@@ -229,7 +250,9 @@ impl explorer::World for World {
             Act::new("the Secret goes", self, |world| world.secret = None),
             Act::new("the Secret becomes version 1", self, |world| world.secret = Some(1)),
             Act::new("the Secret becomes version 2", self, |world| world.secret = Some(2)),
-            Act::new("somebody takes the name of the copy", self, |world| world.copy = Slot::Theirs),
+            Act::new("somebody takes the name of the copy", self, |world| {
+                (world.copy, world.copy_is_edited) = (Slot::Theirs, false);
+            }),
             Act::new("somebody takes the name of the location", self, |world| world.location = Slot::Theirs),
         ];
         for (what, spec) in [("wrong", Spec::Invalid), ("spec 1", Spec::Valid(1)), ("spec 2", Spec::Valid(2))] {
@@ -238,10 +261,15 @@ impl explorer::World for World {
             }));
         }
         acts.extend(self.stored.acts(self, |world| &mut world.stored));
-        acts.push(Act::new("an administrator deletes the copy", self, |world| world.copy = Slot::Empty));
+        acts.push(Act::new("an administrator deletes the copy", self, |world| {
+            (world.copy, world.copy_is_edited) = (Slot::Empty, false);
+        }));
         acts.push(Act::new("an administrator deletes the location", self, |world| world.location = Slot::Empty));
         if let Slot::Ours(_) = self.location {
             acts.push(Act::new("an administrator edits the location", self, |world| world.location = Slot::Ours(2)));
+        }
+        if let Slot::Ours(_) = self.copy {
+            acts.push(Act::new("an administrator edits the copy", self, |world| world.copy_is_edited = true));
         }
         acts.extend(self.queue_moves());
         acts
@@ -285,6 +313,7 @@ impl explorer::World for World {
                     assert_eq!(conditions.reason("SecretSynced"), Some("SecretSyncFailed"));
                 } else {
                     assert_eq!(self.copy, Slot::Ours(secret), "a stale copy");
+                    assert!(!self.copy_is_edited, "not our copy");
                     assert!(conditions.is_true("SecretSynced"));
                     self.check_location_at_rest(request);
                 }

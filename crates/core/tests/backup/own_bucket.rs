@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use croft_core::backup::{
-    OwnBucket, Phase, Reach,
+    OwnBucket, Phase, Presence, Reach,
     backup::{Location, LocationPhase, Observed, Status, plan, report},
     ownership::Lies,
 };
@@ -110,16 +110,54 @@ fn what_is_in_an_own_bucket_goes_in_time_only_while_nothing_else_is_within_reach
     assert!(plan(&in_a_vault, &policy()).is_settled(), "Velero sees to that itself");
 }
 
+/// A backup that Velero has not begun with.
+fn waiting(velero: LocationPhase) -> Observed {
+    let mut seen = stored(Reach::default(), None);
+    seen.velero = Some(handed(true, json!({ "phase": "Queued" }), false, 1));
+    seen.location =
+        Location::Found { phase: Some(Phase::Created), nacuuid: Some("here-1".into()), velero: Some(velero) };
+    seen.status = report(&seen, &policy(), &[], &now()).expect("a status");
+    seen
+}
+
 #[test]
-fn a_backup_that_its_own_bucket_would_fail_does_not_stay_in_veleros_queue() {
-    let waiting = |velero: LocationPhase| {
-        let mut seen = stored(Reach::default(), None);
-        seen.velero = Some(handed(true, json!({ "phase": "Queued" }), false, 1));
-        seen.location =
-            Location::Found { phase: Some(Phase::Created), nacuuid: Some("here-1".into()), velero: Some(velero) };
+fn a_backup_that_is_held_does_not_stay_in_veleros_queue_for_an_own_bucket_that_would_fail_it() {
+    let deleted = |velero: LocationPhase| {
+        let mut seen = waiting(velero);
+        seen.object.is_deleting = true;
         seen.status = report(&seen, &policy(), &[], &now()).expect("a status");
         seen
     };
+    assert!(plan(&deleted(LocationPhase::Available), &policy()).is_settled(), "held until somebody says how it goes");
+    for unusable in [LocationPhase::Other, LocationPhase::ReadOnly] {
+        let seen = deleted(unusable);
+        let steps = plan(&seen, &policy());
+        assert!(steps.to_string().starts_with("delete Velero Backup") && steps.iter().count() == 1, "{steps}");
+        let said = seen.status.conditions.get("Deleting").map(|said| said.message.clone()).unwrap_or_default();
+        assert_eq!(said, "Velero could not store this backup and has nothing of it: it goes");
+        let gone = Observed { velero: None, ..seen.clone() };
+        assert!(plan(&gone, &policy()).to_string().starts_with("release finalizer"), "nothing is left to hold it for");
+        let mut away = seen;
+        away.object.velero = Presence::Hidden;
+        assert!(plan(&away, &policy()).is_settled(), "who knows what Velero has");
+    }
+}
+
+#[test]
+fn what_waits_in_a_namespace_that_velero_is_to_pass_over_leaves_its_queue() {
+    let mut seen = Observed { own_bucket: None, ..waiting(LocationPhase::Available) };
+    assert!(plan(&seen, &policy()).is_settled());
+    seen.object.namespace_is_excluded = true;
+    let steps = plan(&seen, &policy());
+    assert!(steps.to_string().starts_with("delete Velero Backup") && steps.iter().count() == 1, "{steps}");
+    let outcomes: Vec<_> = steps.iter().map(|step| (step, crate::done())).collect();
+    let status = report(&seen, &policy(), &outcomes, &now()).expect("a status");
+    let said = status.conditions.get("Accepted").map(|said| said.message.clone()).unwrap_or_default();
+    assert!(said.contains("velero.io/exclude-from-backup=true") && said.contains("create a new"), "{said}");
+}
+
+#[test]
+fn a_backup_that_its_own_bucket_would_fail_does_not_stay_in_veleros_queue() {
     assert!(plan(&waiting(LocationPhase::Available), &policy()).is_settled());
     for unusable in [LocationPhase::Other, LocationPhase::ReadOnly] {
         let seen = waiting(unusable);

@@ -32,6 +32,11 @@ pub trait World: Clone + Eq + Hash + fmt::Debug {
 
     fn plan(&self, seen: &Self::Seen) -> Plan<Self::Step>;
 
+    /// Whether a step must not be begun where an earlier one of its plan was not done.
+    fn needs(&self, _step: &Self::Step, _earlier: &Self::Step) -> bool {
+        true
+    }
+
     /// Carries out one step of a plan made from `seen`, if its precondition still holds. Panics on what must never be done.
     fn execute(&mut self, seen: &Self::Seen, step: &Self::Step) -> Outcome;
 

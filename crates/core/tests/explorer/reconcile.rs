@@ -123,21 +123,26 @@ impl<W: World> Reconcile<W> {
         visit.events().pop();
     }
 
-    /// The steps that may be carried out now: those of one group side by side, when all before them are done.
+    /// The steps that may be carried out now: those of one group side by side that need nothing which is not done.
     fn ready(&self, moment: &Moment<W>) -> Vec<usize> {
         let mut first = 0;
         for group in &self.plan.groups {
             let numbers = first..first + group.len();
-            let outcomes = &moment.outcomes[numbers.clone()];
-            if outcomes.iter().any(Option::is_none) {
-                return numbers.filter(|number| moment.outcomes[*number].is_none()).collect();
-            }
-            if !outcomes.iter().flatten().all(Outcome::is_done) {
-                return Vec::new();
+            let ready: Vec<_> = numbers
+                .filter(|number| moment.outcomes[*number].is_none() && self.may_begin(moment, *number, first))
+                .collect();
+            if !ready.is_empty() {
+                return ready;
             }
             first += group.len();
         }
         Vec::new()
+    }
+
+    /// Whether a step needs nothing of the `before` first ones that is not done.
+    fn may_begin(&self, moment: &Moment<W>, number: usize, before: usize) -> bool {
+        let is_done = |earlier: usize| moment.outcomes[earlier].as_ref().is_some_and(Outcome::is_done);
+        (0..before).all(|earlier| is_done(earlier) || !moment.world.needs(self.step(number), self.step(earlier)))
     }
 
     pub(super) fn happens(&self, moment: &mut Moment<W>, event: Event) {

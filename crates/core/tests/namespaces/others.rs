@@ -8,7 +8,7 @@ use croft_core::{
         class::{self, ClassStep},
         resources::{self, Policy, ResourceStep},
     },
-    plan::{Outcome, Plan},
+    plan::{Outcome, Plan, Step as _},
 };
 
 use crate::{
@@ -60,6 +60,13 @@ impl explorer::World for World {
             Some((*name, Seen::Class(name, spec.uid, Box::new(seen))))
         });
         [binding].into_iter().chain(resources).chain(classes).collect()
+    }
+
+    fn needs(&self, step: &Step, earlier: &Step) -> bool {
+        match (step, earlier) {
+            (Step::Resources(step), Step::Resources(earlier)) => step.needs(earlier),
+            _ => true,
+        }
     }
 
     fn plan(&self, seen: &Seen) -> Plan<Step> {

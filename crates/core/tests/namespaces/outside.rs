@@ -86,10 +86,11 @@ impl World {
             return refusal;
         }
         match step {
-            ResourceStep::ApplyNamespaceMetadata { metadata } => {
+            ResourceStep::ApplyNamespaceMetadata { metadata, .. } => {
                 self.namespace_labels.clone_from(&metadata.labels);
                 Outcome::done()
             }
+            ResourceStep::PutBackNamespaceMetadata { .. } => unreachable!("nobody else labels this namespace"),
             ResourceStep::Create { identity, manifest, .. } => {
                 assert!(is_recorded(seen, step), "made {identity} before the class has recorded its kind");
                 self.create(identity, manifest)
@@ -103,6 +104,14 @@ impl World {
                 assert!(may_be_applied(seen, identity, uid), "applied {identity}, which is not ours");
                 self.apply(seen, identity, uid, manifest)
             }
+            ResourceStep::Strip { identity, uid, .. } => {
+                let Some(object) = self.objects.get_mut(name_of(identity)).filter(|object| object.uid == *uid) else {
+                    return conflict();
+                };
+                Rc::make_mut(object).additions = false;
+                Outcome::done()
+            }
+            ResourceStep::Rehearse { .. } => Outcome::done(),
             ResourceStep::Prune { identity, uid, version, .. } => self.prune(seen, identity, uid, version),
             ResourceStep::Release { identity, uid, version, .. } => {
                 let Some(object) = self.exactly(identity, uid, version) else { return conflict() };

@@ -153,7 +153,7 @@ fn what_was_made_anew_is_not_deleted_again_because_we_died_before_telling() {
     world.object_mut("one").immutable = true;
     world.class_mut("web").items = vec![item("one", Some("new"))];
     let mut world = reconciled(&world);
-    assert_eq!(world.planned(), [["Prune"]]);
+    assert_eq!(world.planned(), [["Rehearse"], ["Prune"]]);
     world.die_after_the_plan();
     assert_eq!(world.planned(), [["Create"]]);
     world.die_after_the_plan();

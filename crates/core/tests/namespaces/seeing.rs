@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use croft_core::namespaces::{
-    binding, class,
+    binding, class, gate,
     inventory::Status,
     manifest::{Identity, Rendered},
     resources::{self, Class, ClassSeen, KindName, KindSeen, NamespaceMetadata, Owner, Read, Stamped},
@@ -33,6 +33,9 @@ impl World {
                 deleting: false,
             }),
             wanted_class: self.label.filter(|label| self.can_be_chosen(label)).map(str::to_owned),
+            is_wanted_class_leaving: self
+                .label
+                .is_some_and(|label| self.classes.contains_key(label) && !self.can_be_chosen(label)),
         }
     }
 
@@ -82,6 +85,7 @@ impl World {
             uses: spec.items.iter().map(|item| kind_recorded(&item.identity.name)).collect(),
             live: stamped.map(|(name, _)| kind_recorded(name)).collect(),
             namespaces: bound.map(|bound| seen_by_class(bound, name, spec)).collect(),
+            gate: gate::Seen::default(),
             rollout: rollout::Seen { newest: Some(newest), kept: vec![kept], ..rollout::Seen::default() },
             status: spec.status.clone(),
         })
@@ -182,7 +186,11 @@ impl World {
             Sight::Away | Sight::NotInstalled(_) if is_widget(&identity.name) => {}
             _ => {
                 let object = self.objects.get(identity.name.as_str());
-                let read = object.map(|object| self.read(&identity.name, object, seen.shown_by(&identity)));
+                let read = object.map(|object| {
+                    let is_excess = object.additions && seen.extent_of(&identity).is_some();
+                    let excess = is_excess.then(|| json!({}));
+                    Read { excess, ..self.read(&identity.name, object, seen.shown_by(&identity)) }
+                });
                 seen.read.insert(identity, read);
             }
         }
@@ -197,7 +205,9 @@ impl World {
             owner: self.owner(object),
             deleting: object.deleting,
             witness: manifest.map(|manifest| object.witness(manifest)),
+            excess: None,
             changed_by: None,
+            changed_field: None,
             taken_fields: object.created.then(|| json!([])),
             other_owners: json!(other.collect::<Vec<_>>()),
         }

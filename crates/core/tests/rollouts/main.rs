@@ -6,6 +6,7 @@
 #[path = "../explorer/mod.rs"]
 mod explorer;
 
+mod space;
 mod world;
 
 use crate::{
@@ -27,6 +28,13 @@ fn explored(name: &str, starts: impl IntoIterator<Item = World>, limits: Limits,
 fn whatever_an_administrator_does_in_the_middle_of_a_roll_out_nobody_moves_out_of_turn() {
     let limits = Limits { acts: 3, faults: false, at_once: 1 };
     explored("roll-outs, meddled with", settled(2), limits, 10_000);
+}
+
+#[test]
+fn namespaces_that_get_stuck_and_classes_that_are_made_again_let_nobody_move_out_of_turn() {
+    let unruly = || settled(2).map(World::unruly);
+    explored("roll-outs, unruly", unruly(), Limits { acts: 2, faults: false, at_once: 1 }, 5_000);
+    explored("roll-outs, unruly, with faults", unruly(), Limits { acts: 1, faults: true, at_once: 1 }, 200);
 }
 
 #[test]
@@ -72,7 +80,7 @@ fn an_edit_that_deletes_much_waits_whole_until_that_very_revision_is_confirmed()
         world.edit(0);
         let rest = at_rest(&world);
         assert_eq!((rest.carried(), rest.reason().as_str()), (vec![1, 1, 1], "DeletionsUnconfirmed"));
-        assert!(rest.message().contains("confirm-deletions=r0 --overwrite"), "{}", rest.message());
+        assert!(rest.message().contains("confirm-deletions=2-r0 --overwrite"), "{}", rest.message());
         let mut other = rest.clone();
         other.confirm(2);
         assert_eq!(at_rest(&other).carried(), [1, 1, 1], "another revision was confirmed");
@@ -95,4 +103,88 @@ fn a_class_that_was_staged_long_ago_takes_nobody_back_to_where_they_were_then() 
     world.edit(1);
     world.pause(true);
     assert_eq!(at_rest(&world).carried(), [3, 3], "neither back to 2 nor on to 1");
+}
+
+#[test]
+fn who_is_not_ready_when_its_turn_comes_is_waited_for_and_stops_nobody() {
+    let mut world = at_rest(&World::new(3, true));
+    world.get_stuck(Some(0));
+    let mut world = at_rest(&world);
+    world.edit(2);
+    let mut waiting = at_rest(&world);
+    assert_eq!(waiting.carried(), [2, 1, 1]);
+    assert!(waiting.message().ends_with("it waits for 0"), "{}", waiting.message());
+    waiting.wait_long();
+    assert_eq!(at_rest(&waiting).carried(), [2, 2, 2]);
+}
+
+#[test]
+fn who_is_through_holds_nobody_up_when_it_is_not_well_later() {
+    let mut world = at_rest(&World::new(2, true));
+    world.edit(2);
+    let mut world = at_rest(&world);
+    world.get_stuck(Some(0));
+    let mut unwell = at_rest(&world);
+    unwell.wait_long();
+    let mut newcomer = unwell.clone();
+    newcomer.come(2);
+    assert_eq!(at_rest(&newcomer).carried(), [2, 2, 2]);
+    unwell.edit(3);
+    assert_eq!(at_rest(&unwell).carried(), [3, 3], "who is not well comes last, and stops nobody");
+}
+
+#[test]
+fn who_failed_before_its_turn_does_not_stop_the_roll_out_for_who_comes_later() {
+    let mut world = World::new(2, true);
+    world.spoil(0, 1);
+    world.spoil(0, 2);
+    let mut world = at_rest(&world);
+    world.edit(2);
+    let mut world = at_rest(&world);
+    assert_eq!(world.carried(), [2, 2]);
+    world.come(2);
+    assert_eq!(at_rest(&world).carried(), [2, 2, 2]);
+}
+
+#[test]
+fn deletions_are_confirmed_anew_when_the_class_says_the_same_again() {
+    let mut world = at_rest(&World::new(2, false));
+    world.edit(0);
+    let mut world = at_rest(&world);
+    world.confirm(0);
+    let mut world = at_rest(&world);
+    assert_eq!(world.carried(), [0, 0]);
+    world.edit(1);
+    let mut world = at_rest(&world);
+    world.edit(0);
+    let asked = at_rest(&world);
+    assert_eq!((asked.carried(), asked.reason().as_str()), (vec![1, 1], "DeletionsUnconfirmed"));
+}
+
+#[test]
+fn what_came_while_a_class_was_paused_is_counted_before_it_goes() {
+    for staged in [true, false] {
+        let mut world = at_rest(&World::new(1, staged));
+        world.pause(true);
+        world.edit(0);
+        let mut world = at_rest(&world);
+        assert_eq!(world.reason(), "RolloutPaused", "what there is now might go unasked");
+        world.come(1);
+        world.come(2);
+        let mut world = at_rest(&world);
+        assert_eq!(world.carried(), [1, 1, 1]);
+        world.pause(false);
+        let asked = at_rest(&world);
+        assert_eq!((asked.carried(), asked.reason().as_str()), (vec![1, 1, 1], "DeletionsUnconfirmed"), "{staged}");
+    }
+}
+
+#[test]
+fn a_class_that_is_made_again_takes_nobody_to_a_revision_of_the_one_before() {
+    let mut world = at_rest(&World::new(2, true));
+    world.edit(2);
+    let mut world = at_rest(&world);
+    world.make_again(1);
+    let rest = at_rest(&world);
+    assert_eq!((rest.carried(), rest.reason().as_str()), (vec![1, 1], "RolledOut"));
 }

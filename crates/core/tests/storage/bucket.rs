@@ -1,5 +1,6 @@
 //! Every small world of a bucket.
 
+mod acts;
 mod rest;
 mod told;
 
@@ -91,6 +92,8 @@ struct World {
     /// What the S3User says of the bucket.
     kept: bool,
     left: bool,
+    /// It keeps more than it can list.
+    keeps_all: bool,
     policy: Policy,
     quota: Limit,
     /// Somebody removed the S3User, and its claim is being deleted, too.
@@ -232,7 +235,7 @@ impl World {
         RecordSeen {
             name: "a.data".into(),
             version: Version { uid: "r".into(), resource_version: "1".into() },
-            set_aside: SetAside { kept: names(self.kept), left: names(self.left) },
+            set_aside: SetAside { everything: self.keeps_all, kept: names(self.kept), left: names(self.left) },
             allows_buckets: true,
         }
     }
@@ -322,24 +325,29 @@ impl explorer::World for World {
             Step::SetVersioning { .. } | Step::PutLifecycle { .. } => panic!("nobody asks for that here"),
             Step::DeleteBucket { .. } => {
                 assert!(bucket.deleting.is_some() && bucket.finalizer, "removed a bucket that stays");
-                assert!(!self.kept, "removed a bucket that is kept");
+                let is_untaken = self.keeps_all && !self.left && !bucket.status.created;
+                assert!(!self.kept && !is_untaken, "removed a bucket that is kept");
                 return self.delete_bucket();
             }
             Step::Note { .. } if self.record_is_gone || seen.record.as_ref() != Some(&self.record()) => return stale(),
             Step::Note { note: Note::Kept, .. } if is_not_there => panic!("notes a bucket that is not there"),
-            Step::Note { note, .. } => (self.kept, self.left) = (*note == Note::Kept, *note == Note::Left),
+            Step::Note { note, .. } => {
+                let (noted, name) = (self.record().set_aside.noted(&target().name, *note), target().name);
+                (self.kept, self.left) = (noted.kept.contains(&name), noted.left.contains(&name));
+            }
             Step::RemoveFinalizer { .. } if self.object.is_none() => {}
             Step::RemoveFinalizer { .. } if !self.is_unchanged(seen) => return stale(),
             Step::RemoveFinalizer { .. } => {
                 assert!(bucket.deleting.is_some() && bucket.finalizer);
                 let is_kept = bucket.deletion == Deletion::Retain;
-                let is_noted = self.kept || (seen.record_is_anothers && seen.namespace_terminating);
+                let is_noted = self.record().set_aside.keeps(&target().name)
+                    || (seen.record_is_anothers && seen.namespace_terminating);
                 // Where nothing is on record, all that is found is kept when the claim goes.
                 let is_remembered = seen.record.is_none() && (!seen.record_comes || seen.namespace_terminating);
                 let is_noted = is_noted || is_not_there || is_remembered;
                 let is_out_of_reach = !matches!(seen.owner, Owner::Removable { .. });
                 assert!(!is_kept || is_noted, "let go of a bucket to retain before that was noted");
-                self.may_be_left |= is_kept || is_out_of_reach || self.kept || self.left;
+                self.may_be_left |= is_kept || is_out_of_reach || self.kept || self.left || self.keeps_all;
                 self.edit(|object| object.finalizer = false);
             }
         }
@@ -353,71 +361,7 @@ impl explorer::World for World {
     }
 
     fn others(&self) -> Vec<Act<World>> {
-        let mut acts: Vec<_> = OWNERS
-            .into_iter()
-            .filter(|owner| *owner != self.owner)
-            .map(|owner| Act::new(format!("its claim's user becomes {owner:?}"), self, |world| world.owner = owner))
-            .collect();
-        acts.extend(match self.ceph {
-            None => vec![
-                Act::new("the tenant makes the bucket", self, |world| {
-                    (world.ceph, world.may_be_left) = (Some(InCeph::Empty), true);
-                }),
-                Act::new("another user makes the bucket", self, |world| world.ceph = Some(InCeph::Foreign))
-                    .between_reconciles(),
-            ],
-            Some(InCeph::Empty) => vec![
-                Act::new("the tenant stores something", self, |world| world.ceph = Some(InCeph::Filled)),
-                Act::new("the tenant removes the bucket", self, World::remove),
-                Act::new("the tenant sets a policy", self, |world| world.policy = Policy::Theirs),
-                Act::new("the tenant shuts out everybody", self, |world| world.policy = Policy::Unreadable),
-                Act::new("the administrator sets a quota", self, |world| world.quota = Limit::Theirs),
-            ],
-            Some(InCeph::Filled) => {
-                vec![Act::new("the tenant empties the bucket", self, |world| world.ceph = Some(InCeph::Empty))]
-            }
-            Some(InCeph::Foreign) => {
-                vec![Act::new("the other user removes the bucket", self, |world| world.ceph = None)]
-            }
-        });
-        if let Some(object) = &self.object {
-            let all = [Asked::Delete, Asked::Retain, Asked::Nonsense, Asked::RetainNonsense];
-            for asked in all.into_iter().filter(|it| *it != object.asked) {
-                acts.push(Act::new(format!("the user asks for {asked:?}"), self, |world| {
-                    world.edit(|object| object.asked = asked);
-                }));
-            }
-            acts.push(Act::new("the user changes the wish for a quota", self, |world| {
-                world.edit(|object| object.quota = !object.quota);
-            }));
-            acts.push(Act::new("the user deletes the S3Bucket", self, |world| {
-                world.edit(|object| object.deleting = object.deleting.or(Some(Duration::ZERO)));
-            }));
-            acts.push(Act::new("the user removes our finalizer", self, |world| {
-                (world.let_go_by_hand, world.may_be_left) = (true, true);
-                world.edit(|object| object.finalizer = false);
-            }));
-        }
-        if self.record_is_gone && !self.claim_goes {
-            acts.push(Act::new(
-                "its claim makes its S3User anew, and keeps what no S3Bucket answers for",
-                self,
-                |world| {
-                    let is_answered_for = world.object.as_ref().is_some_and(|object| object.finalizer);
-                    (world.record_is_gone, world.left) = (false, false);
-                    world.kept = world.is_ours() && !is_answered_for;
-                },
-            ));
-        }
-        acts.push(Act::new("the class no longer wants the S3Bucket", self, |world| {
-            world.unwanted = true;
-            world.edit(|object| object.deleting = object.deleting.or(Some(Duration::ZERO)));
-        }));
-        acts.push(Act::new("the namespace is deleted", self, |world| {
-            world.terminating = true;
-            world.edit(|object| object.deleting = object.deleting.or(Some(Duration::ZERO)));
-        }));
-        acts
+        self.acts()
     }
 
     fn passes(&self) -> Option<World> {
@@ -454,6 +398,8 @@ fn every_start() -> Vec<World> {
                     let object = Object { asked: Asked::Delete, quota: false, deleting, finalizer, status };
                     let world = World { owner, ceph, object: Some(object), may_be_left: !finalizer, ..new() };
                     worlds.push(World { kept: true, ..world.clone() });
+                    worlds.push(World { keeps_all: true, ..world.clone() });
+                    worlds.push(World { keeps_all: true, left: true, ..world.clone() });
                     worlds.push(World { record_is_gone: true, ..world.clone() });
                     worlds.push(World { record_is_gone: true, claim_goes: true, ..world.clone() });
                     worlds.push(world);
@@ -488,6 +434,7 @@ fn new() -> World {
         unwanted: false,
         kept: false,
         left: false,
+        keeps_all: false,
         policy: Policy::None,
         quota: Limit::None,
         record_is_gone: false,

@@ -20,10 +20,32 @@ fn a_migration_ends_well_wherever_the_operator_dies_and_whatever_others_do() {
     let kept = World { current: SideState { kept: true, object: None, ..plain.current.clone() }, ..plain.clone() };
     let bare = World { current: SideState { object: None, ..plain.current.clone() }, ..plain.clone() };
     let full = World { more: true, ..plain.clone() };
-    let starts = [plain, kept, bare, full];
+    let keeps_all = |world: &World| {
+        let (current, target) = (world.current.clone(), world.target.clone());
+        World {
+            current: SideState { keeps_all: true, ..current },
+            target: SideState { keeps_all: true, ..target },
+            ..world.clone()
+        }
+    };
+    let starts = [keeps_all(&plain), keeps_all(&kept), plain, kept, bare, full];
     let alone = explore("migration, alone", starts.clone(), Limits { acts: 0, faults: true, at_once: 1 });
     let worlds = explore("migration", starts, Limits { acts: 2, faults: false, at_once: 2 });
     assert!(alone.worlds.len() > 40 && worlds.worlds.len() > 200);
+}
+
+#[test]
+fn what_was_kept_without_being_listed_is_listed_where_it_goes_unless_an_s3_bucket_answers_for_it() {
+    let moved = |object: Option<bool>, target_keeps_all: bool| {
+        let World { current, target, .. } = World::new();
+        let current = SideState { keeps_all: true, object, ..current };
+        let target = SideState { keeps_all: target_keeps_all, ..target };
+        let end = at_rest(&World { current, target, ..World::new() });
+        (end.target.object.is_some(), end.target.kept)
+    };
+    assert_eq!(moved(None, false), (false, true));
+    assert_eq!(moved(Some(true), false), (true, false));
+    assert_eq!(moved(None, true), (false, false), "all are kept there, too");
 }
 
 /// Both are held: that is when they are looked at.
@@ -62,6 +84,50 @@ fn a_migration_that_is_deleted_stops_before_the_next_bucket_also_if_its_new_owne
         assert_eq!((end.bucket, &end.policy), (Whereabouts::Home, &Policy::Text(BEFORE.to_owned())));
         assert!(!end.current.held && !end.target.held && !end.finalizer && end.current.claim);
         assert_eq!(end.status.moved.as_deref(), Some("0/1"));
+    }
+}
+
+#[test]
+fn a_bucket_whose_new_owner_cannot_be_worked_with_goes_back_once_nobody_waits_for_that() {
+    let mut arrived = explorer::worked(&held(), "migration");
+    arrived.status.buckets[0].policy = Some(BEFORE.to_owned());
+    (arrived.bucket, arrived.policy, arrived.target.key) = (Whereabouts::Arrived, Policy::None, false);
+    assert!(at_rest(&arrived).has_arrived(), "somebody may put it right");
+    let deleted = World { deleting: true, ..arrived.clone() };
+    let mut forsaken = arrived.clone();
+    (forsaken.namespace, forsaken.target.claim_deleting) = (false, true);
+    for start in [deleted, forsaken] {
+        let end = at_rest(&start);
+        assert_eq!((end.bucket, &end.policy), (Whereabouts::Home, &Policy::Text(BEFORE.to_owned())));
+        assert!(!end.current.held && !end.target.held && !end.finalizer && end.current.claim);
+        let message = end.status.buckets[0].message.clone().unwrap_or_default();
+        assert!(
+            message.contains("its new owner cannot be worked with")
+                || message.contains("deleted")
+                || message.contains("is gone"),
+            "{message}"
+        );
+    }
+    let mut suspended = World { deleting: true, ..arrived }.seen();
+    let Gateway::Reached(reached) = &mut suspended.gateway else { panic!("no gateway") };
+    reached.lost.clear();
+    reached.target.as_mut().unwrap().suspended = true;
+    assert_eq!(migration::plan(&suspended).to_string(), "link bucket lab_b/photos to Ceph user lab_a$data");
+}
+
+#[test]
+fn a_policy_that_cannot_be_put_back_is_told_and_stays_where_it_was_noted() {
+    let mut world = explorer::worked(&held(), "migration");
+    world.status.buckets[0].policy = Some(BEFORE.to_owned());
+    (world.policy, world.current.key, world.current.claim_deleting) = (Policy::None, false, true);
+    let deleted = World { deleting: true, ..world.clone() };
+    let clash = World { clash: true, ..world };
+    for start in [deleted, clash] {
+        let end = at_rest(&start);
+        let bucket = &end.status.buckets[0];
+        assert_eq!(bucket.policy.as_deref(), Some(BEFORE), "{bucket:?}");
+        let message = bucket.message.as_deref().unwrap_or_default();
+        assert!(message.contains("its policy was taken off and could not be put back"), "{message}");
     }
 }
 

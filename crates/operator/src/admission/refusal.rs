@@ -23,6 +23,8 @@ pub(crate) enum Refusal {
     Invalid(Vec<Problem>),
     /// It cannot be done as things are.
     NotNow(String),
+    /// Whoever asks lacks a right.
+    Forbidden(String),
     /// It could not be checked: the same request may pass a moment later.
     Unchecked(String),
 }
@@ -32,6 +34,7 @@ impl Refusal {
         match self {
             Refusal::Invalid(problems) => invalid::<K>(name, &problems),
             Refusal::NotNow(message) => failure(400, "BadRequest", message),
+            Refusal::Forbidden(message) => failure(403, "Forbidden", message),
             Refusal::Unchecked(message) => unchecked(message),
         }
     }

@@ -7,7 +7,10 @@ use croft_api::{
         NAB_FINALIZER, NAB_SYNCED_FROM_NACUUID_LABEL, NonAdminBackup, NonAdminBackupStorageLocation, NonAdminRestore,
         let_go_annotation,
     },
-    velero::{BACKUP_NAME_LABEL, BACKUP_UID_LABEL, Backup, DeleteBackupRequest, DeleteBackupRequestSpec},
+    velero::{
+        BACKUP_NAME_LABEL, BACKUP_UID_LABEL, Backup, BackupStorageLocation, DeleteBackupRequest,
+        DeleteBackupRequestSpec,
+    },
 };
 use croft_core::{
     backup::{
@@ -64,7 +67,7 @@ impl BackupReconciler {
                 found.filter(|found| self.caches.vault_of(found).is_some()).ok_or(Location::OfVaultToCome { vault })
             }
             Place::Gone(name) => Err(Location::Missing { name }),
-            Place::Default => Err(Location::Default),
+            Place::Default => Err(Location::Default { velero: self.default_phase() }),
         };
         let location = match location {
             Ok(location) => location,
@@ -117,13 +120,18 @@ impl BackupReconciler {
     }
 
     fn location_phase(&self, origin: &Origin) -> Option<LocationPhase> {
-        let location = self.caches.velero_locations.get(&self.caches.velero_namespace, &origin.nacuuid)?;
+        let (all, namespace) = (&self.caches.velero_locations, self.caches.velero_namespace.as_str());
+        let location = all.get(namespace, &origin.nacuuid)?;
+        // What Velero says of it now may be too long to be read: its server may have written that.
+        let is_readable = all.as_stored(namespace, &origin.nacuuid).is_some();
         let is_ours = origin.owns(&marks::LOCATION.marks(&location.metadata));
-        is_ours.then(|| match location.phase() {
-            Some("Available") if location.spec.access_mode() == Some("ReadOnly") => LocationPhase::ReadOnly,
-            Some("Available") => LocationPhase::Available,
-            _ => LocationPhase::Other,
-        })
+        is_ours.then(|| if is_readable { phase_of(&location) } else { LocationPhase::Other })
+    }
+
+    /// Of the location that says it is Velero's default. Velero may have been told otherwise that one is.
+    fn default_phase(&self) -> Option<LocationPhase> {
+        let locations = self.caches.velero_locations.in_namespace(&self.caches.velero_namespace);
+        locations.iter().find(|location| location.spec.is_default()).map(|location| phase_of(location))
     }
 
     fn velero(&self, origin: &Origin) -> Option<Handed> {
@@ -166,6 +174,14 @@ impl BackupReconciler {
         labels.insert(BACKUP_NAME_LABEL.into(), backup.name.clone());
         labels.insert(BACKUP_UID_LABEL.into(), backup.uid.clone());
         DeleteBackupRequest { metadata, spec: DeleteBackupRequestSpec::for_backup(&backup.name), status: None }
+    }
+}
+
+fn phase_of(location: &BackupStorageLocation) -> LocationPhase {
+    match location.phase() {
+        Some("Available") if location.spec.access_mode() == Some("ReadOnly") => LocationPhase::ReadOnly,
+        Some("Available") => LocationPhase::Available,
+        _ => LocationPhase::Other,
     }
 }
 

@@ -30,14 +30,13 @@ use croft_core::backup::BYPASS_ANNOTATIONS;
 use k8s_openapi::{
     api::admissionregistration::v1::{
         MatchResources, NamedRuleWithOperations, ParamKind, ParamRef, ValidatingAdmissionPolicy,
-        ValidatingAdmissionPolicyBinding, ValidatingAdmissionPolicySpec,
+        ValidatingAdmissionPolicySpec,
     },
     apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelectorRequirement},
 };
 
-use crate::{
-    manifests::operator,
-    policies::{self, condition, denied_unless, label_of, matched, policy, quoted, trusted, variable},
+use crate::policies::{
+    self, Fence, by_velero, condition, denied_unless, label_of, matched, plain, policy, quoted, trusted, variable,
 };
 
 pub(super) const RESTORED: &str = "croft-restored-objects";
@@ -52,9 +51,6 @@ pub(super) const OWN_BUCKET_VALUE: &str = "true";
 /// On a tenant's Velero Restore until Velero is done with it: by it the API server finds those that count.
 pub(super) const UNFINISHED_LABEL: &str = "croft.dev/unfinished";
 pub(super) const UNFINISHED_VALUE: &str = "true";
-
-/// A policy with the binding that puts it in force.
-pub(super) type Fence = (ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding);
 
 /// Without all of these no tenant's Restore is made.
 pub(super) fn around_restores(velero_namespace: &str) -> [Fence; 2] {
@@ -92,11 +88,6 @@ pub(super) fn around_hooks(velero_namespace: &str, are_allowed: bool) -> Fence {
     plain(hooks::hooks(velero_namespace, are_allowed))
 }
 
-fn plain(policy: ValidatingAdmissionPolicy) -> Fence {
-    let binding = policies::in_force(&policy);
-    (policy, binding)
-}
-
 /// Everything of this part.
 pub(super) fn all(velero_namespace: &str, operator: &str, hooks_are_allowed: bool) -> Vec<Fence> {
     let others = [bypasses(velero_namespace), vault_locations(operator)].map(plain);
@@ -131,14 +122,6 @@ fn by_each(kind: &str, name: &str, spec: ValidatingAdmissionPolicySpec) -> Valid
         spec.param_kind = Some(ParamKind { api_version: Some("velero.io/v1".into()), kind: Some(kind.into()) });
     }
     policy
-}
-
-/// Whoever runs in Velero's namespace works for Velero, whatever its account is called; but for the operator, should it be there.
-fn by_velero(velero_namespace: &str) -> String {
-    let accounts = quoted(&format!("system:serviceaccount:{velero_namespace}:"));
-    let operator = quoted(&operator(velero_namespace));
-    let user = "request.userInfo.?username.orValue('')";
-    format!("{user}.startsWith({accounts}) && {user} != {operator}")
 }
 
 /// Somebody else than Velero and the administrators of last resort.

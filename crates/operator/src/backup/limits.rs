@@ -10,14 +10,13 @@ use croft_api::{
 };
 use croft_core::backup::{
     Fields, Phase, Progress,
-    turn::{self, Said, Turn},
+    turn::{self, HELD_BACK, Said, Turn},
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt;
 
 use super::{BACKUP, Caches, LOCATION, RESTORE, SCHEDULE, VAULT, key, waiting::was_queued};
 use crate::{
-    conditions,
     engine::{Cache, Change, Key, Work, is_deleting},
     settings::SharedSettings,
 };
@@ -31,6 +30,12 @@ fn phase(phase: NonAdminPhase) -> Phase {
     }
 }
 
+/// It waits for something of its own.
+fn waits_elsewhere(conditions: Option<&Vec<Condition>>) -> bool {
+    let refused = |condition: &&Condition| condition.type_ == "Accepted" && condition.status != "True";
+    conditions.into_iter().flatten().find(refused).is_some_and(|refused| turn::is_of_its_own(&refused.reason))
+}
+
 fn is_accepted(conditions: Option<&Vec<Condition>>) -> bool {
     conditions.into_iter().flatten().any(|condition| condition.type_ == "Accepted" && condition.status == "True")
 }
@@ -41,12 +46,15 @@ trait Limited: ResourceExt {
     fn conditions(&self) -> Option<&Vec<Condition>>;
     /// What Velero says of it.
     fn told(&self) -> Option<&Fields>;
+    /// What it may have to wait for: the location of a backup, the backup of a restore.
+    fn needs(&self) -> Option<&str>;
 
     fn turn(&self) -> Turn {
         Turn::of(Said {
             phase: self.phase().map(phase),
             is_deleting: is_deleting(self.meta()),
             is_accepted: is_accepted(self.conditions()),
+            waits_elsewhere: waits_elsewhere(self.conditions()),
             was_queued: was_queued(self.conditions()),
             is_finished: self.told().is_some_and(|status| Progress(status).is_finished()),
         })
@@ -65,6 +73,10 @@ impl Limited for NonAdminBackup {
     fn told(&self) -> Option<&Fields> {
         Some(&self.status.as_ref()?.velero_backup.as_ref()?.status.as_ref()?.0.0)
     }
+
+    fn needs(&self) -> Option<&str> {
+        self.spec.backup_spec.storage_location()
+    }
 }
 
 impl Limited for NonAdminRestore {
@@ -79,6 +91,10 @@ impl Limited for NonAdminRestore {
     fn told(&self) -> Option<&Fields> {
         Some(&self.status.as_ref()?.velero_restore.as_ref()?.status.as_ref()?.0.0)
     }
+
+    fn needs(&self) -> Option<&str> {
+        self.spec.restore_spec.backup_name()
+    }
 }
 
 /// The order of coming; of those that came in one second, by name.
@@ -88,20 +104,41 @@ fn came(object: &impl ResourceExt) -> (Option<Time>, String) {
 
 /// How many of its namespace count before `own`; see [`turn::ahead`].
 fn ahead<K: Limited>(own: &K, all: &[Arc<K>], limit: u64) -> u64 {
-    if limit == 0 || own.turn() != Turn::Waiting {
+    if limit == 0 || !own.turn().is_to_come() {
         return 0;
     }
     let others = all.iter().filter(|other| other.uid() != own.uid());
-    turn::ahead(&came(own), others.map(|other| (other.turn(), came(&**other))), limit)
+    let turn = |other: &K| if other.needs() == own.needs() { other.turn() } else { other.turn().to_others() };
+    turn::ahead(&came(own), others.map(|other| (turn(other), came(&**other))), limit)
 }
 
-/// How many came before `own`.
-fn earlier<'a, K: ResourceExt + 'a>(own: &K, all: impl Iterator<Item = &'a Arc<K>>) -> u64 {
-    all.filter(|other| !is_deleting(other.meta()) && came(&***other) < came(own)).count() as u64
+/// How many came before `own`, as far as that matters; see [`turn::earlier`].
+fn earlier<'a, K: ResourceExt + 'a>(own: &K, all: impl Iterator<Item = &'a Arc<K>>, limit: u64) -> u64 {
+    let staying = all.filter(|other| !is_deleting(other.meta()));
+    turn::earlier(&came(own), staying.map(|other| came(&**other)), limit)
 }
 
 fn is_held_back(conditions: Option<&Vec<Condition>>, kind: &str) -> bool {
-    conditions.is_some_and(|told| conditions::from_api(told).reason(kind) == Some("LimitReached"))
+    let is_reason = |condition: &Condition| condition.type_ == kind && condition.reason == HELD_BACK;
+    conditions.into_iter().flatten().any(is_reason)
+}
+
+/// Those of a kind that are held back and may have the place of one that leaves.
+fn next_held_back<K: ResourceExt>(
+    work: Work,
+    change: Change<'_, K>,
+    cache: &Cache<K>,
+    waits: impl Fn(&K) -> bool,
+    limit: u64,
+) -> Vec<Key> {
+    if change.after.is_some_and(|after| !is_deleting(after.meta())) {
+        return Vec::new();
+    }
+    let namespace = change.object().namespace().unwrap_or_default();
+    let all = cache.in_namespace(&namespace);
+    let waiting = all.iter().filter(|one| waits(one));
+    let next = turn::next_of(waiting.map(|one| came(&**one)), limit);
+    next.into_iter().map(|(_, name)| Key::new(work, namespace.clone(), name)).collect()
 }
 
 /// It waits for others of its namespace to go.
@@ -129,17 +166,23 @@ impl Caches {
         ahead(own, &self.restores.in_namespace(&own.namespace().unwrap_or_default()), limit)
     }
 
-    pub(super) fn locations_ahead(&self, own: &NonAdminBackupStorageLocation) -> u64 {
+    /// Backups of a namespace that Velero is not done with, or has not had.
+    pub(super) fn unfinished_backups(&self, namespace: &str) -> Vec<Key> {
+        let backups = self.backups.in_namespace(namespace).into_iter();
+        backups.filter(|backup| backup.turn() != Turn::Over).map(|backup| key(BACKUP, &*backup)).collect()
+    }
+
+    pub(super) fn locations_ahead(&self, own: &NonAdminBackupStorageLocation, limit: u64) -> u64 {
         let all = self.locations.in_namespace(&own.namespace().unwrap_or_default());
-        earlier(own, all.iter().filter(|other| self.vault_of(other).is_none()))
+        earlier(own, all.iter().filter(|other| self.vault_of(other).is_none()), limit)
     }
 
-    pub(super) fn schedules_ahead(&self, own: &BackupSchedule) -> u64 {
-        earlier(own, self.schedules.in_namespace(&own.namespace().unwrap_or_default()).iter())
+    pub(super) fn schedules_ahead(&self, own: &BackupSchedule, limit: u64) -> u64 {
+        earlier(own, self.schedules.in_namespace(&own.namespace().unwrap_or_default()).iter(), limit)
     }
 
-    pub(super) fn vaults_ahead(&self, own: &BackupVault) -> u64 {
-        earlier(own, self.vaults.in_namespace(&own.namespace().unwrap_or_default()).iter())
+    pub(super) fn vaults_ahead(&self, own: &BackupVault, limit: u64) -> u64 {
+        earlier(own, self.vaults.in_namespace(&own.namespace().unwrap_or_default()).iter(), limit)
     }
 
     /// Whoever leaves makes room for those who wait.
@@ -152,37 +195,23 @@ impl Caches {
         self.restores.wakes(move |change: Change<'_, NonAdminRestore>| {
             next_in_line(RESTORE, change, &seen.restores, shared.load().backup.limits.unfinished_restores)
         });
-        let seen = self.clone();
+        let (seen, shared) = (self.clone(), settings.clone());
         self.locations.wakes(move |change: Change<'_, NonAdminBackupStorageLocation>| {
-            if change.after.is_some_and(|after| !is_deleting(&after.metadata)) {
-                return Vec::new();
-            }
-            let all = seen.locations.in_namespace(&change.object().namespace().unwrap_or_default());
-            all.iter()
-                .filter(|location| is_location_held_back(location))
-                .map(|location| key(LOCATION, &**location))
-                .collect()
+            let limit = shared.load().backup.limits.locations;
+            next_held_back(LOCATION, change, &seen.locations, is_location_held_back, limit)
         });
-        let seen = self.clone();
+        let (seen, shared) = (self.clone(), settings.clone());
         self.vaults.wakes(move |change: Change<'_, BackupVault>| {
-            if change.after.is_some_and(|after| !is_deleting(&after.metadata)) {
-                return Vec::new();
-            }
-            let all = seen.vaults.in_namespace(&change.object().namespace().unwrap_or_default());
             let waits =
                 |vault: &BackupVault| is_held_back(vault.status.as_ref().map(|status| &status.conditions), "Ready");
-            all.iter().filter(|vault| waits(vault)).map(|vault| key(VAULT, &**vault)).collect()
+            next_held_back(VAULT, change, &seen.vaults, waits, shared.load().backup.limits.vaults)
         });
-        let seen = self.clone();
+        let (seen, shared) = (self.clone(), settings.clone());
         self.schedules.wakes(move |change: Change<'_, BackupSchedule>| {
-            if change.after.is_some_and(|after| !is_deleting(&after.metadata)) {
-                return Vec::new();
-            }
-            let all = seen.schedules.in_namespace(&change.object().namespace().unwrap_or_default());
             let waits = |schedule: &BackupSchedule| {
                 is_held_back(schedule.status.as_ref().map(|status| &status.conditions), "Ready")
             };
-            all.iter().filter(|schedule| waits(schedule)).map(|schedule| key(SCHEDULE, &**schedule)).collect()
+            next_held_back(SCHEDULE, change, &seen.schedules, waits, shared.load().backup.limits.schedules)
         });
     }
 }

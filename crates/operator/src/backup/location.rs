@@ -1,6 +1,11 @@
 //! `NonAdminBackupStorageLocation`: observes for [`croft_core::backup::location`] and carries out its steps.
 
-use std::{collections::BTreeMap, fmt, sync::Arc};
+use std::{
+    collections::BTreeMap,
+    fmt,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
 
 use croft_api::{
     backup::{
@@ -14,8 +19,8 @@ use croft_core::{
         AccessKeys, Fields, Policy, Progress, Store, Victim,
         approval::Standing,
         location::{
-            self, CONFIRM_MOVE, Claim, Copy, InQueue, Keys, LetGo, Observed, Status, Step, Unread, VeleroLocation,
-            Version, copy_mark,
+            self, CONFIRM_MOVE, Claim, Copy, InQueue, Keys, LetGo, Observed, Repairs, Status, Step, Unread,
+            VeleroLocation, Version, copy_mark,
         },
         ownership::Origin,
         validate::SecretKey,
@@ -33,12 +38,12 @@ use super::{
     marks, request,
 };
 use crate::{
-    engine::{Key, Reconciler, Report, Target, Work, Writer, Written, is_deleting, write::read},
+    engine::{Clock, Key, Reconciler, Report, Target, Work, Writer, Written, is_deleting, write::read},
     objects,
     settings::SharedSettings,
 };
 
-/// On a copied Secret: of what it is a copy. Lets us see from metadata alone whether it is up to date.
+/// On a copied Secret: of what it is a copy. Together with its version it lets us see from metadata alone whether it is up to date.
 const COPY_OF_ANNOTATION: &str = "croft.dev/copy-of";
 
 #[derive(Debug)]
@@ -46,6 +51,8 @@ pub(super) struct LocationReconciler {
     caches: Caches,
     writer: Writer,
     settings: SharedSettings,
+    repairs: Mutex<Repairs>,
+    clock: Clock,
 }
 
 #[derive(Debug)]
@@ -79,7 +86,11 @@ impl Seen {
 
 impl LocationReconciler {
     pub(super) fn new(caches: Caches, writer: Writer, settings: SharedSettings) -> Self {
-        Self { caches, writer, settings }
+        Self { caches, writer, settings, repairs: Mutex::default(), clock: Clock::start() }
+    }
+
+    fn with_repairs<T>(&self, work: impl FnOnce(&mut Repairs) -> T) -> T {
+        work(&mut self.repairs.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     fn policy(&self) -> Policy {
@@ -120,7 +131,7 @@ impl LocationReconciler {
     fn copy(&self, origin: &Origin) -> Option<Copy> {
         let secret = self.caches.secrets.get(&self.caches.velero_namespace, &origin.nacuuid)?;
         Some(Copy {
-            uid: secret.uid().unwrap_or_default(),
+            version: version(&secret.metadata),
             marks: marks::LOCATION.marks(&secret.metadata),
             copy_of: secret.annotations().get(COPY_OF_ANNOTATION).cloned(),
         })
@@ -138,15 +149,14 @@ impl LocationReconciler {
     }
 
     /// A vault's bucket is its own: whoever writes its name elsewhere means another one.
-    fn twin(&self, location: &NonAdminBackupStorageLocation, standing: &Standing) -> Option<String> {
+    fn twin(&self, location: &NonAdminBackupStorageLocation, standing: &Standing, policy: &Policy) -> Option<String> {
         if *standing == Standing::Vault {
             return None;
         }
-        let policy = self.policy();
         let all = self.caches.contenders_in(&location.namespace()?);
         let others = all.iter().filter(|other| self.caches.vault_of(other).is_none());
-        let all: Vec<Claim> = others.map(|other| self.claim(other, &policy)).collect();
-        location::twin(&self.claim(location, &policy), &all).map(str::to_owned)
+        let all: Vec<Claim> = others.map(|other| self.claim(other, policy)).collect();
+        location::twin(&self.claim(location, policy), &all).map(str::to_owned)
     }
 
     fn claim(&self, location: &NonAdminBackupStorageLocation, policy: &Policy) -> Claim {
@@ -209,7 +219,7 @@ impl LocationReconciler {
         let mut metadata = marks::LOCATION.metadata(origin, &seen.velero_namespace);
         metadata.annotations.get_or_insert_default().insert(COPY_OF_ANNOTATION.into(), mark);
         let data = Some(BTreeMap::from([(source.key.clone(), file)]));
-        self.writer.create(&Secret { metadata, data, ..Secret::default() }).await
+        self.writer.create(&Secret { metadata, data, ..Secret::default() }).await.map(with_version)
     }
 
     async fn update_secret(
@@ -220,12 +230,12 @@ impl LocationReconciler {
         source: &SecretKey,
     ) -> Result<Written, Failure> {
         let Content { file, mark } = seen.content()?;
-        let mut annotations = marks::LOCATION.metadata(origin, &seen.velero_namespace).annotations.unwrap_or_default();
-        annotations.insert(COPY_OF_ANNOTATION.into(), mark);
         let target = Target { namespace: &seen.velero_namespace, name: &origin.nacuuid, uid };
         let secrets: Api<Secret> = Api::namespaced(self.writer.client(), target.namespace);
-        let fields = [("/metadata/annotations", json!(annotations)), ("/data", json!({ &source.key: file }))];
-        request::replace(secrets, target, fields).await
+        // By its other annotations it was proven ours.
+        let fields =
+            [("/metadata/annotations/croft.dev~1copy-of", json!(mark)), ("/data", json!({ &source.key: file }))];
+        request::replace(secrets, target, fields).await.map(with_version)
     }
 }
 
@@ -244,6 +254,12 @@ fn in_queue(backup: &Backup) -> Option<InQueue> {
 
 fn own_bucket_value(is_own_bucket: bool) -> &'static str {
     if is_own_bucket { OWN_BUCKET_VALUE } else { "false" }
+}
+
+/// The version that a call made is what the copy is known by from then on.
+fn with_version(written: Written) -> Written {
+    let version = written.echo.as_ref().and_then(|echo| echo.version);
+    Written { witness: version.map(|version| version.to_string()), ..written }
 }
 
 fn version(metadata: &ObjectMeta) -> Version {
@@ -277,8 +293,9 @@ impl Reconciler for LocationReconciler {
             status: objects::status(location.status.as_ref()),
             keys: Keys::Unread,
             copy: None,
+            rest: Duration::ZERO,
             velero: None,
-            twin: self.twin(&location, &standing),
+            twin: None,
             backups: Vec::new(),
             may_move: location.annotations().get(CONFIRM_MOVE).is_some_and(|confirmed| confirmed == "true"),
             let_go: self.let_go(&location),
@@ -287,18 +304,23 @@ impl Reconciler for LocationReconciler {
             taken_in: 0,
             in_queue: Vec::new(),
         };
-        observed.object.ahead = self.caches.locations_ahead(&location);
+        let policy = self.policy();
+        observed.object.ahead = self.caches.locations_ahead(&location, policy.limits.locations);
         let origin = observed.origin();
         let taken_in = self.caches.velero_backups.by(BACKUPS_IN_LOCATION, &origin.nacuuid);
         observed.taken_in = taken_in.len();
         observed.in_queue = taken_in.iter().filter_map(|backup| in_queue(backup)).collect();
         observed.copy = self.copy(&origin);
+        observed.rest = self.with_repairs(|repairs| repairs.rest(&origin.nacuuid, self.clock.now()));
         observed.velero = self.velero(&origin);
+        if !observed.is_held_back(&policy) {
+            observed.twin = self.twin(&location, &observed.standing, &policy);
+        }
         if observed.object.is_deleting || observed.velero.is_some() {
             observed.backups = self.backups(&location, &origin);
         }
         let mut content = None;
-        if let Some(unread) = observed.unread(&self.policy()) {
+        if let Some(unread) = observed.unread(&policy) {
             match self.read_keys(&secret_namespace, &unread).await? {
                 Ok(found) => (content, observed.keys) = (Some(found), Keys::Fine),
                 Err(why) => observed.keys = Keys::Refused(why),
@@ -355,6 +377,7 @@ impl Reconciler for LocationReconciler {
     }
 
     fn report(&self, seen: &Seen, outcomes: &[(&Step, Outcome)], now: &Timestamp) -> Report {
+        self.with_repairs(|repairs| repairs.note(&seen.observed, outcomes, self.clock.now()));
         let before = &seen.observed.status;
         match location::report(&seen.observed, &self.policy(), outcomes, now) {
             Some(after) => request::told(&*seen.request, (before, &before.conditions), (&after, &after.conditions)),

@@ -39,7 +39,6 @@ use croft_api::{
         BACKUP_NAME_LABEL, Backup, BackupStorageLocation, BackupStorageLocationSpec, DeleteBackupRequest,
         DownloadRequest, RESTORE_NAME_LABEL, Restore, VolumeSnapshotLocation,
     },
-    yaml_document,
 };
 use croft_core::{
     backup::{
@@ -61,7 +60,7 @@ use self::{
     approval::ApprovalReconciler,
     backup::BackupReconciler,
     download::DownloadReconciler,
-    fences::{Fence, OWN_BUCKET_LABEL},
+    fences::OWN_BUCKET_LABEL,
     hooks::Door,
     leftover::LeftoverReconciler,
     lists::Shelf,
@@ -79,6 +78,7 @@ use crate::{
     engine::{Cache, EngineBuilder, Key, Part, Scope, Work, is_deleting},
     manifests::operator,
     parts::{Definition, Ground},
+    policies::{self, Fence},
     rbac::{Use, Within},
     roles::TenantKinds,
     storage::Warehouse,
@@ -196,7 +196,7 @@ pub(crate) const PART: Definition = Definition {
     hooks: hooks::HOOKS,
     manifests: |options| {
         let fences = fences::all(&options.velero_namespace, &operator(&options.namespace), !options.without_hooks);
-        fences.iter().flat_map(|(policy, binding)| [yaml_document(policy), yaml_document(binding)]).collect()
+        fences.iter().flat_map(policies::documents).collect()
     },
     install,
 };

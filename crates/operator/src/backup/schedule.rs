@@ -154,18 +154,18 @@ impl Reconciler for ScheduleReconciler {
 
     async fn observe(&self, key: &Key) -> Result<Option<Seen>, Failure> {
         let Some(raw) = self.caches.schedules.get(&key.namespace, &key.name) else { return Ok(None) };
-        let backups = self.backups(&raw);
+        let (backups, policy) = (self.backups(&raw), self.policy());
         let observed = Observed {
             name: key.name.clone(),
             uid: raw.uid().unwrap_or_default(),
             generation: raw.metadata.generation.unwrap_or_default(),
             created: raw.creation_timestamp().map_or(jiff::Timestamp::UNIX_EPOCH, |time| time.0),
             is_deleting: is_deleting(&raw.metadata),
-            spec: validate::schedule(&raw, &self.policy()),
+            spec: validate::schedule(&raw, &policy),
             status: objects::status(raw.status.as_ref()),
             others: self.others(&raw, &backups),
             backups,
-            ahead: self.caches.schedules_ahead(&raw),
+            ahead: self.caches.schedules_ahead(&raw, policy.limits.schedules),
             now: jiff::Timestamp::now(),
         };
         Ok(Some(Seen { raw, observed }))

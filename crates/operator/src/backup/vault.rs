@@ -272,6 +272,7 @@ impl Reconciler for VaultReconciler {
         let own = seen.as_ref().map(Vault::identity).or_else(|| recorded.clone());
         let earlier = recorded.filter(|recorded| Some(recorded) != own.as_ref());
         let namespace = self.caches.namespaces.get("", &key.namespace);
+        let limit = self.settings.load().backup.limits.vaults;
         let mut observed = Observed {
             vault: seen,
             namespace_terminating: namespace.as_ref().is_none_or(|namespace| is_deleting(&namespace.metadata)),
@@ -287,8 +288,8 @@ impl Reconciler for VaultReconciler {
             lost,
             is_key_refused: false,
             fresh: Warehouse::fresh_keys(),
-            ahead: raw.as_deref().map_or(0, |vault| self.caches.vaults_ahead(vault)),
-            limit: self.settings.load().backup.limits.vaults,
+            ahead: raw.as_deref().map_or(0, |vault| self.caches.vaults_ahead(vault, limit)),
+            limit,
         };
         if let (Some(ceph), Some(warehouse), Some(tried)) =
             (&ceph, &self.caches.warehouse, vault::key_to_try(&observed))

@@ -63,6 +63,16 @@ impl Caches {
             .collect()
     }
 
+    /// Backups that name no location and wait: to be made, or to be deleted.
+    pub(super) fn placeless_backups(&self) -> Vec<Key> {
+        let backups = self.backups.all().into_iter();
+        backups
+            .filter(|backup| backup.spec.backup_spec.storage_location().is_none())
+            .filter(|backup| is_unqueued(backup) || is_to_go(backup))
+            .map(|backup| key(BACKUP, &*backup))
+            .collect()
+    }
+
     /// Backups that wait for Velero to store them in its location of that name.
     pub(super) fn queued_in(&self, velero_location: &str) -> Vec<Key> {
         let is_waiting =

@@ -113,8 +113,12 @@ pub(super) fn wake_on_velero(caches: &Caches) {
         };
         let is_news = stands(change.before) != stands(change.after);
         let Some(owner) = marks::LOCATION.request(LOCATION, &change.object().metadata) else {
-            // What lies with the administrator is restored from there.
-            return if is_news { seen.all_waiting_restores() } else { keys };
+            // What lies with the administrator is restored from there, and some may go there.
+            if is_news {
+                keys.extend(seen.all_waiting_restores());
+                keys.extend(seen.placeless_backups());
+            }
+            return keys;
         };
         if is_news {
             keys.extend(seen.waiting_backups(&owner.namespace, &owner.name));
@@ -197,8 +201,7 @@ pub(super) fn wake_on_surroundings(caches: &Caches) {
         if change.before.is_some_and(is_excluded) == change.after.is_some_and(is_excluded) {
             return Vec::new();
         }
-        let waiting = seen.unqueued_backups(&change.object().name_any());
-        waiting.iter().map(|backup| key(BACKUP, &**backup)).collect()
+        seen.unfinished_backups(&change.object().name_any())
     });
 }
 

@@ -1,6 +1,9 @@
 //! API errors in the vocabulary of the core: what class, and a sentence that is safe to show.
 
-use croft_core::plan::{Failure, FailureClass};
+use croft_core::{
+    plan::{Failure, FailureClass},
+    refusal,
+};
 use kube::core::Status;
 
 /// What a failed API call means for the next attempt.
@@ -29,7 +32,8 @@ fn classify_status(status: &Status) -> Failure {
         (409, _) => Failure::new(FailureClass::Stale, "Conflict", message),
         (422, _) if is_failed_precondition(status) => Failure::new(FailureClass::Stale, "Conflict", message),
         (403, _) if is_terminating(status) => Failure::new(FailureClass::Rejected, "Terminating", message),
-        (422, _) if is_immutable(&message) => Failure::new(FailureClass::Rejected, "Immutable", message),
+        (422, _) if is_immutable(status) => Failure::new(FailureClass::Rejected, "Immutable", message),
+        (403, _) if refusal::is_over_quota(&message) => Failure::new(FailureClass::Rejected, "QuotaExceeded", message),
         (401 | 403, _) => Failure::new(FailureClass::Forbidden, "Forbidden", message),
         (429, _) => Failure::new(FailureClass::Transient, "Throttled", message),
         (400 | 405 | 413 | 415 | 422, _) => Failure::new(FailureClass::Rejected, "Rejected", message),
@@ -43,9 +47,10 @@ fn is_failed_precondition(status: &Status) -> bool {
     causes.into_iter().any(|cause| cause.reason == "UnexpectedServerResponse")
 }
 
-/// A change the API server refuses to any existing object, in the words of its validation.
-fn is_immutable(message: &str) -> bool {
-    ["immutable", "may not change", "may not be changed", "updates to"].iter().any(|words| message.contains(words))
+/// A change the API server refuses to any existing object.
+fn is_immutable(status: &Status) -> bool {
+    let causes = status.details.iter().flat_map(|details| &details.causes);
+    causes.into_iter().any(|cause| refusal::is_immutable(&cause.reason, &cause.message))
 }
 
 /// Creating in a namespace that is being deleted.

@@ -3,7 +3,7 @@
 use std::{fmt::Debug, future::Future, sync::Arc, time::Duration};
 
 use croft_core::{
-    plan::{Failure, FailureClass, Next, Outcome, Plan, Step},
+    plan::{self, Failure, FailureClass, Next, Outcome, Plan, Step},
     queue::{Attempt, Verdict, room_for_background},
     time::Timestamp,
 };
@@ -184,7 +184,7 @@ async fn unseen<R: Reconciler>(
     failed(key, failure, context)
 }
 
-/// Runs the groups in order; a group starts only when everything before it is done.
+/// Runs the groups in order; of each what needs nothing before it that is not done.
 async fn execute<'p, R: Reconciler>(
     worker: &R,
     (key, attempt): (&Key, Attempt),
@@ -192,19 +192,16 @@ async fn execute<'p, R: Reconciler>(
     plan: &'p Plan<R::Step>,
     context: &Context,
 ) -> Vec<(&'p R::Step, Outcome)> {
-    let mut outcomes = Vec::new();
-    let mut going_on = true;
+    let mut outcomes: Vec<(&R::Step, Outcome)> = Vec::new();
     for group in &plan.groups {
-        if !going_on {
-            outcomes.extend(group.iter().map(|step| (step, Outcome::NotRun)));
-            continue;
-        }
         let mut calls = Vec::with_capacity(group.len());
         for step in group {
-            calls.push(run_step(worker, (key, attempt), seen, step, context));
+            let may_begin = plan::may_begin(step, &outcomes);
+            calls.push(async move {
+                if may_begin { run_step(worker, (key, attempt), seen, step, context).await } else { Outcome::NotRun }
+            });
         }
         let done: Vec<Outcome> = stream::iter(calls).buffered(WIDTH).collect().await;
-        going_on = done.iter().all(Outcome::is_done);
         outcomes.extend(group.iter().zip(done));
     }
     outcomes

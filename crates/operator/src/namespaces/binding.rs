@@ -85,11 +85,13 @@ pub(crate) fn observed(
     namespace: &Namespace,
     binding: Option<&NamespaceClassBinding>,
     can_be_chosen: impl Fn(&str) -> bool,
+    exists: impl Fn(&str) -> bool,
     system: bool,
 ) -> Observed {
     let name = namespace.name_any();
     let label = namespace.labels().get(CLASS_LABEL).cloned();
     Observed {
+        is_wanted_class_leaving: label.as_deref().is_some_and(|class| exists(class) && !can_be_chosen(class)),
         wanted_class: label.clone().filter(|class| can_be_chosen(class)),
         binding: binding.map(|binding| Binding {
             uid: binding.uid().unwrap_or_default(),
@@ -127,7 +129,8 @@ impl Reconciler for BindingReconciler {
         let binding = self.caches.bindings.get(&key.name, &key.name);
         let can_be_chosen = |class: &str| self.caches.can_be_chosen(class);
         let is_system = is_system(&self.settings.load(), Some(&self.operator_namespace), &key.name);
-        let observed = observed(&namespace, binding.as_deref(), can_be_chosen, is_system);
+        let exists = |class: &str| self.caches.classes.exists("", class);
+        let observed = observed(&namespace, binding.as_deref(), can_be_chosen, exists, is_system);
         Ok(Some(Seen { namespace, observed }))
     }
 
@@ -156,7 +159,8 @@ impl Reconciler for BindingReconciler {
             BindingStep::Rebind { uid, version, to, .. } => {
                 let target = Target { namespace: &name, name: &name, uid };
                 // Where it was moved to was a revision of the other class.
-                let patch = json!({"spec": {"className": to, "revision": null, "stagedSince": null}});
+                let patch =
+                    json!({"spec": {"className": to, "revision": null, "stagedSince": null, "failedBefore": null}});
                 self.writer.merge::<NamespaceClassBinding>(target, Some(version), patch).await
             }
         }

@@ -7,7 +7,7 @@ use std::{
 
 use croft_api::namespaces::{
     NamespaceClass,
-    validate::{content, validate},
+    validate::{content, furnishing},
 };
 use croft_core::{
     namespaces::{blueprint::Blueprint, rollout},
@@ -37,7 +37,7 @@ struct Known {
 impl Known {
     fn of(class: &NamespaceClass, form: Form) -> Self {
         let digest = rollout::digest_of(&content(&class.spec));
-        Self { form, checked: Arc::new(validate(class)), digest: digest.into(), earlier: BTreeMap::new() }
+        Self { form, checked: Arc::new(furnishing(class)), digest: digest.into(), earlier: BTreeMap::new() }
     }
 }
 
@@ -71,10 +71,10 @@ impl Blueprints {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         match all.get_mut(&then.name_any()) {
             Some(known) => {
-                let check = || Arc::new(validate(then));
+                let check = || Arc::new(furnishing(then));
                 known.earlier.entry(digest.to_owned()).or_insert_with(check).clone()
             }
-            None => Arc::new(validate(then)),
+            None => Arc::new(furnishing(then)),
         }
     }
 }

@@ -6,17 +6,20 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-use croft_api::namespaces::{NamespaceClass, OnClassDelete};
+use croft_api::namespaces::{NamespaceClass, OnClassDelete, validate};
 use croft_core::{
     conditions::Condition,
     namespaces::{
         class::{self, ClassStep, Kind, Observed, Progress},
+        gate,
         rollout::RolloutStep,
+        sight::Presence,
     },
     plan::{Failure, FailureClass, Outcome, Plan},
+    problem::Problem,
     time::Timestamp,
-    watching::Standing,
 };
+use k8s_openapi::api::admissionregistration::v1::ValidatingAdmissionPolicyBinding;
 use kube::{Resource, ResourceExt};
 
 use super::{
@@ -28,7 +31,7 @@ use super::{
 };
 use crate::{
     conditions,
-    engine::{Clock, Key, Reconciler, Report, Work, Writer, Written, events::Note, is_deleting},
+    engine::{Cache, Clock, Key, Reconciler, Report, Work, Writer, Written, events::Note, is_deleting},
     objects,
 };
 
@@ -42,6 +45,7 @@ pub(super) struct ClassReconciler {
     pub(super) kinds: Kinds,
     pub(super) stamps: Stamps,
     pub(super) revisions: Revisions,
+    pub(super) gates: Arc<Cache<ValidatingAdmissionPolicyBinding>>,
     pub(super) progress: Mutex<Progress>,
     pub(super) clock: Clock,
 }
@@ -53,6 +57,13 @@ pub(super) struct Seen {
 }
 
 impl ClassReconciler {
+    /// Everything that is wrong with the class, and with what it says about its roll-outs.
+    fn problems(&self, class: &NamespaceClass) -> Vec<Problem> {
+        let checked = self.revisions.blueprints.of(class);
+        let of_items = checked.as_ref().as_ref().err().into_iter().flatten().cloned();
+        of_items.chain(validate::wishes(class).err().into_iter().flatten()).collect()
+    }
+
     /// The kinds the class's items use, in any revision a namespace may have, as far as they are installed and namespaced.
     async fn uses(&self, class: &NamespaceClass, in_force: &[&Revision]) -> Result<BTreeSet<Kind>, Failure> {
         let mut uses = BTreeSet::new();
@@ -71,18 +82,18 @@ impl ClassReconciler {
 }
 
 impl ClassReconciler {
-    /// Kinds of which objects of the class exist, or may exist: those whose watch has not told yet.
+    /// Kinds of which objects of the class exist, or may exist.
     async fn live(&self, class: &NamespaceClass) -> Result<BTreeSet<Kind>, Failure> {
-        let recorded = super::kinds_in_use(std::iter::once(class)).into_iter();
-        let is_hidden = |kind: &Kind| !matches!(self.stamps.standing(kind), Standing::Synced | Standing::NotServed);
         let shown = self.stamps.kinds_of(&class.name_any());
+        let recorded = super::kinds_in_use(std::iter::once(class));
         let mut live = BTreeSet::new();
-        for kind in shown.into_iter().chain(recorded.filter(is_hidden)) {
-            // A watch that is refused cannot find that its kind is gone.
-            let may_be_gone = matches!(self.stamps.standing(&kind), Standing::NotServed | Standing::Forbidden);
-            if !may_be_gone || self.is_served(&kind).await? {
-                live.insert(kind);
-            }
+        for kind in shown.union(&recorded) {
+            let is_there = match Presence::of(&self.stamps.standing(kind), shown.contains(kind)) {
+                Presence::No => false,
+                Presence::Yes => true,
+                Presence::IfServed => self.is_served(kind).await?,
+            };
+            live.extend(is_there.then(|| kind.clone()));
         }
         Ok(live)
     }
@@ -104,7 +115,15 @@ fn recorded(class: &NamespaceClass, api_version: &str, kind: &str) -> Option<Kin
 }
 
 /// What people hear of in an Event when it begins.
-const WORTH_AN_EVENT: [&str; 3] = ["RolloutStopped", "DeletionsUnconfirmed", "RevisionNotKept"];
+const WORTH_AN_EVENT: [&str; 6] =
+    ["RolloutStopped", "DeletionsUnconfirmed", "RevisionNotKept", gate::NOT_RAISED, gate::LEFT, class::DELETING];
+
+/// Why the gate could not be raised just now.
+fn not_raised(outcomes: &[(&ClassStep, Outcome)]) -> Option<String> {
+    let gate = outcomes.iter().find(|(step, _)| matches!(step, ClassStep::Gate(_)));
+    let failure = gate.and_then(|(_, outcome)| outcome.failure());
+    failure.filter(|failure| failure.class != FailureClass::Stale).map(ToString::to_string)
+}
 
 /// Why the newest revision could not be kept just now.
 fn not_kept(outcomes: &[(&ClassStep, Outcome)]) -> Option<String> {
@@ -140,11 +159,12 @@ impl Reconciler for ClassReconciler {
             deleting: is_deleting(class.meta()),
             held: class.finalizers().iter().any(|finalizer| finalizer == FINALIZER),
             must_hold: class.spec.policy.on_class_delete != OnClassDelete::Delete,
-            problems: self.revisions.blueprints.of(&class).as_ref().as_ref().err().cloned().unwrap_or_default(),
+            problems: self.problems(&class),
             resources: i64::try_from(class.spec.resources.len()).unwrap_or(i64::MAX),
             uses: self.uses(&class, &edition.in_force(&bindings)).await?,
             live: self.live(&class).await?,
             namespaces: bindings.iter().map(|binding| self.bound(binding, &edition)).collect(),
+            gate: self.see_gate(&class),
             rollout: self.see_rollout(&edition),
             status: objects::status(class.status.as_ref()),
         };
@@ -160,6 +180,7 @@ impl Reconciler for ClassReconciler {
         match step {
             ClassStep::Hold => self.writer.add_finalizer(&*seen.class, FINALIZER).await,
             ClassStep::LetGo => self.writer.release_finalizer(&*seen.class, FINALIZER).await,
+            ClassStep::Gate(step) => self.set_gate(&seen.class, step).await,
             ClassStep::RollOut(step) => self.roll_out(&seen.class, step).await,
         }
     }
@@ -175,6 +196,9 @@ impl Reconciler for ClassReconciler {
         if let Some(why) = not_kept(outcomes) {
             observed.to_mut().rollout.not_kept = Some(why);
         }
+        if let Some(why) = not_raised(outcomes) {
+            observed.to_mut().gate.failure = Some(why);
+        }
         let mut progress = self.progress.lock().unwrap_or_else(PoisonError::into_inner);
         let (status, next) = class::tell(&seen.class.name_any(), &observed, &mut progress, now, self.clock.now());
         drop(progress);
@@ -186,11 +210,16 @@ impl Reconciler for ClassReconciler {
         };
         let news = said.filter(is_worth_it).filter(|said| told.reason(&said.kind) != Some(&said.reason));
         let events = news.map(|said| Note::warning(&said.reason, &said.message)).collect();
-        Report { next, ..Report::on(&*seen.class, status.as_ref(), events) }
+        // What another replica has released meanwhile stays released.
+        let version = seen.class.resource_version().unwrap_or_default();
+        Report { next, ..Report::on(&*seen.class, status.as_ref(), events).only_at(&version) }
     }
 
     fn unseen(&self, key: &Key, failure: &Failure, now: &Timestamp) -> Report {
         let class = self.caches.classes.as_stored("", &key.name);
-        class.map_or_else(Report::default, |class| conditions::unseen(&*class, class.status.as_ref(), failure, now))
+        class.map_or_else(Report::default, |class| {
+            let version = class.resource_version().unwrap_or_default();
+            conditions::unseen(&*class, class.status.as_ref(), failure, now).only_at(&version)
+        })
     }
 }

@@ -4,7 +4,9 @@ use std::collections::BTreeSet;
 
 use croft_api::namespaces::{CLASS_LABEL, NamespaceClass, NamespaceClassBinding, OnUnbind, validate};
 use croft_core::namespaces::{
+    blueprint::Furnished,
     manifest::Stamp,
+    params::Texts,
     resources::{Binding, Class, ClassSeen, KindName, Namespace, NamespaceMetadata, Owner, Read, Stamped},
     template::Facts,
     witness::Seal,
@@ -31,22 +33,30 @@ pub(crate) fn present(
     class: &NamespaceClass,
     checked: &Checked,
     seal: &Seal,
-    binding_uid: &str,
+    binding: &Binding,
     namespace: &Facts,
 ) -> ClassSeen {
     let name = class.name_any();
+    let binding_uid = binding.uid.as_str();
+    // Values of another class say nothing about this one.
+    let is_in_force = binding.status.observed_class_name.as_ref() == Some(&name);
+    let before = if is_in_force { binding.status.params.clone() } else { Texts::new() };
     let stamp = Stamp { namespace: &namespace.name, class: &name, binding_uid, protect: class.spec.protect };
-    let (items, problems) = match checked.as_ref().map_err(Clone::clone).and_then(|class| class.items(namespace)) {
-        Ok(items) => (items.into_iter().map(|item| seal.sealed(item.stamped(&stamp))).collect(), Vec::new()),
-        Err(problems) => (Vec::new(), problems),
+    let checked = checked.as_ref().map_err(Clone::clone);
+    let (furnished, problems) = match checked.and_then(|class| class.items(namespace, &before)) {
+        Ok(furnished) => (furnished, Vec::new()),
+        Err(problems) => (Furnished::default(), problems),
     };
     let metadata = class.spec.namespace_metadata.clone().unwrap_or_default();
     ClassSeen::Present(Class {
         uid: class.uid().unwrap_or_default(),
         generation: class.metadata.generation.unwrap_or_default(),
-        items,
+        items: furnished.items.into_iter().map(|item| seal.sealed(item.stamped(&stamp))).collect(),
         problems,
+        params: furnished.params,
+        refused_params: furnished.refused,
         policy: validate::policy(class),
+        protect: class.spec.protect,
         namespace_metadata: NamespaceMetadata { labels: metadata.labels, annotations: metadata.annotations },
         deleting: is_deleting(class.meta()),
         recorded_kinds: recorded_kinds(class),
@@ -81,7 +91,9 @@ pub(crate) fn described(api_version: String, metadata: &ObjectMeta, binding_uid:
         owner: owner(controller_of(metadata).as_ref(), binding_uid),
         deleting: metadata.deletion_timestamp.is_some(),
         witness: None,
+        excess: None,
         changed_by: fields::changed_last_by(metadata),
+        changed_field: None,
         taken_fields: fields::taken_over(metadata),
         other_owners: json!(others.collect::<Vec<_>>()),
     }

@@ -1,10 +1,16 @@
 //! The fences: admission policies the API server evaluates itself, so they stand while the operator is down.
 //!
-//! 1. Choosing a class, changing it and leaving it need the verb `use` on that class, whichever way a Namespace is written.
+//! 1. Choosing a class needs the verb `use` on it, leaving it the verb `leave`, whichever way a Namespace is written. Where the
+//!    administrator says so, namespaces of tenants have a class.
 //! 2. Only the operator writes bindings.
-//! 3. Objects stamped from a class with `protect: true` are written by the operator alone.
+//! 3. Objects stamped from a class with `protect: true` are written by the operator alone, and so are the marks by which such an
+//!    object is known: nobody makes one that nobody can delete. So are the labels such a class sets on the Namespace.
 //! 4. A class that is not to take its objects with it is not deleted before the operator holds it: once it is gone, nobody can
 //!    read in it what was wanted.
+//!
+//! 5. Pods of a gated class wait until their namespace has had everything of it.
+//!
+//! Beside them stands a help: values a class does not take are refused when a namespace gives them.
 //!
 //! Guarantees: every expression is total, so no policy fails on an object it was not made for; what does not concern a fence
 //! passes it; Kubernetes' own controllers and `system:masters` are never locked out of fences 2 and 3.
@@ -15,42 +21,95 @@ use k8s_openapi::{
     apimachinery::pkg::apis::meta::v1::LabelSelector,
 };
 
+mod gate;
+mod leaving;
+mod marks;
+mod metadata;
+mod params;
+mod required;
+
+pub use self::required::Requirement;
+
 use super::class::FINALIZER;
-use crate::policies::{Choice, condition, denied_unless, label_of, matched, policy, quoted, trusted, variable};
+use crate::policies::{
+    Choice, Chosen, Fence, condition, denied_unless, for_real, label_of, matched, plain, policy, quoted,
+    trusted_besides, variable,
+};
 
 pub const CHOICE: &str = "croft-class-choice";
+pub const LEAVING: &str = "croft-class-leaving";
+pub const REQUIRED: &str = "croft-class-required";
 pub const BINDINGS: &str = "croft-bindings";
 pub const PROTECTION: &str = "croft-protected-objects";
+pub const MARKS: &str = "croft-marks";
+pub const METADATA: &str = "croft-namespace-metadata";
+pub const PARAMS: &str = "croft-class-params";
+/// Also how the names of its bindings begin, one for each gated class.
+pub const GATE: &str = "croft-gate";
 pub const CLASS_DELETION: &str = "croft-class-deletion";
+
+/// The label that chooses a class.
+const CLASSES: Chosen = Chosen { label: CLASS_LABEL, what: "class", group: "akuity.io", resource: "namespaceclasses" };
 
 /// What the fences have to know about the installation.
 #[derive(Debug)]
 pub struct Grounds<'a> {
     /// The operator as the API server sees it.
     pub operator: &'a str,
+    /// Users who are trusted like it.
+    pub trusted_users: &'a [String],
+    /// The namespace Velero runs in.
+    pub velero_namespace: &'a str,
+    /// Which namespaces must have a class.
+    pub requirement: Option<Requirement<'a>>,
     /// Namespaces no class is applied to, besides those whose name starts with `kube-`.
     pub system_namespaces: &'a [String],
 }
 
-pub fn policies(grounds: &Grounds<'_>) -> [ValidatingAdmissionPolicy; 4] {
-    [choice(grounds), bindings(grounds), protection(grounds), class_deletion()]
+impl Grounds<'_> {
+    fn trusted(&self) -> String {
+        trusted_besides(self.operator, self.trusted_users)
+    }
+}
+
+/// Of the namespaces that take no class by the settings, those that the installed fence does not know.
+pub(crate) fn unfenced<'s>(installed: &ValidatingAdmissionPolicy, settings: &'s [String]) -> Vec<&'s str> {
+    let validations = installed.spec.iter().flat_map(|spec| spec.validations.iter().flatten());
+    let expressions: Vec<_> = validations.map(|validation| validation.expression.as_str()).collect();
+    let is_known = |name: &str| expressions.iter().any(|expression| expression.contains(&quoted(name)));
+    settings.iter().map(String::as_str).filter(|name| !is_known(name)).collect()
+}
+
+/// Put in force by the operator, for each class that wants it.
+pub(crate) fn gate_policy() -> ValidatingAdmissionPolicy {
+    gate::gate()
+}
+
+pub(crate) fn all(grounds: &Grounds<'_>) -> Vec<Fence> {
+    let plain = [
+        choice(grounds),
+        bindings(grounds),
+        protection(grounds),
+        marks::marks(grounds),
+        metadata::metadata(grounds),
+        class_deletion(),
+    ]
+    .map(plain);
+    let required = grounds.requirement.as_ref().map(|requirement| required::required(grounds, requirement));
+    plain.into_iter().chain([leaving::leaving(), params::params()]).chain(required).collect()
 }
 
 /// Fence 1.
 fn choice(grounds: &Grounds<'_>) -> ValidatingAdmissionPolicy {
     let system: Vec<_> = grounds.system_namespaces.iter().map(|name| quoted(name)).collect();
     let system = system.join(", ");
-    let Choice { mut variables, mut validations } =
-        Choice::by_label(CLASS_LABEL, "class", "akuity.io", "namespaceclasses");
+    let mut variables = CLASSES.variables();
     variables.push(variable("name", "object.metadata.?name.orValue('')".into()));
-    validations.insert(
-        0,
-        denied_unless(
-            format!("!variables.chosen || !(variables.name.startsWith('kube-') || variables.name in [{system}])"),
-            "'namespace ' + variables.name + ' belongs to the system: no class can be applied to it'".into(),
-        ),
+    let to_tenants = denied_unless(
+        format!("!variables.chosen || !(variables.name.startsWith('kube-') || variables.name in [{system}])"),
+        "'namespace ' + variables.name + ' belongs to the system: no class can be applied to it'".into(),
     );
-    Choice { variables, validations }.policy(CHOICE)
+    Choice { variables, validations: vec![to_tenants, CLASSES.choosing()] }.policy(CHOICE)
 }
 
 /// Fence 2.
@@ -61,7 +120,7 @@ fn bindings(grounds: &Grounds<'_>) -> ValidatingAdmissionPolicy {
         ValidatingAdmissionPolicySpec {
             match_constraints: Some(matched("akuity.io", &resources, &["CREATE", "UPDATE", "DELETE"], None)),
             validations: Some(vec![denied_unless(
-                trusted(grounds.operator),
+                grounds.trusted(),
                 format!(
                     "'bindings are written by the operator only: to bind this namespace, set its label {CLASS_LABEL}; \
                      to unbind it, remove the label'"
@@ -102,8 +161,9 @@ fn protection(grounds: &Grounds<'_>) -> ValidatingAdmissionPolicy {
         ValidatingAdmissionPolicySpec {
             match_constraints: Some(matched("*", &["*/*"], &["UPDATE", "DELETE"], Some(labelled))),
             match_conditions: Some(vec![
+                for_real(),
                 condition("stamped-and-protected", stamped),
-                condition("by-an-outsider", format!("!({})", trusted(grounds.operator))),
+                condition("by-an-outsider", format!("!({})", grounds.trusted())),
             ]),
             validations: Some(vec![denied_unless(
                 status_only.join(" && "),
@@ -136,4 +196,23 @@ fn class_deletion() -> ValidatingAdmissionPolicy {
             ..ValidatingAdmissionPolicySpec::default()
         },
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn settings_that_the_fence_does_not_know_are_found() {
+        let fenced = ["default".to_owned()];
+        let grounds = Grounds {
+            operator: "o",
+            trusted_users: &[],
+            velero_namespace: "velero",
+            requirement: None,
+            system_namespaces: &fenced,
+        };
+        let settings = ["default".to_owned(), "monitoring".to_owned()];
+        assert_eq!(unfenced(&choice(&grounds), &settings), ["monitoring"]);
+    }
 }

@@ -5,7 +5,8 @@ use croft_api::{
     namespaces::{NamespaceClass, validate},
 };
 
-use crate::admission::{Checked, ClusterScoped, Hook, Operation, WhenDown, review};
+use super::author::Authors;
+use crate::admission::{Checked, ClusterScoped, Context, Hook, Operation, Refusal, Request, WhenDown, review};
 
 pub(super) const HOOKS: &[Hook] = &[Hook {
     name: "vnamespaceclass.croft.dev",
@@ -25,6 +26,13 @@ impl Checked for NamespaceClass {
         let mut problems = validate::validate(self).err().unwrap_or_default();
         problems.extend(validate::not_namespaced(self, |group, kind| cluster_scoped.has(group, kind)));
         problems
+    }
+
+    async fn among_others(request: &Request<Self>, context: &Context) -> Result<(), Refusal> {
+        match context.ground::<Authors>() {
+            Some(authors) => authors.judge(request).await,
+            None => Ok(()),
+        }
     }
 
     fn warnings(&self) -> Vec<String> {

@@ -3,7 +3,7 @@
 use croft_api::yaml_document;
 use k8s_openapi::api::rbac::v1::ClusterRoleBinding;
 
-use super::fences::{self, Grounds};
+use super::fences::{self, Grounds, Requirement};
 use crate::{
     cli::ManifestOptions,
     manifests::{account, operator, reference},
@@ -30,9 +30,20 @@ fn class_contents(own: &str) -> [String; 2] {
 fn fence_policies(options: &ManifestOptions) -> Vec<String> {
     let mut system_namespaces = NamespacesSettings::default().system_namespaces;
     system_namespaces.extend([options.namespace.clone(), options.velero_namespace.clone()]);
+    system_namespaces.extend(options.system_namespace.iter().cloned());
     system_namespaces.sort();
     system_namespaces.dedup();
     let operator = operator(&options.namespace);
-    let grounds = Grounds { operator: &operator, system_namespaces: &system_namespaces };
-    fences::policies(&grounds).iter().flat_map(policies::documents).collect()
+    let grounds = Grounds {
+        operator: &operator,
+        trusted_users: &options.trusted_user,
+        velero_namespace: &options.velero_namespace,
+        requirement: options
+            .class_required
+            .as_ref()
+            .map(|(key, value)| Requirement { label: (key, value), classes: &options.required_class }),
+        system_namespaces: &system_namespaces,
+    };
+    let gate = yaml_document(&fences::gate_policy());
+    fences::all(&grounds).iter().flat_map(policies::documents).chain([gate]).collect()
 }

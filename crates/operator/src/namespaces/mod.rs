@@ -1,6 +1,7 @@
 //! Namespaces furnished from a class: what is watched, and which change wakes whom.
 
 mod absences;
+mod author;
 pub(crate) mod binding;
 pub(crate) mod blueprints;
 mod class;
@@ -9,8 +10,11 @@ pub(crate) mod described;
 pub(crate) mod entries;
 pub mod fences;
 pub(crate) mod fields;
+mod gate;
+mod grants;
 mod hooks;
 mod inquiry;
+mod installed;
 pub(crate) mod kinds;
 mod live;
 mod manifests;
@@ -37,11 +41,14 @@ use croft_core::{
     namespaces::{class::Kind, manifest::group_of, resources::KindName, rollout::name_of},
     queue::Priority,
 };
-use k8s_openapi::api::{apps::v1::ControllerRevision, core::v1::Namespace};
+use k8s_openapi::api::{
+    admissionregistration::v1::ValidatingAdmissionPolicyBinding, apps::v1::ControllerRevision, core::v1::Namespace,
+};
 use kube::{Resource, ResourceExt};
 
 use self::{
     absences::Absences,
+    author::Authors,
     binding::BindingReconciler,
     blueprints::Blueprints,
     class::ClassReconciler,
@@ -96,14 +103,40 @@ pub const USES: &[Use] = &[
         verbs: &["get", "list", "patch", "watch"],
         within: Within::Cluster,
     },
-    Use { group: "akuity.io", resource: "namespaceclasses/status", verbs: &["patch"], within: Within::Cluster },
+    Use { group: "akuity.io", resource: "namespaceclasses/status", verbs: &["update"], within: Within::Cluster },
     Use {
         group: "akuity.io",
         resource: "namespaceclassbindings",
-        verbs: &["create", "delete", "list", "patch", "watch"],
+        // To read them is asked of whoever makes a gate judge by them.
+        verbs: &["create", "delete", "get", "list", "patch", "watch"],
         within: Within::Cluster,
     },
     Use { group: "akuity.io", resource: "namespaceclassbindings/status", verbs: &["update"], within: Within::Cluster },
+    Use {
+        group: "admissionregistration.k8s.io",
+        resource: "validatingadmissionpolicies",
+        verbs: &["list", "watch"],
+        within: Within::Cluster,
+    },
+    Use {
+        group: "admissionregistration.k8s.io",
+        resource: "validatingadmissionpolicybindings",
+        // Never to change or delete one: the operator takes no fence down.
+        verbs: &["create", "list", "watch"],
+        within: Within::Cluster,
+    },
+    Use {
+        group: "authorization.k8s.io",
+        resource: "subjectaccessreviews",
+        verbs: &["create"],
+        within: Within::Cluster,
+    },
+    Use {
+        group: "rbac.authorization.k8s.io",
+        resource: "clusterroles",
+        verbs: &["list", "watch"],
+        within: Within::Cluster,
+    },
     Use {
         group: "apps",
         resource: "controllerrevisions",
@@ -262,6 +295,10 @@ fn install(engine: &mut EngineBuilder, ground: &Ground) {
         let (caches, blueprints) = (caches.clone(), blueprints.clone());
         move |change| woken_by_revision(change, &caches, &blueprints)
     });
+    let gates: Arc<Cache<ValidatingAdmissionPolicyBinding>> = engine.cluster_objects(NAMESPACES);
+    gates.wakes(|change: Change<'_, ValidatingAdmissionPolicyBinding>| {
+        change.both().filter_map(gate::class_named).map(|class| Key::cluster(CLASS, class)).collect()
+    });
     caches.classes.wakes({
         let (caches, stamps, pusher) = (caches.clone(), stamps.clone(), engine.pusher());
         let (journal, absences, blueprints) = (engine.journal(), absences.clone(), blueprints.clone());
@@ -281,6 +318,10 @@ fn install(engine: &mut EngineBuilder, ground: &Ground) {
 
     let kinds = Kinds::new(engine.client());
     kinds.follow(&engine.kinds(), stamps.clone(), caches.clone(), engine.pusher());
+    installed::compare(engine, ground);
+    let (client, surroundings) = (engine.client(), engine.surroundings());
+    grants::follow_grants(client, surroundings, stamps.clone(), caches.clone(), engine.pusher());
+    engine.at_the_door(Arc::new(Authors { client: engine.client(), kinds: kinds.clone() }));
     engine.reconciler(BindingReconciler::new(caches.clone(), ground));
     engine.reconciler(ClassReconciler {
         caches: caches.clone(),
@@ -288,6 +329,7 @@ fn install(engine: &mut EngineBuilder, ground: &Ground) {
         kinds: kinds.clone(),
         stamps: stamps.clone(),
         revisions: revisions.clone(),
+        gates,
         progress: Mutex::default(),
         clock: Clock::start(),
     });
@@ -371,17 +413,19 @@ fn class_of(revision: &ControllerRevision) -> Option<String> {
     revision.labels().get(REVISION_LABEL).cloned()
 }
 
-/// The class; and its namespaces where it is not its newest revision: they may have waited for it, or must do without.
+/// The class; and those of its namespaces that have this revision where it is not the newest: they may have waited for it, or must
+/// do without.
 fn woken_by_revision(change: Change<'_, ControllerRevision>, caches: &Caches, blueprints: &Blueprints) -> Vec<Key> {
     let Some(name) = change.both().find_map(class_of) else { return Vec::new() };
     let mut keys = vec![Key::cluster(CLASS, &name)];
     let is_new = change.before.is_none() || change.after.is_none();
-    let is_newest = caches
-        .classes
-        .as_stored("", &name)
-        .is_some_and(|class| change.object().name_any() == name_of(&name, &blueprints.digest_of(&class)));
-    if change.live && is_new && !is_newest {
-        keys.extend(caches.bindings.by(CLASS_INDEX, &name).iter().map(|binding| binding_key(binding)));
+    let Some(class) = caches.classes.as_stored("", &name).filter(|_| change.live && is_new) else { return keys };
+    let is_it = |digest: &str| change.object().name_any() == name_of(&name, digest);
+    let released = class.status.as_ref().and_then(|status| status.revision.as_deref());
+    let has_it = |binding: &NamespaceClassBinding| binding.spec.revision.as_deref().or(released).is_some_and(is_it);
+    if !is_it(&blueprints.digest_of(&class)) {
+        let bindings = caches.bindings.by(CLASS_INDEX, &name);
+        keys.extend(bindings.iter().filter(|binding| has_it(binding)).map(|binding| binding_key(binding)));
     }
     keys
 }

@@ -7,6 +7,8 @@ use std::{
 
 use croft_core::{
     namespaces::{
+        difference,
+        excess::excess,
         manifest::Identity,
         resources::{KindName, Observed, Read},
         witness::{Seal, Witness},
@@ -53,7 +55,7 @@ struct Doubtful<'k> {
     resource: &'k ApiResource,
 }
 
-/// Reads what the watches cannot tell. What cannot be read blocks itself only.
+/// Reads what the watches cannot tell, and nobody has read yet. What cannot be read blocks itself only.
 pub(crate) async fn read_doubtful(
     client: &Client,
     reads: &Reads,
@@ -61,7 +63,8 @@ pub(crate) async fn read_doubtful(
     kinds: &BTreeMap<KindName, ServedKind>,
     seal: &Seal,
 ) -> Result<(), Failure> {
-    let doubtful = seen.to_read().into_iter().filter_map(|(api_version, identity)| {
+    let doubtful = seen.to_read().into_iter().filter(|(_, identity)| !seen.read.contains_key(identity));
+    let doubtful = doubtful.filter_map(|(api_version, identity)| {
         let name = (api_version.clone(), identity.kind.clone());
         let kind = kinds.get(&name).filter(|kind| kind.stampable().is_some())?;
         Some((name, Doubtful { api_version, identity, resource: &kind.resource }))
@@ -96,16 +99,31 @@ async fn read_one(
     seal: &Seal,
 ) -> Result<Option<Read>, Failure> {
     let api: Api<DynamicObject> = Api::namespaced_with(client.clone(), &seen.namespace.name, resource);
-    let found = match seen.shown_by(identity) {
-        None => read(api.get_metadata_opt(&identity.name)).await?.map(|object| (object.metadata, None)),
-        Some(manifest) => read(api.get_opt(&identity.name)).await?.map(|object| {
-            let object_whole = whole(&object, api_version, &identity.kind);
-            let witness = Witness::of(&object_whole, manifest, seal, seen.class.care());
-            (object.metadata, Some(witness))
-        }),
-    };
-    Ok(found
-        .map(|(metadata, witness)| Read { witness, ..described(api_version.clone(), &metadata, &seen.binding.uid) }))
+    if seen.shown_by(identity).is_some() {
+        let object = read(api.get_opt(&identity.name)).await?;
+        return Ok(object.map(|object| read_whole(seen, api_version, identity, &object, seal)));
+    }
+    let object = read(api.get_metadata_opt(&identity.name)).await?;
+    Ok(object.map(|object| described(api_version.clone(), &object.metadata, &seen.binding.uid)))
+}
+
+/// What an object tells that was read whole.
+pub(crate) fn read_whole(
+    seen: &Observed,
+    api_version: &str,
+    identity: &Identity,
+    object: &DynamicObject,
+    seal: &Seal,
+) -> Read {
+    let described = described(api_version.to_owned(), &object.metadata, &seen.binding.uid);
+    let Some(manifest) = seen.shown_by(identity) else { return described };
+    let object = whole(object, api_version, &identity.kind);
+    Read {
+        witness: Some(Witness::of(&object, manifest, seal, seen.class.care())),
+        excess: seen.extent_of(identity).and_then(|extent| excess(&object, manifest, extent)),
+        changed_field: difference::first(&object, manifest),
+        ..described
+    }
 }
 
 /// Reads things of several groups side by side. Where one does not answer in time those of its group that are not under way yet

@@ -12,13 +12,15 @@ use croft_core::{
     namespaces::{
         inventory::Status,
         manifest::Identity,
-        resources::{self, ClassSeen, Contests, Held, KindName, KindSeen, Observed, ResourceStep, Routine, Stamped},
+        resources::{
+            self, Binding, ClassSeen, Contests, Held, KindName, KindSeen, Observed, ResourceStep, Routine, Stamped,
+        },
+        sight,
         template::Facts,
         witness::{Care, Seal},
     },
     plan::{Failure, FailureClass, Outcome, Plan},
     time::Timestamp,
-    watching::Standing,
 };
 use k8s_openapi::api::core::v1;
 use kube::{
@@ -129,13 +131,13 @@ impl ResourcesReconciler {
         &self,
         binding: &NamespaceClassBinding,
         stamper: &Stamper,
+        bound: &Binding,
         namespace: &Facts,
     ) -> Result<ClassSeen, Failure> {
         let name = binding.spec.class_name.as_str();
         if let Some(class) = self.caches.classes.as_stored("", name) {
             let InForce { class, checked, revision, withheld } = self.revisions.in_force(&class, binding);
-            let uid = binding.uid().unwrap_or_default();
-            let mut seen = present(&class, &checked, &stamper.seal, &uid, namespace);
+            let mut seen = present(&class, &checked, &stamper.seal, bound, namespace);
             if let ClassSeen::Present(class) = &mut seen {
                 (class.revision, class.withheld) = (revision, withheld);
             }
@@ -168,25 +170,15 @@ impl ResourcesReconciler {
         }
     }
 
-    /// A kind as its watch lets it be seen; fails while the watch starts: whoever decides now decides on half a picture.
+    /// A kind as its watch lets it be seen.
     fn kind_seen(&self, class: &ClassSeen, name: &KindName, kind: &ServedKind) -> Result<KindSeen, Failure> {
         let Some(stampable) = kind.stampable() else { return Ok(kind.seen.clone()) };
-        let is_watched = match class {
+        let is_recorded = match class {
             ClassSeen::Present(class) => class.recorded_kinds.contains(name),
             ClassSeen::Gone | ClassSeen::Unreadable => false,
         };
-        match self.stamps.standing(&stampable) {
-            Standing::Forbidden => Ok(KindSeen::Forbidden { resource: kind.resource.plural.clone() }),
-            Standing::Failing(why) => Ok(KindSeen::Unobservable { why }),
-            Standing::Starting if is_watched => {
-                Err(Failure::new(FailureClass::Stale, "NotSynced", format!("the watch of {} is starting", name.1)))
-            }
-            Standing::NotServed => {
-                let why = format!("{} is not served in the version that is watched", kind.resource.plural);
-                Ok(KindSeen::Unobservable { why })
-            }
-            Standing::Starting | Standing::Synced => Ok(kind.seen.clone()),
-        }
+        let names = (name.1.as_str(), kind.resource.plural.as_str());
+        sight::through_watch(&kind.seen, names, self.stamps.standing(&stampable), is_recorded)
     }
 
     /// Adds the kinds that are not there yet.
@@ -207,14 +199,9 @@ impl ResourcesReconciler {
         Ok(())
     }
 
-    /// A kind is gone only when its watch, too, finds that: until then what the watch shows may be there.
     fn doubt_vanished(&self, kinds: &mut BTreeMap<KindName, KindSeen>, namespace: &str) {
         for (name, seen) in kinds {
-            let is_gone = matches!(seen, KindSeen::NotInstalled | KindSeen::ClusterScoped);
-            if is_gone && self.stamps.shows_served(name, namespace) {
-                let why = format!("{} is served no more, and its watch has yet to find that", name.1);
-                *seen = KindSeen::Unobservable { why };
-            }
+            sight::doubt(seen, &name.1, || self.stamps.shows_served(name, namespace));
         }
     }
 
@@ -293,9 +280,14 @@ pub(crate) async fn carry_out(
 ) -> Result<Written, Failure> {
     let namespace = observed.name.as_str();
     match step {
-        ResourceStep::ApplyNamespaceMetadata { metadata } => {
+        ResourceStep::ApplyNamespaceMetadata { metadata, .. } => {
             let metadata = json!({ "labels": metadata.labels, "annotations": metadata.annotations });
             stamper.furnish_namespace(Target { namespace: "", name: namespace, uid: &observed.uid }, &metadata).await
+        }
+        ResourceStep::PutBackNamespaceMetadata { metadata } => {
+            let patch = json!({ "metadata": { "labels": metadata.labels, "annotations": metadata.annotations } });
+            let target = Target { namespace: "", name: namespace, uid: &observed.uid };
+            stamper.writer.merge::<v1::Namespace>(target, None, patch).await
         }
         ResourceStep::Create { identity, api_version, manifest, .. } => {
             stamper.create(resource_of(kinds, api_version, identity)?, namespace, manifest).await
@@ -310,12 +302,19 @@ pub(crate) async fn carry_out(
             let patch = json!({ "metadata": { "managedFields": fields } });
             stamper.merge(resource, target, version, patch).await
         }
+        ResourceStep::Strip { identity, api_version, uid, excess } => {
+            let resource = resource_of(kinds, api_version, identity)?;
+            stamper.strip(resource, Target { namespace, name: &identity.name, uid }, excess.clone()).await
+        }
         ResourceStep::Release { identity, api_version, uid, version, owners } => {
             let resource = resource_of(kinds, api_version, identity)?;
             let target = Target { namespace, name: &identity.name, uid };
             stamper.merge(resource, target, version, released(owners)).await
         }
-        ResourceStep::Prune { identity, api_version, uid, version } => {
+        ResourceStep::Rehearse { identity, api_version, manifest } => {
+            stamper.rehearse(resource_of(kinds, api_version, identity)?, namespace, manifest).await
+        }
+        ResourceStep::Prune { identity, api_version, uid, version, .. } => {
             let resource = resource_of(kinds, api_version, identity)?;
             stamper.delete(resource, Target { namespace, name: &identity.name, uid }, version).await
         }
@@ -364,11 +363,11 @@ impl Reconciler for ResourcesReconciler {
         let stamper = Stamper { writer: self.ground.writer.clone(), seal, care: Care::default() };
         let uid = binding.uid().unwrap_or_default();
         let class_name = binding.spec.class_name.clone();
-        let class = self.class(&binding, &stamper, &facts(&namespace)).await?;
-        let stamper = Stamper { care: class.care(), ..stamper };
         let mut bound = described_binding(&binding);
         let stored = bound.status;
         bound.status = self.with_held(&key.namespace, |held| resources::current(held, &uid, &stored));
+        let class = self.class(&binding, &stamper, &bound, &facts(&namespace)).await?;
+        let stamper = Stamper { care: class.care(), ..stamper };
         let mut found = KindsFound::default();
         found.look_up(&self.kinds, kinds_named(&class, &bound.status)).await?;
         let mut kinds = BTreeMap::new();
@@ -415,16 +414,18 @@ impl Reconciler for ResourcesReconciler {
 
     fn report(&self, seen: &Seen, outcomes: &[(&ResourceStep, Outcome)], now: &Timestamp) -> Report {
         let observed = &seen.observed;
-        self.with_contests(|contests| contests.note(observed, outcomes, self.clock.now()));
+        let corrected = self.with_contests(|contests| contests.note(observed, outcomes, self.clock.now()));
         let mut routine = self.routine.lock().unwrap_or_else(PoisonError::into_inner);
         let told = self.with_held(&observed.namespace.name, |held| {
             resources::tell(observed, &seen.stored, outcomes, held, &mut routine, now, self.clock.now())
         });
         drop(routine);
+        let corrected = corrected.iter().map(|message| Note::normal("DriftCorrected", message));
         let events = told.event.map(|(warning, reason, message)| Note { warning, reason, message });
+        let events = events.into_iter().chain(corrected);
         // What another replica has recorded meanwhile must not be forgotten: an adoption above all.
-        let report = Report::on(&*seen.binding, told.status.as_ref(), events.into_iter().collect())
-            .only_at(&observed.binding.version);
+        let report =
+            Report::on(&*seen.binding, told.status.as_ref(), events.collect()).only_at(&observed.binding.version);
         Report { next: told.next, retry: told.retry, ..report }
     }
 

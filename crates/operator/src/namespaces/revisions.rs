@@ -58,6 +58,28 @@ impl Revision {
     }
 }
 
+/// What has the name of a revision of a class and is not one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Holder {
+    /// It was one of an earlier class of the same name, which said the same.
+    Predecessor {
+        uid: String,
+    },
+    Stranger,
+}
+
+impl Holder {
+    fn of(stored: &ControllerRevision, class: &NamespaceClass) -> Option<Self> {
+        if Revision::read(stored, class).is_some() {
+            return None;
+        }
+        let mut earlier = class.clone();
+        earlier.metadata.uid = objects::controller(stored.meta()).filter(|uid| Some(uid) != class.uid().as_ref());
+        let was_one = earlier.uid().is_some() && Revision::read(stored, &earlier).is_some();
+        Some(if was_one { Self::Predecessor { uid: stored.uid().unwrap_or_default() } } else { Self::Stranger })
+    }
+}
+
 /// The object that keeps what the class says now.
 pub(super) fn of_class(class: &NamespaceClass, namespace: &str, digest: &str, number: i64) -> ControllerRevision {
     let name = class.name_any();
@@ -65,20 +87,25 @@ pub(super) fn of_class(class: &NamespaceClass, namespace: &str, digest: &str, nu
         metadata: ObjectMeta {
             name: Some(rollout::name_of(&name, digest)),
             namespace: Some(namespace.to_owned()),
-            labels: Some(BTreeMap::from([(REVISION_LABEL.to_owned(), name.clone())])),
+            labels: Some(BTreeMap::from([(REVISION_LABEL.to_owned(), name)])),
             annotations: Some(generation_note(class)),
-            owner_references: Some(vec![OwnerReference {
-                api_version: NamespaceClass::api_version(&()).into(),
-                kind: NamespaceClass::kind(&()).into(),
-                name,
-                uid: class.uid().unwrap_or_default(),
-                controller: Some(true),
-                block_owner_deletion: Some(false),
-            }]),
+            owner_references: Some(vec![owner(class)]),
             ..ObjectMeta::default()
         },
         data: Some(RawExtension(validate::content(&class.spec))),
         revision: number,
+    }
+}
+
+/// What belongs to a class goes with it.
+pub(super) fn owner(class: &NamespaceClass) -> OwnerReference {
+    OwnerReference {
+        api_version: NamespaceClass::api_version(&()).into(),
+        kind: NamespaceClass::kind(&()).into(),
+        name: class.name_any(),
+        uid: class.uid().unwrap_or_default(),
+        controller: Some(true),
+        block_owner_deletion: Some(false),
     }
 }
 
@@ -89,9 +116,9 @@ pub(super) fn generation_note(class: &NamespaceClass) -> BTreeMap<String, String
 }
 
 /// What a binding records about being moved.
-pub(super) fn moved(binding: &NamespaceClassBinding) -> Option<Moved> {
+pub(crate) fn moved(binding: &NamespaceClassBinding) -> Option<Moved> {
     let spec = &binding.spec;
-    Some(Moved { revision: spec.revision.clone()?, since: spec.staged_since? })
+    Some(Moved { revision: spec.revision.clone()?, since: spec.staged_since?, failed_before: spec.failed_before })
 }
 
 /// The class as one namespace has it.
@@ -123,10 +150,14 @@ impl Revisions {
         Revision::read(&stored, class)
     }
 
-    /// Whether something else has the name of the revision.
-    pub(super) fn is_taken(&self, class: &NamespaceClass, digest: &str) -> bool {
+    /// What has the name of a revision and is not it.
+    pub(super) fn holder_of(&self, class: &NamespaceClass, digest: &str) -> Option<Holder> {
         let name = rollout::name_of(&class.name_any(), digest);
-        self.cache.exists(&self.namespace, &name) && self.find(class, digest).is_none()
+        match self.cache.get(&self.namespace, &name) {
+            Some(stored) => Holder::of(&stored, class),
+            // There, and cannot be read.
+            None => self.cache.exists(&self.namespace, &name).then_some(Holder::Stranger),
+        }
     }
 
     /// The class at the revision the namespace of a binding has.
@@ -155,16 +186,21 @@ impl Revisions {
         }
     }
 
-    /// The class as it was. What it says about its own end is about now.
     fn at(&self, class: &NamespaceClass, kept: Revision) -> InForce {
-        let Revision { kept, generation, spec } = kept;
-        let mut then = class.clone();
-        then.metadata.generation = generation.or(class.metadata.generation);
-        let policy = Policy { on_class_delete: class.spec.policy.on_class_delete, ..spec.policy };
-        then.spec = NamespaceClassSpec { policy, ..spec };
-        let checked = self.blueprints.at(&then, &kept.digest);
-        InForce { class: Arc::new(then), checked, revision: Some(kept.digest), withheld: None }
+        let then = class_at(class, &kept);
+        let digest = kept.kept.digest;
+        let checked = self.blueprints.at(&then, &digest);
+        InForce { class: Arc::new(then), checked, revision: Some(digest), withheld: None }
     }
+}
+
+/// The class as it was. What it says about its own end is about now.
+pub(crate) fn class_at(class: &NamespaceClass, revision: &Revision) -> NamespaceClass {
+    let mut then = class.clone();
+    then.metadata.generation = revision.generation.or(class.metadata.generation);
+    let policy = Policy { on_class_delete: class.spec.policy.on_class_delete, ..revision.spec.policy };
+    then.spec = NamespaceClassSpec { policy, ..revision.spec.clone() };
+    then
 }
 
 /// Whether the binding says that its namespace has this very form of the class.
@@ -235,9 +271,24 @@ mod tests {
         for forged in [other_content, other_name, other_owner, other_label, none] {
             assert!(Revision::read(&forged, &class()).is_none(), "{forged:?}");
         }
+    }
+
+    #[test]
+    fn what_an_earlier_class_of_the_name_left_is_told_from_what_is_somebody_elses() {
         let mut made_again = class();
         made_again.metadata.uid = Some("another".into());
-        assert!(Revision::read(&stored(), &made_again).is_none(), "a class made again is another one");
+        let mut left = stored();
+        left.metadata.uid = Some("r".into());
+        assert!(Revision::read(&left, &made_again).is_none(), "a class made again is another one");
+        assert_eq!(Holder::of(&left, &made_again), Some(Holder::Predecessor { uid: "r".into() }));
+        assert_eq!(Holder::of(&left, &class()), None);
+        let mut nobodys = left.clone();
+        nobodys.metadata.owner_references = None;
+        let mut other_content = left;
+        other_content.data = Some(RawExtension(json!({})));
+        for strange in [nobodys, other_content] {
+            assert_eq!(Holder::of(&strange, &made_again), Some(Holder::Stranger), "{strange:?}");
+        }
     }
 
     #[test]

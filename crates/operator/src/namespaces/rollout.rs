@@ -3,15 +3,17 @@
 use std::{collections::BTreeSet, sync::Arc};
 
 use croft_api::namespaces::{
-    CLASS_LABEL, CONFIRM_ANNOTATION, NamespaceClass, NamespaceClassBinding, OnUnbind, validate,
+    CLASS_LABEL, CONFIRM_ANNOTATION, NamespaceClass, NamespaceClassBinding, NamespaceClassBindingStatus, OnUnbind,
+    validate,
 };
 use croft_core::{
     namespaces::{
         class::{Bound, Observed},
         inventory,
-        rollout::{self, Deletions, RolloutStep, deletions_in},
+        rollout::{self, Deletions, RolloutStep, Wishes, deletions_in},
     },
     plan::Failure,
+    time::Timestamp,
 };
 use k8s_openapi::api::{apps::v1::ControllerRevision, core::v1::Namespace};
 use kube::{Resource, ResourceExt};
@@ -20,7 +22,7 @@ use serde_json::json;
 use super::{
     class::ClassReconciler,
     described::facts,
-    revisions::{Revision, generation_note, had_by, moved, of_class},
+    revisions::{Holder, Revision, generation_note, had_by, moved, of_class},
 };
 use crate::{
     engine::{Target, Written, is_deleting, timestamp},
@@ -43,6 +45,12 @@ impl Edition {
         let digests: BTreeSet<_> = moved.chain(released).filter(|digest| **digest != *self.newest).collect();
         self.kept.iter().filter(|revision| digests.contains(revision.kept.digest.as_str())).collect()
     }
+}
+
+/// Since when a binding has said that its namespace is not ready.
+fn unready_since(status: Option<&NamespaceClassBindingStatus>) -> Option<Timestamp> {
+    let ready = status?.conditions.iter().find(|condition| condition.type_ == "Ready")?;
+    (ready.status != "True").then(|| Timestamp(ready.last_transition_time.0.to_string()))
 }
 
 impl ClassReconciler {
@@ -74,6 +82,7 @@ impl ClassReconciler {
             version: binding.resource_version().unwrap_or_default(),
             updated: has.as_deref() == Some(&**newest),
             ready: is_true("Ready").is_some(),
+            unready_since: unready_since(status),
             stalled: is_true("Stalled").map(|condition| condition.reason.clone()),
             heard: status.is_some_and(|status| status.observed_generation == binding.metadata.generation),
             moved: moved(binding),
@@ -87,14 +96,20 @@ impl ClassReconciler {
     pub(super) fn see_rollout(&self, edition: &Edition) -> rollout::Seen {
         let Edition { class, newest, kept } = edition;
         let is_fit = self.revisions.blueprints.of(class).is_ok();
+        let holder = self.revisions.holder_of(class, newest);
         let place = || format!("{}/{}", self.revisions.namespace, rollout::name_of(&class.name_any(), newest));
         rollout::Seen {
             newest: is_fit.then(|| newest.to_string()),
-            wishes: validate::wishes(class).unwrap_or_default(),
+            // What cannot be read may be what keeps everybody where they are.
+            wishes: validate::wishes(class).unwrap_or(Wishes { paused: true, ..Wishes::default() }),
             kept: kept.iter().map(|revision| revision.kept.clone()).collect(),
-            not_kept: self.revisions.is_taken(class, newest).then(|| {
+            not_kept: (holder == Some(Holder::Stranger)).then(|| {
                 format!("ControllerRevision {} has the name of its newest revision and is not it; delete it", place())
             }),
+            predecessor: match holder {
+                Some(Holder::Predecessor { uid }) => Some(uid),
+                Some(Holder::Stranger) | None => None,
+            },
             confirmed: class.annotations().get(CONFIRM_ANNOTATION).cloned(),
             deletions: Deletions::default(),
             now: timestamp(),
@@ -116,8 +131,9 @@ impl ClassReconciler {
         for binding in bindings {
             let Some(namespace) = self.caches.namespaces.get("", &binding.name_any()) else { continue };
             // What does not fit a namespace changes nothing there.
-            let Ok(items) = blueprint.items(&facts(&namespace)) else { continue };
-            let wanted = items.into_iter().map(|item| item.identity).collect();
+            let before = binding.status.as_ref().map(|status| status.params.clone()).unwrap_or_default();
+            let Ok(furnished) = blueprint.items(&facts(&namespace), &before) else { continue };
+            let wanted = furnished.items.into_iter().map(|item| item.identity).collect();
             let status: inventory::Status = objects::status(binding.status.as_ref());
             let here = deletions_in(&status.applied_resources, &wanted);
             observed.rollout.deletions = observed.rollout.deletions.and(here);
@@ -138,12 +154,14 @@ impl ClassReconciler {
                 let target = Target { namespace: own, name: &name, uid };
                 self.writer.merge::<ControllerRevision>(target, Some(version), patch).await
             }
-            RolloutStep::Move { namespace, uid, version, revision, since } => {
-                let patch = json!({ "spec": { "revision": revision, "stagedSince": since } });
+            RolloutStep::Move { namespace, uid, version, revision, since, failing } => {
+                let failed_before = failing.then_some(true);
+                let spec = json!({ "revision": revision, "stagedSince": since, "failedBefore": failed_before });
+                let patch = json!({ "spec": spec });
                 let target = Target { namespace, name: namespace, uid };
                 self.writer.merge::<NamespaceClassBinding>(target, Some(version), patch).await
             }
-            RolloutStep::Forget { revision, uid } => {
+            RolloutStep::Discard { revision, uid } | RolloutStep::Forget { revision, uid } => {
                 let name = name_of(revision);
                 self.writer.delete::<ControllerRevision>(Target { namespace: own, name: &name, uid }, None).await
             }

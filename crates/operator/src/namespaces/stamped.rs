@@ -190,6 +190,18 @@ impl Stamps {
         }
     }
 
+    /// A right may have been granted: what was refused is tried again at once.
+    pub(super) fn try_refused_again(&self) {
+        self.watched().retain(|key, watch| {
+            let is_refused = *watch.standing.borrow() == Standing::Forbidden;
+            if is_refused {
+                self.journal.closed(&stream_of(&watch.kind.resource, &key.0));
+            }
+            !is_refused
+        });
+        self.reconsider();
+    }
+
     /// Where the watch of a kind stands; one that starts for too long fails.
     pub(super) fn standing(&self, kind: &Kind) -> Standing {
         let watched = self.watched();

@@ -12,7 +12,7 @@ use croft_core::{
 use k8s_openapi::api::core::v1::Namespace;
 use kube::{
     Api, Resource,
-    api::{ApiResource, DynamicObject, Patch},
+    api::{ApiResource, DynamicObject, Patch, PostParams},
     core::{DynamicResourceScope, Request},
 };
 use serde::de::DeserializeOwned;
@@ -57,12 +57,36 @@ impl Stamper {
         namespace: &str,
         manifest: &Value,
     ) -> Result<Written, Failure> {
+        let made = self.post(resource, namespace, manifest, &self.writer.posting(STAMP_MANAGER)).await?;
+        self.witnessed(made, resource, manifest)
+    }
+
+    /// Whether an object would be accepted. That its name is taken is found last, when nothing else is in the way.
+    pub(crate) async fn rehearse(
+        &self,
+        resource: &ApiResource,
+        namespace: &str,
+        manifest: &Value,
+    ) -> Result<Written, Failure> {
+        let params = PostParams { dry_run: true, ..self.writer.posting(STAMP_MANAGER) };
+        match self.post(resource, namespace, manifest, &params).await {
+            Err(failure) if failure.reason != "AlreadyExists" => Err(failure),
+            Ok(_) | Err(_) => Ok(Written::elsewhere()),
+        }
+    }
+
+    async fn post(
+        &self,
+        resource: &ApiResource,
+        namespace: &str,
+        manifest: &Value,
+        params: &PostParams,
+    ) -> Result<Live, Failure> {
         // Sent as it is: there are more of these than of all other calls, and a typed form would cost three copies of each.
         let request = Request::new(self.api(resource, namespace).resource_url())
-            .create(&self.writer.posting(STAMP_MANAGER), manifest.to_string().into_bytes())
+            .create(params, manifest.to_string().into_bytes())
             .map_err(|error| classify(&kube::Error::BuildRequest(error)))?;
-        let made = call("create", self.writer.client().request(request)).await?;
-        self.witnessed(made, resource, manifest)
+        call("create", self.writer.client().request(request)).await
     }
 
     /// Server-side apply to exactly `target`, taking the fields `manifest` sets.
@@ -92,6 +116,20 @@ impl Stamper {
         let params = self.writer.patching(STAMP_MANAGER).force();
         let api: Api<K> = Api::namespaced_with(self.writer.client(), target.namespace, resource);
         call("apply", api.patch(target.name, &params, &Patch::Apply(&guarded))).await
+    }
+
+    /// Takes `excess` out of exactly `target`, under the name of applies: what is written on the way is theirs to drop later.
+    pub(crate) async fn strip(
+        &self,
+        resource: &ApiResource,
+        target: Target<'_>,
+        mut excess: Value,
+    ) -> Result<Written, Failure> {
+        excess["metadata"]["uid"] = target.uid.into();
+        let params = self.writer.patching(STAMP_MANAGER);
+        let api = self.api(resource, target.namespace);
+        let made = call("patch", api.patch(target.name, &params, &Patch::Merge(excess))).await?;
+        Ok(written(&made, &stream_of(&resource.plural, &resource.group)))
     }
 
     /// Merges `patch` into an object; fails as stale unless it still is `target` at `version`.

@@ -8,6 +8,7 @@ use http::{Method, Request};
 use kube::{Api, Client, Resource, ResourceExt};
 use serde_json::{Value, json};
 
+use super::yaml;
 use crate::engine::{
     failure::{classify, timed_out},
     write::CALL_TIMEOUT,
@@ -37,8 +38,7 @@ pub(super) fn read(path: &Path) -> anyhow::Result<Written> {
 }
 
 fn parse(text: &str) -> anyhow::Result<Written> {
-    let documents: Vec<Value> = serde_saphyr::from_multiple(text).context("not valid YAML")?;
-    let mut documents: Vec<_> = documents.into_iter().filter(|document| !document.is_null()).collect();
+    let mut documents: Vec<_> = yaml::documents(text)?.into_iter().filter(|document| !document.is_null()).collect();
     let Some(raw) = documents.pop().filter(|_| documents.is_empty()) else {
         bail!("give exactly one NamespaceClass");
     };
@@ -119,6 +119,10 @@ impl Written {
         match answer {
             Ok(Ok(_)) => Ok(Some(Vec::new())),
             Ok(Err(kube::Error::Api(status))) if status.code == 409 => Ok(None),
+            // Nothing is wrong with the class.
+            Ok(Err(kube::Error::Api(status))) if matches!(status.code, 401 | 403) => {
+                bail!("you may not write class {}: {}", self.name, status.message)
+            }
             Ok(Err(kube::Error::Api(status))) if (400..500).contains(&status.code) => {
                 let causes = status.details.iter().flat_map(|details| &details.causes);
                 let causes: Vec<_> = causes.map(|cause| format!("{}: {}", cause.field, cause.message)).collect();

@@ -173,6 +173,9 @@ pub(super) struct Preview {
     /// What is wrong with the class itself; nothing is planned then.
     pub(super) problems: Vec<String>,
     pub(super) namespaces: Vec<Outlook>,
+    /// What keeps all of it from happening before somebody confirms it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) guard: Option<String>,
     pub(super) sum: Sum,
 }
 
@@ -218,7 +221,7 @@ impl Verdict {
 impl Preview {
     pub(super) fn invalid(class: String, defined: bool, problems: Vec<String>) -> Self {
         let sum = Sum { verdict: Verdict::Problems, ..Sum::default() };
-        Self { class, defined, problems, namespaces: Vec::new(), sum }
+        Self { class, defined, problems, namespaces: Vec::new(), guard: None, sum }
     }
 
     pub(super) fn new(class: String, defined: bool, namespaces: Vec<Outlook>) -> Self {
@@ -235,7 +238,16 @@ impl Preview {
         if namespaces.iter().any(|outlook| outlook.bond != Bond::Bound) {
             sum.verdict = sum.verdict.max(Verdict::Changes);
         }
-        Self { class, defined, problems: Vec::new(), namespaces, sum }
+        Self { class, defined, problems: Vec::new(), namespaces, guard: None, sum }
+    }
+
+    /// The same, where all of it waits until somebody confirms it.
+    #[must_use]
+    pub(super) fn guarded(mut self, guard: Option<String>) -> Self {
+        if guard.is_some() {
+            self.sum.verdict = Verdict::Problems;
+        }
+        Self { guard, ..self }
     }
 
     pub(super) fn verdict(&self) -> Verdict {

@@ -5,36 +5,36 @@
 use std::fmt;
 
 use anyhow::bail;
-use croft_api::namespaces::{NamespaceClass, STAMP_LABEL, validate::blueprint};
+use croft_api::namespaces::{NamespaceClass, STAMP_LABEL};
 use croft_core::{
     namespaces::{
         inventory::Applied,
         manifest::Identity,
-        params,
         resources::{self, Binding, ClassSeen, Observed, ResourceStep},
         template::{self, Variable},
     },
     plan::Plan,
 };
-use k8s_openapi::{api::core::v1::Namespace, apimachinery::pkg::apis::meta::v1::ObjectMeta};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::{
     Api, Client,
     api::{ApiResource, DynamicObject},
 };
-use serde_json::Value;
 
 use super::{
     because,
     effect::{Action, Effect},
     find::{find, split},
+    furnished,
     observe::{Cluster, Scope, Seen},
     print::fields,
     rehearse::rehearse,
+    revision::in_force,
 };
 use crate::{
     engine::write::read,
     namespaces::{
-        described::{described, described_binding, facts},
+        described::{described, described_binding},
         entries::Entry,
         reads::{Reads, read_doubtful},
         stamping::{Stamper, whole},
@@ -55,6 +55,11 @@ pub(super) struct Explained {
 enum Verdict {
     Ours(Box<Ours>),
     NotOurs(Vec<String>),
+    /// A Namespace, and what its class has set on it.
+    Namespace {
+        class: Option<String>,
+        lines: Vec<String>,
+    },
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -70,7 +75,11 @@ struct Ours {
 
 impl Explained {
     pub(super) fn is_ours(&self) -> bool {
-        matches!(self.verdict, Verdict::Ours(_))
+        match &self.verdict {
+            Verdict::Ours(_) => true,
+            Verdict::NotOurs(_) => false,
+            Verdict::Namespace { lines, .. } => !lines.is_empty(),
+        }
     }
 }
 
@@ -81,6 +90,14 @@ impl fmt::Display for Explained {
             Verdict::NotOurs(why) => {
                 writeln!(out, "{object} in namespace {namespace} is of no class")?;
                 why.iter().try_for_each(|why| writeln!(out, "  {why}"))
+            }
+            Verdict::Namespace { class: None, .. } => writeln!(out, "{object} has no class"),
+            Verdict::Namespace { class: Some(class), lines } if lines.is_empty() => {
+                writeln!(out, "{object} has class {class}, which sets no labels or annotations on it")
+            }
+            Verdict::Namespace { class: Some(class), lines } => {
+                writeln!(out, "{object} has class {class}, which has set")?;
+                lines.iter().try_for_each(|line| writeln!(out, "  {line}"))
             }
             Verdict::Ours(ours) => {
                 writeln!(out, "{object} in namespace {namespace} is of class {}", ours.class)?;
@@ -97,11 +114,19 @@ impl fmt::Display for Explained {
     }
 }
 
-pub(super) async fn explain(client: &Client, object: &str, namespace: &str) -> anyhow::Result<Explained> {
+pub(super) async fn explain(
+    client: &Client,
+    object: &str,
+    namespace: &str,
+    operator_namespace: &str,
+) -> anyhow::Result<Explained> {
     let (kind, name) = split(object)?;
     let kind = find(client, kind).await?;
     let identity = kind.identity(name);
     let answer = |verdict| Explained { object: identity.clone(), namespace: namespace.to_owned(), verdict };
+    if (identity.group.as_str(), identity.kind.as_str()) == ("", "Namespace") {
+        return Ok(answer(explain_namespace(client, name).await?));
+    }
     if !kind.namespaced {
         return Ok(answer(Verdict::NotOurs(vec![format!(
             "{} is cluster-scoped: a class holds namespaced objects only",
@@ -113,7 +138,8 @@ pub(super) async fn explain(client: &Client, object: &str, namespace: &str) -> a
     let api: Api<DynamicObject> = Api::namespaced_with(client.clone(), namespace, &kind.resource);
     let object = read(api.get_opt(name)).await.map_err(because(format!("reading {identity}")))?;
     let metadata = object.as_ref().map(|object| object.metadata.clone());
-    let Some(binding) = cluster.binding(namespace).map(described_binding) else {
+    let Some((stored, binding)) = cluster.binding(namespace).map(|stored| (stored.clone(), described_binding(stored)))
+    else {
         if metadata.is_none() {
             bail!("there is no {identity} in namespace {namespace}");
         }
@@ -123,13 +149,19 @@ pub(super) async fn explain(client: &Client, object: &str, namespace: &str) -> a
         let Some(metadata) = metadata else { bail!("there is no {identity} in namespace {namespace}") };
         return Ok(answer(by_binding_alone(&binding, &identity, &metadata)));
     }
-    let class = cluster.classes.get(&binding.class).cloned();
-    cluster.list_stamped(scope, class.as_ref()).await?;
-    let mut seen = cluster.observe(&cluster.namespaces[0], binding, class.as_ref()).await?;
+    let newest = cluster.classes.get(&binding.class).cloned();
+    let in_force = match &newest {
+        Some(newest) => Some(in_force(client, operator_namespace, newest, &stored).await),
+        None => None,
+    };
+    let (class, note) = in_force.map_or((None, None), |(class, note)| (Some(class), note));
+    let class = class.as_deref();
+    cluster.list_stamped(scope, class).await?;
+    let mut seen = cluster.observe(&cluster.namespaces[0], binding, class).await?;
     let (Some(object), Some(metadata)) = (object, metadata) else {
         return absent(&seen, &identity, namespace).map(|why| answer(Verdict::NotOurs(why)));
     };
-    put_stamp(&cluster, &mut seen.observed, &identity, &kind.resource, &object, class.as_ref());
+    put_stamp(&cluster, &mut seen.observed, &identity, &kind.resource, &object, class);
     read_doubtful(client, &Reads::default(), &mut seen.observed, &seen.kinds, &cluster.seal)
         .await
         .map_err(because(format!("reading {identity}")))?;
@@ -138,12 +170,9 @@ pub(super) async fn explain(client: &Client, object: &str, namespace: &str) -> a
         return Ok(answer(Verdict::NotOurs(why_not(&asked, &identity, &metadata))));
     }
     let ours = Ours {
-        class: seen.observed.binding.class.clone(),
-        origin: origin(&seen.observed, &identity, class.as_ref()),
-        params: class
-            .as_ref()
-            .map(|class| params_of(class, &seen.observed, &identity, &cluster.namespaces[0]))
-            .unwrap_or_default(),
+        class: class_of(&seen.observed, &identity, &metadata),
+        origin: origin(&seen.observed, &identity, newest.as_ref(), note),
+        params: class.map(|class| params_of(class, &seen.observed, &identity)).unwrap_or_default(),
         state: state(recorded(&seen.observed, &identity)),
         removals: removals(&asked, &identity),
         condition: condition(&cluster.rehearsal(&seen.observed.class), seen, &identity, &metadata).await?,
@@ -294,35 +323,51 @@ fn generation(binding: &Binding) -> String {
     }
 }
 
-fn origin(world: &Observed, identity: &Identity, class: Option<&NamespaceClass>) -> String {
+/// The class it came from: what the namespace no longer wants may be of the class it had before.
+fn class_of(world: &Observed, identity: &Identity, metadata: &ObjectMeta) -> String {
+    let stamp = metadata.labels.as_ref().and_then(|labels| labels.get(STAMP_LABEL));
+    let stamp = stamp.filter(|_| recorded(world, identity).is_some() && !is_wanted(world, identity));
+    stamp.unwrap_or(&world.binding.class).clone()
+}
+
+async fn explain_namespace(client: &Client, name: &str) -> anyhow::Result<Verdict> {
+    let cluster = Cluster::read(client, Scope::Namespace(name)).await?;
+    let binding = cluster.binding(name).map(described_binding);
+    let lines = binding.as_ref().map(|binding| furnished::lines(&cluster.namespaces[0], binding));
+    Ok(Verdict::Namespace { class: binding.map(|binding| binding.class), lines: lines.unwrap_or_default() })
+}
+
+fn origin(world: &Observed, identity: &Identity, newest: Option<&NamespaceClass>, note: Option<String>) -> String {
     let applied = generation(&world.binding);
     let place = match place_in_class(world, identity) {
         Some(index) => format!("spec.resources[{index}] in {applied}"),
         None => format!("{applied}; the class does not have it any more"),
     };
-    let now = class.and_then(|class| class.metadata.generation);
+    let now = newest.and_then(|class| class.metadata.generation);
+    let place = note.map_or_else(|| place.clone(), |note| format!("{place}; {note}"));
     match (now, world.binding.status.observed_class_generation) {
         (Some(now), Some(applied)) if now != applied => format!("{place}; the class is at generation {now}"),
         _ => place,
     }
 }
 
-/// The parameters its manifest uses, with the values the namespace gives them.
-fn params_of(class: &NamespaceClass, world: &Observed, identity: &Identity, namespace: &Namespace) -> Vec<String> {
+/// The parameters its manifest uses, with the values that are in force.
+fn params_of(class: &NamespaceClass, world: &Observed, identity: &Identity) -> Vec<String> {
     let Some(manifest) = place_in_class(world, identity).and_then(|index| class.spec.resources.get(index)) else {
         return Vec::new();
     };
-    let values = params::resolve(&blueprint(class).params, &facts(namespace)).unwrap_or_default();
+    let ClassSeen::Present(seen) = &world.class else { return Vec::new() };
     let used = template::variables(manifest).into_iter().filter_map(|variable| match variable {
         Variable::Param(name) => Some(name),
         _ => None,
     });
-    let shown = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-    used.filter_map(|name| values.get(&name).map(|value| format!("{name}={}", shown(value)))).collect()
+    used.filter_map(|name| seen.params.get(&name).map(|value| format!("{name}={value}"))).collect()
 }
 
 fn state(recorded: Option<&Applied>) -> String {
-    let Some(applied) = recorded else { return "not listed by the binding yet".into() };
+    let Some(applied) = recorded else {
+        return "not on record: made only just, or given to the binding by somebody else".into();
+    };
     let adopted = if applied.adopted { ", adopted" } else { "" };
     let message = applied.message.as_ref().map(|message| format!(": {message}")).unwrap_or_default();
     format!("{:?}{adopted}{message}", applied.state)

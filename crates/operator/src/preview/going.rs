@@ -12,6 +12,7 @@ use super::{
     effect::{Action, Bond, Effect, Outlook, Preview},
     observe::{Cluster, Scope},
     plan::WIDTH,
+    progress::Progress,
     rehearse::rehearse,
 };
 use crate::namespaces::described::described_binding;
@@ -28,8 +29,10 @@ pub(super) async fn deletion(client: &Client, name: &str) -> anyhow::Result<Prev
     };
     let bound: Vec<_> = cluster.namespaces.iter().filter_map(bound).collect();
     let (cluster, class) = (&cluster, &class);
+    let mut progress = Progress::through(bound.len());
     let outlooks = stream::iter(bound).map(|(namespace, binding)| outlook(cluster, class, namespace, binding));
-    let outlooks = outlooks.buffered(WIDTH).try_collect().await?;
+    let outlooks = outlooks.buffered(WIDTH).inspect_ok(|_| progress.step()).try_collect().await?;
+    drop(progress);
     Ok(Preview::new(name.to_owned(), true, outlooks))
 }
 

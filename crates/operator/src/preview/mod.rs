@@ -9,13 +9,17 @@ mod dropped;
 mod effect;
 mod explain;
 mod find;
+mod furnished;
 mod going;
 mod observe;
 mod plan;
 mod print;
+mod progress;
 mod rehearse;
+mod revision;
+mod yaml;
 
-use std::{future::Future, path::Path, sync::Arc};
+use std::{future::Future, sync::Arc};
 
 use anyhow::Context as _;
 use clap::ValueEnum;
@@ -23,7 +27,7 @@ use croft_core::plan::Failure;
 use kube::Client;
 
 use crate::{
-    cli::{ExplainOptions, PlanOptions},
+    cli::{ClusterOptions, ExplainOptions, PlanOptions},
     client, steering,
     telemetry::metrics::Metrics,
 };
@@ -52,7 +56,7 @@ pub fn plan(options: &PlanOptions) -> anyhow::Result<Answer> {
         _ => None,
     };
     let preview = block_on(async {
-        let client = connect(options.kubeconfig.as_deref()).await?;
+        let (client, _) = connect(&options.cluster).await?;
         match (&options.delete, only, &options.class, &options.to) {
             (Some(class), ..) => going::deletion(&client, class).await,
             (None, Some(namespace), ..) if options.unlabel => going::unlabelling(&client, namespace).await,
@@ -77,8 +81,9 @@ pub fn plan(options: &PlanOptions) -> anyhow::Result<Answer> {
 /// Where an object comes from.
 pub fn explain(options: &ExplainOptions) -> anyhow::Result<Answer> {
     block_on(async {
-        let client = connect(options.kubeconfig.as_deref()).await?;
-        let explained = explain::explain(&client, &options.object, &options.namespace).await?;
+        let (client, of_context) = connect(&options.cluster).await?;
+        let namespace = options.namespace.as_ref().unwrap_or(&of_context);
+        let explained = explain::explain(&client, &options.object, namespace, &options.operator_namespace).await?;
         Ok(Answer { text: explained.to_string(), code: u8::from(!explained.is_ours()) })
     })
 }
@@ -89,8 +94,11 @@ pub(crate) fn block_on<T>(work: impl Future<Output = anyhow::Result<T>>) -> anyh
     tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(work)
 }
 
-pub(crate) async fn connect(kubeconfig: Option<&Path>) -> anyhow::Result<Client> {
-    client::connect(client::config(kubeconfig).await?, Arc::new(Metrics::default()))
+/// The cluster, and the namespace one is in there.
+pub(crate) async fn connect(cluster: &ClusterOptions) -> anyhow::Result<(Client, String)> {
+    let config = client::config(cluster).await?;
+    let namespace = config.default_namespace.clone();
+    Ok((client::connect(config, Arc::new(Metrics::default()))?, namespace))
 }
 
 /// A failed call, with what it was for.

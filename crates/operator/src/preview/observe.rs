@@ -1,6 +1,9 @@
 //! The cluster as it is, read once: what the operator knows from its watches, by listing.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use anyhow::{Context as _, bail};
 use croft_api::namespaces::{NamespaceClass, NamespaceClassBinding, STAMP_LABEL, validate::validate};
@@ -32,6 +35,7 @@ use crate::{
         entries::Entry,
         kinds::{Kinds, ServedKind},
         kinds_in_use, kinds_named_by,
+        reads::read_whole,
         resources::{KindsFound, kinds_named, kinds_there},
         stamped::api_resource,
         stamping::{Stamper, whole},
@@ -57,6 +61,14 @@ impl Scope<'_> {
     }
 }
 
+/// A stamped object, as it was listed: what there is to know about it need not be asked for again.
+#[derive(Clone, Debug)]
+pub(super) struct Listed {
+    pub(super) api_version: String,
+    pub(super) object: Arc<DynamicObject>,
+    entry: Entry,
+}
+
 pub(super) struct Cluster {
     pub(super) client: Client,
     kinds: Kinds,
@@ -66,7 +78,7 @@ pub(super) struct Cluster {
     pub(super) namespaces: Vec<Namespace>,
     bindings: BTreeMap<String, NamespaceClassBinding>,
     /// By namespace.
-    stamped: BTreeMap<String, Vec<(Identity, Entry)>>,
+    stamped: BTreeMap<String, BTreeMap<Identity, Listed>>,
     pub(super) seal: Seal,
 }
 
@@ -75,6 +87,24 @@ pub(super) struct Cluster {
 pub(super) struct Seen {
     pub(super) observed: Observed,
     pub(super) kinds: BTreeMap<KindName, ServedKind>,
+    pub(super) listed: BTreeMap<Identity, Listed>,
+}
+
+impl Seen {
+    /// The object as it was listed, if it was in this version.
+    pub(super) fn listed(&self, api_version: &str, identity: &Identity) -> Option<&DynamicObject> {
+        let listed = self.listed.get(identity).filter(|listed| listed.api_version == api_version);
+        listed.map(|listed| &*listed.object)
+    }
+
+    /// Reads what has been listed.
+    pub(super) fn read_listed(&mut self, seal: &Seal) {
+        for (api_version, identity) in self.observed.to_read() {
+            let Some(object) = self.listed(&api_version, &identity) else { continue };
+            let read = read_whole(&self.observed, &api_version, &identity, object, seal);
+            self.observed.read.insert(identity, Some(read));
+        }
+    }
 }
 
 impl Cluster {
@@ -149,11 +179,9 @@ impl Cluster {
                 let entry = Entry::of(kind.api_version.as_str().into(), &object.metadata, &whole, &self.seal);
                 let identity =
                     Identity { group: group_of(&kind.api_version).to_owned(), kind: kind.kind.clone(), name };
-                let known = self.stamped.entry(namespace).or_default();
+                let listed = Listed { api_version: kind.api_version.clone(), object: Arc::new(object), entry };
                 // Versions are transport: the same kind may be listed under two.
-                if !known.iter().any(|(other, _)| *other == identity) {
-                    known.push((identity, entry));
-                }
+                self.stamped.entry(namespace).or_default().entry(identity).or_insert(listed);
             }
         }
         Ok(())
@@ -166,9 +194,8 @@ impl Cluster {
         binding: Binding,
         class: Option<&NamespaceClass>,
     ) -> anyhow::Result<Seen> {
-        let mut seen = class.map_or(ClassSeen::Gone, |class| {
-            present(class, &validate(class), &self.seal, &binding.uid, &facts(namespace))
-        });
+        let mut seen = class
+            .map_or(ClassSeen::Gone, |class| present(class, &validate(class), &self.seal, &binding, &facts(namespace)));
         if let ClassSeen::Present(class) = &mut seen {
             // The operator records the kinds of a class before it makes anything of them.
             let kinds = class.items.iter().map(|item| (item.api_version.clone(), item.identity.kind.clone()));
@@ -194,7 +221,8 @@ impl Cluster {
                 .collect(),
             ..Observed::default()
         };
-        Ok(Seen { observed, kinds })
+        let listed = self.stamped.get(&namespace.name_any()).cloned().unwrap_or_default();
+        Ok(Seen { observed, kinds, listed })
     }
 
     fn stamped_in(
@@ -203,8 +231,9 @@ impl Cluster {
         binding_uid: &str,
         class: Option<&NamespaceClass>,
     ) -> BTreeMap<Identity, Stamped> {
-        let objects = self.stamped.get(namespace).into_iter().flatten().cloned();
-        objects.map(|(identity, entry)| (identity, self.describe(entry, binding_uid, class))).collect()
+        let objects = self.stamped.get(namespace).into_iter().flatten();
+        let described = |listed: &Listed| self.describe(listed.entry.clone(), binding_uid, class);
+        objects.map(|(identity, listed)| (identity.clone(), described(listed))).collect()
     }
 
     /// A stamped object as the core sees it.

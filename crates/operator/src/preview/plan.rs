@@ -1,11 +1,13 @@
 //! What a class would do: which namespaces it concerns, and what would happen in each.
 
 use anyhow::bail;
-use croft_api::namespaces::{CLASS_LABEL, NamespaceClass};
+use croft_api::namespaces::{CLASS_LABEL, CONFIRM_ANNOTATION, NamespaceClass, OnUnbind, validate};
 use croft_core::namespaces::{
     binding::{self, BindingStep, Trouble, Wanted},
+    class,
     manifest::Identity,
-    resources::Binding,
+    resources::{Binding, ClassSeen, Observed},
+    rollout::{Deletions, confirmation, deletions_in, digest_of, unconfirmed},
 };
 use futures::{StreamExt, TryStreamExt, stream};
 use k8s_openapi::api::core::v1::Namespace;
@@ -16,6 +18,7 @@ use super::{
     class::Written,
     effect::{Action, Bond, Effect, Outlook, Preview},
     observe::{Cluster, Scope},
+    progress::Progress,
     rehearse::rehearse,
 };
 use crate::{
@@ -24,6 +27,7 @@ use crate::{
         binding::{is_system, observed},
         described::described_binding,
     },
+    objects,
     settings::Settings,
 };
 
@@ -54,9 +58,30 @@ pub(super) async fn preview(client: &Client, written: &Written, only: Option<&st
         }
     }
     let (cluster, class) = (&cluster, &class);
+    let mut progress = Progress::through(concerned.len());
     let outlooks = stream::iter(concerned).map(|(namespace, tie)| outlook(cluster, class, namespace, tie));
-    let outlooks = outlooks.buffered(WIDTH).try_collect().await?;
-    Ok(Preview::new(written.name.clone(), defined, outlooks))
+    let outlooks: Vec<_> = outlooks.buffered(WIDTH).inspect_ok(|_| progress.step()).try_collect().await?;
+    drop(progress);
+    let deletions = outlooks.iter().fold(Deletions::default(), |all, (_, here)| all.and(*here));
+    let outlooks = outlooks.into_iter().map(|(outlook, _)| outlook).collect();
+    // Of one namespace alone it cannot be told how much the class would delete.
+    let guard = if only.is_none() { guarded(cluster, class, deletions) } else { None };
+    Ok(Preview::new(written.name.clone(), defined, outlooks).guarded(guard))
+}
+
+/// What keeps the class as written from being applied before somebody confirms it.
+fn guarded(cluster: &Cluster, class: &NamespaceClass, deletions: Deletions) -> Option<String> {
+    let (name, digest) = (class.name_any(), digest_of(&validate::content(&class.spec)));
+    let most = validate::wishes(class).unwrap_or_default().max_deletions;
+    let live = cluster.classes.get(&name);
+    let status: class::Status = objects::status(live.and_then(|live| live.status.as_ref()));
+    let rollout = status.rollout.unwrap_or_default();
+    let number = rollout.number_for(&digest);
+    let asked = confirmation(number, &digest);
+    let confirmed = |class: &NamespaceClass| class.annotations().get(CONFIRM_ANNOTATION) == Some(&asked);
+    let is_released = status.revision.as_ref() == Some(&digest);
+    let is_let_in = rollout.has_let_in(&digest) || is_released || confirmed(class) || live.is_some_and(confirmed);
+    (!is_let_in && deletions.are_beyond(most)).then(|| unconfirmed(&name, (number, &digest), deletions, most))
 }
 
 fn labelled(namespace: &Namespace, class: &str) -> Namespace {
@@ -79,7 +104,7 @@ fn tie(cluster: &Cluster, namespace: &Namespace, class: &str) -> Option<Tie> {
         None => name == class,
     };
     let is_system = is_system(&Settings::default(), None, &namespace.name_any());
-    let seen = observed(namespace, bound, can_be_chosen, is_system);
+    let seen = observed(namespace, bound, can_be_chosen, |name| cluster.classes.contains_key(name), is_system);
     let bound = bound.map(described_binding).map(Box::new);
     match (binding::plan(&seen).iter().next(), bound) {
         (Some(BindingStep::CreateBinding { class: to, .. }), _) if to == class => {
@@ -103,19 +128,36 @@ fn tie(cluster: &Cluster, namespace: &Namespace, class: &str) -> Option<Tie> {
     }
 }
 
-async fn outlook(cluster: &Cluster, class: &NamespaceClass, namespace: Namespace, tie: Tie) -> anyhow::Result<Outlook> {
+/// What would happen in a namespace, and what would be deleted there of what the class has made.
+async fn outlook(
+    cluster: &Cluster,
+    class: &NamespaceClass,
+    namespace: Namespace,
+    tie: Tie,
+) -> anyhow::Result<(Outlook, Deletions)> {
     let name = namespace.name_any();
     let (bond, binding, unknown) = match tie {
         Tie::To { bond, binding, unknown } => (bond, binding, unknown),
         Tie::Not(trouble) => {
             let object = Identity { kind: "Namespace".into(), name: name.clone(), ..Identity::default() };
             let refused = Effect::new(Action::Refuse, &object).because(trouble.reason(), trouble.to_string());
-            return Ok(Outlook { namespace: name, bond: Bond::New, effects: vec![refused] });
+            return Ok((Outlook { namespace: name, bond: Bond::New, effects: vec![refused] }, Deletions::default()));
         }
     };
     let mut seen = cluster.observe(&namespace, *binding, Some(class)).await?;
     seen.observed.unknown_class = unknown;
+    let deletions = if bond == Bond::Bound { deletions(&seen.observed, class) } else { Deletions::default() };
     let effects = rehearse(&cluster.rehearsal(&seen.observed.class), &mut seen, None).await;
     let effects = effects.map_err(because(format!("planning namespace {name}")))?;
-    Ok(Outlook { namespace: name, bond, effects })
+    Ok((Outlook { namespace: name, bond, effects }, deletions))
+}
+
+fn deletions(seen: &Observed, class: &NamespaceClass) -> Deletions {
+    let ClassSeen::Present(wants) = &seen.class else { return Deletions::default() };
+    // What does not fit a namespace changes nothing there, and what is let go is not deleted.
+    if !wants.problems.is_empty() || class.spec.policy.on_unbind == OnUnbind::Orphan {
+        return Deletions::default();
+    }
+    let wanted = wants.items.iter().map(|item| item.identity.clone()).collect();
+    deletions_in(&seen.binding.status.applied_resources, &wanted)
 }

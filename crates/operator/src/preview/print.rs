@@ -46,21 +46,39 @@ fn write_plan(preview: &Preview, out: &mut String) -> std::fmt::Result {
     if preview.namespaces.iter().flat_map(|outlook| &outlook.effects).any(refused_rights) {
         writeln!(out, "tried with the rights of the current user; the operator's may be others\n")?;
     }
+    if let Some(guard) = &preview.guard {
+        writeln!(out, "class {} as written {guard}\n", preview.class)?;
+    }
     writeln!(out, "{}", sum(preview))
 }
 
-/// Namespaces in which exactly the same would happen; those that change nothing are only counted.
+/// Stands for the name of each namespace of a group.
+const ANY: &str = "<namespace>";
+
+/// What would happen, the same for every namespace where only its name is another one.
+fn anywhere(outlook: &Outlook) -> Vec<Effect> {
+    let text = |text: &str| text.replace(&outlook.namespace, ANY);
+    let effect = |effect: &Effect| Effect {
+        object: text(&effect.object),
+        message: effect.message.as_deref().map(text),
+        ..effect.clone()
+    };
+    outlook.effects.iter().map(effect).collect()
+}
+
+/// Namespaces in which the same would happen; those that change nothing are only counted.
 fn groups(outlooks: &[Outlook]) -> Vec<Vec<&Outlook>> {
-    let mut groups: Vec<Vec<&Outlook>> = Vec::new();
+    let mut groups: Vec<(Vec<Effect>, Vec<&Outlook>)> = Vec::new();
     let is_quiet = |outlook: &Outlook| outlook.effects.is_empty() && outlook.bond == Bond::Bound;
     for outlook in outlooks.iter().filter(|outlook| !is_quiet(outlook)) {
-        let alike = |group: &&mut Vec<&Outlook>| group[0].bond == outlook.bond && group[0].effects == outlook.effects;
-        match groups.iter_mut().find(alike) {
-            Some(group) => group.push(outlook),
-            None => groups.push(vec![outlook]),
+        let effects = anywhere(outlook);
+        let alike = groups.iter_mut().find(|(same, group)| group[0].bond == outlook.bond && *same == effects);
+        match alike {
+            Some((_, group)) => group.push(outlook),
+            None => groups.push((effects, vec![outlook])),
         }
     }
-    groups
+    groups.into_iter().map(|(_, group)| group).collect()
 }
 
 fn write_group(group: &[&Outlook], out: &mut String) -> std::fmt::Result {
@@ -74,7 +92,8 @@ fn write_group(group: &[&Outlook], out: &mut String) -> std::fmt::Result {
         Bond::New => writeln!(out, " (newly bound)")?,
         Bond::From(class) => writeln!(out, " (now of class {class})")?,
     }
-    for effect in &group[0].effects {
+    let effects = if group.len() == 1 { group[0].effects.clone() } else { anywhere(group[0]) };
+    for effect in &effects {
         writeln!(out, "  {}", line(effect))?;
     }
     writeln!(out)
@@ -141,6 +160,19 @@ mod tests {
 
     fn preview(outlooks: Vec<Outlook>) -> Preview {
         Preview::new("team".into(), true, outlooks)
+    }
+
+    #[test]
+    fn problems_that_differ_only_by_the_namespace_are_told_once() {
+        let refused = |namespace: &str| {
+            let message = format!("configmaps is forbidden in the namespace {namespace:?}");
+            let effect = effect(Action::Refuse, "Namespace", namespace).because("Forbidden", message);
+            outlook(namespace, Bond::Bound, vec![effect])
+        };
+        let preview = Preview::new("team".into(), true, vec![refused("alpha"), refused("beta")]);
+        let text = text(&preview);
+        assert_eq!(text.matches("configmaps is forbidden").count(), 1, "{text}");
+        assert!(text.contains("alpha, beta") && text.contains("in the namespace \"<namespace>\""), "{text}");
     }
 
     #[test]

@@ -6,12 +6,12 @@
 
 use croft_core::{
     namespaces::{
-        inventory::Applied,
+        inventory::{Applied, Status},
         manifest::Identity,
         resources::{self, ClassSeen, Observed, ResourceStep},
         witness::Witness,
     },
-    plan::{Failure, Outcome, Plan},
+    plan::{Failure, Outcome, Plan, may_begin},
     problem::Problem,
 };
 use k8s_openapi::api::core::v1::Namespace;
@@ -39,8 +39,9 @@ use crate::{
     },
 };
 
-/// A name is taken, its owner is looked up, it is announced for adoption, and a field turns out immutable: each is one look.
-const LOOKS: usize = 6;
+/// A name is taken, its owner is looked up, it is announced for adoption, a field turns out immutable, and it
+/// would not be accepted anew: each is one look.
+const LOOKS: usize = 7;
 
 /// One step and how it would end. The same step ends the same way at every look, since nothing is changed in between.
 struct Trial {
@@ -61,6 +62,7 @@ pub(super) async fn rehearse(
     let mut plan = Plan::settled();
     for _ in 0..LOOKS {
         seen.observed.read.clear();
+        seen.read_listed(&stamper.seal);
         read_doubtful(&stamper.writer.client(), &Reads::default(), &mut seen.observed, &seen.kinds, &stamper.seal)
             .await?;
         plan = resources::plan(&seen.observed);
@@ -68,11 +70,12 @@ pub(super) async fn rehearse(
             plan.groups.iter_mut().for_each(|group| group.retain(|step| step.identity() == only));
         }
         try_new(stamper, seen, &plan, &mut trials).await;
-        let learned = learned(&seen.observed, &plan, &trials);
-        if learned == seen.observed.binding.status.applied_resources {
+        let Status { applied_resources, namespace_metadata, .. } = learned(&seen.observed, &plan, &trials);
+        let status = &mut seen.observed.binding.status;
+        if (&applied_resources, &namespace_metadata) == (&status.applied_resources, &status.namespace_metadata) {
             break;
         }
-        seen.observed.binding.status.applied_resources = learned;
+        (status.applied_resources, status.namespace_metadata) = (applied_resources, namespace_metadata);
     }
     Ok(effects_of(&seen.observed, &recorded, &plan, &trials))
 }
@@ -109,9 +112,11 @@ async fn try_step(
     match step {
         ResourceStep::Apply { identity, api_version, uid, manifest, .. } => {
             let resource = resource_of(&seen.kinds, api_version, identity)?;
-            try_apply(stamper, resource, Target { namespace, name: &identity.name, uid }, manifest, taken).await
+            let before = seen.listed(api_version, identity).map(|object| whole(object, api_version, &identity.kind));
+            let target = Target { namespace, name: &identity.name, uid };
+            try_apply(stamper, resource, target, manifest, taken, before).await
         }
-        ResourceStep::ApplyNamespaceMetadata { metadata } => {
+        ResourceStep::ApplyNamespaceMetadata { metadata, .. } => {
             let metadata = json!({ "labels": metadata.labels, "annotations": metadata.annotations });
             let namespaces: Api<Namespace> = Api::all(stamper.writer.client());
             let before = as_json(&read(namespaces.get_opt(namespace)).await?);
@@ -135,9 +140,13 @@ async fn try_apply(
     target: Target<'_>,
     manifest: &Value,
     taken: Option<&Value>,
+    before: Option<Value>,
 ) -> Result<(Outcome, Vec<String>), Failure> {
     let api: Api<DynamicObject> = Api::namespaced_with(stamper.writer.client(), target.namespace, resource);
-    let before = as_json(&read(api.get_opt(target.name)).await?);
+    let before = match before {
+        Some(before) => before,
+        None => as_json(&read(api.get_opt(target.name)).await?),
+    };
     let made: DynamicObject = stamper.applied(resource, target, manifest).await?;
     let mut fields = changed_fields(&before, &as_json(&made));
     if let Some(managed) = taken {
@@ -164,13 +173,13 @@ fn as_json(object: &impl serde::Serialize) -> Value {
 
 /// The inventory as the operator would record it after this look, if only the failures had happened: successes were dry runs
 /// and leave nothing behind.
-fn learned(seen: &Observed, plan: &Plan<ResourceStep>, trials: &[Trial]) -> Vec<Applied> {
+fn learned(seen: &Observed, plan: &Plan<ResourceStep>, trials: &[Trial]) -> Status {
     let outcome = |step| match trial(trials, step).map(|trial| &trial.outcome) {
         Some(failed @ Outcome::Failed(_)) => failed.clone(),
         _ => Outcome::NotRun,
     };
     let outcomes: Vec<_> = plan.iter().map(|step| (step, outcome(step))).collect();
-    resources::report(seen, &outcomes, &timestamp()).applied_resources
+    resources::report(seen, &outcomes, &timestamp())
 }
 
 fn effects_of(seen: &Observed, recorded: &[Applied], plan: &Plan<ResourceStep>, trials: &[Trial]) -> Vec<Effect> {
@@ -184,14 +193,14 @@ fn effects_of(seen: &Observed, recorded: &[Applied], plan: &Plan<ResourceStep>, 
         return class.problems.iter().map(refused).collect();
     }
     let mut effects = Vec::new();
-    // The operator starts a group only when everything before it is done.
-    let mut held = false;
+    let mut ended: Vec<(&ResourceStep, Outcome)> = Vec::new();
     for group in &plan.groups {
         let tried: Vec<_> = group.iter().filter_map(|step| trial(trials, step)).collect();
-        effects.extend(
-            tried.iter().filter_map(|trial| effect_of(seen, recorded, trial)).map(|effect| Effect { held, ..effect }),
-        );
-        held |= tried.iter().any(|trial| trial.outcome.failure().is_some());
+        for trial in &tried {
+            let held = !may_begin(&trial.step, &ended);
+            effects.extend(effect_of(seen, recorded, trial).map(|effect| Effect { held, ..effect }));
+        }
+        ended.extend(tried.iter().map(|trial| (&trial.step, trial.outcome.clone())));
     }
     effects.extend(resources::blocked_items(seen).iter().map(Effect::blocked));
     effects
@@ -204,7 +213,7 @@ fn effect_of(seen: &Observed, recorded: &[Applied], trial: &Trial) -> Option<Eff
     }
     let object = object_of(&trial.step, namespace);
     let action = match &trial.step {
-        ResourceStep::TakeFields { .. } => return None,
+        ResourceStep::TakeFields { .. } | ResourceStep::Strip { .. } | ResourceStep::Rehearse { .. } => return None,
         ResourceStep::Create { .. } => Action::Create,
         ResourceStep::Apply { .. }
             if is_adopted(&seen.binding.status.applied_resources, &object) && !is_adopted(recorded, &object) =>
@@ -214,7 +223,9 @@ fn effect_of(seen: &Observed, recorded: &[Applied], trial: &Trial) -> Option<Eff
         ResourceStep::Apply { .. } | ResourceStep::ApplyNamespaceMetadata { .. } if trial.fields.is_empty() => {
             return None;
         }
-        ResourceStep::Apply { .. } | ResourceStep::ApplyNamespaceMetadata { .. } => Action::Change,
+        ResourceStep::Apply { .. }
+        | ResourceStep::ApplyNamespaceMetadata { .. }
+        | ResourceStep::PutBackNamespaceMetadata { .. } => Action::Change,
         ResourceStep::Prune { .. } if seen.wants(&object) => Action::Recreate,
         ResourceStep::Prune { .. } => Action::Prune,
         ResourceStep::Release { .. } => Action::Release,

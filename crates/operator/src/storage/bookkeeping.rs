@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use croft_api::{
     backup::BackupVault,
-    storage::{S3QuotaLedger, S3UserClaim, books},
+    storage::{S3QuotaLedger, S3User, S3UserClaim, books},
 };
 use croft_core::{
     backup::vault,
@@ -17,14 +17,17 @@ use croft_core::{
     time::Timestamp,
 };
 use futures::{StreamExt, TryStreamExt, stream};
-use kube::{Api, ResourceExt};
+use kube::{Api, ResourceExt, api::ListParams};
 use tokio::sync::{Mutex, OwnedMutexGuard};
 
 use super::{
     Caches, LEDGER,
     ledgers::{Change, Ledgers, form_of, now},
 };
-use crate::engine::{Key, Reconciler, Report, Target, Work, Writer, Written, write::read};
+use crate::engine::{
+    Key, Reconciler, Report, Target, Work, Writer, Written,
+    write::{call, read},
+};
 
 /// How many claims are read side by side.
 const CLAIMS_AT_ONCE: usize = 8;
@@ -76,7 +79,7 @@ impl BookKeeper {
             Look::Claim { namespace, name } => {
                 let api: Api<S3UserClaim> = Api::namespaced(self.writer.client(), namespace);
                 Some(match read(api.get_opt(name)).await? {
-                    None => Known::NoClaim { is_recorded: self.is_recorded(namespace, name) },
+                    None => Known::NoClaim { is_recorded: self.is_recorded_now(namespace, name).await? },
                     Some(claim) => Known::Claim { asks: self.asks(namespace, name, &claim) },
                 })
             }
@@ -106,11 +109,17 @@ impl BookKeeper {
     }
 
     fn is_recorded(&self, namespace: &str, name: &str) -> bool {
-        let record = match vault_of_entry(name) {
-            Some(vault) => vault::names::record_name(namespace, vault),
-            None => record_name(namespace, name),
-        };
-        self.caches.users.exists("", &record)
+        self.caches.users.exists("", &record_of(namespace, name))
+    }
+
+    /// The same, asked of the API server: a claim may leave a record behind that no watch has told of yet.
+    async fn is_recorded_now(&self, namespace: &str, name: &str) -> Result<bool, Failure> {
+        if self.is_recorded(namespace, name) {
+            return Ok(true);
+        }
+        let api: Api<S3User> = Api::all(self.writer.client());
+        let named = ListParams::default().fields(&format!("metadata.name={}", record_of(namespace, name))).limit(1);
+        Ok(!call("list", api.list_metadata(&named)).await?.items.is_empty())
     }
 
     /// Whether a namespace that would use the ledger is there.
@@ -128,6 +137,14 @@ impl BookKeeper {
         change: impl Fn(&mut Ledger) + Send + Sync + 'static,
     ) -> Result<Written, Failure> {
         Ok(self.ledgers.change_of(&seen.stored, unlimited(change)).await?)
+    }
+}
+
+/// The S3User of what an entry is for.
+fn record_of(namespace: &str, name: &str) -> String {
+    match vault_of_entry(name) {
+        Some(vault) => vault::names::record_name(namespace, vault),
+        None => record_name(namespace, name),
     }
 }
 
@@ -182,7 +199,7 @@ impl Reconciler for BookKeeper {
                 if owner.name != ledger {
                     return Err(super::no_longer_there());
                 }
-                let taken = unlimited(move |ledger| ledger.adopt(&entry, &book));
+                let taken: Change = Arc::new(move |ledger, _| Ok(ledger.take_over(&entry, &book)?));
                 Ok(self.ledgers.take_over(owner, taken).await?)
             }
             Step::Close => {

@@ -82,18 +82,27 @@ impl Ceph {
         }
         let id = user_id(name)?;
         let names = self.gateway.buckets_of(&id).await.map_err(failure)?;
-        let usage = if with_usage { self.usage(&id).await } else { None };
+        let usage = if with_usage { self.usage(&id, names.len()).await } else { None };
         let buckets = names.into_iter().map(|name| (name, UNCOUNTED)).collect();
         Ok(Some(claim::User { buckets, usage, ..user }))
     }
 
-    /// What is in a user's buckets; nothing if it could not be told. Of very many the gateway tells in time only the sum.
-    async fn usage(&self, id: &UserId) -> Option<Usage> {
-        if let Ok(buckets) = self.gateway.buckets_with_usage_of(id).await {
+    /// What is in a user's buckets, so many; nothing if it could not be told. Of very many, or of one it cannot look into, the gateway
+    /// tells only the sum.
+    async fn usage(&self, id: &UserId, so_many: usize) -> Option<Usage> {
+        let told = self.gateway.buckets_with_usage_of(id).await;
+        if let Some(buckets) = told.ok().filter(|told| told.len() >= so_many) {
             return Some(stored(&buckets));
         }
         let sum = self.gateway.usage_of(id).await.ok().flatten()?;
         Some(Usage { size: sum.size, objects: sum.objects, buckets: None })
+    }
+
+    /// What is in a user's buckets. A gateway leaves out without a word what it cannot look into.
+    async fn told_usage(&self, id: &UserId, exactly: bool) -> Option<Usage> {
+        let told = self.gateway.buckets_with_usage_of(id).await.ok()?;
+        let is_whole = !exactly || self.gateway.buckets_of(id).await.ok()?.len() <= told.len();
+        is_whole.then(|| stored(&told))
     }
 
     /// The same, with what a look at a claim has to know besides.
@@ -102,10 +111,7 @@ impl Ceph {
         let id = user_id(name)?;
         Ok(Some(match inquiry {
             Inquiry::Nothing => user,
-            Inquiry::Usage => {
-                let told = self.gateway.buckets_with_usage_of(&id).await.ok();
-                claim::User { usage: told.as_deref().map(stored), ..user }
-            }
+            Inquiry::Usage { exactly } => claim::User { usage: self.told_usage(&id, *exactly).await, ..user },
             Inquiry::Buckets(set_aside) => {
                 let (listed, unlisted) = match self.buckets(&id, set_aside).await {
                     Ok(listed) => (listed, None),
@@ -120,7 +126,9 @@ impl Ceph {
     /// The buckets of a user and how many objects each holds, as far as that can be told in reasonable time.
     async fn buckets(&self, id: &UserId, set_aside: &SetAside) -> Result<Listed, RgwError> {
         let names: BTreeSet<_> = self.gateway.buckets_of(id).await?.into_iter().collect();
-        let mut listed = Listed::default();
+        // Whatever is not told of one that is there, it is there, and may hold something.
+        let mut listed =
+            Listed { buckets: names.iter().map(|name| (name.clone(), UNCOUNTED)).collect(), ..Listed::default() };
         if names.len() <= COUNTED_AT_ONCE {
             match self.gateway.buckets_with_usage_of(id).await {
                 Ok(buckets) => {
@@ -134,7 +142,6 @@ impl Ceph {
                 Err(error) => return Err(error),
             }
         }
-        listed.buckets = names.iter().map(|name| (name.clone(), UNCOUNTED)).collect();
         for name in to_count(&names, set_aside) {
             if let Some(bucket) = self.gateway.bucket(id.tenant(), name).await? {
                 listed.add(bucket, id, &self.not_empty);
@@ -218,7 +225,9 @@ impl Ceph {
 
     pub(super) async fn delete_own_bucket(&self, user: &CephUser, name: &str) -> Done {
         self.is_still_of(user, name).await?;
-        self.delete_bucket(user, name).await
+        let removed = self.delete_bucket(user, name).await?;
+        self.not_empty.forget(&user.tenant, name);
+        Ok(removed)
     }
 
     async fn purge_bucket(&self, user: &CephUser, name: &str) -> Done {

@@ -118,7 +118,7 @@ impl ClaimReconciler {
         let booked = self.ledgers.entry(&key.namespace, &entry_key(&key.namespace, &key.name));
         let inquiry = claim::inquiry(claim, record, booked.as_ref(), claim.map(unchanged_for).unwrap_or_default());
         let mut usages = self.usages.lock().unwrap_or_else(PoisonError::into_inner);
-        if inquiry == Inquiry::Usage && !usages.spend(key.clone(), self.clock.now()) {
+        if matches!(inquiry, Inquiry::Usage { .. }) && !usages.spend(key.clone(), self.clock.now()) {
             return Inquiry::Nothing;
         }
         inquiry

@@ -10,7 +10,7 @@ const OFFERS: &str = "croft-s3classes";
 
 /// Each as a YAML document.
 pub(super) fn manifests(_: &ManifestOptions) -> Vec<String> {
-    offers().into_iter().chain(policies::documents(&fences::team())).collect()
+    offers().into_iter().chain(policies::documents(&policies::plain(fences::team()))).collect()
 }
 
 /// Whoever may claim storage must be able to see what is on offer: the rights a tenant has in her namespace never reach kinds

@@ -102,7 +102,11 @@ fn record_called(object: &S3User, called: fn(&str, &str) -> String) -> Record {
 
 fn set_aside(status: &S3UserStatus) -> SetAside {
     let names = |names: &[String]| names.iter().cloned().collect();
-    SetAside { kept: names(&status.kept_buckets), left: names(&status.left_buckets) }
+    SetAside {
+        everything: status.keeps_all_buckets,
+        kept: names(&status.kept_buckets),
+        left: names(&status.left_buckets),
+    }
 }
 
 fn purge_seen(purge: &S3UserPurge) -> PurgeSeen {
@@ -216,6 +220,7 @@ pub(super) fn record_status(object: Option<&S3User>, mark: &Mark, now: &Timestam
             Phase::Removing => S3UserPhase::Removing,
             Phase::Released => S3UserPhase::Released,
         }),
+        keeps_all_buckets: mark.set_aside.everything,
         kept_buckets: mark.set_aside.kept.iter().cloned().collect(),
         left_buckets: mark.set_aside.left.iter().cloned().collect(),
         purge: mark.purge.as_ref().map(|purge| S3UserPurge {
@@ -232,8 +237,13 @@ pub(super) fn record_status(object: Option<&S3User>, mark: &Mark, now: &Timestam
 /// The status of an S3User with a note about one of its buckets.
 pub(super) fn noted(object: &S3User, bucket: &str, note: Note) -> S3UserStatus {
     let status = object.status.clone().unwrap_or_default();
-    let SetAside { kept, left } = set_aside(&status).noted(bucket, note);
-    S3UserStatus { kept_buckets: kept.into_iter().collect(), left_buckets: left.into_iter().collect(), ..status }
+    let SetAside { everything, kept, left } = set_aside(&status).noted(bucket, note);
+    S3UserStatus {
+        keeps_all_buckets: everything,
+        kept_buckets: kept.into_iter().collect(),
+        left_buckets: left.into_iter().collect(),
+        ..status
+    }
 }
 
 #[cfg(test)]

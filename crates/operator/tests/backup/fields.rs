@@ -1,7 +1,7 @@
 //! The one table of fields against the specs of the Velero that is installed.
 
 use anyhow::Result;
-use croft_api::backup::{NonAdminBackup, NonAdminRestore};
+use croft_api::backup::{BackupSchedule, NonAdminBackup, NonAdminRestore};
 use croft_core::backup::fields::{self, Field, Rule, Shape};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::Api;
@@ -57,6 +57,28 @@ fn looks_like(shape: Shape, schema: &Value) -> bool {
         Shape::TextMap => kind == "object" && schema["additionalProperties"]["type"] == "string",
         Shape::Object(_) | Shape::Objects(_) => false,
     }
+}
+
+#[tokio::test]
+async fn what_velero_could_make_nothing_of_is_refused_at_the_door() -> Result<()> {
+    let plot = Plot::bare("senseless").await?;
+    let selector = |operator: &str| json!({ "labelSelector": { "matchExpressions": [{ "key": "app", "operator": operator, "values": [] }] } });
+    for (spec, told) in [
+        (json!({ "ttl": "-5h" }), "spec.backupSpec.ttl must not be negative: give a duration such as 30m or 720h"),
+        (selector("Foo"), "labelSelector.matchExpressions[0].operator must be In, NotIn, Exists or DoesNotExist"),
+        (selector("In"), "labelSelector.matchExpressions[0].values must name at least one value"),
+    ] {
+        let refusal = plot.refusal::<NonAdminBackup>("nightly", json!({ "backupSpec": spec })).await?;
+        assert!(refusal.contains(told), "{refusal}");
+        let template = json!({ "schedule": "@yearly", "template": { "backupSpec": spec } });
+        let refusal = plot.refusal::<BackupSchedule>("nightly", template).await?;
+        assert!(refusal.contains(told), "{refusal}");
+    }
+    let restore =
+        json!({ "restoreSpec": { "backupName": "nightly", "orLabelSelectors": [selector("Foo")["labelSelector"]] } });
+    let refusal = plot.refusal::<NonAdminRestore>("back", restore).await?;
+    assert!(refusal.contains("orLabelSelectors[0].matchExpressions[0].operator must be In"), "{refusal}");
+    Ok(())
 }
 
 #[tokio::test]

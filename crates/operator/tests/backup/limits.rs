@@ -26,6 +26,25 @@ async fn no_more_than_so_many_backups_of_a_namespace_are_with_velero() -> Result
 }
 
 #[tokio::test]
+async fn what_waits_for_a_location_that_is_not_ready_costs_nobody_else_a_turn() -> Result<()> {
+    let plot = Plot::with_vault("stuck").await?;
+    plot.add_config_map("prices").await?;
+    // Its keys never come.
+    plot.add_location(json!({})).await?;
+    let waits =
+        |status: &Value| status["phase"] == "New" && message(status, "Accepted").contains("not in created state");
+    for number in 1..=3 {
+        plot.add_backup(&format!("w{number}")).await?;
+        plot.status::<NonAdminBackup>(&format!("w{number}"), "to wait for the location", waits).await;
+    }
+    plot.back_up_somewhere("nightly").await?;
+    plot.backup_completes("nightly").await?;
+    let status = json!(plot.api::<NonAdminBackup>().get("w1").await?.status);
+    assert!(waits(&status), "{status}");
+    Ok(())
+}
+
+#[tokio::test]
 async fn no_more_than_so_many_restores_of_a_namespace_are_with_velero() -> Result<()> {
     let plot = Plot::with_vault("impatient").await?;
     plot.add_config_map("prices").await?;

@@ -7,7 +7,10 @@ use croft_api::{
 };
 use croft_core::backup::location::CONFIRM_MOVE;
 use k8s_openapi::api::core::v1::Secret;
-use kube::{ResourceExt, api::DeleteParams};
+use kube::{
+    ResourceExt,
+    api::{DeleteParams, Patch, PatchParams},
+};
 use serde_json::{Value, json};
 
 use crate::{
@@ -96,6 +99,33 @@ async fn a_changed_secret_and_a_changed_spec_reach_velero() -> Result<()> {
     })
     .await;
     plot.location_is_available().await;
+    Ok(())
+}
+
+#[tokio::test]
+async fn keys_that_somebody_writes_into_the_copy_are_put_right_and_then_nothing_is_written_any_more() -> Result<()> {
+    let plot = Plot::furnished("meddler").await?;
+    let name = plot.velero_location().await?.name_any();
+    let secrets = plot.veleros::<Secret>();
+    let ours = secrets.get(&name).await?;
+    let edit = json!({ "stringData": { "cloud": "[default]\nrole_arn=x\n", "more": "x" }, "metadata": { "labels": { "theirs": "x" } } });
+    secrets.patch(&name, &PatchParams::default(), &Patch::Merge(&edit)).await?;
+    let right = eventually("the copy to be put right", || async {
+        let copy = secrets.get(&name).await?;
+        ensure!(
+            copy.data == ours.data,
+            "it holds {:?}",
+            copy.data.map(|data| data.keys().cloned().collect::<Vec<_>>())
+        );
+        Ok(Some(copy))
+    })
+    .await;
+    assert_eq!(right.labels().get("theirs").map(String::as_str), Some("x"), "what is beside it is not ours to remove");
+    let written = json!({ "uid": right.uid(), "resourceVersion": right.resource_version() });
+    plot.status::<NonAdminBackupStorageLocation>("here", "to know its copy", |status| status["secretCopy"] == written)
+        .await;
+    plot.location_is_available().await;
+    assert_eq!(secrets.get(&name).await?.resource_version(), right.resource_version(), "written once for one edit");
     Ok(())
 }
 

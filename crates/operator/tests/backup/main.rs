@@ -20,7 +20,7 @@
 //! | signed URLs live shortly and are printed nowhere | `downloads::a_request_is_gone_once_its_url_has_expired`, core |
 //! | a place in Velero's queue is told, advances, and is nobody's who leaves | `queue`, core |
 //! | changed settings count at once for whoever they concern | `reloads`, `applications` |
-//! | one namespace cannot fill Velero's queue | `limits`, `queue`, `at_work`, `fences::hooks_of_pods_do_not_last_and_are_none_where_there_are_none`, core |
+//! | one namespace cannot fill Velero's queue, and what waits elsewhere costs nobody in it a turn | `limits`, `queue`, `at_work`, `fences::hooks_of_pods_do_not_last_and_are_none_where_there_are_none`, core |
 //! | a bucket of her own needs somebody's trust; a vault needs nobody's | `approvals`, `vaults` |
 //! | a request that was never filled in is | `approvals::a_request_that_was_never_filled_in_is`, `kill` |
 //! | deletion is asked for again, told, and never holds a namespace | `backups`, `away`, `still`, core |
@@ -30,6 +30,7 @@
 //! | a backup never runs twice | `backups::a_backup_that_velero_has_lost_is_told_and_never_run_again`, `kill`, `deaths`, core |
 //! | a phase never flaps, conditions end with their cause | `locations::a_settled_location_is_left_alone_while_velero_keeps_checking_it`, core |
 //! | a rotated Secret reaches Velero | `locations::a_changed_secret_and_a_changed_spec_reach_velero` |
+//! | keys that somebody writes beside Velero are put right | `locations::keys_that_somebody_writes_into_the_copy_are_put_right_and_then_nothing_is_written_any_more`, core |
 //! | what comes back is accepted like what was asked for | `sync::the_backups_of_a_vault_that_is_made_again_come_back_and_can_be_restored` |
 //! | what is left of requests that are gone goes | `leftovers`, `away`, core |
 //! | what an administrator enforces counts at once | `applications`, core |

@@ -218,6 +218,16 @@ async fn a_vault_that_is_deleted_keeps_the_backups_and_one_made_again_has_them()
     let again = plot.in_vault().await?;
     assert!(stored.iter().all(|name| again.contains(name)), "{again:?}");
     assert_eq!(plot.record_phase().await?, Some(S3UserPhase::Bound));
+
+    // Whoever does not wait for us finds them as well.
+    plot.patch::<BackupVault>(VAULT, json!({ "metadata": { "finalizers": null } })).await?;
+    plot.delete::<BackupVault>(VAULT).await?;
+    plot.vanishes(&plot.api::<BackupVault>(), VAULT).await?;
+    plot.add_vault(json!({})).await?;
+    let ready = |told: &Value| json!(told["conditions"]).to_string().contains("\"Provisioned\"");
+    plot.status_within::<BackupVault>(VELERO_PATIENCE, VAULT, "to have its bucket back", ready).await;
+    let again = plot.in_vault().await?;
+    assert!(stored.iter().all(|name| again.contains(name)), "{again:?}");
     Ok(())
 }
 

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use anyhow::Result;
-use kube::ResourceExt;
+use k8s_openapi::api::events::v1::Event;
+use kube::{Api, ResourceExt, api::ListParams};
 use serde_json::json;
 use tokio_util::task::AbortOnDropHandle;
 
@@ -87,11 +88,29 @@ async fn an_object_somebody_else_enforces_is_contested_and_ours_when_they_stop()
     assert!((1..10).contains(&patches), "{patches} patches");
     let binding = space.says("Contested").await;
     let message = condition(&binding, "Ready").expect("it says so").message;
-    assert!(message.contains("ConfigMap/made: changed again and again by field manager rival"), "{message}");
+    assert!(
+        message.contains("ConfigMap/made: changed again and again by field manager \"rival\" at data.key"),
+        "{message}"
+    );
     fight.abort();
     assert!(fight.await.is_err(), "they have stopped");
     space.edit("made", "rival", json!({"data": {"key": "theirs"}})).await?;
     ends(&space, || is_ours(same(&space))).await
+}
+
+#[tokio::test]
+async fn a_change_that_was_put_right_is_told_with_who_made_it_and_where() -> Result<()> {
+    let (_, space) = furnished("corrected").await?;
+    for round in 0..3 {
+        space.edit("made", "somebody", json!({"data": {"key": format!("theirs {round}")}})).await?;
+        space.has_value("made", "ours").await;
+    }
+    let told = space.event("DriftCorrected").await;
+    assert_eq!(told, "ConfigMap/made: field manager \"somebody\" changed data.key; put right");
+    let events: Api<Event> = Api::namespaced(space.client.clone(), &space.name);
+    let all = events.list(&ListParams::default().fields("reason=DriftCorrected")).await?;
+    assert_eq!(all.items.len(), 1, "one in a minute");
+    Ok(())
 }
 
 /// The right value stands within a minute, and it is said that all is well when it has stood for a while.

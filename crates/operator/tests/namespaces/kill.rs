@@ -13,7 +13,7 @@ use croft_testbed::{
     fault::{Action, Match, Request, Rule},
 };
 use futures::{StreamExt, pin_mut};
-use k8s_openapi::api::core::v1::ConfigMap;
+use k8s_openapi::api::{admissionregistration::v1::ValidatingAdmissionPolicyBinding, core::v1::ConfigMap};
 use kube::{
     Api, ResourceExt,
     api::{DeleteParams, ListParams},
@@ -94,7 +94,11 @@ impl Tale {
         let metadata = json!({"labels": {"example.com/level": "one"}});
         let spec = |items: &[(&str, &str)], metadata: &Value| {
             let items: Vec<_> = items.iter().map(|(name, value)| config_map(name, value)).collect();
-            json!({"resources": items, "namespaceMetadata": metadata})
+            let mut spec = json!({"resources": items, "namespaceMetadata": metadata});
+            if metadata.get("labels").is_some() {
+                spec["gate"] = json!("Pods");
+            }
+            spec
         };
         match story {
             Story::Define => {
@@ -129,12 +133,14 @@ impl Tale {
         let objects: BTreeMap<_, _> = objects.iter().map(|object| (object.name_any(), json!(object))).collect();
         let binding = self.space.bindings().get_opt(&self.space.name).await?;
         let namespace = self.space.namespaces().get(&self.space.name).await?;
-        let mut classes = Vec::new();
+        let (mut classes, mut gates) = (Vec::new(), Vec::new());
+        let stored: Api<ValidatingAdmissionPolicyBinding> = Api::all(self.space.client.clone());
         for class in [&self.one, &self.two] {
+            gates.push(stored.get_opt(&format!("croft-gate-{}", class.name)).await?);
             classes.push(class.api.get_opt(&class.name).await?.map(|class| json!(class.status)));
         }
         let all = json!({
-            "objects": objects, "binding": binding, "classes": classes, "labels": namespace.labels(),
+            "objects": objects, "binding": binding, "classes": classes, "labels": namespace.labels(), "gates": gates,
         });
         let text = all.to_string().replace(&self.space.name, "SPACE");
         let text = text.replace(&self.one.name, "ONE").replace(&self.two.name, "TWO");

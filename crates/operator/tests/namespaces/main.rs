@@ -5,6 +5,8 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod anew;
+mod blocked;
 mod contests;
 mod errors;
 mod examples;
@@ -19,6 +21,7 @@ mod rollouts;
 mod scene;
 mod status;
 mod stories;
+mod taken_over;
 mod traps;
 mod unobservable;
 mod witness;

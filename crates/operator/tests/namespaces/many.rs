@@ -55,7 +55,7 @@ async fn a_class_counts_a_roll_out_now_and_then() -> Result<()> {
     let (mark, clock) = (proxied.proxy.log().len(), Instant::now());
     class.set(&[("made", "2")]).await?;
     is_rolled_out(&class).await;
-    let written = asked(proxied, mark, "patch", &class);
+    let written = asked(proxied, mark, "update", &class);
     assert!((1..=now_and_then(clock)).contains(&written), "{written} times in {:?}", clock.elapsed());
     Ok(())
 }

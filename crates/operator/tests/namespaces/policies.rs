@@ -2,8 +2,11 @@
 
 use anyhow::{Result, ensure};
 use croft_api::namespaces::{AppliedState, CLASS_LABEL, PROTECTED_LABEL, STAMP_LABEL};
-use k8s_openapi::api::core::v1::{ConfigMap, Secret};
-use kube::{Resource, ResourceExt, api::DeleteParams};
+use k8s_openapi::api::core::v1::{ConfigMap, ResourceQuota, Secret};
+use kube::{
+    Resource, ResourceExt,
+    api::{DeleteParams, Patch, PatchParams},
+};
 use serde_json::{Value, json};
 
 use crate::{
@@ -123,6 +126,8 @@ async fn drift_is_only_reported_where_the_class_says_so() -> Result<()> {
     let edited = space.edit("made", "somebody", json!({"data": {"key": "edited"}})).await?;
     let binding = space.says("Drifted").await;
     assert_eq!(applied(&binding, "made").unwrap().state, AppliedState::Drifted);
+    let message = condition(&binding, "Ready").unwrap().message;
+    assert!(message.contains("field manager \"somebody\" changed data.key"), "{message}");
     assert_eq!(space.has("made").await.resource_version(), edited.resource_version(), "left as it is");
     space.event("Drifted").await;
     // Put back by hand, it is as the class wants it, and seen when it drifts again.
@@ -134,6 +139,100 @@ async fn drift_is_only_reported_where_the_class_says_so() -> Result<()> {
     class.set_spec(spec(&json!({"onDrift": "Report"}), "2")).await?;
     space.has_value("made", "2").await;
     space.follows(&class).await;
+    Ok(())
+}
+
+const TIER: &str = "example.com/tier";
+
+async fn tier(space: &Space) -> Result<Option<String>> {
+    Ok(space.namespaces().get(&space.name).await?.labels().get(TIER).cloned())
+}
+
+/// A namespace with a label of its own that its class sets otherwise.
+async fn labelled_before(name: &str, policy: &Value) -> Result<Space> {
+    let world = world().await;
+    let spec = json!({"policy": policy, "namespaceMetadata": {"labels": {TIER: "gold", "example.com/other": "1"}}});
+    Class::with_spec(world.client(), name, spec).await?;
+    let space = Space::new(world.bed, name).await?;
+    space.merge(json!({"metadata": {"labels": {TIER: "tin"}}})).await?;
+    space.label(Some(name)).await?;
+    Ok(space)
+}
+
+#[tokio::test]
+async fn a_label_that_somebody_has_set_before_is_refused_and_the_others_are_set() -> Result<()> {
+    let space = labelled_before("label-taken", &json!({})).await?;
+    let binding = space.says("Conflict").await;
+    let message = condition(&binding, "Ready").unwrap().message;
+    assert!(message.contains(TIER) && message.contains("tin") && message.contains("onConflict"), "{message}");
+    eventually("the other label", || async {
+        Ok(space.namespaces().get(&space.name).await?.labels().get("example.com/other").cloned())
+    })
+    .await;
+    assert_eq!(tier(&space).await?.as_deref(), Some("tin"));
+    space.merge(json!({"metadata": {"labels": {TIER: null}}})).await?;
+    space.says("ReconcileSuccess").await;
+    assert_eq!(tier(&space).await?.as_deref(), Some("gold"));
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_label_that_is_taken_over_is_put_back_when_the_namespace_leaves() -> Result<()> {
+    let space = labelled_before("label-adopted", &json!({"onConflict": "Adopt"})).await?;
+    space.says("ReconcileSuccess").await;
+    assert_eq!(tier(&space).await?.as_deref(), Some("gold"));
+    space.label(None).await?;
+    space.is_unbound().await;
+    assert_eq!(tier(&space).await?.as_deref(), Some("tin"));
+    let left = space.namespaces().get(&space.name).await?;
+    assert!(!left.labels().contains_key("example.com/other"), "{left:?}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn on_a_switch_the_labels_of_the_old_class_go_last() -> Result<()> {
+    let world = world().await;
+    let labelled = json!({"namespaceMetadata": {"labels": {TIER: "gold"}}, "resources": [config_map("old", "1")]});
+    let old = Class::with_spec(world.client(), "labels-old", labelled).await?;
+    Class::define(world.client(), "labels-new", &[("taken", "1"), ("new", "1")]).await?;
+    let space = Space::of(world.bed, "labels-switch", "labels-old").await?;
+    space.follows(&old).await;
+    let theirs = space.stranger_makes(config_map("taken", "theirs")).await?;
+    space.label(Some("labels-new")).await?;
+    let binding = space.says("Conflict").await;
+    space.has("new").await;
+    assert_eq!(tier(&space).await?.as_deref(), Some("gold"), "as long as not all of the new class stands");
+    let waits = applied(&binding, "old").unwrap_or_default().message.unwrap_or_default();
+    assert!(waits.contains("waits for ConfigMap/taken"), "{waits}");
+    space.config_maps().delete(&theirs.name_any(), &DeleteParams::default()).await?;
+    space.says("ReconcileSuccess").await;
+    space.lacks("old").await;
+    assert_eq!(tier(&space).await?, None);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_value_that_the_api_server_writes_otherwise_is_no_drift_once_it_is_back() -> Result<()> {
+    let world = world().await;
+    let quota = json!({
+        "apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "limits"}, "spec": {"hard": {"requests.cpu": "1000m"}},
+    });
+    let spec = json!({"policy": {"onDrift": "Report"}, "resources": [quota]});
+    let class = Class::with_spec(world.client(), "normalised", spec).await?;
+    let space = Space::of(world.bed, "normalised", "normalised").await?;
+    space.follows(&class).await;
+    let quotas = space.api::<ResourceQuota>();
+    let set = async |cpu: &str| -> Result<()> {
+        let patch = Patch::Merge(json!({"spec": {"hard": {"requests.cpu": cpu}}}));
+        quotas.patch("limits", &PatchParams::default(), &patch).await?;
+        Ok(())
+    };
+    for back in ["1", "1000m"] {
+        set("2").await?;
+        space.says("Drifted").await;
+        set(back).await?;
+        space.says("ReconcileSuccess").await;
+    }
     Ok(())
 }
 
@@ -157,7 +256,8 @@ async fn a_change_that_cannot_be_made_in_place_is_reported_and_the_rest_is_appli
     assert!(message.contains("Secret/s"), "{message}");
     let entry = applied(&binding, "s").unwrap();
     assert_eq!(entry.state, AppliedState::Failed);
-    assert!(entry.message.as_deref().is_some_and(|text| text.contains("cannot be changed in place")), "{entry:?}");
+    let told = entry.message.clone().unwrap_or_default();
+    assert!(told.contains("cannot be changed in place") && told.contains("onImmutable: Recreate"), "{entry:?}");
     space.has_value("made", "example.com/two").await;
     assert_eq!(secrets.get("s").await?.resource_version(), before.resource_version());
     class.set_spec(secret(&json!({}), "example.com/one")).await?;
@@ -267,7 +367,14 @@ async fn a_class_that_blocks_its_deletion_stays_until_nobody_uses_it() -> Result
     assert_eq!(condition(&binding, "Stalled").unwrap().status, "True");
     assert_eq!(space.has("made").await.uid(), before.uid());
     let late = Space::of(world().await.bed, "block-late", "block").await?;
-    late.event("ClassNotFound").await;
+    let told = late.event("ClassDeleting").await;
+    assert!(told.contains("NamespaceClass block is being deleted"), "{told}");
+    class
+        .status("named whom it waits for", |status| {
+            let waits = status.conditions.iter().find(|condition| condition.reason == "ClassDeleting");
+            waits.is_some_and(|waits| waits.message.contains(&space.name))
+        })
+        .await;
     assert!(late.bindings().get_opt(&late.name).await?.is_none(), "a class on its way out takes nobody in");
     space.label(None).await?;
     space.lacks("made").await;

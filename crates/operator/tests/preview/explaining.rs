@@ -63,7 +63,7 @@ async fn a_drifted_object_says_so() -> Result<()> {
     explain(world, "cm/made", &namespace)
         .await?
         .ends_with_code(0)
-        .mentions(&["inventory   Drifted", "now         drifted: somebody changed fields the class sets"]);
+        .mentions(&["inventory   Drifted", " changed data.key; left as it is"]);
     Ok(())
 }
 
@@ -143,5 +143,71 @@ async fn a_tenant_who_may_not_read_classes_is_told_what_the_binding_tells() -> R
     run(&tenant.kubeconfig, &["explain", "cm/kube-root-ca.crt", "-n", &namespace], "")
         .await?
         .mentions(&["is of no class", "the binding of the namespace neither owns it nor recorded making it"]);
+    Ok(())
+}
+
+#[tokio::test]
+async fn an_object_is_compared_with_the_revision_its_namespace_has() -> Result<()> {
+    let world = world().await;
+    let staged = |value: &str| {
+        let mut class = class("explain-revision", &json!([config_map("made", &json!({"key": value}))]));
+        class["spec"]["rollout"] = json!({"batch": 1, "paused": true});
+        class
+    };
+    let mut first = staged("1");
+    first["spec"]["rollout"]["paused"] = json!(false);
+    let namespace = furnished(world, "explain-revision", &first).await?;
+    define(world, &staged("2")).await?;
+    eventually("the newest revision to be kept", || async {
+        let said = explain(world, "cm/made", &namespace).await?.ends_with_code(0);
+        Ok(said.text.contains("the class is at generation 2").then_some(said))
+    })
+    .await
+    .mentions(&["the namespace has revision 1, not what the class says now", "now         as the class wants it"]);
+    Ok(())
+}
+
+#[tokio::test]
+async fn what_a_class_has_set_on_a_namespace_is_told_with_what_was_there_before() -> Result<()> {
+    let world = world().await;
+    let mut class = with_policy(class("explain-labels", &json!([])), &json!({"onConflict": "Adopt"}));
+    class["spec"]["namespaceMetadata"] =
+        json!({"labels": {"example.com/tier": "gold"}, "annotations": {"example.com/a": "1"}});
+    let namespace = world.bed.namespace("explain-labels").await?;
+    explain(world, &format!("ns/{namespace}"), &namespace).await?.ends_with_code(1).mentions(&["has no class"]);
+    world.bed.admin().kubectl(&["label", "namespace", &namespace, "example.com/tier=tin"]).await?;
+    define(world, &class).await?;
+    label(world, &namespace, "explain-labels").await?;
+    says(world, &namespace, "ReconcileSuccess").await;
+    explain(world, &format!("namespace/{namespace}"), &namespace).await?.ends_with_code(0).mentions(&[
+        "has class explain-labels, which has set",
+        "label example.com/tier = gold; tin before",
+        "annotation example.com/a = 1",
+    ]);
+    Ok(())
+}
+
+#[tokio::test]
+async fn what_only_looks_like_an_object_of_a_class_is_told_from_one_that_is() -> Result<()> {
+    let world = world().await;
+    let before = class("explain-before", &json!([config_map("old", &json!({}))]));
+    let namespace = furnished(world, "explain-forged", &before).await?;
+    let api: Api<ConfigMap> = Api::namespaced(world.client(), &namespace);
+    let mut forged = config_map("forged", &json!({}));
+    forged["metadata"]["labels"] = json!({"namespaceclass.akuity.io/class": "explain-before"});
+    api.create(&PostParams::default(), &serde_json::from_value(forged)?).await?;
+    explain(world, "cm/forged", &namespace).await?.ends_with_code(1).mentions(&[
+        "is of no class",
+        "it carries the label of class explain-before, but the binding neither owns it nor recorded making it",
+    ]);
+    // What the new class does not take over is still of the old one.
+    api.create(&PostParams::default(), &serde_json::from_value(config_map("taken", &json!({})))?).await?;
+    define(world, &class("explain-after", &json!([config_map("taken", &json!({}))]))).await?;
+    label(world, &namespace, "explain-after").await?;
+    says(world, &namespace, "Conflict").await;
+    explain(world, "cm/old", &namespace)
+        .await?
+        .ends_with_code(0)
+        .mentions(&["ConfigMap/old", "is of class explain-before"]);
     Ok(())
 }

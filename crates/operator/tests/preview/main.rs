@@ -7,3 +7,5 @@ mod desk;
 mod explaining;
 mod going;
 mod planning;
+mod scale;
+mod whose;

@@ -351,3 +351,29 @@ async fn what_a_class_took_away_is_not_for_a_claim_that_says_it_is_the_classs() 
     assert!(plot.user("data").await?.expect("the user").suspended);
     Ok(())
 }
+
+#[tokio::test]
+async fn what_a_class_put_into_a_namespace_is_kept_when_that_goes_although_the_storage_class_says_purge() -> Result<()>
+{
+    let plot = Plot::new("withdrawn").await?;
+    let storage = format!("purge-{}", plot.namespace);
+    plot.class(&storage, json!({ "onDelete": "Purge" })).await?;
+    let claim = json!({
+        "apiVersion": "s3.snappcloud.io/v1alpha1", "kind": "S3UserClaim", "metadata": { "name": "data" },
+        "spec": { "s3ClassName": storage, "adminSecretName": "admin", "readSecretName": "read" },
+    });
+    let classes: Api<NamespaceClass> = Api::all(plot.client.clone());
+    let name = format!("with-purge-{}", plot.namespace);
+    apply(&classes, &name, json!({ "spec": { "resources": [claim] } })).await?;
+    label(&plot, Some(&name)).await?;
+    plot.ready("data").await;
+    let s3 = plot.s3("admin").await?;
+    s3.create_bucket("photos").await?;
+    s3.put_object("photos", "cat.jpg", "meow").await?;
+    plot.delete_namespace().await?;
+    plot.namespace_is_gone().await;
+    phase(&plot, S3UserPhase::Released).await;
+    let bucket = plot.gateway().bucket(plot.user_id("data").tenant(), "photos").await?;
+    assert_eq!(bucket.map(|bucket| bucket.objects), Some(1), "nobody gave it up");
+    Ok(())
+}

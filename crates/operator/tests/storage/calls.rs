@@ -1,11 +1,13 @@
 //! What a gateway is asked: no more than is needed, and nothing that others pay for.
 
-use anyhow::Result;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
 use croft_testbed::{
     Testbed,
     fault::{Action, FaultProxy, Match, Seen},
 };
-use kube::api::{DeleteParams, Patch, PatchParams};
+use kube::api::{DeleteParams, PostParams};
 use serde_json::{Value, json};
 
 use crate::{
@@ -13,6 +15,9 @@ use crate::{
     quota::ledger,
     support::{PATIENCE, World, eventually},
 };
+
+/// For so long a gateway at rest is watched.
+const BUSY: Duration = Duration::from_secs(20);
 
 /// A plot with a class of its own behind a proxy.
 async fn proxied(prefix: &str) -> Result<(Plot<'static>, String, FaultProxy)> {
@@ -84,6 +89,38 @@ async fn however_often_a_claim_is_looked_at_the_gateway_counts_what_it_stores_no
     Ok(())
 }
 
+#[tokio::test]
+async fn nothing_is_given_back_while_the_gateway_leaves_a_bucket_out_of_its_count() -> Result<()> {
+    let (plot, class, proxy) = proxied("left-out").await?;
+    let asks = |size: u64| plot.claim(json!({ "s3ClassName": class, "quota": { "size": size, "buckets": 2 } }));
+    asks(10 << 20).await?;
+    plot.ready("data").await;
+    // The user's list names what the gateway cannot look into.
+    let (s3, user) = (plot.s3("admin").await?, plot.user_id("data").to_string());
+    s3.create_bucket("unseen").await?;
+    plot.ceph.copy_bucket_entry("unseen", &user).await?;
+    s3.delete_bucket("unseen").await?;
+    plot.ceph.put_bucket_entry("unseen", &user).await?;
+    proxy.clear_log();
+    asks(1 << 20).await?;
+    plot.ready("data").await;
+    let (books, entry) = (format!("namespace.{}", plot.namespace), format!("{}/data", plot.namespace));
+    let booked = async || {
+        let booked = ledger(&plot, &books).await?.and_then(|books| books.spec.entries.get(&entry)?.granted);
+        anyhow::Ok(booked.context("an entry")?.size)
+    };
+    // Whatever the first look led to is done when the second begins.
+    eventually("the gateway to be asked twice", || async {
+        let counts = |seen: &&Seen| seen.request.subresource.as_deref() == Some("stats&uid");
+        Ok((proxy.log().iter().filter(counts).count() >= 2).then_some(()))
+    })
+    .await;
+    assert_eq!(booked().await?, 10 << 20, "nobody knows what is stored");
+    plot.ceph.remove_bucket_entry("unseen", &user).await?;
+    eventually("the rest to be free", || async { Ok((booked().await? == 1 << 20).then_some(())) }).await;
+    Ok(())
+}
+
 /// What the API server was asked, but for leases and events: verb and kind, in order of the alphabet.
 fn asked(proxy: &FaultProxy) -> Vec<String> {
     let log = proxy.log();
@@ -126,16 +163,63 @@ async fn a_new_claim_takes_as_many_calls_to_the_api_server_as_it_leaves_objects_
 }
 
 #[tokio::test]
+async fn a_gateway_whose_claims_have_what_they_ask_for_is_asked_nothing_however_busy_another_is() -> Result<()> {
+    let (plot, class, proxy) = proxied("atrest").await?;
+    for number in 0..5 {
+        let name = format!("c{number}");
+        let secrets = json!({ "s3ClassName": class, "adminSecretName": format!("a{number}"), "readSecretName": format!("r{number}") });
+        plot.claim_called(&name, secrets).await?;
+        plot.bucket(&format!("bucket-{number}"), json!({ "s3UserRef": name })).await?;
+    }
+    for number in 0..5 {
+        plot.ready(&format!("c{number}")).await;
+        plot.bucket_says(&format!("bucket-{number}"), "True", "Provisioned").await;
+    }
+    // What others in the namespace do is none of their business: claims and buckets of another class come, change and go.
+    let come_and_go = async || -> Result<()> {
+        plot.claim_called("other", json!({ "adminSecretName": "a", "readSecretName": "r" })).await?;
+        plot.bucket("others", json!({ "s3UserRef": "other" })).await?;
+        plot.bucket_says("others", "True", "Provisioned").await;
+        plot.buckets().delete("others", &DeleteParams::default()).await?;
+        gone(&plot.buckets(), "others").await;
+        plot.claims().delete("other", &DeleteParams::default()).await?;
+        gone(&plot.claims(), "other").await;
+        Ok(())
+    };
+    // What there is left to look at after they became ready is looked at while the first one comes and goes.
+    come_and_go().await?;
+    proxy.clear_log();
+    let busy = Instant::now();
+    while busy.elapsed() < BUSY {
+        come_and_go().await?;
+    }
+    // A class is looked at by itself: the administrator by its key, its buckets, and what Ceph it is.
+    let is_probe = |seen: &Seen| {
+        let names = seen.request.subresource.as_deref().unwrap_or_default();
+        match seen.request.resource.as_str() {
+            "/admin/info" => true,
+            "/admin/user" => !names.contains("uid"),
+            "/admin/bucket" => !names.contains("stats"),
+            _ => false,
+        }
+    };
+    let log = proxy.log();
+    let asked: Vec<_> = log.iter().filter(|seen| !is_probe(seen)).map(|seen| seen.request.to_string()).collect();
+    assert!(asked.is_empty(), "{asked:#?}");
+    Ok(())
+}
+
+#[tokio::test]
 async fn a_user_whose_buckets_cannot_be_listed_lets_nobody_in_and_holds_up_no_namespace() -> Result<()> {
     let (plot, class, proxy) = proxied("unlisted").await?;
     plot.claim(json!({ "s3ClassName": class, "quota": { "size": "1Gi", "objects": "10", "buckets": 3 } })).await?;
     plot.ready("data").await;
     plot.s3("admin").await?.create_bucket("mine").await?;
     let keys = plot.s3("admin").await?;
-    // As one answers that has too many of them.
+    // As one answers that will not tell.
     let rule = proxy
         .on(Match::verb("get").resource("/admin/bucket").subresource("stats&uid"))
-        .before(Action::Status(503))
+        .before(Action::Status(403))
         .always();
     plot.delete_namespace().await?;
     plot.namespace_is_gone().await;
@@ -144,6 +228,7 @@ async fn a_user_whose_buckets_cannot_be_listed_lets_nobody_in_and_holds_up_no_na
     })
     .await;
     assert!(keys.put_object("mine", "x", "y").await.is_err(), "the keys of a namespace that is gone open nothing");
+    assert!(rule.fired() > 0, "{:#?}", proxy.log());
     rule.remove();
     eventually("the user to be kept with its bucket", || async {
         let user = plot.users().get(&plot.record_name("data")).await?;
@@ -161,13 +246,22 @@ async fn a_claim_that_waits_for_its_class_has_its_promise_rewritten_by_nobody() 
     let (books, entry) = (format!("namespace.{}", plot.namespace), format!("{}/data", plot.namespace));
     let ledgers: kube::Api<croft_api::storage::S3QuotaLedger> = kube::Api::all(plot.client.clone());
     // Two minutes pass.
-    let past = json!({ "spec": { "entries": { &entry: { "reservedAt": "2026-01-01T00:00:00Z" } } } });
-    ledgers.patch(&books, &PatchParams::default(), &Patch::Merge(&past)).await?;
-    // The keeper looks whenever a namespace's entries come or go; it has looked once its own reaction is there.
+    let ghost = format!("{}/ghost", plot.namespace);
+    let mut stored = ledgers.get(&books).await?;
+    let promise = stored.spec.entries.get_mut(&entry).context("a promise")?;
+    promise.reserved_at = Some(serde_json::from_value(json!("2026-01-01T00:00:00Z"))?);
+    let promise = promise.clone();
+    // Beside it stands one that nobody can keep: once it is gone, the keeper has looked at both.
+    stored.spec.entries.insert(ghost.clone(), promise);
+    ledgers.replace(&books, &PostParams::default(), &stored).await?;
     plot.claim_called("other", json!({ "adminSecretName": "a", "readSecretName": "r" })).await?;
     plot.ready("other").await;
     plot.claims().delete("other", &DeleteParams::default()).await?;
     gone(&plot.claims(), "other").await;
+    eventually("the keeper to have looked", || async {
+        Ok((!ledgers.get(&books).await?.spec.entries.contains_key(&ghost)).then_some(()))
+    })
+    .await;
     let stored = ledgers.get(&books).await?;
     let promise = stored.spec.entries.get(&entry).and_then(|entry| entry.reserved_at.clone());
     assert_eq!(

@@ -268,10 +268,22 @@ async fn no_secret_key_is_ever_logged() -> Result<()> {
 #[tokio::test]
 async fn no_secret_of_a_claim_stands_in_a_log() -> Result<()> {
     let plot = Plot::new("logged").await?;
-    plot.claim(json!({})).await?;
+    plot.claim(json!({ "subusers": ["one", "two"] })).await?;
     plot.ready("data").await;
-    let user = plot.user("data").await?.expect("a Ceph user");
-    let keys = user.keys.iter().map(|key| &key.credentials);
+    let before = plot.user("data").await?.expect("a Ceph user");
+    // All keys are replaced, and one identity goes with its own.
+    let rotate = json!({ "metadata": { "annotations": { "s3.snappcloud.io/rotate-keys": "once" } } });
+    plot.claims().patch("data", &PatchParams::default(), &Patch::Merge(&rotate)).await?;
+    let after = eventually("new keys", || async {
+        let user = plot.user("data").await?.expect("a Ceph user");
+        let is_new = user.keys.iter().all(|key| before.key(&key.credentials.access_key).is_none());
+        Ok((is_new && user.keys.len() == 4).then_some(user))
+    })
+    .await;
+    plot.claim(json!({ "subusers": ["one"] })).await?;
+    plot.ready("data").await;
+    let keys = before.keys.iter().chain(&after.keys).map(|key| &key.credentials);
+    assert_eq!(keys.clone().count(), 8, "the user's own, the reader's and those of two subusers, twice");
     // The gateway writes its log behind; that the names of the keys are in it proves that it is the place to look.
     let log = eventually("the gateway's log", || async {
         let log = plot.ceph.gateway_log();

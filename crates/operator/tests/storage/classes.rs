@@ -141,8 +141,19 @@ fn claim_of(class: &str, number: usize) -> Value {
     json!({ "s3ClassName": class, "adminSecretName": format!("admin-{number}"), "readSecretName": format!("read-{number}") })
 }
 
-/// What takes well below a second on a machine that does nothing else, and took up to half a minute behind a hung gateway.
-const AT_ONCE: Duration = Duration::from_secs(4);
+/// The most that waiting for somebody else may cost on a machine that does nothing else; it was up to half a minute.
+const AT_ONCE: Duration = Duration::from_secs(1);
+
+/// The best of a few: what it takes to serve somebody, not what a busy machine does beside.
+async fn quickest<Served: Future<Output = Result<()>>>(serve: impl Fn(usize) -> Served) -> Result<Duration> {
+    let mut best = Duration::MAX;
+    for number in 0..3 {
+        let begun = Instant::now();
+        serve(number).await?;
+        best = best.min(begun.elapsed());
+    }
+    Ok(best)
+}
 
 /// It answers at first, then takes requests and says nothing more.
 #[tokio::test]
@@ -152,26 +163,39 @@ async fn a_gateway_that_falls_silent_holds_up_no_other_and_everybody_is_served_o
     let proxy = FaultProxy::rgw(&world.bed.ceph().endpoint).await?;
     plot.class("silent", json!({ "endpoint": proxy.endpoint() })).await?;
     class_says(&plot, "silent", "True", "Reached").await;
+    let other = Plot::on(&world.bed, "speaks").await?;
+    let classes: Api<NamespaceClass> = Api::all(plot.client.clone());
+    let note = json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": "note" } });
+    apply(&classes, "noted", json!({ "spec": { "resources": [note] } })).await?;
+    let serve_claim = async |name: String| -> Result<()> {
+        let secrets = json!({ "adminSecretName": format!("{name}-a"), "readSecretName": format!("{name}-r") });
+        other.claim_called(&name, secrets).await?;
+        other.ready(&name).await;
+        Ok(())
+    };
+    let furnish = async || -> Result<()> {
+        let namespace = Plot::on(&world.bed, "furnished").await?;
+        let label = json!({ "metadata": { "labels": { CLASS_LABEL: "noted" } } });
+        other.namespaces().patch(&namespace.namespace, &PatchParams::default(), &Patch::Merge(&label)).await?;
+        let notes: Api<ConfigMap> = Api::namespaced(plot.client.clone(), &namespace.namespace);
+        eventually("the namespace to be furnished", || async { Ok(notes.get_opt("note").await?) }).await;
+        Ok(())
+    };
+    let claim_alone = quickest(|number| serve_claim(format!("alone-{number}"))).await?;
+    let namespace_alone = quickest(|_| furnish()).await?;
     let silence = proxy.on(Match::any()).before(Action::Hold).always();
     for number in 0..48 {
         plot.claim_called(&format!("waits-{number}"), claim_of("silent", number)).await?;
     }
     eventually("the gateway to be asked in vain", || async { Ok((silence.fired() > 0).then_some(())) }).await;
 
-    let other = Plot::on(&world.bed, "speaks").await?;
-    let begun = Instant::now();
-    other.claim(json!({})).await?;
-    other.ready("data").await;
-    assert!(begun.elapsed() < AT_ONCE, "a claim of another gateway took {:?}", begun.elapsed());
-    let classes: Api<NamespaceClass> = Api::all(plot.client.clone());
-    let note = json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": "note" } });
-    apply(&classes, "noted", json!({ "spec": { "resources": [note] } })).await?;
-    let begun = Instant::now();
-    let label = json!({ "metadata": { "labels": { CLASS_LABEL: "noted" } } });
-    other.namespaces().patch(&other.namespace, &PatchParams::default(), &Patch::Merge(&label)).await?;
-    let notes: Api<ConfigMap> = Api::namespaced(plot.client.clone(), &other.namespace);
-    eventually("the namespace to be furnished", || async { Ok(notes.get_opt("note").await?) }).await;
-    assert!(begun.elapsed() < AT_ONCE, "a namespace took {:?}", begun.elapsed());
+    for (what, alone, beside) in [
+        ("a claim of another gateway", claim_alone, quickest(|number| serve_claim(format!("beside-{number}"))).await?),
+        ("a namespace", namespace_alone, quickest(|_| furnish()).await?),
+    ] {
+        println!("{what} takes {alone:?} alone and {beside:?} beside a hung gateway");
+        assert!(beside < AT_ONCE.max(4 * alone), "{what} took {beside:?}, and {alone:?} before");
+    }
     let served = plot.claims().list(&kube::api::ListParams::default()).await?.items;
     let is_ready = |it: &croft_api::Condition| it.type_ == "Ready" && it.status == "True";
     assert!(!served.iter().any(|claim| claim.status.iter().flat_map(|it| &it.conditions).any(is_ready)));

@@ -56,14 +56,14 @@ async fn split_the_door(client: &Client, doors: [(&str, &str); 2]) -> Result<()>
     Ok(())
 }
 
-async fn label(plot: &Plot<'_>, labels: Value) -> Result<()> {
+pub(crate) async fn label(plot: &Plot<'_>, labels: Value) -> Result<()> {
     let labels = json!({ "metadata": { "labels": labels } });
     plot.namespaces().patch(&plot.namespace, &PatchParams::default(), &Patch::Merge(&labels)).await?;
     Ok(())
 }
 
 /// What Ceph gives all claims of the namespaces together.
-async fn given(plots: &[Plot<'_>]) -> Result<u64> {
+pub(crate) async fn given(plots: &[&Plot<'_>]) -> Result<u64> {
     let mut sum = 0;
     for plot in plots {
         for claim in plot.claims().list(&ListParams::default()).await?.items {
@@ -75,7 +75,7 @@ async fn given(plots: &[Plot<'_>]) -> Result<u64> {
 }
 
 /// Looks into Ceph until told to stop; gives the most it saw.
-async fn most_given(plots: &[Plot<'_>], over: &AtomicBool) -> Result<u64> {
+pub(crate) async fn most_given(plots: &[&Plot<'_>], over: &AtomicBool) -> Result<u64> {
     let most = AtomicU64::new(0);
     while !over.load(Ordering::SeqCst) {
         most.fetch_max(given(plots).await?, Ordering::SeqCst);
@@ -124,7 +124,8 @@ async fn round(plots: &[Plot<'_>; 2], capacity: u64) -> Result<()> {
         over.store(true, Ordering::SeqCst);
         created.into_iter().chain(grown).collect::<Vec<_>>()
     };
-    let (answers, most) = futures::join!(asking, most_given(plots, &over));
+    let all = plots.each_ref();
+    let (answers, most) = futures::join!(asking, most_given(&all, &over));
     let refused: Vec<_> = answers.iter().filter_map(|answer| answer.as_ref().err()).map(ToString::to_string).collect();
     for told in &refused {
         ensure!(told.contains("exceeded cluster quota"), "refused for another reason: {told}");
@@ -133,7 +134,7 @@ async fn round(plots: &[Plot<'_>; 2], capacity: u64) -> Result<()> {
     ensure!(admitted == capacity, "{admitted} of {capacity} admitted");
     ensure!(most? <= capacity, "Ceph gave more than {capacity}");
     wait::until("everybody to have what was admitted", 2 * PATIENCE, || async {
-        let given = given(plots).await?;
+        let given = given(&all).await?;
         ensure!(given <= capacity, "Ceph gives {given} of {capacity}");
         Ok((given == capacity).then_some(()))
     })
@@ -216,14 +217,14 @@ async fn with_the_door_open_the_controller_grants_no_more_than_there_is() -> Res
     let says = async |wanted: Value| {
         eventually(&format!("the claims to say {wanted}"), || async {
             let told = json!(told().await?);
-            let given = given(std::slice::from_ref(&plot)).await?;
+            let given = given(&[&plot]).await?;
             ensure!(told == wanted, "they say {told}, and Ceph gives {given}");
             Ok(Some(()))
         })
         .await;
     };
     says(json!({ "Provisioned": 2, "QuotaExceeded": 4 })).await;
-    assert_eq!(given(std::slice::from_ref(&plot)).await?, 8);
+    assert_eq!(given(&[&plot]).await?, 8);
     apply(&quotas, "storage", json!({ "spec": { "hard": { "s3/size": "13" } } })).await?;
     says(json!({ "Provisioned": 3, "QuotaExceeded": 3 })).await;
     // What one gives back another one gets, without anybody asking.

@@ -2,8 +2,11 @@
 
 use anyhow::Result;
 use croft_api::storage::S3UserPhase;
-use croft_core::storage::door::BUCKETS_FIRST;
-use croft_testbed::wait;
+use croft_core::storage::{claim::LISTED, door::BUCKETS_FIRST};
+use croft_testbed::{
+    fault::{Action, FaultProxy, Match, Seen},
+    wait,
+};
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams};
 use serde_json::json;
 
@@ -111,6 +114,69 @@ async fn a_retained_bucket_outlives_a_purge_although_its_s3user_was_removed_and_
     plot.buckets().delete("drafts", &DeleteParams::default()).await?;
     gone(&plot.buckets(), "drafts").await;
     delete_claim(&plot).await?;
+    gone(&plot.claims(), "data").await;
+    released(&plot).await;
+    let bucket = plot.gateway().bucket(plot.user_id("data").tenant(), "photos").await?;
+    assert_eq!(bucket.map(|bucket| bucket.objects), Some(1), "retained");
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_user_with_more_kept_buckets_than_its_s3user_lists_is_never_purged() -> Result<()> {
+    let plot = Plot::new("many").await?;
+    let class = format!("purge-{}", plot.namespace);
+    plot.class(&class, json!({ "onDelete": "Purge" })).await?;
+    plot.claim(json!({ "s3ClassName": class, "quota": { "buckets": 5 } })).await?;
+    plot.bucket("photos", json!({ "s3DeletionPolicy": "retain" })).await?;
+    plot.bucket_says("photos", "True", "Provisioned").await;
+    let s3 = plot.s3("admin").await?;
+    for name in ["photos", "early"] {
+        s3.create_bucket(name).await?;
+        s3.put_object(name, "cat.jpg", "meow").await?;
+    }
+    // As if a thousand had been made, kept and removed over S3.
+    let record = plot.record_name("data");
+    let mut names: Vec<_> = (1..LISTED).map(|number| format!("kept-{number}")).collect();
+    names.push("early".to_owned());
+    let listed = Patch::Merge(json!({ "status": { "keptBuckets": names } }));
+    plot.users().patch_status(&record, &PatchParams::default(), &listed).await?;
+    plot.buckets().delete("photos", &DeleteParams::default()).await?;
+    gone(&plot.buckets(), "photos").await;
+    let status = plot.users().get(&record).await?.status.unwrap_or_default();
+    assert!(status.keeps_all_buckets && status.kept_buckets.is_empty(), "{status:?}");
+    delete_claim(&plot).await?;
+    gone(&plot.claims(), "data").await;
+    released(&plot).await;
+    let status = plot.users().get(&record).await?.status.unwrap_or_default();
+    assert_eq!((status.keeps_all_buckets, status.kept_buckets), (false, vec!["early".to_owned(), "photos".to_owned()]));
+    for name in ["early", "photos"] {
+        let bucket = plot.gateway().bucket(plot.user_id("data").tenant(), name).await?;
+        assert_eq!(bucket.map(|bucket| bucket.objects), Some(1), "{name}");
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_claim_that_can_make_no_s3user_and_its_bucket_on_the_way_out_do_not_wait_for_each_other() -> Result<()> {
+    let plot = Plot::new("barred").await?;
+    let class = format!("barred-{}", plot.namespace);
+    plot.class(&class, json!({})).await?;
+    plot.claim(json!({ "s3ClassName": class })).await?;
+    plot.bucket("photos", json!({ "s3DeletionPolicy": "retain" })).await?;
+    plot.bucket_says("photos", "True", "Provisioned").await;
+    plot.s3("admin").await?.put_object("photos", "cat.jpg", "meow").await?;
+    // The class no longer serves the namespace, and an administrator removes the S3User.
+    let nobody = json!({ "allowedNamespaces": { "matchLabels": { "is": "elsewhere" } } });
+    plot.class(&class, nobody).await?;
+    plot.claim_says("data", "False", "NotAllowed").await;
+    let record = plot.record_name("data");
+    plot.users().delete(&record, &DeleteParams::default()).await?;
+    gone(&plot.users(), &record).await;
+    plot.buckets().delete("photos", &DeleteParams::default()).await?;
+    plot.bucket_says("photos", "False", "WaitingForClaim").await;
+    // As its message says.
+    delete_claim(&plot).await?;
+    gone(&plot.buckets(), "photos").await;
     gone(&plot.claims(), "data").await;
     released(&plot).await;
     let bucket = plot.gateway().bucket(plot.user_id("data").tenant(), "photos").await?;
@@ -255,6 +321,49 @@ async fn a_purge_does_not_touch_a_bucket_of_another_claim_that_is_on_the_users_l
     let bucket = async |name| plot.gateway().bucket(plot.user_id("data").tenant(), name).await;
     assert_eq!(bucket("photos").await?.map(|bucket| bucket.objects), Some(1));
     assert!(bucket("mine").await?.is_none(), "purged as the class says");
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_bucket_that_is_counted_as_empty_and_will_not_go_holds_up_no_claim_and_lets_nobody_in() -> Result<()> {
+    let plot = Plot::new("miscounted").await?;
+    let proxy = FaultProxy::rgw(&plot.ceph.endpoint).await?;
+    let class = format!("miscounted-{}", plot.namespace);
+    plot.class(&class, json!({ "endpoint": proxy.endpoint(), "onDelete": "Purge" })).await?;
+    plot.claim(json!({ "s3ClassName": class })).await?;
+    plot.ready("data").await;
+    plot.s3("admin").await?.create_bucket("hollow").await?;
+    proxy.clear_log();
+    // As it answers whose count is wrong: what it takes for empty it will not remove as such.
+    let refused = proxy.on(Match::verb("delete").resource("/admin/bucket")).before(Action::Status(409));
+    delete_claim(&plot).await?;
+    gone(&plot.claims(), "data").await;
+    assert_eq!(refused.fired(), 1, "{:#?}", proxy.log());
+    let log = proxy.log();
+    let suspends = |seen: &Seen| seen.request.verb == "post" && seen.request.resource == "/admin/user";
+    let removes = |seen: &Seen| seen.request.verb == "delete" && seen.request.resource == "/admin/bucket";
+    let [first, next] = [log.iter().position(suspends), log.iter().position(removes)];
+    assert!(first.is_some() && first < next, "somebody could still write: {log:#?}");
+    assert_eq!(plot.user("data").await?, None);
+    assert_eq!(plot.gateway().bucket(plot.user_id("data").tenant(), "hollow").await?, None, "purged after all");
+    gone(&plot.users(), &plot.record_name("data")).await;
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_bucket_that_never_was_is_kept_by_nobody_however_often_it_is_asked_for() -> Result<()> {
+    let plot = Plot::new("never").await?;
+    plot.claim(json!({ "quota": { "buckets": 1 } })).await?;
+    plot.bucket("there", json!({})).await?;
+    plot.bucket_says("there", "True", "Provisioned").await;
+    for number in 0..3 {
+        let name = format!("never-{number}");
+        plot.bucket(&name, json!({ "s3DeletionPolicy": "retain" })).await?;
+        plot.bucket_says(&name, "False", "TooManyBuckets").await;
+        plot.buckets().delete(&name, &DeleteParams::default()).await?;
+        gone(&plot.buckets(), &name).await;
+    }
+    assert!(kept(&plot).await?.is_empty(), "{:?}", kept(&plot).await?);
     Ok(())
 }
 

@@ -1,6 +1,7 @@
 //! A gateway that is down, an operator that is down while somebody takes a finalizer off.
 
 use anyhow::Result;
+use croft_api::storage::S3UserClaim;
 use croft_testbed::{Testbed, wait};
 use k8s_openapi::api::events::v1::Event;
 use kube::{
@@ -30,6 +31,64 @@ async fn an_outage_of_the_gateway_is_told_and_survived() -> Result<()> {
     .await?;
     let user = plot.user("data").await?.expect("a Ceph user");
     assert_eq!(user.keys.len(), 2, "calls that ended without an answer left no second key");
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_gateway_that_is_stopped_in_the_middle_of_many_things_leaves_nothing_half_done() -> Result<()> {
+    const CLAIMS: usize = 8;
+    let world = Box::pin(World::own(Testbed::kubernetes().with_ceph())).await?;
+    let plot = Plot::on(&world.bed, "midway").await?;
+    let name = |number: usize| format!("c{number}");
+    let secrets = |number: usize| (format!("admin-{number}"), format!("read-{number}"));
+    let claim = async |number: usize, objects: u32| -> Result<()> {
+        let (admin, read) = secrets(number);
+        let spec = json!({ "adminSecretName": admin, "readSecretName": read, "subusers": ["one"], "quota": { "objects": objects } });
+        plot.claim_called(&name(number), spec).await
+    };
+    for number in 0..CLAIMS {
+        claim(number, 10).await?;
+    }
+    plot.bucket("photos", json!({ "s3UserRef": name(0), "s3SubuserBinding": [{ "name": "one" }] })).await?;
+    plot.ready(&name(0)).await;
+    // While some are made one is changed, one is deleted, and the gateway dies as a process.
+    claim(0, 20).await?;
+    plot.claims().delete(&name(1), &DeleteParams::default()).await?;
+    world.bed.ceph().stop_gateway();
+    claim(2, 20).await?;
+    eventually("the gateway to be missed", || async {
+        let conditions = plot.classes().get("default").await?.status.unwrap_or_default().conditions;
+        Ok(conditions.iter().any(|it| it.type_ == "Ready" && it.status == "False").then_some(()))
+    })
+    .await;
+    world.bed.ceph().start_gateway().await?;
+    // Ceph waits 30 s for the gateway that is gone before it writes for the new one.
+    wait::until_true("everybody to have what he asks for", 4 * PATIENCE, || async {
+        let claims = plot.claims().list(&ListParams::default()).await?.items;
+        let is_ready = |claim: &S3UserClaim| {
+            let told = claim.status.clone().unwrap_or_default().conditions;
+            told.iter().any(|it| {
+                it.type_ == "Ready" && it.status == "True" && it.observed_generation == claim.metadata.generation
+            })
+        };
+        Ok(claims.len() == CLAIMS - 1 && claims.iter().all(is_ready))
+    })
+    .await?;
+    plot.bucket_says("photos", "True", "Provisioned").await;
+    assert_eq!(plot.user(&name(1)).await?, None, "nothing is left of the one that was deleted");
+    gone(&plot.users(), &plot.record_name(&name(1))).await;
+    for number in (0..CLAIMS).filter(|number| *number != 1) {
+        let user = plot.user(&name(number)).await?.expect("a Ceph user");
+        let objects = if [0, 2].contains(&number) { 20 } else { 10 };
+        assert_eq!(user.user_quota.max_objects, Some(objects), "{}", name(number));
+        let (admin, read) = secrets(number);
+        for secret in [admin, read, format!("{}-one", name(number))] {
+            let told = plot.secret(&secret).await?;
+            let key = user.key(&told["accessKey"]).expect("a key that Ceph knows");
+            assert_eq!(key.credentials.secret_key.expose(), told["secretKey"], "{secret}");
+        }
+        assert_eq!(user.keys.len(), 3, "calls that ended without an answer left no other key");
+    }
     Ok(())
 }
 

@@ -1,5 +1,7 @@
 //! The operator dies at every call to the gateway, before and after it, or never gets the answer: the world ends up the same.
 
+mod purge;
+
 use std::{
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
@@ -437,6 +439,7 @@ async fn survives(fault: Fault) -> Result<()> {
     tale.move_over(fault, &mut faults).await?;
     tale.let_go_and_bind(fault, &mut faults).await?;
     tale.take_down(fault, &mut faults).await?;
+    tale.purge(fault, &mut faults).await?;
     rough.proxy.clear_rules();
     // Of an outage only those notice who have more than one thing to do.
     let least = if let Fault::Outage = fault { 3 } else { faults.len() };

@@ -24,6 +24,7 @@ mod migrated;
 mod migration;
 mod plot;
 mod quota;
+mod sampled;
 mod settings;
 mod unreadable;
 mod usage;

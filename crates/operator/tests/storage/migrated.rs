@@ -1,16 +1,21 @@
 //! What the gateway does for a bucket that has changed hands, and what keeps it from getting an S3Bucket.
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use croft_api::storage::MigrationPhase;
 use croft_rgw::{Lifecycle, LifecycleRule};
+use croft_testbed::{
+    Testbed,
+    fault::{Action, FaultProxy, Match},
+    wait,
+};
 use k8s_openapi::api::core::v1::ResourceQuota;
 use kube::{Api, api::DeleteParams};
 use serde_json::json;
 
 use crate::{
     migration::{ends, message, migrate, migrations},
-    plot::{Plot, apply},
-    support::eventually,
+    plot::{Plot, apply, world},
+    support::{PATIENCE, World, eventually},
 };
 
 const MIB: usize = 1 << 20;
@@ -139,4 +144,80 @@ async fn says(plot: &Plot<'_>, told: &str) {
         Ok(Some(()))
     })
     .await;
+}
+
+/// Two plots whose claims are served by a class of their own behind a proxy; the first has a bucket with an object.
+async fn proxied(bed: &Testbed) -> Result<(Plot<'_>, Plot<'_>, FaultProxy)> {
+    let (from, to) = (Plot::on(bed, "gives").await?, Plot::on(bed, "takes").await?);
+    let proxy = FaultProxy::rgw(&bed.ceph().endpoint).await?;
+    let class = format!("proxied-{}", from.namespace);
+    from.class(&class, json!({ "endpoint": proxy.endpoint() })).await?;
+    from.claim(json!({ "s3ClassName": class })).await?;
+    to.claim(json!({ "s3ClassName": class, "quota": { "size": "64Ki", "objects": 9, "buckets": 3 } })).await?;
+    from.bucket("photos", json!({})).await?;
+    from.bucket_says("photos", "True", "Provisioned").await;
+    to.ready("data").await;
+    from.s3("admin").await?.put_object("photos", "cat.jpg", vec![b'x'; 40 << 10]).await?;
+    Ok((from, to, proxy))
+}
+
+#[tokio::test]
+async fn a_migration_asks_again_what_its_target_has_stored_before_it_takes_that_for_nothing() -> Result<()> {
+    let (from, to, proxy) = proxied(world().await.bed).await?;
+    let new = to.s3("admin").await?;
+    new.create_bucket("own").await?;
+    new.put_object("own", "dog.jpg", vec![b'x'; 40 << 10]).await?;
+    // Neither bucket by bucket nor as a sum.
+    let stats = || Match::verb("get").resource("/admin/bucket").subresource("stats&uid");
+    let sum = || Match::verb("get").resource("/admin/user").subresource("stats&sync&uid");
+    let hiccups = [stats(), sum()].map(|call| proxy.on(call).before(Action::Status(503)).always());
+    let name = migrate(&from, &to, &["photos"], json!({})).await?;
+    eventually("it to say what it waits for", || async {
+        let told = message(&migrations(&from).get(&name).await?);
+        anyhow::ensure!(told.contains("does not say what S3UserClaim"), "it says {told}");
+        Ok(Some(()))
+    })
+    .await;
+    assert!(hiccups.iter().all(|rule| rule.fired() > 0), "{:#?}", proxy.log());
+    let owner = from.gateway().bucket(from.user_id("data").tenant(), "photos").await?.map(|bucket| bucket.owner);
+    assert_eq!(owner, Some(from.user_id("data")), "nothing is moved on a guess");
+    hiccups[1].remove();
+    // The sum will do.
+    wait::until("it to be told", 3 * PATIENCE, || async {
+        let migration = migrations(&from).get(&name).await?;
+        let is_over = migration.status.as_ref().is_some_and(|status| status.phase == Some(MigrationPhase::Failed));
+        let told = message(&migration);
+        anyhow::ensure!(is_over && told.contains("raise its spec.quota.size first"), "it says {told}");
+        Ok(Some(()))
+    })
+    .await
+}
+
+#[tokio::test]
+async fn a_migration_that_is_over_does_nothing_more_whether_the_operator_or_the_wish_comes_again() -> Result<()> {
+    let World { bed, installed, operator } = Box::pin(World::own(Testbed::kubernetes().with_ceph())).await?;
+    let (from, to, proxy) = proxied(&bed).await?;
+    let name = migrate(&from, &to, &["photos"], json!({ "deleteCurrentUser": false })).await?;
+    let ended = ends(&from, &name, MigrationPhase::Succeeded).await;
+    from.ready("data").await;
+    to.bucket_says("photos", "True", "Provisioned").await;
+    let bucket = async || to.gateway().bucket(to.user_id("data").tenant(), "photos").await;
+    let before = bucket().await?.context("a bucket")?;
+    drop(operator);
+    proxy.clear_log();
+    let operator = installed.start(&bed, "again", &installed.identity.kubeconfig, &[])?;
+    operator.ready(PATIENCE).await?;
+    // The same wish once more, by another name: what it asks for is not there any more.
+    let spec = json!(ended.spec);
+    apply(&migrations(&from), "again", json!({ "spec": spec })).await?;
+    let told = message(&ends(&from, "again", MigrationPhase::Failed).await);
+    assert!(told.contains("nothing was moved: photos: there is no such bucket"), "{told}");
+    let writes: Vec<_> = proxy.writes().into_iter().map(|seen| seen.request.to_string()).collect();
+    assert!(writes.is_empty(), "the gateway was told to do something: {writes:#?}");
+    let now = migrations(&from).get(&name).await?;
+    assert_eq!(now.metadata.resource_version, ended.metadata.resource_version, "nothing is written either");
+    let after = bucket().await?.context("a bucket")?;
+    assert_eq!((after.id, after.owner, after.objects), (before.id, before.owner, before.objects));
+    assert!(to.s3("admin").await?.get_object("photos", "cat.jpg").await?.is_some());
+    Ok(())
 }

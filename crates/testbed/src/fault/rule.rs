@@ -39,7 +39,9 @@ impl Part {
         match self {
             Self::Any => true,
             Self::Object => subresource.is_none(),
-            Self::Subresource(wanted) => subresource.is_some_and(|found| found.split('&').any(|part| part == wanted)),
+            Self::Subresource(wanted) => {
+                subresource.is_some_and(|found| found == wanted || found.split('&').any(|part| part == wanted))
+            }
         }
     }
 }
@@ -82,7 +84,7 @@ impl Match {
         self
     }
 
-    /// A subresource; for the gateway the name of one query parameter.
+    /// A subresource; for the gateway the name of one query parameter, or those of all in order of the alphabet: `stats&uid`.
     #[must_use]
     pub fn subresource(mut self, subresource: &str) -> Self {
         self.part = Part::Subresource(subresource.to_owned());

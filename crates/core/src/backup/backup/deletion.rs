@@ -80,7 +80,9 @@ fn ask_beside(seen: &Observed, backup: Victim) -> Plan<Step> {
     let origin = seen.origin();
     let is_free = |name: &String| seen.deletions.iter().all(|deletion| deletion.name != *name);
     let name = [origin.nacuuid.clone(), format!("{}-again", origin.nacuuid)].into_iter().find(is_free);
-    name.map_or_else(Plan::settled, |name| Plan::step(Step::CreateDeletion { name, origin, backup }))
+    // Velero drops what it does not get done with after a day.
+    let later = || Plan::settled().look_again(TAKES_LONG);
+    name.map_or_else(later, |name| Plan::step(Step::CreateDeletion { name, origin, backup }))
 }
 
 impl Observed {
@@ -103,11 +105,13 @@ impl Observed {
 pub(super) fn tell(status: &mut Status, seen: &Observed, policy: &Policy, path: Path, now: &Timestamp) {
     const ACCEPTED: &str = "backup accepted for deletion";
     const AT_WORK: &str = "Velero is working on this backup: it goes as soon as Velero is done with it";
+    const STRANDED: &str = "Velero could not store this backup and has nothing of it: it goes";
     const LONG: &str = "Velero has been deleting what is stored of this backup for more than an hour and is asked again each hour, in \
                         case it was restarted meanwhile";
     let withheld = seen.own_backup().and_then(|_| seen.withheld());
     let out_of_reach = seen.own_backup().and_then(|_| seen.out_of_reach()).filter(|_| !seen.is_waiting());
     let message = match (path, policy.on_delete) {
+        (Path::ApiDelete, _) if seen.is_stranded().is_some() => STRANDED,
         (Path::ApiDelete, OnDelete::Hold) if !seen.loses_its_location() => {
             "backup deletion requires setting spec.deleteBackup or spec.forceDeleteBackup to true or finalizer removal"
         }

@@ -1,5 +1,7 @@
 //! What is told of the copies in Velero's namespace.
 
+use std::time::Duration;
+
 use crate::{
     conditions::{Conditions, Truth},
     plan::{Failure, FailureClass},
@@ -12,6 +14,10 @@ pub(super) enum Synced<'a> {
     Updated,
     AsBefore,
     Taken,
+    /// Left as somebody else made it, for a while.
+    FoughtOver {
+        put_right_every: Duration,
+    },
     Failed(&'a Failure),
 }
 
@@ -34,11 +40,15 @@ impl Words {
             (Synced::Updated | Synced::AsBefore, _) => (Truth::True, self.updated),
             // Not an error: the next look, at once, tells.
             (Synced::Failed(Failure { class: FailureClass::Stale, .. }), _) => return false,
-            (Synced::Failed(_) | Synced::Taken, _) => (Truth::False, self.failed),
+            (Synced::Failed(_) | Synced::FoughtOver { .. } | Synced::Taken, _) => (Truth::False, self.failed),
         };
         let message = match synced {
             Synced::Failed(failure) => format!("{message}: {}", failure.message),
             Synced::Taken => format!("{message}: the name is taken by something that is not of this location"),
+            Synced::FoughtOver { put_right_every } => format!(
+                "{message}: somebody else changes or deletes it again and again; it is put right every {} seconds until that ends",
+                put_right_every.as_secs()
+            ),
             _ => message.to_owned(),
         };
         conditions.set(self.condition, truth, reason, message, now);

@@ -8,7 +8,9 @@ use std::time::Duration;
 use super::{Observed, Step, Target};
 use crate::{
     backup::{Phase, Victim, ownership::Marks},
+    conditions::{Conditions, Truth},
     plan::{self, Plan},
+    time::Timestamp,
 };
 
 /// Velero takes a moment from a Backup's turn to looking at its location.
@@ -40,6 +42,17 @@ impl Observed {
     }
 }
 
+/// Why it is still there although it is deleted, where nothing else says so.
+pub(super) fn tell(conditions: &mut Conditions, seen: &Observed, now: &Timestamp) {
+    if seen.is_looked_at_next() && !seen.object.velero_is_away() {
+        let message =
+            "Velero is about to begin with a backup in this location: it goes as soon as Velero has looked at it";
+        conditions.set("Deleting", Truth::True, "DeletionPending", message, now);
+    } else {
+        conditions.remove("Deleting");
+    }
+}
+
 /// What Velero has of it, to be taken away.
 pub(super) fn withdrawal(seen: &Observed) -> Plan<Step> {
     let take =
@@ -52,7 +65,7 @@ pub(super) fn withdrawal(seen: &Observed) -> Plan<Step> {
     let name = seen.origin().nacuuid;
     let victim = |uid: &String| Victim { name: name.clone(), uid: uid.clone() };
     if let Target::Ours(copy) = seen.copy() {
-        groups.push(vec![Step::DeleteSecret(victim(&copy.uid))]);
+        groups.push(vec![Step::DeleteSecret(victim(&copy.version.uid))]);
     }
     if let Target::Ours(velero) = seen.velero() {
         groups.push(vec![Step::DeleteLocation(victim(&velero.uid))]);

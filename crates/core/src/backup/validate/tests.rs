@@ -84,6 +84,31 @@ fn nobody_makes_velero_wait_for_long() {
 }
 
 #[test]
+fn no_length_of_time_is_less_than_nothing() {
+    let message = |spec: Value| backup(&fields(spec), "shop", &Policy::default()).err().map(|invalid| invalid.0);
+    assert_eq!(
+        message(json!({ "ttl": "-5h" })).as_deref(),
+        Some(
+            "NonAdminBackup spec.backupSpec.ttl must not be negative: give a duration such as 30m or 720h, or leave it out"
+        )
+    );
+    for fine in ["5h", "0s", "-0s", "+1h"] {
+        assert_eq!(message(json!({ "ttl": fine })), None, "{fine}");
+    }
+    for field in ["backupSyncPeriod", "validationFrequency"] {
+        let spec = json!({
+            "provider": "aws", "objectStorage": { "bucket": "b" }, "credential": { "name": "n", "key": "k" }, field: "-1s",
+        });
+        let told = refusal(location(&fields(spec), "shop", &Policy::default()));
+        assert!(told.contains(&format!("{field} must not be negative")), "{told}");
+    }
+    assert_eq!(fields::not_enforceable(fields::BACKUP, &fields(json!({ "ttl": "-5h" }))), Some("ttl"));
+    assert_eq!(fields::not_enforceable(fields::BACKUP, &fields(json!({ "ttl": "5h" }))), None);
+    let unreadable = json!({ "labelSelector": { "matchExpressions": [{ "key": "app", "operator": "Foo" }] } });
+    assert_eq!(fields::not_enforceable(fields::BACKUP, &fields(unreadable)), Some("labelSelector"));
+}
+
+#[test]
 fn nobody_makes_velero_start_more_at_once_than_a_node_bears() {
     for number in [0, 1, 32] {
         let spec = fields(json!({ "uploaderConfig": { "parallelFilesUpload": number } }));
@@ -317,6 +342,9 @@ fn samples(shape: fields::Shape) -> [Value; 2] {
     use fields::Shape;
     let first = |table: &[fields::Field], sample: usize| {
         let Some(field) = table.first() else { return json!({}) };
+        if field.name == "matchExpressions" {
+            return json!({ "matchLabels": samples(Shape::TextMap)[sample] });
+        }
         json!({ field.name: samples(field.shape)[sample] })
     };
     match shape {

@@ -353,7 +353,7 @@ impl Wanted<'_> {
             message: format!("Ceph user {} is there", self.user),
             set_aside: SetAside::default(),
             purge: None,
-            returns_to: None,
+            returns_to: self.seen.namespace_uid.clone(),
         };
         let step = || Step::MarkRecord { name: self.record_name(), seen: record.version(), mark: mark.clone() };
         (!record.bears(&mark)).then(step)

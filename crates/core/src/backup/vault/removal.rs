@@ -39,7 +39,7 @@ pub(super) fn of_vault(seen: &Observed, vault: &Vault) -> Decision {
     let leave_to_record = |record: &Record| {
         // A namespace never waits for a gateway: the record says what was meant, and the rest is done from there.
         let purge = purges.then(|| Purge { buckets: 1, bucket: names::bucket(&identity.name), objects: 0 });
-        going(removing(&identity, record, purge).into_iter().collect())
+        going(removing(seen, &identity, record, purge).into_iter().collect())
     };
     match (&seen.backend, record) {
         (Backend::Reached(reached), Some(record)) => {
@@ -97,10 +97,16 @@ pub(super) fn before_provisioning(seen: &Observed, vault: &Vault, record: &Recor
     let verdict = match (record.body.claim.is_some(), record.phase) {
         (false, _) => Reason::RecordTaken
             .stalled(format!("S3User {name} exists and names no vault; remove it or give the vault another name")),
-        (true, Some(Phase::Released)) => Reason::UserTaken.stalled(format!(
-            "S3User {name} keeps the backups of an earlier namespace of this name; give the vault another name, or ask the \
-             administrator to remove spec.claimRef.uid from the S3User, which gives them to this vault"
-        )),
+        (true, Some(Phase::Released)) => {
+            let whose = match &record.returns_to {
+                Some(_) => "an earlier namespace of this name",
+                None => "an earlier vault of this name, and nobody knows whether that was in this namespace",
+            };
+            Reason::UserTaken.stalled(format!(
+                "S3User {name} keeps the backups of {whose}; give the vault another name, or ask the administrator to remove \
+                 spec.claimRef.uid from the S3User, which gives them to this vault"
+            ))
+        }
         (true, _) => Reason::ClaimGone.progressing("an earlier vault of this name is being removed"),
     };
     Decision { verdict, ..of_orphan(seen, record) }
@@ -153,12 +159,6 @@ impl TakeDown<'_> {
         keys.chain(suspend).map(Step::Ceph).chain(delete_keys(self.seen, self.vault)).collect()
     }
 
-    /// The namespace the vault is in, as long as it is there to tell: another one of its name is somebody else's.
-    fn returns_to(&self) -> Option<String> {
-        let is_there = self.seen.vault.as_ref().is_some_and(|vault| vault.target.uid == self.vault.uid);
-        if is_there { self.seen.namespace_uid.clone() } else { self.record.returns_to.clone() }
-    }
-
     fn released(&self, user: &CephUser) -> Option<Step> {
         let mark = Mark {
             phase: Phase::Released,
@@ -166,7 +166,7 @@ impl TakeDown<'_> {
             message: format!("the vault is gone; Ceph user {user} is suspended and the backups are kept"),
             set_aside: SetAside::default(),
             purge: None,
-            returns_to: self.returns_to(),
+            returns_to: namespace_of(self.seen, self.vault, self.record),
         };
         marked(self.vault, self.record, mark)
     }
@@ -176,12 +176,12 @@ impl TakeDown<'_> {
         let asked = self.record.purge.as_ref().filter(|asked| asked.purge.objects > 0);
         let is_under_way = asked.is_some_and(|asked| asked.age < STILL || asked.purge.objects != objects);
         if is_under_way {
-            steps.extend(removing(self.vault, self.record, Some(progress)));
+            steps.extend(removing(self.seen, self.vault, self.record, Some(progress)));
             return Left::Purging { steps, again: LOOK };
         }
         // Said anew even where it was said before: from now on the gateway is at it.
         let unsaid = Record { purge: None, ..self.record.clone() };
-        steps.extend(removing(self.vault, &unsaid, Some(progress)));
+        steps.extend(removing(self.seen, self.vault, &unsaid, Some(progress)));
         steps.push(Step::Ceph(claim::Step::PurgeBucket { user, bucket: bucket.to_owned() }));
         Left::Purging { steps, again: Duration::ZERO }
     }
@@ -213,16 +213,22 @@ pub(super) fn delete_keys(seen: &Observed, vault: &ClaimIdentity) -> Option<Step
 }
 
 /// Says on the record that the vault was deleted, and how far its removal has come.
-fn removing(vault: &ClaimIdentity, record: &Record, purge: Option<Purge>) -> Option<Step> {
+fn removing(seen: &Observed, vault: &ClaimIdentity, record: &Record, purge: Option<Purge>) -> Option<Step> {
     let mark = Mark {
         phase: Phase::Removing,
         reason: Reason::Deleting,
         message: "the vault was deleted; what it has in Ceph is being looked after".to_owned(),
         set_aside: SetAside::default(),
         purge,
-        returns_to: None,
+        returns_to: namespace_of(seen, vault, record),
     };
     marked(vault, record, mark)
+}
+
+/// UID of the namespace the vault is in; once it is gone, of that it was in: another one of the name is somebody else's.
+fn namespace_of(seen: &Observed, vault: &ClaimIdentity, record: &Record) -> Option<String> {
+    let is_there = seen.vault.as_ref().is_some_and(|found| found.target.uid == vault.uid);
+    seen.namespace_uid.clone().filter(|_| is_there).or_else(|| record.returns_to.clone())
 }
 
 /// The mark, unless the record bears it already.

@@ -47,6 +47,13 @@ impl fmt::Display for Identity {
     }
 }
 
+impl Identity {
+    /// Whether such an object gives rights to somebody: taking it away waits for nothing.
+    pub fn gives_rights(&self) -> bool {
+        self.group == "rbac.authorization.k8s.io" && matches!(self.kind.as_str(), "Role" | "RoleBinding")
+    }
+}
+
 /// The group of an `apiVersion`; empty for the core group.
 pub fn group_of(api_version: &str) -> &str {
     api_version.rsplit_once('/').map_or("", |(group, _)| group)

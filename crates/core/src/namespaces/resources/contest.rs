@@ -3,13 +3,14 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use super::{Class, ClassSeen, Observed, ResourceStep, step::namespace_identity};
+use super::{Class, ClassSeen, Observed, Read, ResourceStep, need::change, step::namespace_identity};
 use crate::{
     budget::{Budget, Budgets},
     conditions::Readiness,
     namespaces::{
         inventory::{Applied, State},
         manifest::{Identity, Rendered},
+        template::quoted,
         witness::Witness,
     },
     plan::{Next, Outcome},
@@ -21,16 +22,25 @@ const AT_ONCE: u32 = 5;
 /// and then once in this time.
 const THEN_EVERY: Duration = Duration::from_secs(30);
 
+/// That an object was put right is told once in this time.
+const TOLD_EVERY: Duration = Duration::from_secs(60);
+
 /// Marks a message about an object that is fought over.
 const CONTESTED: &str = "changed again and again by ";
 
 /// What was put right lately, in all namespaces. Forgotten at a restart: a fight is soon found out again.
 #[derive(Clone, Debug)]
-pub struct Contests(Budgets<(String, Identity)>);
+pub struct Contests {
+    put_right: Budgets<(String, Identity)>,
+    told: Budgets<(String, Identity)>,
+}
 
 impl Default for Contests {
     fn default() -> Self {
-        Self(Budgets::new(Budget::new(AT_ONCE, THEN_EVERY)))
+        Self {
+            put_right: Budgets::new(Budget::new(AT_ONCE, THEN_EVERY)),
+            told: Budgets::new(Budget::new(1, TOLD_EVERY)),
+        }
     }
 }
 
@@ -38,15 +48,21 @@ impl Contests {
     /// What was put right too often in a namespace, and for how long it is left as it is.
     pub fn resting(&mut self, namespace: &str, at: Instant) -> BTreeMap<Identity, Duration> {
         let first = (namespace.to_owned(), Identity::default());
-        let here = self.0.spent(first, |(other, _)| other == namespace, at);
+        let here = self.put_right.spent(first, |(other, _)| other == namespace, at);
         here.map(|((_, identity), wait)| (identity.clone(), wait)).collect()
     }
 
-    /// Counts what has just been put right.
-    pub fn note(&mut self, seen: &Observed, outcomes: &[(&ResourceStep, Outcome)], at: Instant) {
+    /// Counts what has just been put right. Gives what is to be told of it.
+    pub fn note(&mut self, seen: &Observed, outcomes: &[(&ResourceStep, Outcome)], at: Instant) -> Vec<String> {
+        let mut news = Vec::new();
         for identity in put_right(seen, outcomes) {
-            self.0.spend((seen.namespace.name.clone(), identity), at);
+            let place = (seen.namespace.name.clone(), identity.clone());
+            self.put_right.spend(place.clone(), at);
+            if self.told.spend(place, at) {
+                news.push(format!("{identity}: {}; put right", seen.what_was_done_to(&identity)));
+            }
         }
+        news
     }
 }
 
@@ -74,6 +90,16 @@ impl Observed {
         Witness::parse(answered).is_some_and(|answered| Some(answered.content.as_str()) == seen)
     }
 
+    /// What somebody did to an object that has been put right.
+    fn what_was_done_to(&self, identity: &Identity) -> String {
+        let is_there = self.stamped.contains_key(identity) || *identity == namespace_identity(&self.namespace.name);
+        match self.read.get(identity) {
+            Some(Some(read)) => change(Some(read)),
+            _ if is_there => change(None),
+            _ => "somebody deleted it".to_owned(),
+        }
+    }
+
     /// Whether an item stood in its present form before: if it does not now, somebody else did that.
     fn had(&self, item: &Rendered, class: &Class) -> bool {
         let status = &self.binding.status;
@@ -88,15 +114,14 @@ impl Observed {
     /// Whether the Namespace had all labels and annotations of the class before.
     pub(super) fn namespace_had_all(&self, class: &Class) -> bool {
         let known = self.recorded_namespace().and_then(|known| known.digest.as_deref());
-        known == Some(&class.namespace_metadata.digest())
+        known == Some(&self.namespace_wanted(class).digest())
     }
 
     /// What to say about an item that is left as somebody made it for a while.
     pub(super) fn contested(&self, item: &Rendered, class: &Class) -> Option<String> {
         let rests = self.resting.contains_key(&item.identity) && self.had(item, class);
         let read = self.read.get(&item.identity).and_then(Option::as_ref);
-        let by = read.and_then(|read| read.changed_by.as_deref());
-        rests.then(|| told_before(self, &item.identity).unwrap_or_else(|| message(by)))
+        rests.then(|| told_before(self, &item.identity).unwrap_or_else(|| message(read)))
     }
 
     /// Whether the Namespace is left as somebody made it for a while.
@@ -112,10 +137,12 @@ impl Observed {
     }
 }
 
-fn message(by: Option<&str>) -> String {
-    let by = by.map_or_else(|| "somebody else".to_owned(), |manager| format!("field manager {manager}"));
-    let every = THEN_EVERY.as_secs();
-    format!("{CONTESTED}{by}; put right every {every} seconds until that ends: let only one of the two set it")
+fn message(read: Option<&Read>) -> String {
+    let by = read.and_then(|read| read.changed_by.as_deref());
+    let by = by.map_or_else(|| "somebody else".to_owned(), |manager| format!("field manager {}", quoted(manager)));
+    let field = read.and_then(|read| read.changed_field.as_deref()).map(|field| format!(" at {field}"));
+    let (field, every) = (field.unwrap_or_default(), THEN_EVERY.as_secs());
+    format!("{CONTESTED}{by}{field}; put right every {every} seconds until that ends: let only one of the two set it")
 }
 
 fn told(applied: &Applied) -> Option<&String> {
@@ -165,7 +192,7 @@ pub(super) fn despite_contests(inventory: &[Applied], readiness: Readiness) -> R
 mod tests {
     use super::*;
     use crate::{
-        namespaces::resources::{Binding, KindSeen, Namespace, NamespaceMetadata, Owner, Read, Stamped, plan, report},
+        namespaces::resources::{Binding, KindSeen, Namespace, NamespaceMetadata, Owner, Stamped, plan, report},
         time::Timestamp,
     };
 
@@ -176,6 +203,7 @@ mod tests {
         seen: Observed,
         contests: Contests,
         now: u64,
+        news: Vec<String>,
     }
 
     impl Fight {
@@ -205,7 +233,7 @@ mod tests {
                 stamped: [(identity, stamped)].into(),
                 ..Observed::default()
             };
-            let mut fight = Self { seen, contests: Contests::default(), now: 1000 * SECOND };
+            let mut fight = Self { seen, contests: Contests::default(), now: 1000 * SECOND, news: Vec::new() };
             fight.look();
             fight.look();
             fight.stands(true);
@@ -220,7 +248,8 @@ mod tests {
             self.seen.namespace.labels.insert("tier".into(), label.into());
             for (identity, object) in &mut self.seen.stamped {
                 object.content = if right { "c" } else { "x" }.into();
-                let read = Read { changed_by: Some("other".into()), ..Read::default() };
+                let read =
+                    Read { changed_by: Some("other".into()), changed_field: Some("data.k".into()), ..Read::default() };
                 self.seen.read.insert(identity.clone(), Some(read));
             }
         }
@@ -236,7 +265,7 @@ mod tests {
             let plan = plan(&self.seen);
             let done = Outcome::Done { uid: Some("u".into()), witness: Some(witness.into()) };
             let outcomes: Vec<_> = plan.iter().map(|step| (step, done.clone())).collect();
-            self.contests.note(&self.seen, &outcomes, at);
+            self.news.extend(self.contests.note(&self.seen, &outcomes, at));
             self.seen.binding.status = report(&self.seen, &outcomes, &Timestamp::default());
             outcomes.len()
         }
@@ -265,10 +294,25 @@ mod tests {
         assert_eq!(fight.says(), "Contested");
         let messages: Vec<_> = fight.seen.binding.status.applied_resources.iter().filter_map(told).cloned().collect();
         assert!(messages[0].contains("by somebody else;"), "{messages:?}");
-        assert!(messages[1].contains("by field manager other;"), "{messages:?}");
+        assert!(messages[1].contains("by field manager \"other\" at data.k;"), "{messages:?}");
         let before = fight.seen.binding.status.clone();
         assert_eq!(fight.fight_for(120), 8, "every 30 seconds");
         assert_eq!(fight.seen.binding.status, before, "and nothing new is said");
+    }
+
+    #[test]
+    fn what_was_put_right_is_told_once_a_minute_with_who_did_it_and_where() {
+        let mut fight = Fight::new();
+        fight.fight_for(10);
+        let told = [
+            "Namespace/a: somebody changed what the class sets; put right",
+            "ConfigMap/made: field manager \"other\" changed data.k; put right",
+        ];
+        let mut news = std::mem::take(&mut fight.news);
+        news.sort();
+        assert_eq!(news, [told[1], told[0]]);
+        fight.fight_for(120);
+        assert!((2..=4).contains(&fight.news.len()), "{:?}", fight.news);
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! What a binding made and no longer wants: what becomes of it, and what of it is out of sight.
 
-use super::{ClassSeen, KindSeen, Observed, ResourceStep, Unwanted, is_adopted, is_ours};
+use super::{ClassSeen, KindSeen, Observed, Removal, ResourceStep, Unwanted, is_adopted, is_ours};
 use crate::namespaces::{inventory::Applied, manifest::Identity};
 
 /// Why something is out of sight, where nobody says more.
@@ -147,8 +147,21 @@ impl Observed {
     }
 }
 
+impl Leftover {
+    /// Rights are withdrawn first and regardless: whoever could keep something else from being made could keep them.
+    fn removal(&self) -> Removal {
+        if self.identity.gives_rights() { Removal::Withdrawn } else { Removal::Unwanted }
+    }
+}
+
+/// Rights that are no longer given, and everything else that goes.
+pub(super) fn removals(seen: &Observed) -> (Vec<ResourceStep>, Vec<ResourceStep>) {
+    let is_withdrawal = |step: &ResourceStep| matches!(step, ResourceStep::Prune { because: Removal::Withdrawn, .. });
+    all_removals(seen).into_iter().partition(is_withdrawal)
+}
+
 /// Deletes what is ours and no longer wanted, by UID; what is to be kept is released instead.
-pub(super) fn removals(seen: &Observed) -> Vec<ResourceStep> {
+fn all_removals(seen: &Observed) -> Vec<ResourceStep> {
     let leftovers = seen.leftovers().into_iter();
     let leftovers = leftovers.filter(|leftover| !leftover.deleting && leftover.out_of_sight.is_none());
     let steps = leftovers.filter_map(|leftover| {
@@ -158,6 +171,7 @@ pub(super) fn removals(seen: &Observed) -> Vec<ResourceStep> {
                 &leftover.api_version,
                 &leftover.uid,
                 &leftover.version,
+                leftover.removal(),
             ));
         }
         let read = seen.read.get(&leftover.identity)?.as_ref()?;
@@ -172,8 +186,11 @@ mod tests {
 
     use super::*;
     use crate::{
-        namespaces::resources::{Class, Owner, Stamped, plan, report},
-        plan::Outcome,
+        namespaces::{
+            manifest::Rendered,
+            resources::{Class, Owner, Stamped, plan, report},
+        },
+        plan::{Outcome, Step},
         time::Timestamp,
     };
 
@@ -191,6 +208,34 @@ mod tests {
         };
         assert_eq!(listed(Outcome::done()), 0);
         assert_eq!(listed(Outcome::Done { uid: Some("u".into()), witness: None }), 1);
+    }
+
+    #[test]
+    fn rights_that_are_no_longer_given_go_first_and_whatever_else_is_in_the_way() {
+        let role =
+            |kind: &str| Identity { group: "rbac.authorization.k8s.io".into(), kind: kind.into(), name: "old".into() };
+        let old = Identity { kind: "ConfigMap".into(), name: "old".into(), ..Identity::default() };
+        let taken = Identity { name: "taken".into(), ..old.clone() };
+        let kind = ("v1".to_owned(), "ConfigMap".to_owned());
+        let item = Rendered { identity: taken.clone(), api_version: "v1".into(), ..Rendered::default() };
+        let class = Class { items: vec![item], recorded_kinds: [kind.clone()].into(), ..Class::default() };
+        let mut seen = Observed { class: ClassSeen::Present(class), ..Observed::default() };
+        seen.kinds.insert(kind, KindSeen::Namespaced);
+        for identity in [role("Role"), role("RoleBinding"), old.clone()] {
+            let object = Stamped { uid: "u".into(), owner: Owner::ThisBinding, ..Stamped::default() };
+            seen.stamped.insert(identity, object);
+        }
+        seen.stamped.insert(taken.clone(), Stamped { owner: Owner::Other, ..Stamped::default() });
+        let plan = plan(&seen);
+        let gone: Vec<_> = plan.iter().filter_map(ResourceStep::identity).cloned().collect();
+        assert_eq!(gone, [role("Role"), role("RoleBinding")], "{plan}");
+        let outcomes: Vec<_> = plan.iter().map(|step| (step, Outcome::done())).collect();
+        let status = report(&seen, &outcomes, &Timestamp::default());
+        let waits = status.applied(&old).and_then(|known| known.message.clone()).unwrap_or_default();
+        assert!(waits.contains("ConfigMap/taken"), "{waits}");
+        seen.namespace.unlabelled = true;
+        let kinds: Vec<_> = super::super::plan(&seen).iter().map(Step::kind).collect();
+        assert_eq!(kinds, ["Prune", "Prune", "Prune", "DeleteBinding"]);
     }
 
     #[test]

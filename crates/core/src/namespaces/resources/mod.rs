@@ -2,7 +2,9 @@
 //!
 //! Order of safety: the class has recorded its kinds before the first object of a kind is made, so that a watch covers
 //! everything that may exist; then make, rank by rank; and only when all of it stands remove what is no longer wanted (make
-//! before break). A binding that is not wanted any more goes last, when everything it owned is gone; the owner references
+//! before break). Rights that the class does not give any more are the exception: they go first, whatever else is in the way.
+//!
+//! A binding that is not wanted any more goes last, when everything it owned is gone; the owner references
 //! are the safety net for the day the operator is not there.
 //!
 //! Nothing is read to find drift: the watch tells a digest of the content, the inventory remembers it. See [`super::witness`].
@@ -11,10 +13,13 @@
 
 mod contest;
 mod leftovers;
+mod namespace;
+mod need;
 mod observed;
 mod report;
 mod step;
 mod telling;
+mod words;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -23,7 +28,6 @@ use std::{
 
 use serde_json::Value;
 
-use self::leftovers::removals;
 pub use self::{
     contest::Contests,
     observed::{
@@ -31,12 +35,14 @@ pub use self::{
         Withheld,
     },
     report::{Blocked, blocked_items, report},
-    step::{ResourceStep, Unwanted},
+    step::{Removal, ResourceStep, Unwanted},
     telling::{Held, Routine, Telling, current, tell},
 };
+use self::{leftovers::removals, need::Need};
 use super::{
     binding::CLASS_LABEL,
-    inventory::{Applied, Fingerprint, State},
+    excess::Extent,
+    inventory::{Applied, State},
     manifest::{Identity, Rendered, rank},
 };
 use crate::plan::Plan;
@@ -64,48 +70,6 @@ pub struct Observed {
     pub unreadable: BTreeMap<Identity, String>,
     /// Objects that were put right too often lately, and for how long they are left as they are: see [`Contests`].
     pub resting: BTreeMap<Identity, Duration>,
-}
-
-/// What stands between a wanted object and its being applied.
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum Obstacle {
-    ClusterScoped,
-    NotInstalled,
-    /// The version the class uses is no longer served, another one is.
-    Moved {
-        to: String,
-    },
-    Forbidden {
-        resource: String,
-    },
-    NotOurs,
-    Controlled,
-    BeingDeleted,
-    /// Reported, not corrected.
-    Drifted,
-    /// Somebody keeps changing it: left as it is for a while.
-    Contested {
-        message: String,
-    },
-    /// What there is under its name cannot be told.
-    Unobservable {
-        why: String,
-    },
-    /// Nobody's, and to be taken over: recorded first, so that it is released later even if we die in between.
-    ToAdopt {
-        uid: String,
-    },
-}
-
-/// What one wanted object needs.
-#[derive(Clone, Debug, PartialEq)]
-enum Need {
-    /// The inventory vouches for it.
-    Nothing,
-    /// Somebody changed it, but nothing of ours: this is its fingerprint now.
-    Vouch(String),
-    Blocked(Obstacle),
-    Steps(Vec<ResourceStep>),
 }
 
 impl Observed {
@@ -236,7 +200,9 @@ impl Observed {
             }),
             Some(object) => {
                 self.can_be_put_right(item, object)
-                    && ((object.created && self.shape_changed(item)) || self.is_changed(item, object))
+                    && ((object.created && self.shape_changed(item))
+                        || self.is_changed(item, object)
+                        || self.extent_of(&item.identity).is_some())
             }
         }
     }
@@ -259,8 +225,28 @@ impl Observed {
     /// What an object is to be compared with, where only its values can tell whether a change of it concerns us.
     pub fn shown_by(&self, identity: &Identity) -> Option<&Value> {
         let item = self.wanted().iter().find(|item| item.identity == *identity)?;
-        let object = self.stamped.get(identity)?;
-        self.is_changed(item, object).then_some(&item.manifest)
+        let is_changed = self.stamped.get(identity).is_some_and(|object| self.is_changed(item, object));
+        (is_changed || self.extent_of(identity).is_some()).then_some(&item.manifest)
+    }
+
+    /// How much of an object is to be its manifest's, where nothing that others put into it is to stay.
+    pub fn extent_of(&self, identity: &Identity) -> Option<Extent> {
+        let ClassSeen::Present(class) = &self.class else { return None };
+        let item = self.wanted().iter().find(|item| item.identity == *identity)?;
+        match self.stamped.get(identity) {
+            None => class.policy.replace.then_some(Extent::Whole),
+            Some(object) if self.comes_from_elsewhere(item, object, class) => Some(Extent::Whole),
+            Some(object) => (class.policy.exact && self.is_changed(item, object)).then_some(Extent::Owned),
+        }
+    }
+
+    /// Whether an object that becomes ours, or says it is, was made by we do not know whom: a backup brought it back, it is to be
+    /// replaced, or its owner is ours and yet we have never heard of it. Had we died right after making it, nothing is in it that
+    /// would have to go.
+    fn comes_from_elsewhere(&self, item: &Rendered, object: &Stamped, class: &Class) -> bool {
+        let is_nobodys = object.owner == Owner::Nobody && self.recorded_uid(&item.identity) != Some(&object.uid);
+        let is_unheard_of = object.owner.is_a_binding() && self.recorded_uid(&item.identity) != Some(&object.uid);
+        self.is_restored(item, object, class) || (class.policy.replace && is_nobodys) || is_unheard_of
     }
 
     /// Whether an object is not what it was when the present form of its item was applied.
@@ -281,123 +267,9 @@ impl Observed {
         known.is_none_or(|known| known.shape != item.shape)
     }
 
-    fn need(&self, item: &Rendered, class: &Class) -> Need {
-        match self.kind_of(item) {
-            KindSeen::ClusterScoped => Need::Blocked(Obstacle::ClusterScoped),
-            KindSeen::NotInstalled => Need::Blocked(Obstacle::NotInstalled),
-            KindSeen::Moved { to } => Need::Blocked(Obstacle::Moved { to: to.clone() }),
-            KindSeen::Forbidden { resource } => Need::Blocked(Obstacle::Forbidden { resource: resource.clone() }),
-            KindSeen::Unobservable { why } => Need::Blocked(Obstacle::Unobservable { why: why.clone() }),
-            KindSeen::Namespaced if self.unreadable.contains_key(&item.identity) => {
-                let why = self.unreadable.get(&item.identity).cloned().unwrap_or_default();
-                Need::Blocked(Obstacle::Unobservable { why })
-            }
-            KindSeen::Namespaced => match (self.stamped.get(&item.identity), self.read.get(&item.identity)) {
-                (Some(object), read) => self.need_of_stamped(item, object, read.and_then(Option::as_ref), class),
-                (None, Some(Some(object))) => self.need_of_unstamped(item, object, class),
-                (None, _) => Need::Steps(vec![ResourceStep::create(item)]),
-            },
-        }
-    }
-
-    /// As [`Observed::need`], but for what is left as it is for a while.
-    fn need_now(&self, item: &Rendered, class: &Class) -> Need {
-        match (self.need(item, class), self.contested(item, class)) {
-            (Need::Steps(_), Some(message)) => Need::Blocked(Obstacle::Contested { message }),
-            (need, _) => need,
-        }
-    }
-
-    fn need_of_stamped(&self, item: &Rendered, object: &Stamped, read: Option<&Read>, class: &Class) -> Need {
-        if !self.can_be_put_right(item, object) {
-            return Need::Blocked(Obstacle::BeingDeleted);
-        }
-        if !self.is_ours(&item.identity, &object.uid, &object.owner) && !self.is_restored(item, object, class) {
-            return self.need_of_foreign(item, &object.uid, &object.owner, read, class);
-        }
-        if let Some(known) = self.applied_as(item) {
-            if known.content == object.content {
-                return Need::Nothing;
-            }
-            let shown = read.and_then(|read| Some((&read.version, read.witness.as_ref()?)));
-            if let Some((version, shown)) = shown.filter(|(_, shown)| shown.fields == known.fields) {
-                // The watch may show another version of the API: what it shows is vouched for if it is what was read.
-                let content = if *version == object.version { &object.content } else { &shown.content };
-                return Need::Vouch(Fingerprint { content, ..known }.to_string());
-            }
-            if class.policy.report_drift {
-                return Need::Blocked(Obstacle::Drifted);
-            }
-        }
-        if class.policy.recreate_immutable && self.must_be_made_anew(&item.identity, &object.uid) {
-            let prune = ResourceStep::prune(&item.identity, &item.api_version, &object.uid, &object.version);
-            return Need::Steps(vec![prune]);
-        }
-        taken_over(item, &object.uid, read.filter(|_| self.shape_changed(item)))
-    }
-
-    /// Whether this very object could not be changed in place: one made since then is another one.
-    fn must_be_made_anew(&self, identity: &Identity, uid: &str) -> bool {
-        let this = self.recorded(identity).filter(|known| known.uid.as_deref() == Some(uid));
-        this.is_some_and(|known| !known.adopted && report::failed_on_immutable(known))
-    }
-
-    /// What is on record about the item, if it is its present form that was applied.
-    fn applied_as(&self, item: &Rendered) -> Option<Fingerprint<'_>> {
-        let known = self.recorded(&item.identity).and_then(Applied::fingerprint);
-        known.filter(|known| known.manifest == item.digest)
-    }
-
-    /// What a backup brought back under a binding that has never been in force: stamped by this class, but without an
-    /// owner, since no owner of then exists any more.
-    fn is_restored(&self, item: &Rendered, object: &Stamped, class: &Class) -> bool {
-        let new = self.binding.status.observed_class_name.is_none() && self.recorded_uid(&item.identity).is_none();
-        new && object.owner == Owner::Nobody && object.class == class.name && !class.policy.adopt
-    }
-
-    /// An object without the stamp under a name we want.
-    fn need_of_unstamped(&self, item: &Rendered, object: &Read, class: &Class) -> Need {
-        if object.deleting {
-            return Need::Blocked(Obstacle::BeingDeleted);
-        }
-        if !object.owner.is_a_binding() {
-            return self.need_of_foreign(item, &object.uid, &object.owner, Some(object), class);
-        }
-        taken_over(item, &object.uid, Some(object))
-    }
-
-    fn need_of_foreign(&self, item: &Rendered, uid: &str, owner: &Owner, read: Option<&Read>, class: &Class) -> Need {
-        let announced = self.is_adopted(&item.identity, uid);
-        match owner {
-            Owner::Nobody if class.policy.adopt && announced => taken_over(item, uid, read),
-            Owner::Nobody if class.policy.adopt => Need::Blocked(Obstacle::ToAdopt { uid: uid.to_owned() }),
-            Owner::Nobody => Need::Blocked(Obstacle::NotOurs),
-            Owner::ThisBinding | Owner::FormerBinding | Owner::Other => Need::Blocked(Obstacle::Controlled),
-        }
-    }
-
-    /// What is recorded about the Namespace itself.
-    fn recorded_namespace(&self) -> Option<&Applied> {
-        self.recorded(&step::namespace_identity(&self.namespace.name))
-    }
-
-    /// The class sets labels of the Namespace, and that is not on record yet: nothing is set that could be forgotten.
-    fn must_announce(&self, class: &Class) -> bool {
-        class.namespace_metadata != NamespaceMetadata::default() && self.recorded_namespace().is_none()
-    }
-
     /// Whether the API server refused the object the last time: it is tried again, behind all others.
     fn was_refused(&self, identity: &Identity) -> bool {
         self.recorded(identity).is_some_and(|known| known.state == State::Failed)
-    }
-
-    /// Labels and annotations of the class that the Namespace does not have, or has otherwise.
-    fn namespace_lacks(&self, class: &Class) -> bool {
-        let lacks = |wanted: &BTreeMap<String, String>, has: &BTreeMap<String, String>| {
-            wanted.iter().any(|(key, value)| has.get(key) != Some(value))
-        };
-        lacks(&class.namespace_metadata.labels, &self.namespace.labels)
-            || lacks(&class.namespace_metadata.annotations, &self.namespace.annotations)
     }
 }
 
@@ -422,12 +294,6 @@ fn is_ours(recorded: Option<&Applied>, uid: &str, owner: &Owner) -> bool {
 /// Whether the item is of that kind.
 fn is_kind_of((api_version, kind): &KindName, item: &Rendered) -> bool {
     *api_version == item.api_version && *kind == item.identity.kind
-}
-
-/// Applied, after the fields of a plain create of ours have become those of an apply.
-fn taken_over(item: &Rendered, uid: &str, read: Option<&Read>) -> Need {
-    let take = read.and_then(|read| ResourceStep::take_fields(item, read));
-    Need::Steps(take.into_iter().chain([ResourceStep::apply(item, uid)]).collect())
 }
 
 pub fn plan(seen: &Observed) -> Plan<ResourceStep> {
@@ -463,27 +329,24 @@ fn furnish(seen: &Observed, class: &Class) -> Plan<ResourceStep> {
         }
     }
     let namespace_rank = if seen.was_refused(&step::namespace_identity(&seen.namespace.name)) { LAST } else { 0 };
-    ranks.entry((namespace_rank, 0)).or_default().extend(namespace_step(seen, class));
-    let mut groups: Vec<_> = ranks.into_values().collect();
+    ranks.entry((namespace_rank, 0)).or_default().extend(seen.namespace_step(class));
+    let (withdrawals, removals) = removals(seen);
+    let mut groups = vec![withdrawals];
+    groups.extend(ranks.into_values());
     if !blocked {
-        groups.push(removals(seen));
+        groups.push(removals);
+        groups.extend(seen.namespace_leaves(&seen.namespace_wanted(class)));
     }
     groups.retain(|group| !group.is_empty());
     Plan { groups, next: seen.looks_again() }
 }
 
-fn namespace_step(seen: &Observed, class: &Class) -> Option<ResourceStep> {
-    seen.recorded_namespace()?;
-    let stands = seen.namespace_had_all(class) && !seen.namespace_lacks(class);
-    let step = ResourceStep::ApplyNamespaceMetadata { metadata: class.namespace_metadata.clone() };
-    (!stands && !seen.namespace_rests(class)).then_some(step)
-}
-
 /// Removes everything the binding owns, then the binding.
 fn take_down(seen: &Observed, because: Unwanted) -> Plan<ResourceStep> {
-    let mut groups = vec![removals(seen)];
+    let (withdrawals, removals) = removals(seen);
+    let mut groups = vec![withdrawals, removals];
     if seen.recorded_namespace().is_some() {
-        groups.push(vec![ResourceStep::ApplyNamespaceMetadata { metadata: NamespaceMetadata::default() }]);
+        groups.extend(seen.namespace_is_left());
     }
     // What cannot be seen cannot be released, and would go with the binding.
     if seen.out_of_sight().is_none() {

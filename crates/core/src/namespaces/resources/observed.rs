@@ -8,6 +8,7 @@ use crate::{
     namespaces::{
         inventory::Status,
         manifest::{Rendered, digest},
+        params::Texts,
         witness::{Care, Witness},
     },
     problem::Problem,
@@ -65,7 +66,13 @@ pub struct Class {
     pub items: Vec<Rendered>,
     /// A class with problems changes nothing anywhere.
     pub problems: Vec<Problem>,
+    /// Values of its inputs in force here.
+    pub params: Texts,
+    /// Values the namespace gives that cannot be in force.
+    pub refused_params: Vec<Problem>,
     pub policy: Policy,
+    /// Only the operator may change what it sets.
+    pub protect: bool,
     /// Labels and annotations for the Namespace itself.
     pub namespace_metadata: NamespaceMetadata,
     /// Being deleted, but held by our finalizer.
@@ -97,6 +104,10 @@ pub struct NamespaceMetadata {
 }
 
 impl NamespaceMetadata {
+    pub(super) fn count(&self) -> usize {
+        self.labels.len().saturating_add(self.annotations.len())
+    }
+
     pub(super) fn digest(&self) -> String {
         digest(&json!([self.labels, self.annotations]))
     }
@@ -107,10 +118,21 @@ impl NamespaceMetadata {
 #[expect(clippy::struct_excessive_bools, reason = "independent choices, each with its own name")]
 pub struct Policy {
     pub adopt: bool,
+    /// What is nobody's is made the class's own.
+    pub replace: bool,
     pub report_drift: bool,
+    /// What others added goes.
+    pub exact: bool,
     pub recreate_immutable: bool,
     pub orphan_on_class_delete: bool,
     pub block_class_delete: bool,
+}
+
+impl Policy {
+    /// What is nobody's becomes the class's.
+    pub(super) fn takes_over(self) -> bool {
+        self.adopt || self.replace
+    }
 }
 
 impl ClassSeen {
@@ -118,6 +140,7 @@ impl ClassSeen {
     pub fn care(&self) -> Care {
         match self {
             ClassSeen::Present(class) if class.policy.report_drift => Care::Places,
+            ClassSeen::Present(class) if class.policy.exact => Care::Exact,
             _ => Care::Parts,
         }
     }
@@ -191,8 +214,12 @@ pub struct Read {
     pub deleting: bool,
     /// What it shows of the manifest, where [`super::Observed::shown_by`] gives one.
     pub witness: Option<Witness>,
+    /// What takes away what it has beyond the manifest, where [`super::Observed::extent_of`] asks for that.
+    pub excess: Option<serde_json::Value>,
     /// Who else manages some of it, and did so last.
     pub changed_by: Option<String>,
+    /// Where it differs from what the class sets.
+    pub changed_field: Option<String>,
     /// Its managedFields with our create turned into an apply, if it was made by a plain create.
     pub taken_fields: Option<serde_json::Value>,
     /// Its owner references without ours.

@@ -3,16 +3,20 @@
 use std::collections::BTreeMap;
 
 use super::{
-    Class, ClassSeen, NamespaceMetadata, Need, Observed, Obstacle, ResourceStep, Withheld,
+    Class, ClassSeen, Observed, ResourceStep, Withheld,
     contest::{despite_contests, namespace_left, until_it_stands},
     is_adopted,
+    namespace::{despite_conflict, furnished_after},
+    need::{Need, Obstacle},
     step::namespace_identity,
+    words::{UNOBSERVABLE, explain, reason_of, with_fix},
 };
 use crate::{
     conditions::{Readiness, cut},
     namespaces::{
         inventory::{Applied, Fingerprint, State, Status},
         manifest::{Identity, Rendered},
+        params::are_about_values,
         witness::Witness,
     },
     plan::{Failure, FailureClass, Outcome},
@@ -23,17 +27,17 @@ use crate::{
 /// How each step ended, in the order of the plan.
 type Outcomes<'a> = &'a [(&'a ResourceStep, Outcome)];
 
-/// All a class needs of a kind.
-const STAMPING: &str = "create, delete, get, list, patch, watch";
+/// The reason while a namespace gives a value that its class does not take.
+const INVALID_PARAMETER: &str = "InvalidParameter";
+
+/// Why the API server refuses to change a field of an object that exists.
+pub(super) const IMMUTABLE_FIELD: &str = "Immutable";
 
 /// Marks a message about a change that cannot be made in place.
 const IMMUTABLE: &str = "cannot be changed in place";
 
 /// About an object whose name is taken, before it is known by whom.
 const TAKEN: &str = "an object of this name exists; about to be looked at";
-
-/// The reason while something cannot be observed.
-pub(super) const UNOBSERVABLE: &str = "Unobservable";
 
 /// The binding's new status.
 pub fn report(seen: &Observed, outcomes: Outcomes<'_>, now: &Timestamp) -> Status {
@@ -56,7 +60,8 @@ pub fn report(seen: &Observed, outcomes: Outcomes<'_>, now: &Timestamp) -> Statu
             stalled("ClassUnreadable", format!("class {} cannot be read; what is there stays", seen.binding.class))
         }
         ClassSeen::Present(class) if !class.problems.is_empty() => {
-            stalled("InvalidClass", Problem::list(&class.problems))
+            let is_given = are_about_values(&class.problems);
+            stalled(if is_given { INVALID_PARAMETER } else { "InvalidClass" }, Problem::list(&class.problems))
         }
         ClassSeen::Present(Class { withheld: Some(Withheld::Lost { revision }), name, .. }) => stalled(
             "RevisionLost",
@@ -71,10 +76,15 @@ pub fn report(seen: &Observed, outcomes: Outcomes<'_>, now: &Timestamp) -> Statu
             progressing("RolloutPending", format!("class {} is being prepared", class.name))
         }
         ClassSeen::Present(class) if seen.must_announce(class) => {
-            status.applied_resources.insert(0, namespace_announced(seen));
+            if seen.recorded_namespace().is_none() {
+                status.applied_resources.insert(0, namespace_announced(seen));
+            }
+            status.namespace_metadata = seen.announced(class);
             progressing("RolloutPending", format!("the namespace is about to get the labels of class {}", class.name))
         }
         ClassSeen::Present(class) => {
+            status.params.clone_from(&class.params);
+            status.namespace_metadata = furnished_after(seen, class, is_last_done(outcomes));
             status.applied_resources = inventory(seen, class, outcomes);
             let readiness = despite_contests(&status.applied_resources, readiness(seen, class, outcomes));
             if matches!(readiness, Readiness::Ready { .. }) {
@@ -83,7 +93,7 @@ pub fn report(seen: &Observed, outcomes: Outcomes<'_>, now: &Timestamp) -> Statu
                 status.observed_class_generation = Some(class.generation);
                 status.observed_revision.clone_from(&class.revision);
             }
-            readiness
+            despite_params(class, readiness)
         }
     };
     status.observed_generation = Some(seen.binding.generation);
@@ -110,11 +120,26 @@ fn despite_label(seen: &Observed, readiness: Readiness) -> Readiness {
     }
 }
 
+/// Everything stands, but not by the values the namespace gives.
+fn despite_params(class: &Class, readiness: Readiness) -> Readiness {
+    match readiness {
+        Readiness::Ready { .. } if !class.refused_params.is_empty() => {
+            stalled(INVALID_PARAMETER, Problem::list(&class.refused_params))
+        }
+        _ => readiness,
+    }
+}
+
 fn readiness(seen: &Observed, class: &Class, outcomes: Outcomes<'_>) -> Readiness {
     if let Some((step, failure)) = first_failed(outcomes) {
-        return failing(step, failure);
+        return match step.identity() {
+            Some(identity) if failure.reason == IMMUTABLE_FIELD && seen.may_make_anew(identity, class) => {
+                progressing("RolloutPending", format!("{identity} {IMMUTABLE} and is made anew: {}", failure.message))
+            }
+            _ => failing(step, failure),
+        };
     }
-    if let Some(identity) = made_anew(seen, outcomes) {
+    if let Some(identity) = made_anew(outcomes) {
         return progressing("RolloutPending", format!("{identity} is made anew"));
     }
     let blocked = obstructed(seen, class).next();
@@ -123,6 +148,9 @@ fn readiness(seen: &Observed, class: &Class, outcomes: Outcomes<'_>) -> Readines
             "ClassDeleting",
             format!("class {} is being deleted and waits until no namespace uses it", class.name),
         );
+    }
+    if let (None, Some(message)) = (&blocked, seen.namespace_conflict(class)) {
+        return stalled("Conflict", format!("{}: {message}", namespace_identity(&seen.namespace.name)));
     }
     match blocked {
         Some((item, obstacle)) if matches!(obstacle, Obstacle::BeingDeleted | Obstacle::ToAdopt { .. }) => {
@@ -144,10 +172,8 @@ fn readiness(seen: &Observed, class: &Class, outcomes: Outcomes<'_>) -> Readines
 }
 
 /// A wanted object that was deleted because it could not be changed in place.
-fn made_anew<'a>(seen: &Observed, outcomes: Outcomes<'a>) -> Option<&'a Identity> {
-    let pruned = outcomes.iter().filter(|(step, _)| matches!(step, ResourceStep::Prune { .. }));
-    let mut pruned = pruned.filter_map(|(step, _)| step.identity());
-    pruned.find(|identity| seen.wanted().iter().any(|item| item.identity == **identity))
+fn made_anew(outcomes: Outcomes<'_>) -> Option<&Identity> {
+    outcomes.iter().find(|(step, _)| step.is_to_make_anew())?.0.identity()
 }
 
 fn obstructed<'a>(seen: &'a Observed, class: &'a Class) -> impl Iterator<Item = (&'a Rendered, Obstacle)> {
@@ -190,6 +216,7 @@ fn failing(step: &ResourceStep, failure: &Failure) -> Readiness {
         // It has just changed, or its name is taken by we do not know whom: nothing is wrong yet.
         (_, Failure { class: FailureClass::Stale, reason: "Conflict" | "AlreadyExists", .. }) => "RolloutPending",
         (_, Failure { class: FailureClass::Forbidden, .. }) => "Forbidden",
+        (_, Failure { reason: "QuotaExceeded", .. }) => "QuotaExceeded",
         (ResourceStep::Prune { .. } | ResourceStep::Release { .. }, _) => "PruneFailed",
         _ => "ApplyFailed",
     };
@@ -214,6 +241,7 @@ fn inventory(seen: &Observed, class: &Class, outcomes: Outcomes<'_>) -> Vec<Appl
         until_it_stands(seen, until_it_is_gone(seen, item, entry(seen, class, item, last)), last.is_some())
     });
     let (mut unrecorded, records) = (0, seen.records());
+    let waits = waits_for(seen, class, outcomes);
     let leftovers = seen.leftovers().into_iter().filter_map(|leftover| {
         let recorded = records.get(&leftover.identity).copied();
         unrecorded += usize::from(recorded.is_none());
@@ -235,7 +263,11 @@ fn inventory(seen: &Observed, class: &Class, outcomes: Outcomes<'_>) -> Vec<Appl
             uid: Some(leftover.uid.clone()),
             adopted: is_adopted(recorded, &leftover.uid),
             state: State::Pruning,
-            message: failure.map(|failure| failure.message.clone()).or(leftover.out_of_sight),
+            message: failure
+                .map(|failure| failure.message.clone())
+                .or(leftover.out_of_sight)
+                .or(leftover.deleting.then(|| HELD.to_owned()))
+                .or_else(|| waits.clone()),
             ..recorded.cloned().unwrap_or_default()
         })
     });
@@ -249,25 +281,48 @@ fn inventory(seen: &Observed, class: &Class, outcomes: Outcomes<'_>) -> Vec<Appl
     all.map(|applied| Applied { message: applied.message.map(|message| cut(message, LONGEST)), ..applied }).collect()
 }
 
+/// What keeps an object that is no longer wanted from going.
+fn waits_for(seen: &Observed, class: &Class, outcomes: Outcomes<'_>) -> Option<String> {
+    let failed = first_failed(outcomes).and_then(|(step, _)| step.identity().cloned());
+    let blocking = obstructed(seen, class).next().map(|(item, _)| item.identity.clone()).or(failed)?;
+    Some(format!("no longer wanted; goes when all of class {} stands, and waits for {blocking}", class.name))
+}
+
+/// About an object that finalizers hold.
+const HELD: &str = "no longer wanted and deleted; goes when its finalizers let go of it";
+
 /// A message about one of many objects.
 const LONGEST: usize = 1_000;
 
 /// The Namespace is listed while it carries labels or annotations of the class.
 fn namespace_entry(seen: &Observed, class: &Class, outcomes: Outcomes<'_>) -> Option<Applied> {
     let before = seen.recorded_namespace().cloned();
-    let ran = outcomes.iter().find(|(step, _)| matches!(step, ResourceStep::ApplyNamespaceMetadata { .. }));
-    let entry = namespace_announced(seen);
+    let is_about = |step: &ResourceStep| {
+        matches!(step, ResourceStep::ApplyNamespaceMetadata { .. } | ResourceStep::PutBackNamespaceMetadata { .. })
+    };
+    // Of several the last one counts.
+    let ran = outcomes.iter().rfind(|(step, outcome)| is_about(step) && *outcome != Outcome::NotRun);
+    let (entry, wanted) = (namespace_announced(seen), seen.namespace_wanted(class));
     match ran.map(|(_, outcome)| outcome) {
-        Some(Outcome::Done { .. }) if class.namespace_metadata == NamespaceMetadata::default() => None,
-        Some(Outcome::Done { .. }) => {
-            Some(Applied { state: State::Applied, digest: Some(class.namespace_metadata.digest()), ..entry })
+        Some(Outcome::Done { .. })
+            if wanted.is_empty() && (is_last_done(outcomes) || !seen.namespace_drops(&wanted)) =>
+        {
+            None
         }
+        Some(Outcome::Done { .. }) => Some(Applied { state: State::Applied, digest: Some(wanted.digest()), ..entry }),
         Some(Outcome::Failed(failure)) if is_refusal(failure) => {
             Some(Applied { state: State::Failed, message: Some(failure.message.clone()), ..entry })
         }
         None | Some(Outcome::Failed(_) | Outcome::NotRun) => before,
     }
     .map(|entry| until_it_stands(seen, namespace_left(seen, class, entry), ran.is_some()))
+    .map(|entry| despite_conflict(seen, class, entry))
+}
+
+/// Whether everything has gone from the Namespace that the class does not set any more.
+fn is_last_done(outcomes: Outcomes<'_>) -> bool {
+    let is_last = |step: &ResourceStep| matches!(step, ResourceStep::ApplyNamespaceMetadata { last: true, .. });
+    outcomes.iter().any(|(step, outcome)| is_last(step) && outcome.is_done())
 }
 
 /// The Namespace, before its first label of the class is set.
@@ -289,7 +344,10 @@ fn entry(seen: &Observed, class: &Class, item: &Rendered, last: Option<&(&Resour
     };
     match last {
         Some((step, Outcome::Done { uid, witness })) => return done(applied, step, uid.clone(), witness.as_deref()),
-        Some((_, Outcome::Failed(failure))) => return failed(item, applied, failure),
+        Some((ResourceStep::Rehearse { .. }, Outcome::Failed(failure))) => return not_anew(applied, failure),
+        Some((_, Outcome::Failed(failure))) => {
+            return failed(item, applied, failure, seen.may_make_anew(&item.identity, class));
+        }
         Some((_, Outcome::NotRun)) | None => {}
     }
     match seen.need_now(item, class) {
@@ -348,12 +406,13 @@ fn done(applied: Applied, step: &ResourceStep, uid: Option<String>, witness: Opt
     }
 }
 
-fn failed(item: &Rendered, applied: Applied, failure: &Failure) -> Applied {
+fn failed(item: &Rendered, applied: Applied, failure: &Failure, is_made_anew: bool) -> Applied {
     match failure.reason {
         // Somebody has the name: the next look reads who.
         "AlreadyExists" => Applied { message: Some(TAKEN.to_owned()), ..blocked(item, applied, &Obstacle::NotOurs) },
-        "Immutable" => {
-            Applied { state: State::Failed, message: Some(format!("{IMMUTABLE}: {}", failure.message)), ..applied }
+        IMMUTABLE_FIELD => {
+            let why = if is_made_anew { failure.message.clone() } else { with_fix(failure) };
+            Applied { state: State::Failed, message: Some(format!("{IMMUTABLE}: {why}")), ..applied }
         }
         _ if failure.class == FailureClass::Stale => applied,
         _ if failure.class == FailureClass::Transient => {
@@ -363,21 +422,10 @@ fn failed(item: &Rendered, applied: Applied, failure: &Failure) -> Applied {
     }
 }
 
-/// The API server's own words; where it says which right is missing, also what to add.
-fn with_fix(failure: &Failure) -> String {
-    match denied(&failure.message) {
-        Some((verb, resource, group)) if failure.class == FailureClass::Forbidden => {
-            format!("{}; {}", failure.message, missing_rule(group, resource, verb))
-        }
-        _ => failure.message.clone(),
-    }
-}
-
-/// Verb, resource and group in `... cannot create resource "roles" in API group "rbac.authorization.k8s.io" ...`.
-fn denied(message: &str) -> Option<(&str, &str, &str)> {
-    let (verb, rest) = message.split_once(" cannot ")?.1.split_once(" resource \"")?;
-    let (resource, rest) = rest.split_once("\" in API group \"")?;
-    Some((verb, resource, rest.split_once('"')?.0))
+/// What cannot be changed in place, and would be refused if it were made anew, stays as it is.
+fn not_anew(applied: Applied, failure: &Failure) -> Applied {
+    let message = format!("{IMMUTABLE}, and would not be accepted anew: {}; change the class", with_fix(failure));
+    if is_refusal(failure) { Applied { state: State::Failed, message: Some(message), ..applied } } else { applied }
 }
 
 /// Whether the last attempt failed because a field cannot be changed.
@@ -410,60 +458,10 @@ fn blocked(item: &Rendered, applied: Applied, obstacle: &Obstacle) -> Applied {
             Applied { state: State::Pending, message, digest: None, ..applied }
         }
         Obstacle::BeingDeleted | Obstacle::Unobservable { .. } => Applied { state: State::Pending, message, ..applied },
-        Obstacle::Drifted | Obstacle::Contested { .. } => Applied { state: State::Drifted, message, ..applied },
+        Obstacle::Drifted { .. } | Obstacle::Contested { .. } => Applied { state: State::Drifted, message, ..applied },
         Obstacle::ToAdopt { uid } => {
             Applied { state: State::Pending, adopted: true, uid: Some(uid.clone()), digest: None, message, ..applied }
         }
-    }
-}
-
-fn explain(item: &Rendered, obstacle: &Obstacle) -> String {
-    let text = match obstacle {
-        Obstacle::Forbidden { resource } => {
-            return format!(
-                "the operator may not list and watch {resource}; {}",
-                missing_rule(&item.identity.group, resource, STAMPING)
-            );
-        }
-        Obstacle::Moved { to } => {
-            return format!("{} is no longer served; change the class to {to}", item.api_version);
-        }
-        Obstacle::Contested { message } => return message.clone(),
-        Obstacle::Unobservable { why } => {
-            return format!("cannot be observed, so nothing is done about it: {why}");
-        }
-        Obstacle::ClusterScoped => "the kind is cluster-scoped: a class holds namespaced objects only",
-        Obstacle::NotInstalled => "the kind is not installed; applied as soon as it is",
-        Obstacle::NotOurs => {
-            "an object of this name exists and is not ours; rename or delete it, or set policy.onConflict to Adopt"
-        }
-        Obstacle::Controlled => "an object of this name belongs to another controller; choose another name",
-        Obstacle::BeingDeleted => "the object is being deleted; made anew when it is gone",
-        Obstacle::ToAdopt { .. } => "an object of this name exists and is nobody's; about to be adopted",
-        Obstacle::Drifted => "somebody changed fields the class sets; left as it is, since policy.onDrift is Report",
-    };
-    text.to_owned()
-}
-
-/// The rule an administrator adds so that a class may use a kind.
-fn missing_rule(group: &str, resource: &str, verbs: &str) -> String {
-    format!(
-        "add to a ClusterRole labelled croft.dev/aggregate-to-namespace-classes: \"true\" the rule \
-         {{apiGroups: [\"{group}\"], resources: [{resource}], verbs: [{verbs}]}}"
-    )
-}
-
-fn reason_of(obstacle: &Obstacle) -> &'static str {
-    match obstacle {
-        Obstacle::ClusterScoped => "InvalidClass",
-        Obstacle::NotInstalled | Obstacle::Moved { .. } => "KindNotInstalled",
-        Obstacle::Forbidden { .. } => "Forbidden",
-        Obstacle::NotOurs | Obstacle::Controlled => "Conflict",
-        Obstacle::BeingDeleted => "Terminating",
-        Obstacle::ToAdopt { .. } => "RolloutPending",
-        Obstacle::Drifted => "Drifted",
-        Obstacle::Contested { .. } => "Contested",
-        Obstacle::Unobservable { .. } => UNOBSERVABLE,
     }
 }
 

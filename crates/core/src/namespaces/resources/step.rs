@@ -12,20 +12,47 @@ use crate::{
 
 #[derive(Clone, Debug, PartialEq)]
 pub enum ResourceStep {
-    /// Labels and annotations of the Namespace itself; empty takes ours away.
-    ApplyNamespaceMetadata { metadata: NamespaceMetadata },
+    /// Labels and annotations of the Namespace itself; empty takes ours away. The last one takes away what is no longer wanted.
+    ApplyNamespaceMetadata { metadata: NamespaceMetadata, last: bool },
+    /// What the Namespace had before the class set it otherwise.
+    PutBackNamespaceMetadata { metadata: NamespaceMetadata },
     /// Fails if the name is taken: nothing is ever overwritten by accident.
     Create { identity: Identity, api_version: String, manifest: Arc<Value>, digest: String, shape: String },
     /// An object made by a plain create becomes one made by apply, so that fields the class drops go away.
     TakeFields { identity: Identity, api_version: String, uid: String, version: String, fields: Value },
+    /// What others put into an object that is to be as its class says, and nothing else.
+    Strip { identity: Identity, api_version: String, uid: String, excess: Value },
     /// Only on exactly the object that is ours, or adopted on purpose: fails if another one has its name by now.
     Apply { identity: Identity, api_version: String, uid: String, manifest: Arc<Value>, digest: String, shape: String },
+    /// Whether an object that has to be deleted to be changed would be accepted anew: nothing goes before that is known.
+    Rehearse { identity: Identity, api_version: String, manifest: Arc<Value> },
     /// Only exactly as it was seen: whoever has just taken it from us keeps it.
-    Prune { identity: Identity, api_version: String, uid: String, version: String },
+    Prune { identity: Identity, api_version: String, uid: String, version: String, because: Removal },
     /// The object stays, but is no longer ours.
     Release { identity: Identity, api_version: String, uid: String, version: String, owners: Value },
     /// Nothing it owned is left.
     DeleteBinding { uid: String, version: String, because: Unwanted },
+}
+
+/// Why an object is deleted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Removal {
+    /// The class has no such item any more: it goes when everything the class wants stands.
+    Unwanted,
+    /// A right that the class does not give any more: it goes first, whatever becomes of everything else.
+    Withdrawn,
+    /// It cannot be changed in place, and is made anew.
+    Anew,
+}
+
+impl fmt::Display for Removal {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(match self {
+            Removal::Unwanted => "no longer wanted",
+            Removal::Withdrawn => "a right no longer given",
+            Removal::Anew => "to be made anew",
+        })
+    }
 }
 
 /// Why a binding goes.
@@ -60,13 +87,24 @@ impl ResourceStep {
         ResourceStep::Apply { identity, api_version, uid: uid.to_owned(), manifest, digest, shape }
     }
 
-    pub(super) fn prune(identity: &Identity, api_version: &str, uid: &str, version: &str) -> Self {
+    pub(super) fn prune(identity: &Identity, api_version: &str, uid: &str, version: &str, because: Removal) -> Self {
         ResourceStep::Prune {
             identity: identity.clone(),
             api_version: api_version.to_owned(),
             uid: uid.to_owned(),
             version: version.to_owned(),
+            because,
         }
+    }
+
+    /// Whether it deletes an object that is wanted and cannot be changed in place.
+    pub(super) fn is_to_make_anew(&self) -> bool {
+        matches!(self, ResourceStep::Prune { because: Removal::Anew, .. })
+    }
+
+    pub(super) fn rehearse(item: &Rendered) -> Self {
+        let Rendered { identity, api_version, manifest, .. } = item.clone();
+        ResourceStep::Rehearse { identity, api_version, manifest }
     }
 
     pub(super) fn take_fields(item: &Rendered, read: &Read) -> Option<Self> {
@@ -77,6 +115,16 @@ impl ResourceStep {
             uid: read.uid.clone(),
             version: read.version.clone(),
             fields,
+        })
+    }
+
+    pub(super) fn strip(item: &Rendered, read: &Read) -> Option<Self> {
+        let excess = read.excess.clone()?;
+        Some(ResourceStep::Strip {
+            identity: item.identity.clone(),
+            api_version: item.api_version.clone(),
+            uid: read.uid.clone(),
+            excess,
         })
     }
 
@@ -95,10 +143,14 @@ impl ResourceStep {
         match self {
             ResourceStep::Create { identity, .. }
             | ResourceStep::TakeFields { identity, .. }
+            | ResourceStep::Strip { identity, .. }
             | ResourceStep::Apply { identity, .. }
+            | ResourceStep::Rehearse { identity, .. }
             | ResourceStep::Prune { identity, .. }
             | ResourceStep::Release { identity, .. } => Some(identity),
-            ResourceStep::ApplyNamespaceMetadata { .. } | ResourceStep::DeleteBinding { .. } => None,
+            ResourceStep::ApplyNamespaceMetadata { .. }
+            | ResourceStep::PutBackNamespaceMetadata { .. }
+            | ResourceStep::DeleteBinding { .. } => None,
         }
     }
 }
@@ -109,10 +161,14 @@ impl ResourceStep {
         match self {
             ResourceStep::Create { identity, api_version, .. }
             | ResourceStep::TakeFields { identity, api_version, .. }
+            | ResourceStep::Strip { identity, api_version, .. }
             | ResourceStep::Apply { identity, api_version, .. }
+            | ResourceStep::Rehearse { identity, api_version, .. }
             | ResourceStep::Prune { identity, api_version, .. }
             | ResourceStep::Release { identity, api_version, .. } => Some((api_version, &identity.kind)),
-            ResourceStep::ApplyNamespaceMetadata { .. } | ResourceStep::DeleteBinding { .. } => None,
+            ResourceStep::ApplyNamespaceMetadata { .. }
+            | ResourceStep::PutBackNamespaceMetadata { .. }
+            | ResourceStep::DeleteBinding { .. } => None,
         }
     }
 }
@@ -121,12 +177,29 @@ impl Step for ResourceStep {
     fn kind(&self) -> &'static str {
         match self {
             ResourceStep::ApplyNamespaceMetadata { .. } => "ApplyNamespaceMetadata",
+            ResourceStep::PutBackNamespaceMetadata { .. } => "PutBackNamespaceMetadata",
             ResourceStep::Create { .. } => "Create",
             ResourceStep::TakeFields { .. } => "TakeFields",
+            ResourceStep::Strip { .. } => "Strip",
             ResourceStep::Apply { .. } => "Apply",
+            ResourceStep::Rehearse { .. } => "Rehearse",
             ResourceStep::Prune { .. } => "Prune",
             ResourceStep::Release { .. } => "Release",
             ResourceStep::DeleteBinding { .. } => "DeleteBinding",
+        }
+    }
+
+    /// What one object needs is done in order, and nothing goes before all that is wanted stands. Otherwise one bad object blocks
+    /// itself only.
+    fn needs(&self, earlier: &Self) -> bool {
+        let is_same = self.identity().is_some() && self.identity() == earlier.identity();
+        let is_withdrawal = matches!(earlier, ResourceStep::Prune { because: Removal::Withdrawn, .. });
+        match self {
+            ResourceStep::Prune { because: Removal::Unwanted, .. } | ResourceStep::Release { .. } => !is_withdrawal,
+            ResourceStep::DeleteBinding { .. }
+            | ResourceStep::PutBackNamespaceMetadata { .. }
+            | ResourceStep::ApplyNamespaceMetadata { last: true, .. } => true,
+            _ => is_same,
         }
     }
 }
@@ -134,14 +207,20 @@ impl Step for ResourceStep {
 impl fmt::Display for ResourceStep {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            ResourceStep::ApplyNamespaceMetadata { metadata } => {
-                let count = metadata.labels.len() + metadata.annotations.len();
-                write!(out, "set {count} labels and annotations of the namespace")
+            ResourceStep::ApplyNamespaceMetadata { metadata, .. } => {
+                write!(out, "set {} labels and annotations of the namespace", metadata.count())
+            }
+            ResourceStep::PutBackNamespaceMetadata { metadata } => {
+                write!(out, "put back {} labels and annotations of the namespace", metadata.count())
             }
             ResourceStep::Create { identity, .. } => write!(out, "create {identity}"),
             ResourceStep::TakeFields { identity, .. } => write!(out, "own the fields of {identity} by apply"),
+            ResourceStep::Strip { identity, .. } => write!(out, "take what others added out of {identity}"),
             ResourceStep::Apply { identity, .. } => write!(out, "apply {identity}"),
-            ResourceStep::Prune { identity, .. } => write!(out, "delete {identity}: no longer wanted"),
+            ResourceStep::Rehearse { identity, .. } => {
+                write!(out, "ask whether {identity} would be accepted anew: it cannot be changed in place")
+            }
+            ResourceStep::Prune { identity, because, .. } => write!(out, "delete {identity}: {because}"),
             ResourceStep::Release { identity, .. } => write!(out, "release {identity}: no longer wanted, kept"),
             ResourceStep::DeleteBinding { because, .. } => write!(out, "delete the binding: {because}"),
         }

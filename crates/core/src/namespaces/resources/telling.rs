@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{Observed, ResourceStep, report, report::UNOBSERVABLE};
+use super::{Observed, ResourceStep, report, words::UNOBSERVABLE};
 use crate::{
     budget::{Budget, Budgets},
     namespaces::inventory::{Difference, Status},

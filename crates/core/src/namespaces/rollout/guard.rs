@@ -13,8 +13,6 @@ const MOST_UNASKED: u64 = 100;
 /// or this part of what the class has made, whichever is more.
 const PART_UNASKED: Share = Share::Percent(10);
 
-const RBAC: &str = "rbac.authorization.k8s.io";
-
 /// What a revision would delete, of what a class has made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Deletions {
@@ -29,11 +27,11 @@ impl Deletions {
     }
 
     /// How many may go unasked.
-    pub(super) fn limit(self, most: Option<Share>) -> u64 {
+    pub fn limit(self, most: Option<Share>) -> u64 {
         most.map_or_else(|| PART_UNASKED.of(self.made).max(MOST_UNASKED), |most| most.of(self.made))
     }
 
-    pub(super) fn are_beyond(self, most: Option<Share>) -> bool {
+    pub fn are_beyond(self, most: Option<Share>) -> bool {
         self.objects > self.limit(most)
     }
 }
@@ -44,15 +42,11 @@ pub fn deletions_in(made: &[Applied], wanted: &BTreeSet<Identity>) -> Deletions 
     let mut deletions = Deletions::default();
     for applied in made.iter().filter(|applied| applied.uid.is_some() && applied.state != State::Pruning) {
         let identity = applied.identity();
-        let goes = !applied.adopted && !is_right(&identity) && !wanted.contains(&identity);
+        let goes = !applied.adopted && !identity.gives_rights() && !wanted.contains(&identity);
         let one = Deletions { objects: u64::from(goes), made: 1 };
         deletions = deletions.and(one);
     }
     deletions
-}
-
-fn is_right(identity: &Identity) -> bool {
-    identity.group == RBAC && matches!(identity.kind.as_str(), "Role" | "RoleBinding")
 }
 
 #[cfg(test)]

@@ -16,18 +16,26 @@ use std::{collections::BTreeMap, time::Duration};
 use jiff::Timestamp as Moment;
 use serde::{Deserialize, Serialize};
 
+use self::revision::newest_kept;
 pub use self::{
     guard::{Deletions, deletions_in},
     revision::{Kept, MOST_REVISIONS, content, digest_of, name_of},
     share::Share,
     step::RolloutStep,
+    telling::unconfirmed,
 };
-pub(super) use self::{step::plan, telling::trouble};
+pub(super) use self::{
+    step::plan,
+    telling::{awaited, trouble},
+};
 use super::class::{Bound, Observed};
 use crate::time::Timestamp;
 
 /// How many failing namespaces stop a roll-out where the class does not say.
 const STOP_WHEN_FAILING: Share = Share::Number(1);
+
+/// A namespace that was moved and is not ready for this long fails, whatever it says of itself: nobody waits for it for ever.
+const PATIENCE: Duration = Duration::from_secs(600);
 
 /// What a class says about its roll-outs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -50,7 +58,9 @@ pub struct Seen {
     pub kept: Vec<Kept>,
     /// Why the newest revision cannot be kept.
     pub not_kept: Option<String>,
-    /// The revision whose deletions somebody confirmed.
+    /// The uid of what has the newest revision's name, and is left of an earlier class that said the same.
+    pub predecessor: Option<String>,
+    /// The revision whose deletions somebody confirmed: see [`confirmation`].
     pub confirmed: Option<String>,
     /// What the newest revision would delete, where [`must_count`] asks for it.
     pub deletions: Deletions,
@@ -93,8 +103,10 @@ pub enum Phase {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Moved {
     pub revision: String,
-    /// It counts while the class is rolled out in stages since this generation.
+    /// It counts while the class is rolled out in the stages that began with this number.
     pub since: i64,
+    /// It was not well already when it was moved: that it is not still says nothing about the revision.
+    pub failed_before: bool,
 }
 
 /// The revision a namespace has, or is on its way to: drift is repaired towards it.
@@ -112,9 +124,12 @@ pub fn turn(order: &[BTreeMap<String, String>], labels: &BTreeMap<String, String
 /// Whether it must be known what the newest revision would delete: it has not been let in yet, and is not in force everywhere.
 pub fn must_count(seen: &Observed) -> bool {
     let Some(newest) = seen.rollout.newest.as_deref() else { return false };
-    !seen.has_begun(newest)
-        && seen.rollout.confirmed.as_deref() != Some(newest)
-        && seen.namespaces.iter().any(|bound| !bound.updated)
+    !seen.is_let_in(newest) && seen.namespaces.iter().any(|bound| !bound.updated)
+}
+
+/// What confirms the deletions of a revision. What a class says again gets another number, and is asked about again.
+pub fn confirmation(number: i64, revision: &str) -> String {
+    format!("{number}-{revision}")
 }
 
 /// What is decided about the newest revision.
@@ -148,9 +163,9 @@ impl<'o> Judgement<'o> {
 
     /// Everybody has it.
     fn released(seen: &'o Observed, target: &'o str) -> Self {
-        let is_through = seen.namespaces.iter().all(|bound| bound.updated && bound.ready);
-        let phase = if is_through { Phase::Complete } else { Phase::RollingOut };
-        let staged_since = seen.rollout.wishes.batch.map(|_| seen.staged_since().unwrap_or(seen.generation));
+        let is_through = |bound: &Bound| bound.leaving || (bound.updated && bound.ready);
+        let phase = if seen.namespaces.iter().all(is_through) { Phase::Complete } else { Phase::RollingOut };
+        let staged_since = seen.rollout.wishes.batch.map(|_| seen.staged_since().unwrap_or_else(|| seen.new_stages()));
         Self { released: Some(target), staged_since, ..Self::unchanged(seen, phase) }
     }
 }
@@ -160,35 +175,73 @@ impl Observed {
         self.status.rollout.as_ref()?.staged_since
     }
 
-    /// The revision was let in, and that is on record.
+    /// A number no namespace was moved by: those of an earlier class of this name may be there still.
+    fn new_stages(&self) -> i64 {
+        let last = self.namespaces.iter().filter_map(|bound| Some(bound.moved.as_ref()?.since)).max();
+        last.map_or(self.generation, |last| self.generation.max(last.saturating_add(1)))
+    }
+
+    /// That the revision was let in is on record.
     fn has_begun(&self, target: &str) -> bool {
-        let begun = self.status.rollout.as_ref();
-        begun.is_some_and(|begun| begun.revision == target && begun.phase != Phase::Unconfirmed)
+        self.status.rollout.as_ref().is_some_and(|begun| begun.has_let_in(target))
+    }
+
+    /// Nobody needs to be asked about it, or has to be any more.
+    fn is_let_in(&self, target: &str) -> bool {
+        let kept = self.rollout.kept.iter().find(|kept| kept.digest == target);
+        let asked = kept.map(|kept| confirmation(kept.number, &kept.digest));
+        let is_confirmed = asked.is_some_and(|asked| self.rollout.confirmed == Some(asked));
+        let is_released = self.status.revision.as_deref() == Some(target);
+        self.has_begun(target) || is_confirmed || is_released
     }
 
     fn in_force<'o>(&'o self, bound: &'o Bound) -> Option<&'o str> {
         in_force(self.status.revision.as_deref(), self.staged_since(), bound.moved.as_ref())
     }
 
-    /// It was moved in the stages that are going on, is not there yet, and nothing says that it fails.
+    /// Where it was moved in the stages that are going on.
+    fn moved<'o>(&self, bound: &'o Bound) -> Option<&'o Moved> {
+        bound.moved.as_ref().filter(|moved| self.staged_since() == Some(moved.since))
+    }
+
+    /// It was moved in the stages that are going on, has never been there, and nothing says that it fails. Who has been there is
+    /// through, whatever becomes of it later.
     fn is_restless(&self, bound: &Bound) -> bool {
-        let Some(moved) = bound.moved.as_ref().filter(|moved| self.staged_since() == Some(moved.since)) else {
-            return false;
-        };
-        let is_there = bound.heard && bound.ready && bound.has.as_ref() == Some(&moved.revision);
-        !is_there && !bound.is_failing()
+        self.moved(bound).is_some_and(|moved| !bound.has(&moved.revision)) && !self.is_failing(bound)
+    }
+
+    /// Somebody must act, it says about what it has to be; or it has been unready for too long to be waited for.
+    fn is_failing(&self, bound: &Bound) -> bool {
+        bound.is_stalled() || self.patience_with(bound).is_some_and(|left| left.is_zero())
+    }
+
+    /// Where it was moved it fails, and was well before. Who is through has something else.
+    fn fails_with_revision(&self, bound: &Bound) -> bool {
+        let moved = self.moved(bound);
+        let is_through = moved.is_some_and(|moved| bound.has(&moved.revision));
+        let failed_before = moved.is_some_and(|moved| moved.failed_before);
+        self.is_failing(bound) && !failed_before && !is_through
+    }
+
+    /// How long a namespace that is not ready is waited for yet.
+    fn patience_with(&self, bound: &Bound) -> Option<Duration> {
+        let passed = passed(bound.unready_since.as_ref()?, &self.rollout.now).unwrap_or_default();
+        Some(PATIENCE.saturating_sub(passed))
     }
 
     fn is_guarded(&self, target: &str) -> bool {
-        let is_confirmed = self.rollout.confirmed.as_deref() == Some(target);
-        !self.has_begun(target) && !is_confirmed && self.rollout.deletions.are_beyond(self.rollout.wishes.max_deletions)
+        !self.is_let_in(target) && self.rollout.deletions.are_beyond(self.rollout.wishes.max_deletions)
     }
 }
 
 impl Bound {
-    /// What it says is about the revision it was moved to, and somebody must act.
-    fn is_failing(&self) -> bool {
+    fn is_stalled(&self) -> bool {
         self.heard && self.stalled.is_some()
+    }
+
+    /// What it says is about what its binding asks for, and it has had this revision.
+    fn has(&self, revision: &str) -> bool {
+        self.heard && self.has.as_deref() == Some(revision)
     }
 }
 
@@ -216,24 +269,28 @@ struct Ranks<'o> {
     moved: u64,
     /// Moved to it, and neither there yet nor failing.
     in_flight: u64,
+    /// Moved to it, and failing since.
     failing: u64,
+    /// How long the first of those in flight is waited for yet.
+    patience: Option<Duration>,
 }
 
 impl<'o> Ranks<'o> {
     fn of(seen: &'o Observed, target: &str) -> Self {
-        let mut ranks = Self { behind: Vec::new(), moved: 0, in_flight: 0, failing: 0 };
+        let mut ranks = Self { behind: Vec::new(), moved: 0, in_flight: 0, failing: 0, patience: None };
         for bound in seen.namespaces.iter().filter(|bound| !bound.leaving) {
             if seen.in_force(bound) != Some(target) {
                 ranks.behind.push(bound);
                 continue;
             }
             ranks.moved = ranks.moved.saturating_add(1);
-            let count = match (bound.is_failing(), seen.is_restless(bound)) {
-                (true, _) => &mut ranks.failing,
-                (false, true) => &mut ranks.in_flight,
-                (false, false) => continue,
-            };
-            *count = count.saturating_add(1);
+            if seen.fails_with_revision(bound) {
+                ranks.failing = ranks.failing.saturating_add(1);
+            }
+            if seen.is_restless(bound) {
+                ranks.in_flight = ranks.in_flight.saturating_add(1);
+                ranks.patience = ranks.patience.into_iter().chain(seen.patience_with(bound)).min();
+            }
         }
         ranks.behind.sort_by(|a, b| place(seen, a).cmp(&place(seen, b)).then_with(|| a.name.cmp(&b.name)));
         ranks
@@ -251,7 +308,7 @@ impl<'o> Ranks<'o> {
 /// Who is on the way to a revision that is no longer wanted is put right first, since it is changing anyway; who fails already
 /// comes last, since it would stop everybody behind it.
 fn place(seen: &Observed, bound: &Bound) -> (u8, usize) {
-    match (seen.is_restless(bound), bound.is_failing()) {
+    match (seen.is_restless(bound), seen.is_failing(bound)) {
         (true, _) => (0, 0),
         (false, false) => (1, bound.turn),
         (false, true) => (2, bound.turn),
@@ -268,7 +325,7 @@ fn staged<'o>(seen: &'o Observed, target: &'o str, released: &'o str, batch: Sha
     // Back to what everybody had: that is known to work, or nobody could help it.
     let is_way_back = released == target;
     let stops_at = wishes.stop_when_failing.unwrap_or(STOP_WHEN_FAILING).of(all).max(1);
-    let somebody_is_well = ranks.behind.iter().any(|bound| !bound.is_failing());
+    let somebody_is_well = ranks.behind.iter().any(|bound| !seen.is_failing(bound));
     let phase = if ranks.behind.is_empty() {
         Phase::RollingOut
     } else if wishes.paused {
@@ -285,9 +342,9 @@ fn staged<'o>(seen: &'o Observed, target: &'o str, released: &'o str, batch: Sha
     let may_move = phase == Phase::RollingOut && ranks.in_flight == 0 && is_recorded && rest.is_over();
     Judgement {
         batch: if may_move { ranks.next(seen, batch.of(all).max(1)) } else { Vec::new() },
-        staged_since: Some(seen.staged_since().unwrap_or(seen.generation)),
+        staged_since: Some(seen.staged_since().unwrap_or_else(|| seen.new_stages())),
         moved: i64::try_from(ranks.moved).ok(),
-        wait: rest.left.filter(|_| phase == Phase::RollingOut),
+        wait: rest.left.filter(|_| phase == Phase::RollingOut).into_iter().chain(ranks.patience).min(),
         resting_since: rest.since,
         ..Judgement::unchanged(seen, phase)
     }
@@ -340,7 +397,7 @@ fn count_of(number: i64) -> u64 {
 pub(super) fn report(seen: &Observed) -> (Option<String>, Option<Status>) {
     let before = || (seen.status.revision.clone(), seen.status.rollout.clone());
     let Some(target) = seen.rollout.newest.as_deref() else { return before() };
-    let Some(kept) = seen.rollout.kept.iter().find(|kept| kept.digest == target) else { return before() };
+    let Some(kept) = newest_kept(&seen.rollout.kept, target) else { return before() };
     if seen.deleting {
         return before();
     }
@@ -361,6 +418,22 @@ pub(super) fn report(seen: &Observed) -> (Option<String>, Option<Status>) {
 }
 
 impl Status {
+    /// The revision was let in. A pause before anybody was moved lets nothing in: until it ends, more may come that would be
+    /// deleted.
+    pub fn has_let_in(&self, revision: &str) -> bool {
+        let has_begun = match self.phase {
+            Phase::Unconfirmed => false,
+            Phase::Paused => self.moved.is_some_and(|moved| moved > 0),
+            Phase::Complete | Phase::RollingOut | Phase::Stopped => true,
+        };
+        self.revision == revision && has_begun
+    }
+
+    /// The number a revision has, or would get next.
+    pub fn number_for(&self, revision: &str) -> i64 {
+        if self.revision == revision { self.number } else { self.number.saturating_add(1) }
+    }
+
     /// Without what only tells how far it is.
     pub(super) fn without_progress(&self) -> Self {
         Self { progress: String::new(), moved: None, ..self.clone() }

@@ -10,13 +10,14 @@ use crate::namespaces::manifest::{canonical, long};
 /// Revisions that are kept whether or not anybody uses them.
 pub const MOST_REVISIONS: usize = 10;
 
-/// What of a class's spec a revision does not hold: how it is rolled out.
-const ABOUT_ROLL_OUTS: &str = "rollout";
+/// What of a class's spec a revision does not hold: how it is rolled out, and who waits for it meanwhile. No namespace gets
+/// anything else by them.
+const NOT_OF_NAMESPACES: [&str; 2] = ["rollout", "gate"];
 
-/// The content of a class: its spec, without what is about roll-outs and without policies that are as they would be anyway, so
+/// The content of a class: its spec, without what no namespace has of it and without policies that are as they would be anyway, so
 /// that a policy that comes with a later version of the operator makes no new revision.
 pub fn content(mut spec: Map<String, Value>, default_policy: &Map<String, Value>) -> Value {
-    spec.remove(ABOUT_ROLL_OUTS);
+    spec.retain(|field, _| !NOT_OF_NAMESPACES.contains(&field.as_str()));
     if let Some(Value::Object(policy)) = spec.get_mut("policy") {
         policy.retain(|name, chosen| default_policy.get(name) != Some(chosen));
     }
@@ -54,8 +55,13 @@ pub(super) fn next_number(kept: &[Kept]) -> i64 {
     kept.iter().map(|kept| kept.number).max().unwrap_or_default().saturating_add(1)
 }
 
+/// What is kept of what the class says now, if it has the latest number too: until then nothing is decided about it.
+pub(super) fn newest_kept<'k>(kept: &'k [Kept], newest: &str) -> Option<&'k Kept> {
+    kept.iter().find(|kept| kept.digest == newest).filter(|newest| is_latest(kept, newest))
+}
+
 /// Whether no revision is later.
-pub(super) fn is_latest(kept: &[Kept], this: &Kept) -> bool {
+fn is_latest(kept: &[Kept], this: &Kept) -> bool {
     kept.iter().all(|other| other.number < this.number || other.digest == this.digest)
 }
 

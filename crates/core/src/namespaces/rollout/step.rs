@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, fmt};
 
 use super::{
     judge,
-    revision::{is_latest, next_number, surplus},
+    revision::{newest_kept, next_number, surplus},
 };
 use crate::{
     namespaces::class::Observed,
@@ -13,6 +13,11 @@ use crate::{
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RolloutStep {
+    /// Makes room for the newest revision: an earlier class of this name said the same.
+    Discard {
+        revision: String,
+        uid: String,
+    },
     /// Keeps what the class says now, before anything of it reaches a namespace.
     Keep {
         revision: String,
@@ -31,6 +36,8 @@ pub enum RolloutStep {
         version: String,
         revision: String,
         since: i64,
+        /// It is not well already.
+        failing: bool,
     },
     Forget {
         revision: String,
@@ -41,6 +48,7 @@ pub enum RolloutStep {
 impl Step for RolloutStep {
     fn kind(&self) -> &'static str {
         match self {
+            RolloutStep::Discard { .. } => "DiscardRevision",
             RolloutStep::Keep { .. } => "KeepRevision",
             RolloutStep::Renumber { .. } => "RenumberRevision",
             RolloutStep::Move { .. } => "MoveNamespace",
@@ -52,6 +60,12 @@ impl Step for RolloutStep {
 impl fmt::Display for RolloutStep {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            RolloutStep::Discard { revision, .. } => {
+                write!(
+                    out,
+                    "discard revision {revision} of an earlier class of this name: it takes the name of this one's"
+                )
+            }
             RolloutStep::Keep { revision, number } => {
                 write!(out, "keep revision {number} ({revision}): the class says something new")
             }
@@ -72,16 +86,12 @@ impl fmt::Display for RolloutStep {
 pub(in crate::namespaces) fn plan(seen: &Observed) -> Plan<RolloutStep> {
     let kept = &seen.rollout.kept;
     let Some(target) = seen.rollout.newest.as_deref() else { return Plan::settled() };
-    let Some(newest) = kept.iter().find(|kept| kept.digest == target) else {
-        let keep = RolloutStep::Keep { revision: target.to_owned(), number: next_number(kept) };
-        return if seen.rollout.not_kept.is_some() { Plan::settled() } else { Plan::step(keep) };
-    };
-    let renumber = (!is_latest(kept, newest)).then(|| RolloutStep::Renumber {
-        revision: target.to_owned(),
-        uid: newest.uid.clone(),
-        version: newest.version.clone(),
-        number: next_number(kept),
-    });
+    if newest_kept(kept, target).is_none() {
+        return Plan {
+            groups: keeping(seen, target).into_iter().map(|step| vec![step]).collect(),
+            next: Next::Settled,
+        };
+    }
     let judgement = judge(seen, target);
     let since = judgement.staged_since.unwrap_or_default();
     let moves = judgement.batch.iter().map(|bound| RolloutStep::Move {
@@ -90,14 +100,30 @@ pub(in crate::namespaces) fn plan(seen: &Observed) -> Plan<RolloutStep> {
         version: bound.version.clone(),
         revision: target.to_owned(),
         since,
+        failing: seen.is_failing(bound) || bound.unready_since.is_some(),
     });
     let in_use = in_use(seen, target);
     let forget = surplus(kept, &in_use)
         .into_iter()
         .map(|kept| RolloutStep::Forget { revision: kept.digest.clone(), uid: kept.uid.clone() });
-    let mut groups = vec![renumber.into_iter().collect(), moves.collect(), forget.collect()];
+    let mut groups = vec![moves.collect(), forget.collect()];
     groups.retain(|group: &Vec<_>| !group.is_empty());
     Plan { groups, next: judgement.wait.map_or(Next::Settled, Next::After) }
+}
+
+/// What has to be done before anything can be decided about what the class says now.
+fn keeping(seen: &Observed, target: &str) -> Option<RolloutStep> {
+    let (kept, revision) = (&seen.rollout.kept, target.to_owned());
+    let number = next_number(kept);
+    if let Some(earlier) = kept.iter().find(|kept| kept.digest == target) {
+        let (uid, version) = (earlier.uid.clone(), earlier.version.clone());
+        return Some(RolloutStep::Renumber { revision, uid, version, number });
+    }
+    match (&seen.rollout.not_kept, &seen.rollout.predecessor) {
+        (Some(_), _) => None,
+        (None, Some(uid)) => Some(RolloutStep::Discard { revision, uid: uid.clone() }),
+        (None, None) => Some(RolloutStep::Keep { revision, number }),
+    }
 }
 
 /// Whatever a namespace has, was moved to, or may still get.

@@ -31,7 +31,7 @@ fn settled(name: &str, turn: usize) -> Bound {
 
 /// Was moved on to the new revision, and has it.
 fn through(name: &str) -> Bound {
-    let moved = Some(Moved { revision: "new".into(), since: 3 });
+    let moved = Some(Moved { revision: "new".into(), since: 3, failed_before: false });
     Bound { has: Some("new".into()), moved, updated: true, ..settled(name, 0) }
 }
 
@@ -159,7 +159,8 @@ fn the_way_back_neither_pauses_nor_stops() {
 
 #[test]
 fn so_many_may_fail_as_the_class_says() {
-    let failing = |name: &str| Bound { stalled: Some("Conflict".into()), ready: false, ..through(name) };
+    let failing =
+        |name: &str| Bound { stalled: Some("Conflict".into()), ready: false, has: Some("old".into()), ..through(name) };
     let seen = |stop| {
         let wishes = Wishes { stop_when_failing: stop, ..in_batches(Share::Number(1)) };
         rolling(vec![failing("a"), settled("b", 0), settled("c", 0)], wishes)
@@ -172,9 +173,38 @@ fn so_many_may_fail_as_the_class_says() {
 
 #[test]
 fn a_record_of_other_stages_does_not_count() {
-    let moved = Moved { revision: "then".into(), since: 2 };
+    let moved = Moved { revision: "then".into(), since: 2, failed_before: false };
     assert_eq!(in_force(Some("now"), Some(2), Some(&moved)), Some("then"));
     assert_eq!(in_force(Some("now"), Some(5), Some(&moved)), Some("now"));
     assert_eq!(in_force(Some("now"), None, Some(&moved)), Some("now"));
     assert_eq!(in_force(None, None, None), None);
+}
+
+#[test]
+fn who_was_moved_and_is_not_ready_for_long_fails_unless_it_is_through_or_was_unready_before() {
+    let unready =
+        |since: u32| Bound { ready: false, has: Some("old".into()), unready_since: Some(at(since)), ..through("a") };
+    let seen = |first: Bound| {
+        let mut seen = rolling(vec![first, settled("b", 0)], in_batches(Share::Number(1)));
+        seen.rollout.now = at(30);
+        seen
+    };
+    let phase = |first: Bound| judge(&seen(first), "new").phase;
+    assert_eq!(phase(unready(1)), Phase::Stopped);
+    let waiting = seen(unready(25));
+    let judgement = judge(&waiting, "new");
+    assert_eq!(
+        (judgement.phase, judgement.wait),
+        (Phase::RollingOut, Some(5 * MINUTE)),
+        "looked at when patience ends"
+    );
+    assert!(moved(&waiting).is_empty());
+
+    let is_through = Bound { has: Some("new".into()), ..unready(1) };
+    let mut before = unready(1);
+    before.moved.as_mut().unwrap().failed_before = true;
+    let stalled_later = Bound { stalled: Some("Contested".into()), ready: false, ..through("a") };
+    for harmless in [is_through, before, stalled_later] {
+        assert_eq!(moved(&seen(harmless.clone())), ["b"], "{harmless:?}");
+    }
 }

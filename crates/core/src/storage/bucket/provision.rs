@@ -55,7 +55,7 @@ pub(super) fn decide(seen: &Observed, bucket: &Bucket, spec: &Spec) -> Decision 
 
 /// What was set aside for want of an S3Bucket has one again.
 fn take_back(seen: &Observed, name: &str) -> Option<Step> {
-    let record = seen.record.as_ref().filter(|record| record.set_aside.holds(name))?;
+    let record = seen.record.as_ref().filter(|record| record.set_aside.lists(name))?;
     Some(note(record, name, Note::TakenBack))
 }
 

@@ -22,7 +22,10 @@ pub(super) fn of_claim(seen: &Observed, claim: &Claim) -> Decision {
         Decision::new(steps, Reason::Deleting.progressing("the user is being removed"))
     };
     // A namespace never waits for a gateway: the record stays behind, says what was meant, and the clean-up goes on from it.
-    let leave_to_record = |record: &Record| going(removing(&identity, record, None).into_iter().collect());
+    // What we take away ourselves nobody gave up.
+    let deleted = !seen.is_withdrawn();
+    let given_up = |record: &Record| removing(&identity, record, None).filter(|_| deleted);
+    let leave_to_record = |record: &Record| going(given_up(record).into_iter().collect());
     match (seen.holder(), record) {
         (Some(_), Some(record)) if seen.namespace_terminating => return leave_to_record(record),
         (Some(_), Some(_)) => return super::held(seen),
@@ -33,8 +36,6 @@ pub(super) fn of_claim(seen: &Observed, claim: &Claim) -> Decision {
     }
     match (&seen.backend, record) {
         (Backend::Reached(reached), record) => {
-            // What we take away ourselves nobody gave up.
-            let deleted = !seen.is_withdrawn();
             let take_down = TakeDown { seen, reached, claim: &identity, record, deleted };
             match (take_down.decide(), record) {
                 // It may take more than one look until they are gone.
@@ -43,7 +44,7 @@ pub(super) fn of_claim(seen: &Observed, claim: &Claim) -> Decision {
                 }
                 (Left::Nothing(steps), _) => going(steps),
                 (Left::Unknown(steps, _), Some(record)) if seen.namespace_terminating => {
-                    going(steps.into_iter().chain(removing(&identity, record, None)).collect())
+                    going(steps.into_iter().chain(given_up(record)).collect())
                 }
                 (Left::Unknown(steps, failure), _) => Decision::new(steps, readiness_of(&failure)),
                 (Left::Kept(steps), _) => {

@@ -4,7 +4,8 @@ use std::{collections::BTreeSet, time::Duration};
 
 use super::{
     super::ledger::{Entry, Units},
-    observed::{Claim, Record, SetAside},
+    observed::{Claim, Record},
+    set_aside::SetAside,
 };
 
 /// Whether the Ceph user may be there already. A claim that bears no mark of ours has none: it is made without asking, and
@@ -40,7 +41,10 @@ const NEW: Duration = Duration::from_secs(60);
 pub enum Inquiry {
     Nothing,
     /// What it has stored. If that cannot be found out it is not told, and what is booked for it stays booked.
-    Usage,
+    Usage {
+        /// Whether quota is given back by it, so that no bucket may be missing in it.
+        exactly: bool,
+    },
     /// Its buckets, which decide what becomes of it. How many there are, what is in those that are left is needed, and what is in those
     /// that are kept is not.
     Buckets(SetAside),
@@ -70,11 +74,13 @@ pub fn inquiry(
         return Inquiry::Buckets(record.map(|record| record.set_aside.clone()).unwrap_or_default());
     }
     let is_at_rest = for_some_time >= NEW && claim.is_some_and(Claim::is_settled);
-    if is_at_rest || has_to_settle(claim, record, booked) { Inquiry::Usage } else { Inquiry::Nothing }
+    let exactly = has_to_settle(claim, record, booked);
+    if is_at_rest || exactly { Inquiry::Usage { exactly } } else { Inquiry::Nothing }
 }
 
-/// Up to so many buckets are asked for with their contents at once: the gateway takes a second for that.
-pub const COUNTED_AT_ONCE: usize = 1000;
+/// Up to so many buckets are asked for with their contents at once. Each look at a user that goes asks again, and there is at least
+/// one for each bucket.
+pub const COUNTED_AT_ONCE: usize = 100;
 /// What a bucket is taken to hold that was not looked into: the most that can be written down.
 pub const UNCOUNTED: u64 = i64::MAX.unsigned_abs();
 /// Of more, the contents of the first few are asked for one by one, and all others are taken to hold something until it is their

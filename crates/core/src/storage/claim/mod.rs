@@ -8,6 +8,7 @@ mod identity;
 mod inquiry;
 mod observed;
 mod provision;
+mod set_aside;
 mod step;
 mod take_down;
 mod takeover;
@@ -24,9 +25,10 @@ pub use identity::{FreshKeys, Identity, Rotation, subuser_secret};
 pub use inquiry::{COUNTED_AT_ONCE, Inquiry, UNCOUNTED, has_to_settle, inquiry, is_cleanup, may_exist, to_count};
 pub use observed::{
     Access, Backend, Books, Claim, ClaimIdentity, Holder, Key, Observed, Phase, Purge, PurgeSeen, Reached, Record,
-    RecordBody, SecretSeen, SetAside, Spec, Status, User, UserQuota, ceph_user, class_of, no_team, wanted,
+    RecordBody, SecretSeen, Spec, Status, User, UserQuota, ceph_user, class_of, no_team, wanted,
 };
 pub(crate) use provision::KEY_LOST;
+pub use set_aside::{LISTED, SetAside};
 pub use step::{Mark, SecretBody, Step, Version};
 pub use take_down::STILL;
 

@@ -9,11 +9,11 @@ use super::{
     super::{
         CephUser, Class, ClassChoice, KeyPair, NoClass, Place, Problem, Quota, QuotaAsked, Reason, Stamp, Target,
         Usage,
-        bucket::Note,
         ledger::{Entry, Exceeded, Form, Units},
         owner_in, tenant,
     },
     identity::{FreshKeys, Rotation},
+    set_aside::SetAside,
     step::{Mark, Version},
 };
 use crate::{conditions::Conditions, plan::Failure, secret::Secret};
@@ -92,9 +92,9 @@ impl Observed {
         self.record.as_ref().and_then(|record| record.body.held_by.as_ref()).filter(|_| self.is_held)
     }
 
-    /// Whether the claim goes, or went, because we take it away.
+    /// Whether the claim goes because we take it away. In a namespace that goes its binding goes as well, before it or after it.
     pub(super) fn is_withdrawn(&self) -> bool {
-        self.stamp.as_ref().is_some_and(Stamp::is_withdrawn)
+        self.stamp.as_ref().is_some_and(|stamp| self.namespace_terminating || stamp.is_withdrawn())
     }
 
     /// Whether there may be a user of the claim although it has no record and nobody can be asked: it is granted before it is made,
@@ -169,42 +169,13 @@ pub struct Record {
     pub reason: Option<String>,
     pub set_aside: SetAside,
     pub purge: Option<PurgeSeen>,
-    /// UID of the namespace whose class took the claim away. If it brings the claim again, that one gets the user.
+    /// UID of the namespace whose class took the claim away. If it brings the claim again, that one gets the user. Of a vault, of the
+    /// namespace it is or was in: if it is made there again, that one gets the user.
     pub returns_to: Option<String>,
     /// Whether an administrator says that a user of ceph-s3-operator is to be taken over.
     pub adopts: bool,
     /// Told instead of a claim where a reference names another one than the S3User is called after: somebody edited it.
     pub misnamed: Option<ClaimIdentity>,
-}
-
-/// Buckets that outlive their S3Buckets.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct SetAside {
-    /// Never removed: their S3Buckets said `retain`, or were taken away by us while there was something in them.
-    pub kept: BTreeSet<String>,
-    /// Nobody could look into them when their S3Buckets went: removed if they turn out to be empty, else kept.
-    pub left: BTreeSet<String>,
-}
-
-impl SetAside {
-    pub fn holds(&self, bucket: &str) -> bool {
-        self.kept.contains(bucket) || self.left.contains(bucket)
-    }
-
-    /// The same with a note about one bucket, which overrules what was said of it before.
-    #[must_use]
-    pub fn noted(&self, bucket: &str, note: Note) -> Self {
-        let Self { mut kept, mut left } = self.clone();
-        for names in [&mut kept, &mut left] {
-            names.remove(bucket);
-        }
-        match note {
-            Note::Kept => drop(kept.insert(bucket.to_owned())),
-            Note::Left => drop(left.insert(bucket.to_owned())),
-            Note::TakenBack => {}
-        }
-        Self { kept, left }
-    }
 }
 
 /// How far the removal of a user's buckets with all their objects has come.

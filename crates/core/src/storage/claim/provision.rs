@@ -11,9 +11,10 @@ use super::{
     identity::{Identity, Rotation, rotation},
     inquiry::is_made_anew,
     observed::{
-        Backend, Claim, ClaimIdentity, Observed, Phase, Reached, Record, RecordBody, SecretSeen, SetAside, Spec,
-        Status, User, UserQuota, ceph_user, no_team, one_of, wanted,
+        Backend, Claim, ClaimIdentity, Observed, Phase, Reached, Record, RecordBody, SecretSeen, Spec, Status, User,
+        UserQuota, ceph_user, no_team, one_of, wanted,
     },
+    set_aside::SetAside,
     step::{Mark, SecretBody, Step},
     takeover::{Title, other_class, taken_over, title},
     unavailable,
@@ -143,7 +144,7 @@ impl<'a> Wanted<'a> {
         let record = self.seen.record.as_ref();
         let is_own = record.is_none_or(|record| record.is_of(self.claim));
         let kept = found.buckets.keys().filter(|name| !self.seen.buckets.contains(*name)).cloned().collect();
-        let mark = Mark { set_aside: SetAside { kept, left: BTreeSet::new() }, ..self.bound() };
+        let mark = Mark { set_aside: SetAside::keeping(kept), ..self.bound() };
         let mark = Step::MarkRecord { name: self.claim.record_name(), seen: record.map(Record::version), mark };
         let mut steps: Vec<_> = self.finalizer().into_iter().chain(self.confirmation()).collect();
         // Another's becomes the claim's first.

@@ -7,7 +7,8 @@ use super::{
         CephUser, Reason, Target,
         ledger::{Entry, Units},
     },
-    observed::{Access, Phase, Purge, RecordBody, SetAside, UserQuota},
+    observed::{Access, Phase, Purge, RecordBody, UserQuota},
+    set_aside::SetAside,
 };
 use crate::{plan, secret::Secret};
 

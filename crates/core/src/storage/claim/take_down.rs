@@ -1,12 +1,13 @@
 //! Takes down what a claim has in Ceph: buckets an S3Bucket left behind go if they are empty, all of them go one by one where the
 //! class says `Purge`, and the user goes once it has none. What was set aside is never purged.
 
-use std::{collections::BTreeSet, time::Duration};
+use std::time::Duration;
 
 use super::{
     super::{CephUser, OnDelete, Reason, record_name},
     cleanup::{marked, release, removing},
-    observed::{ClaimIdentity, Observed, Phase, Purge, Reached, Record, RecordBody, SetAside, User, ceph_user},
+    observed::{ClaimIdentity, Observed, Phase, Purge, Reached, Record, RecordBody, User, ceph_user},
+    set_aside::SetAside,
     step::{Mark, Step},
 };
 use crate::plan::Failure;
@@ -57,7 +58,7 @@ impl TakeDown<'_> {
         // What a tenant made himself is his, even empty, unless the class gives it up.
         let goes_empty = |name: &String| self.purges() || set_aside.left.contains(name);
         let (empty, full): (Vec<_>, Vec<_>) = (found.buckets.iter())
-            .filter(|(name, _)| !set_aside.kept.contains(*name))
+            .filter(|(name, _)| !set_aside.keeps(name))
             .partition(|(name, objects)| **objects == 0 && goes_empty(name));
         if let Some(mark) = self.announcement(&set_aside, empty.iter().map(|(name, _)| *name)) {
             let told = "its buckets are being removed".to_owned();
@@ -95,7 +96,7 @@ impl TakeDown<'_> {
     fn set_aside(&self, found: &User) -> SetAside {
         let mut set_aside = match self.record.filter(|record| !record.is_blank()) {
             Some(record) => record.set_aside.clone(),
-            None => SetAside { kept: found.buckets.keys().cloned().collect(), left: BTreeSet::new() },
+            None => SetAside { everything: true, ..SetAside::default() },
         };
         set_aside.kept.extend(found.others_buckets.iter().cloned());
         set_aside
@@ -142,11 +143,10 @@ impl TakeDown<'_> {
         steps.extend((!found.suspended).then(|| Step::SuspendUser { user: user.clone() }));
         if lost || self.record.is_some() {
             // Of what is gone nothing needs to be remembered.
-            let is_there = |name: &&String| found.buckets.contains_key(*name);
-            let is_full = |name: &&String| found.buckets.get(*name).is_some_and(|objects| *objects > 0);
-            let left = set_aside.left.iter().filter(is_full);
-            let kept: BTreeSet<_> = set_aside.kept.iter().filter(is_there).chain(left).cloned().collect();
-            let set_aside = SetAside { kept, left: BTreeSet::new() };
+            let stays =
+                |name: &String, objects: u64| set_aside.keeps(name) || (objects > 0 && set_aside.left.contains(name));
+            let kept = found.buckets.iter().filter(|(name, objects)| stays(name, **objects));
+            let set_aside = SetAside::keeping(kept.map(|(name, _)| name.clone()).collect());
             let mark = Mark {
                 phase: Phase::Released,
                 reason: Reason::BucketsKept,

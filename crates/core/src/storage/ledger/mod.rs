@@ -33,6 +33,10 @@ pub const MOST_CLAIMS: usize = 1000;
 /// and a promise each they have 1.3 MB, and etcd takes 1.5.
 pub const MOST_IN_BOOKS: usize = 2000;
 
+/// Books that take no more entries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Full;
+
 /// Whether a request has to be promised what it asks for: one that asks for no more than the claim `had` is let in unasked.
 pub fn needs_promise(had: Option<Units>, wanted: Units) -> bool {
     !had.is_some_and(|had| wanted.is_within(had))
@@ -194,6 +198,15 @@ impl Ledger {
             (own, other) => own.or(other),
         };
         self.drop_if_empty(key);
+    }
+
+    /// Takes over an entry from other books, unless these would become too long to be stored: where it stands it counts as well.
+    pub fn take_over(&mut self, key: &str, entry: &Entry) -> Result<(), Full> {
+        if !self.entries.contains_key(key) && self.entries.len() >= MOST_IN_BOOKS {
+            return Err(Full);
+        }
+        self.adopt(key, entry);
+        Ok(())
     }
 
     /// Lets go of an entry that stands in other books as it was seen here; one that has changed since stays.
@@ -400,6 +413,22 @@ mod tests {
         assert!(ledger.confirm("a/more", &form(1), size(0), &Limits::default()).is_err());
         ledger.reserve("a/0", promise(size(1)), &Limits::default()).unwrap();
         ledger.reserve("b/x", promise(size(0)), &Limits::default()).unwrap();
+    }
+
+    #[test]
+    fn full_books_take_over_nothing_more_than_they_have_and_go_on() {
+        let entry = Entry { granted: Some(size(1)), ..Entry::default() };
+        let mut ledger = Ledger::default();
+        for number in 0..MOST_IN_BOOKS {
+            ledger.take_over(&format!("n{number}/x"), &entry).unwrap();
+        }
+        assert_eq!(ledger.take_over("more/x", &entry), Err(Full));
+        assert_eq!(ledger.entries.len(), MOST_IN_BOOKS);
+        let more = Entry { granted: Some(size(2)), ..Entry::default() };
+        ledger.take_over("n0/x", &more).unwrap();
+        assert_eq!(ledger.entries["n0/x"].granted, Some(size(2)), "what has its place there");
+        ledger.entries.remove("n0/x");
+        ledger.take_over("more/x", &entry).unwrap();
     }
 
     #[test]

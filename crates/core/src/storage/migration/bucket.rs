@@ -128,7 +128,11 @@ enum Located<'a> {
 
 pub(super) fn decide(seen: &Observed, next: &Move) -> Decision {
     let (Some(from), Some(to)) = (seen.current.user(), seen.target.user()) else {
-        return give_up(next, "the S3User of one of the claims is gone");
+        let mut decision = give_up(next, "the S3User of one of the claims is gone");
+        if let Becomes::GivenUp { policy_is_lost, .. } = &mut decision.becomes {
+            *policy_is_lost = true;
+        }
+        return decision;
     };
     let reached = match &seen.gateway {
         Gateway::Reached(reached) => reached,
@@ -143,21 +147,23 @@ pub(super) fn decide(seen: &Observed, next: &Move) -> Decision {
         Located::Nowhere => give_up(next, "it is gone: somebody deleted it in Ceph"),
         located if next.state == MoveState::Returning => moving.send_back(&located),
         Located::Home if seen.migration.deleting => match moving.restore() {
-            Ok(restored) => stop(seen, DELETED, restored),
+            Ok(restored) => stop(seen, DELETED, moving.is_policy_lost(), restored),
             Err(why) => Decision::wait_for_ceph(why),
         },
-        Located::Home | Located::Blocked(_) => match (moving.obstacle(&located), moving.restore()) {
-            (None, _) => moving.goes(true),
-            (Some(why), Ok(restored)) => Decision { steps: restored.into_iter().collect(), ..give_up(next, &why) },
-            (Some(_), Err(why)) => Decision::wait_for_ceph(why),
+        Located::Home | Located::Blocked(_) => match moving.obstacle(&located) {
+            None => moving.goes(true),
+            Some(why) => moving.stays(&why),
         },
-        Located::There { arrived } => moving.goes(!arrived),
+        Located::There { arrived } => match moving.forsaken() {
+            None => moving.goes(!arrived),
+            Some(why) => moving.goes_back(&why),
+        },
     }
 }
 
 /// The bucket is left where it is, and the others go on.
 fn give_up(next: &Move, why: &str) -> Decision {
-    let becomes = Becomes::GivenUp { name: next.name.clone(), message: why.to_owned() };
+    let becomes = Becomes::GivenUp { name: next.name.clone(), message: why.to_owned(), policy_is_lost: false };
     Decision::goes_on(Vec::new(), becomes, format!("bucket {} is not moved: {why}", next.name))
 }
 
@@ -194,7 +200,44 @@ impl<'a> Moving<'a> {
             _ if !self.seen.target.namespace => {
                 Some(format!("namespace {} is gone, or going", self.seen.migration.spec.target.namespace))
             }
-            _ => unremovable(&self.found.policy),
+            _ => self.forsaken().or_else(|| unremovable(&self.found.policy)),
+        }
+    }
+
+    /// Why its new owner cannot be worked with, where that is not waited for: nobody is there to put it right, or to have use of it.
+    fn forsaken(&self) -> Option<String> {
+        let target = &self.seen.target;
+        let is_awaited = !self.seen.migration.deleting && target.bound().is_some_and(|(claim, _)| !claim.deleting);
+        let unusable = usable(target, self.reached.target.as_ref(), &self.reached.lost).err();
+        unusable.filter(|_| !is_awaited).map(|why| format!("its new owner cannot be worked with: {}", why.message()))
+    }
+
+    /// It is not moved after all. What was taken off it is put on again.
+    fn stays(&self, why: &str) -> Decision {
+        match self.restore() {
+            Ok(restored) => {
+                let (name, message) = (self.next.name.clone(), why.to_owned());
+                let becomes = Becomes::GivenUp { name, message, policy_is_lost: self.is_policy_lost() };
+                Decision { steps: restored.into_iter().collect(), becomes, ..give_up(self.next, why) }
+            }
+            Err(why) => Decision::wait_for_ceph(why),
+        }
+    }
+
+    /// Its new owner has it, and can do nothing for it.
+    fn goes_back(&self, why: &str) -> Decision {
+        match &self.found.in_current {
+            Some(other) if !self.is_it(other) => {
+                let why = format!(
+                    "{why}; it has it without a policy, and it cannot go back, as Ceph user {} made a bucket of its name there",
+                    other.owner
+                );
+                give_up(self.next, &why)
+            }
+            _ => {
+                let told = format!("bucket {} goes back", self.next.name);
+                Decision::goes_on(vec![self.link(self.from)], Becomes::Unchanged, told)
+            }
         }
     }
 
@@ -210,7 +253,7 @@ impl<'a> Moving<'a> {
             match self.hand_over() {
                 Ok(handing_over) => steps.extend(handing_over),
                 Err(why) if self.gets_a_key() => return Decision::wait_for_ceph(why),
-                Err(_) => return give_up(self.next, "its owner is being deleted and has no key that can be used"),
+                Err(_) => return self.stays("its owner is being deleted and has no key that can be used"),
             }
         }
         let (bucket, user) = (|| name.clone(), || self.to.clone());
@@ -269,30 +312,30 @@ impl<'a> Moving<'a> {
                 );
                 give_up(self.next, &why)
             }
-            _ if !self.is_first_owners() => {
-                let told = format!("bucket {} goes back", self.next.name);
-                Decision::goes_on(vec![self.link(self.from)], Becomes::Unchanged, told)
-            }
-            _ => match self.restore() {
-                Ok(restored) => {
-                    let why = format!("{refused}; it stays with its old owner");
-                    Decision { steps: restored.into_iter().collect(), ..give_up(self.next, &why) }
-                }
-                Err(why) => Decision::wait_for_ceph(why),
-            },
+            _ if !self.is_first_owners() => self.goes_back(refused),
+            _ => self.stays(&format!("{refused}; it stays with its old owner")),
         }
     }
 
     /// What was taken off a bucket that stays is put on again, as soon as there is a key for that if there is one to come.
     fn restore(&self) -> Result<Option<Step>, Readiness> {
-        let is_off = self.found.policy == PolicySeen::None;
-        let Some(policy) = self.next.policy.clone().filter(|_| is_off) else { return Ok(None) };
+        let Some(policy) = self.taken_off().cloned() else { return Ok(None) };
         let (bucket, user) = (self.next.name.clone(), self.from.clone());
         match self.current_key() {
             Ok(key) => Ok(Some(Step::PutPolicy { bucket, user, key: key.clone(), policy })),
             Err(why @ Readiness::Progressing { .. }) if self.gets_a_key() => Err(why),
             Err(_) => Ok(None),
         }
+    }
+
+    /// The policy it had, if it was taken off, or may have been where nobody can look.
+    fn taken_off(&self) -> Option<&'a String> {
+        self.next.policy.as_ref().filter(|_| self.found.policy == PolicySeen::None)
+    }
+
+    /// Whether nobody can put it on again: its old owner has no key, and gets none.
+    fn is_policy_lost(&self) -> bool {
+        self.taken_off().is_some() && matches!(self.restore(), Ok(None))
     }
 
     /// Whether the first owner's claim is there to have a key made.
@@ -347,11 +390,14 @@ impl<'a> Moving<'a> {
         let (Some(current), Some(target)) = (&self.seen.current.record, &self.seen.target.record) else {
             return Vec::new();
         };
-        let was_kept = current.set_aside.holds(&self.next.name);
+        let name = &self.next.name;
+        let was_listed = current.set_aside.lists(name);
+        let answers = self.own_object().is_some() || self.found.target_object.is_some();
+        let was_kept = was_listed || (current.set_aside.everything && !answers);
         let is_to_be_kept = was_kept || self.needs_object() == Some(false);
-        let kept = is_to_be_kept && !target.set_aside.kept.contains(&self.next.name);
+        let kept = is_to_be_kept && !target.set_aside.keeps(name);
         let kept = kept.then(|| note(&spec.target, target, Note::Kept));
-        kept.into_iter().chain(was_kept.then(|| note(&spec.current, current, Note::TakenBack))).collect()
+        kept.into_iter().chain(was_listed.then(|| note(&spec.current, current, Note::TakenBack))).collect()
     }
 
     /// The S3Bucket follows: the new one first, so that what is to be made is not forgotten.

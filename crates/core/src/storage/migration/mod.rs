@@ -48,7 +48,7 @@ enum Becomes {
     Unchanged,
     Running(Vec<Move>),
     Moved { name: String, message: Option<String> },
-    GivenUp { name: String, message: String },
+    GivenUp { name: String, message: String, policy_is_lost: bool },
     Succeeded,
     Failed(Vec<Move>),
 }
@@ -299,10 +299,10 @@ fn finish(seen: &Observed) -> Decision {
 }
 
 /// Nothing more is begun: what was not moved stays where it is.
-fn stop(seen: &Observed, why: &str, last: Option<Step>) -> Decision {
+fn stop(seen: &Observed, why: &str, policy_is_lost: bool, last: Option<Step>) -> Decision {
     let mut buckets = seen.migration.status.buckets.clone();
     for bucket in buckets.iter_mut().filter(|bucket| !bucket.state.is_over()) {
-        *bucket = given_up(bucket, why.to_owned());
+        *bucket = given_up(bucket, why.to_owned(), policy_is_lost);
     }
     end(seen, buckets, last.into_iter().collect())
 }
@@ -316,9 +316,13 @@ fn end(seen: &Observed, buckets: Vec<Move>, mut steps: Vec<Step>) -> Decision {
     Decision { steps, verdict, becomes, again: Some(Duration::ZERO) }
 }
 
-fn given_up(bucket: &Move, message: String) -> Move {
-    let (name, id) = (bucket.name.clone(), bucket.id.clone());
-    Move { name, id, state: MoveState::Failed, message: Some(message), policy: None }
+/// A policy that was taken off and cannot be put back stays where it was noted.
+fn given_up(bucket: &Move, mut message: String, policy_is_lost: bool) -> Move {
+    let (name, id, policy) = (bucket.name.clone(), bucket.id.clone(), bucket.policy.clone().filter(|_| policy_is_lost));
+    if policy.is_some() {
+        message.push_str("; its policy was taken off and could not be put back: see policy in status.buckets");
+    }
+    Move { name, id, state: MoveState::Failed, message: Some(message), policy }
 }
 
 fn unavailable(gateway: &Gateway) -> Decision {
@@ -388,9 +392,9 @@ fn become_(status: &mut Status, becomes: Becomes, now: &Timestamp) {
                 *bucket = Move { name: name.clone(), state: MoveState::Moved, id, message, ..Move::default() };
             }
         }
-        Becomes::GivenUp { name, message } => {
+        Becomes::GivenUp { name, message, policy_is_lost } => {
             for bucket in status.buckets.iter_mut().filter(|bucket| bucket.name == name) {
-                *bucket = given_up(bucket, message.clone());
+                *bucket = given_up(bucket, message.clone(), policy_is_lost);
             }
         }
         Becomes::Succeeded => (status.phase, status.completion_time) = (Some(Phase::Succeeded), Some(now.0.clone())),

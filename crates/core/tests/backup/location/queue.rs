@@ -4,7 +4,7 @@ use croft_core::{
     backup::{
         Phase, Victim,
         approval::Standing,
-        location::{InQueue, Observed, plan},
+        location::{InQueue, Observed, plan, report},
         ownership::{Marks, Origin},
     },
     plan::{Next, Outcome, Step},
@@ -14,7 +14,7 @@ use super::{Slot, Spec, World};
 use crate::{
     EVERYTHING, done,
     explorer::{Act, explore, stale},
-    policy,
+    now, policy,
 };
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -98,7 +98,14 @@ fn a_namespace_that_goes_does_not_wait_for_veleros_queue() {
     seen.object.is_deleting = true;
     seen.status.phase = Some(Phase::Deleting);
     assert_eq!(kinds(&seen), (vec![], true));
+    let told = |seen: &Observed| {
+        let status = report(seen, &policy(), &[], &now()).expect("a status");
+        status.conditions.get("Deleting").map(|said| said.message.clone())
+    };
+    assert!(told(&seen).is_some_and(|said| said.contains("Velero is about to begin")), "it is said what it waits for");
+    assert_eq!(told(&Observed { in_queue: Vec::new(), ..seen.clone() }), None);
     seen.object.namespace_is_terminating = true;
+    assert_eq!(told(&seen), None);
     assert_eq!(kinds(&seen).0.last(), Some(&"ReleaseFinalizer"));
 }
 

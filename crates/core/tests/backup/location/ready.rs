@@ -3,7 +3,7 @@
 use croft_core::backup::{
     Policy, Presence,
     approval::Standing,
-    location::{Observed, Step, plan, report},
+    location::{LetGo, Observed, Step, plan, report},
 };
 
 use super::{Slot, Spec, World};
@@ -148,9 +148,22 @@ fn what_velero_has_since_before_anybody_could_be_asked_stays_while_another_is_as
         Observed { velero: made.velero, copy: made.copy, standing: Standing::GrandfatheredAsItWas, ..held() };
     seen.spec = super::user_spec(Spec::Valid(2));
     assert!(plan(&seen, &policy()).is_settled());
+    assert_eq!(seen.unread(&policy()), None, "nobody needs to know what is in the Secret of what is not in force");
     let status = report(&seen, &policy(), &[], &now()).expect("a status");
     assert_eq!(status.conditions.reason("SpecUpdateApproved"), Some("BslSpecApprovalPending"));
     assert!(status.conditions.get("ClusterAdminApproved").is_none(), "nobody was asked");
     seen.standing = Standing::InForce { spec: seen.spec.clone(), is_current: true };
     assert!(!plan(&seen, &policy()).is_settled());
+}
+
+#[test]
+fn what_was_let_go_is_forgotten_in_time_whatever_is_asked_for_meanwhile() {
+    let made = World::new(Spec::Valid(1), Some(1), Slot::Ours(1), Slot::Ours(1)).seen().expect("there");
+    let mut seen = Observed { velero: made.velero, spec: super::user_spec(Spec::Invalid), ..held() };
+    seen.let_go = vec![LetGo { name: "nightly".into(), since: None, velero_has_it: false }];
+    assert!(plan(&seen, &policy()).is_settled(), "Velero has not looked");
+    seen.velero.as_mut().expect("made").status.insert("lastSyncedTime".into(), "2026-01-01T00:00:00Z".into());
+    assert!(matches!(plan(&seen, &policy()).iter().next(), Some(Step::ForgetLetGo { .. })));
+    seen.object.velero = Presence::Hidden;
+    assert!(plan(&seen, &policy()).is_settled(), "who knows what Velero has");
 }

@@ -1,16 +1,17 @@
 //! The promises of a vault, from every small world.
 
+mod calls;
 mod world;
 
 use croft_core::{
     backup::vault::{Observed, Step, key_to_try, must_retry, plan, report},
+    conditions::Condition,
     plan::{Failure, FailureClass, Outcome, Plan},
-    storage::claim::{self, Phase},
+    storage::claim::Phase,
 };
 
 use self::world::{
-    BUCKET, FIRST, RECORD, RecordState, SECOND, Slot, UserState, VaultState, World, number, owner_shown, pair, target,
-    user,
+    BUCKET, FIRST, NAMESPACES, RECORD, RecordState, SECOND, Slot, VaultState, World, number, pair, target, user,
 };
 use crate::{
     done,
@@ -18,96 +19,6 @@ use crate::{
     now,
     request::Told,
 };
-
-impl World {
-    fn number(&mut self, access_key: &str) -> u32 {
-        let number = number(access_key);
-        self.keys_used = self.keys_used.max(number / 1000);
-        number
-    }
-
-    fn on_vault(&mut self, seen: &Observed, change: impl FnOnce(&mut VaultState)) -> Outcome {
-        if self.vault.as_ref().map(VaultState::seen) != seen.vault {
-            return if self.vault.is_none() { done() } else { stale() };
-        }
-        self.edit(change);
-        done()
-    }
-
-    /// Only the record exactly as it was seen.
-    fn on_record(&mut self, seen: &Observed, change: impl FnOnce(&mut Option<RecordState>)) -> Outcome {
-        if self.record.is_none() || self.record.as_ref().map(RecordState::seen) != seen.record {
-            return stale();
-        }
-        change(&mut self.record);
-        done()
-    }
-
-    /// Ceph cannot be told to change only the user that was seen: what counts is what was proven.
-    fn on_user(&mut self, seen: &Observed, change: impl FnOnce(&mut UserState)) -> Outcome {
-        let Some(found) = &mut self.user else { return stale() };
-        let uid = seen.vault.as_ref().map(|vault| vault.target.uid.clone());
-        let recorded = self.record.as_ref();
-        let is_proven = Some(found.owner) == uid.as_deref()
-            || recorded.is_some_and(|it| it.vault == found.owner || it.taken_over_from == Some(found.owner));
-        assert!(is_proven || self.is_lost, "changed somebody else's user");
-        change(found);
-        done()
-    }
-
-    fn on_ceph(&mut self, seen: &Observed, step: &claim::Step) -> Outcome {
-        match step {
-            claim::Step::CreateUser { user: name, display_name, max_buckets, access_key } => {
-                assert_eq!((name, *max_buckets), (&user(), 1));
-                if self.user.is_some() {
-                    return stale();
-                }
-                assert!(self.record.is_some() || self.is_lost, "made a user that is not on record");
-                let owner = owner_shown(display_name).expect("a vault of ours");
-                let keys = [self.number(access_key)].into();
-                self.user = Some(UserState { owner, suspended: false, size: None, keys, stored: None });
-                done()
-            }
-            claim::Step::SetQuota { quota, .. } => self.on_user(seen, |user| user.size = quota.size),
-            claim::Step::AddKey { access_key, .. } => {
-                let number = self.number(access_key);
-                self.on_user(seen, |user| user.keys.extend([number]))
-            }
-            claim::Step::RemoveKey { access_key, .. } => {
-                let number = self.number(access_key);
-                self.on_user(seen, |user| user.keys.retain(|key| *key != number))
-            }
-            claim::Step::SuspendUser { .. } => self.on_user(seen, |user| user.suspended = true),
-            claim::Step::TakeOverUser { display_name, unsuspend, .. } => {
-                let owner = owner_shown(display_name).expect("a vault of ours");
-                self.on_user(seen, |user| {
-                    assert!(user.keys.is_empty(), "somebody had the keys of a user that was given away");
-                    user.owner = owner;
-                    user.suspended &= !unsuspend;
-                })
-            }
-            claim::Step::RemoveEmptyBucket { .. } => {
-                if self.user.as_ref().is_some_and(|user| user.stored.is_some_and(|objects| objects > 0)) {
-                    return stale();
-                }
-                self.on_user(seen, |user| user.stored = None)
-            }
-            claim::Step::PurgeBucket { bucket, .. } => {
-                assert!(bucket == BUCKET && self.given_up, "purged what nobody gave up");
-                self.on_user(seen, |user| user.stored = None)
-            }
-            claim::Step::RemoveUser { .. } => {
-                if self.user.as_ref().is_some_and(|user| user.stored.is_some()) {
-                    return stale();
-                }
-                let done = self.on_user(seen, |_| {});
-                self.user = None;
-                done
-            }
-            other => panic!("a vault needs no {other}"),
-        }
-    }
-}
 
 impl explorer::World for World {
     type Seen = Observed;
@@ -159,7 +70,7 @@ impl explorer::World for World {
                         record.phase = Some(mark.phase);
                         record.reason = Some(mark.reason.as_str());
                         record.purge = mark.purge.as_ref().map(|purge| (purge.objects, false));
-                        record.returns = mark.returns_to.is_some();
+                        record.returns = NAMESPACES.into_iter().find(|uid| Some(*uid) == mark.returns_to.as_deref());
                     }
                 });
             }
@@ -363,6 +274,12 @@ impl World {
     }
 }
 
+/// What the vault says of itself.
+fn told_of(world: &World) -> Condition {
+    let vault = world.vault.as_ref().expect("there");
+    vault.status.conditions.get("Ready").cloned().expect("told")
+}
+
 const LIMITS: Limits = Limits { acts: 2, faults: true, at_once: 1 };
 
 #[test]
@@ -392,11 +309,13 @@ fn a_vault_of_another_namespace_of_the_name_does_not_get_the_backups() {
     full.user.as_mut().expect("made").stored = Some(3);
     full.terminating = true;
     full.edit(|vault| vault.deleting = true);
-    let mut kept = at_rest(&full);
-    kept.record.as_mut().expect("kept").returns = false;
-    let again = at_rest(&World { vault: Some(VaultState::new(SECOND)), terminating: false, ..kept });
-    let vault = again.vault.as_ref().expect("there");
-    assert_eq!(vault.status.conditions.reason("Ready"), Some("UserTaken"));
+    let kept = at_rest(&full);
+    assert_eq!(kept.record.as_ref().expect("kept").returns, Some(NAMESPACES[0]));
+    let vault = Some(VaultState::new(SECOND));
+    let again = at_rest(&World { vault, terminating: false, is_renewed: true, ..kept });
+    let ready = told_of(&again);
+    assert_eq!(ready.reason, "UserTaken");
+    assert!(ready.message.contains("of an earlier namespace of this name;"), "{}", ready.message);
     assert!(again.user.as_ref().is_some_and(|user| user.owner == FIRST && user.suspended));
 }
 
@@ -405,12 +324,39 @@ fn what_a_vault_left_behind_unseen_is_nobodys_until_an_administrator_gives_it_aw
     let mut full = at_rest(&World::new());
     full.user.as_mut().expect("made").stored = Some(3);
     // Its namespace went while nobody looked, and another one has the name since.
-    let kept = at_rest(&World { vault: None, ..full });
-    assert!(kept.record.as_ref().is_some_and(|record| !record.returns));
+    let kept = at_rest(&World { vault: None, is_renewed: true, ..full });
     let again = at_rest(&World { vault: Some(VaultState::new(SECOND)), ..kept });
-    let vault = again.vault.as_ref().expect("there");
-    assert_eq!(vault.status.conditions.reason("Ready"), Some("UserTaken"));
+    assert_eq!(told_of(&again).reason, "UserTaken");
     assert!(again.user.as_ref().is_some_and(|user| user.owner == FIRST && user.suspended));
+}
+
+#[test]
+fn a_vault_that_was_let_go_by_hand_and_is_made_again_has_its_backups_back() {
+    let mut full = at_rest(&World::new());
+    full.user.as_mut().expect("made").stored = Some(3);
+    full.edit(|vault| (vault.finalizer, vault.deleting) = (false, true));
+    assert!(full.vault.is_none());
+    // Whether anybody looked in between or not.
+    for gone in [at_rest(&full), full] {
+        let again = at_rest(&World { vault: Some(VaultState::new(SECOND)), ..gone });
+        let user = again.user.as_ref().expect("there");
+        assert_eq!((user.owner, user.suspended, user.stored), (SECOND, false, Some(3)));
+        assert_eq!(told_of(&again).reason, "Provisioned");
+    }
+}
+
+#[test]
+fn of_a_vault_nobody_knows_the_namespace_of_nothing_more_is_said() {
+    let mut full = at_rest(&World::new());
+    full.user.as_mut().expect("made").stored = Some(3);
+    // As an earlier version left it.
+    full.record.as_mut().expect("made").returns = None;
+    full.edit(|vault| (vault.finalizer, vault.deleting) = (false, true));
+    let again = at_rest(&World { vault: Some(VaultState::new(SECOND)), ..full });
+    let ready = told_of(&again);
+    assert_eq!(ready.reason, "UserTaken");
+    assert!(!ready.message.contains("earlier namespace"), "{}", ready.message);
+    assert!(ready.message.contains("of an earlier vault of this name") && ready.message.contains("spec.claimRef.uid"));
 }
 
 #[test]

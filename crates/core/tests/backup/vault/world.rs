@@ -27,7 +27,7 @@ pub(crate) const FIRST: &str = "uid-first";
 pub(crate) const SECOND: &str = "uid-second";
 pub(crate) const RECORD: &str = "vault-shop-safe";
 pub(crate) const BUCKET: &str = "vault-safe";
-const NAMESPACES: [&str; 2] = ["uid-namespace", "uid-of-the-next"];
+pub(crate) const NAMESPACES: [&str; 2] = ["uid-namespace", "uid-of-the-next"];
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct VaultState {
@@ -48,7 +48,8 @@ pub(crate) struct RecordState {
     pub(crate) reason: Option<&'static str>,
     /// Objects in the bucket when it was last looked at, and whether that is long ago.
     pub(crate) purge: Option<(u64, bool)>,
-    pub(crate) returns: bool,
+    /// UID of the namespace the vault was in.
+    pub(crate) returns: Option<&'static str>,
     /// Keys that are not to be used any more.
     pub(crate) retired: BTreeSet<u32>,
     /// Somebody edited which vault it is of.
@@ -175,7 +176,7 @@ impl RecordState {
             phase: None,
             reason: None,
             purge: None,
-            returns: false,
+            returns: None,
             retired: body.rotation.iter().flat_map(|rotation| &rotation.retired).map(|key| number(key)).collect(),
             misnamed: false,
         }
@@ -203,7 +204,7 @@ impl RecordState {
                 purge: Purge { buckets: 1, bucket: BUCKET.into(), objects },
                 age: if is_old { STILL } else { Duration::ZERO },
             }),
-            returns_to: self.returns.then(|| NAMESPACES[0].to_owned()),
+            returns_to: self.returns.map(str::to_owned),
             adopts: false,
             misnamed: self.misnamed.then(|| identity(self.vault)),
         }

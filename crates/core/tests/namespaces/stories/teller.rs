@@ -126,9 +126,11 @@ impl Teller {
         let mut outcomes: Vec<(&Step, Outcome)> = Vec::new();
         let mut told = Vec::new();
         for (number, group) in plan.groups.iter().enumerate() {
-            let goes_on = outcomes.iter().all(|(_, outcome)| outcome.is_done());
+            let before = outcomes.clone();
             for (place, step) in group.iter().enumerate() {
-                let outcome = if goes_on { world.execute(seen, step) } else { Outcome::NotRun };
+                let may_begin =
+                    before.iter().all(|(earlier, outcome)| outcome.is_done() || !world.needs(step, earlier));
+                let outcome = if may_begin { world.execute(seen, step) } else { Outcome::NotRun };
                 let lead = match (number, place) {
                     (0, 0) => "    first ",
                     (_, 0) => "    then  ",

@@ -27,22 +27,23 @@ pub fn step(seen: &Seen, step: &Step) -> String {
 
 fn resource_step(seen: &resources::Observed, step: &ResourceStep) -> String {
     match step {
-        ResourceStep::ApplyNamespaceMetadata { metadata } if *metadata == NamespaceMetadata::default() => {
+        ResourceStep::ApplyNamespaceMetadata { metadata, .. } if *metadata == NamespaceMetadata::default() => {
             format!("take the labels of the class off namespace {NAMESPACE}")
         }
-        ResourceStep::ApplyNamespaceMetadata { metadata } => {
+        ResourceStep::ApplyNamespaceMetadata { metadata, .. } => {
             let labels: Vec<_> = metadata.labels.iter().map(|(key, value)| format!("{key}={value}")).collect();
             format!("label namespace {NAMESPACE} with {}", labels.join(", "))
         }
+        ResourceStep::PutBackNamespaceMetadata { .. } => format!("put back what namespace {NAMESPACE} had before"),
         ResourceStep::Create { identity, .. } => format!("create {} ({})", object(identity), item(seen, identity)),
         ResourceStep::Apply { identity, .. } => format!("apply {} ({})", object(identity), item(seen, identity)),
         ResourceStep::TakeFields { identity, .. } => {
             format!("own the fields of {} by apply, so that dropped ones go", object(identity))
         }
-        ResourceStep::Prune { identity, .. } => {
-            let is_wanted = !is_going(seen) && !item(seen, identity).is_empty();
-            let why = if is_wanted { "to be made anew" } else { "no longer wanted" };
-            format!("delete {}, exactly as it was seen: {why}", object(identity))
+        ResourceStep::Strip { identity, .. } => format!("take what others added out of {}", object(identity)),
+        ResourceStep::Rehearse { identity, .. } => format!("ask whether {} would be accepted anew", object(identity)),
+        ResourceStep::Prune { identity, because, .. } => {
+            format!("delete {}, exactly as it was seen: {because}", object(identity))
         }
         ResourceStep::Release { identity, .. } => {
             format!("release {}: no longer wanted, but kept", object(identity))
@@ -53,11 +54,6 @@ fn resource_step(seen: &resources::Observed, step: &ResourceStep) -> String {
 
 fn object(identity: &Identity) -> String {
     format!("{} {NAMESPACE}/{}", identity.kind, identity.name)
-}
-
-/// Whether nothing of the class is wanted any more.
-fn is_going(seen: &resources::Observed) -> bool {
-    seen.namespace.unlabelled || matches!(&seen.class, ClassSeen::Present(class) if class.deleting)
 }
 
 /// Which item of its class an object is; nothing if it is none.

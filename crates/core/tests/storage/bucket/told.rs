@@ -30,6 +30,41 @@ fn a_bucket_with_objects_in_it_says_why_it_does_not_go() {
 }
 
 #[test]
+fn a_bucket_that_was_emptied_as_asked_for_goes_with_its_namespace() {
+    let mut world = World { ceph: Some(InCeph::Filled), ..new() };
+    world.edit(|object| {
+        (object.deleting, object.finalizer, object.status.created) = (Some(Duration::ZERO), true, true);
+    });
+    let told = report(&world, &Outcome::NotRun);
+    assert_eq!(told.conditions.reason("Ready"), Some(BUCKET_NOT_EMPTY));
+    world.edit(|object| object.status = told);
+    let emptied = World { ceph: Some(InCeph::Empty), terminating: true, ..world };
+    let plan = bucket::plan(&emptied.seen());
+    assert!(plan.to_string().starts_with("delete bucket photos"), "{plan}");
+    // And if the gateway says that there is something in it after all, its namespace does not wait.
+    let mut refused = emptied.clone();
+    let refusal = Failure::new(FailureClass::Rejected, BUCKET_NOT_EMPTY, "delete its versions first");
+    refused.edit(|object| object.status = report(&emptied, &Outcome::Failed(refusal)));
+    let plan = bucket::plan(&refused.seen());
+    assert!(plan.to_string().contains("it is kept"), "{plan}");
+}
+
+#[test]
+fn a_bucket_that_is_being_moved_while_its_namespace_goes_is_kept_only_if_there_is_something_in_it_or_it_said_so() {
+    for (asked, note) in [(Asked::Delete, "it is left behind, and goes if it is empty"), (Asked::Retain, "it is kept")]
+    {
+        let mut world = World { ceph: Some(InCeph::Empty), terminating: true, ..new() };
+        world.edit(|object| (object.asked, object.deleting, object.finalizer) = (asked, Some(Duration::ZERO), true));
+        let seen = Observed { held_by: Some("move".into()), ..world.seen() };
+        let plan = bucket::plan(&seen).to_string();
+        assert_eq!(
+            plan,
+            format!("note on S3User a.data about bucket photos: {note}\nremove the finalizer from S3Bucket a/photos")
+        );
+    }
+}
+
+#[test]
 fn what_a_person_puts_right_in_ceph_is_looked_at_ever_more_rarely_and_not_by_the_clock() {
     let lost = |world: World| {
         let mut world = world;
@@ -101,7 +136,7 @@ fn a_bucket_to_retain_waits_until_its_record_is_there_to_say_so() {
     assert!(bucket::plan(&world.seen()).is_settled());
     let status = report(&world, &Outcome::NotRun);
     assert_eq!(status.conditions.reason("Ready"), Some("WaitingForClaim"));
-    assert!(status.reason.unwrap().contains("being made anew"));
+    assert!(status.reason.unwrap().contains("once that is there again"));
     let lets_go =
         |world: World| bucket::plan(&world.seen()).iter().any(|it| matches!(it, Step::RemoveFinalizer { .. }));
     assert!(lets_go(World { claim_goes: true, ..world.clone() }), "they wait for each other");

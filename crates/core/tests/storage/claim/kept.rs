@@ -1,12 +1,13 @@
 //! What is kept whatever people do: buckets, keys in use, and what is stored in the books.
 
-use std::{collections::BTreeSet, time::Duration};
+use std::{collections::BTreeSet, ops::Range, time::Duration};
 
 use croft_core::{
     plan::Next,
     storage::{
         Usage,
-        claim::{self, Inquiry, Phase},
+        bucket::Note,
+        claim::{self, Backend, Inquiry, LISTED, Phase, SetAside},
         ledger::{Entry, Units},
     },
     time::Timestamp,
@@ -31,6 +32,28 @@ fn what_is_made_while_a_migration_ends_is_kept_although_the_class_says_purge() {
         assert!((user.stored, user.suspended) == (Some(2), true) && left.claim.is_none());
         assert_eq!(left.record.unwrap().phase, Phase::Released);
     }
+}
+
+#[test]
+fn what_a_class_brought_is_kept_when_its_namespace_goes_whatever_goes_first_and_whoever_can_be_asked() {
+    let mut world = World { bound: true, ..at_rest(&World::new(ClassState::Purge)) };
+    world.user.as_mut().unwrap().stored = Some(2);
+    world.edit(|claim| claim.stamped = true);
+    let mut starts = Vec::new();
+    for bound in [false, true] {
+        for class in [ClassState::Purge, ClassState::Gone, ClassState::Unreachable] {
+            let mut dying = World { terminating: true, bound, class, ..world.clone() };
+            dying.edit(|claim| claim.deleting = true);
+            starts.push(dying.clone());
+            let left = at_rest(&dying);
+            assert!(left.claim.is_none(), "holds up its namespace");
+            let end = at_rest(&World { class: ClassState::Purge, ..left });
+            let user = end.user.unwrap();
+            assert!((user.stored, user.suspended) == (Some(2), true), "{class:?}, binding there: {bound}");
+            assert_eq!(end.record.unwrap().phase, Phase::Released);
+        }
+    }
+    explore("claim, stamped", starts, Limits { acts: 0, faults: true, at_once: 1 });
 }
 
 #[test]
@@ -92,6 +115,82 @@ fn what_is_released_remembers_only_buckets_that_are_there() {
     assert_eq!(kept, Some(vec![BUCKET]), "{plan}");
 }
 
+/// Names in their order.
+fn numbered(range: Range<usize>) -> BTreeSet<String> {
+    range.map(|number| format!("b{number:04}")).collect()
+}
+
+#[test]
+fn whoever_keeps_buckets_for_ever_has_a_short_record_and_all_of_them() {
+    for (note, other) in [(Note::Kept, Note::Left), (Note::Left, Note::Kept)] {
+        let mut set_aside = SetAside::default().noted("other", other);
+        for name in numbered(0..LISTED + 500) {
+            set_aside = set_aside.noted(&name, note);
+            assert!(set_aside.kept.len() <= LISTED && set_aside.left.len() <= LISTED, "{name}");
+            assert!(set_aside.holds("other") && set_aside.holds(&name));
+            assert!(note == Note::Left || set_aside.keeps(&name));
+        }
+        assert!(set_aside.everything, "more than are listed");
+        assert!(numbered(0..LISTED + 500).iter().all(|name| set_aside.holds(name)), "each of them is held");
+    }
+    let full = numbered(0..LISTED).iter().fold(SetAside::default(), |all, name| all.noted(name, Note::Kept));
+    assert!(!full.everything && full.kept.len() == LISTED && !full.holds("other"), "the last one that fits");
+    let freed = full.noted("b0000", Note::TakenBack).noted("other", Note::Kept);
+    assert!(!freed.everything && freed.keeps("other") && !freed.holds("b0000"), "who comes back makes room");
+}
+
+#[test]
+fn of_all_that_is_kept_one_that_may_be_empty_is_told_apart_and_what_is_to_stay_stays() {
+    let all = SetAside { everything: true, ..SetAside::default() };
+    let left = SetAside { left: ["one".to_owned()].into(), ..all.clone() };
+    assert!(all.keeps("one") && !left.keeps("one") && left.keeps("other"));
+    assert_eq!(left.noted("one", Note::Kept), all);
+    assert_eq!(left.noted("one", Note::TakenBack), all);
+    assert_eq!(all.noted("one", Note::TakenBack), all, "nothing is listed that could be taken off");
+}
+
+#[test]
+fn a_user_that_keeps_more_than_is_listed_is_never_purged_and_is_released_with_all_it_has() {
+    let mut world = at_rest(&World::new(ClassState::Purge));
+    world.record.as_mut().unwrap().everything = true;
+    world.edit(|claim| claim.deleting = true);
+    let with = |buckets: BTreeSet<String>| {
+        let mut seen = world.seen();
+        let Backend::Reached(reached) = &mut seen.backend else { panic!("it is reached") };
+        reached.user.as_mut().unwrap().buckets =
+            (0..).zip(buckets).map(|(objects, name)| (name, objects % 2)).collect();
+        let plan = claim::plan(&seen);
+        let marks: Vec<_> = plan
+            .iter()
+            .filter_map(|step| match step {
+                claim::Step::MarkRecord { mark, .. } => Some(mark.clone()),
+                _ => None,
+            })
+            .collect();
+        let told = plan.to_string();
+        assert!(!told.contains("bucket b"), "{told}");
+        let [mark] = &marks[..] else { panic!("{told}") };
+        assert_eq!(mark.phase, Phase::Released);
+        mark.set_aside.clone()
+    };
+    assert_eq!(with(numbered(0..LISTED)), SetAside { kept: numbered(0..LISTED), ..SetAside::default() });
+    assert_eq!(with(numbered(0..LISTED + 1)), SetAside { everything: true, ..SetAside::default() });
+}
+
+#[test]
+fn a_record_made_anew_keeps_more_than_it_can_list() {
+    let mut world = with_a_kept_bucket(at_rest(&World::new(ClassState::Purge)));
+    world.record = None;
+    let mut seen = world.seen();
+    let Backend::Reached(reached) = &mut seen.backend else { panic!("it is reached") };
+    reached.user.as_mut().unwrap().buckets = numbered(0..LISTED + 1).into_iter().map(|name| (name, 1)).collect();
+    let set_aside = claim::plan(&seen).iter().find_map(|step| match step {
+        claim::Step::MarkRecord { mark, .. } => Some(mark.set_aside.clone()),
+        _ => None,
+    });
+    assert_eq!(set_aside, Some(SetAside { everything: true, ..SetAside::default() }));
+}
+
 #[test]
 fn a_secret_that_others_hung_onto_a_claim_stays() {
     let settled = at_rest(&World::new(ClassState::Retain));
@@ -144,7 +243,7 @@ fn what_is_stored_beyond_a_lowered_quota_counts_until_it_is_gone() {
     assert_eq!(world.granted, Some(5000), "nothing is stored");
     let settling = |usage: Option<u64>, quota: u64| {
         let mut seen = World { granted: Some(20_000), ..world.clone() }.seen();
-        let claim::Backend::Reached(reached) = &mut seen.backend else { panic!("it is reached") };
+        let Backend::Reached(reached) = &mut seen.backend else { panic!("it is reached") };
         let user = reached.user.as_mut().unwrap();
         user.usage = usage.map(|size| Usage { size, objects: 2, buckets: Some(1) });
         user.quota.size = Some(quota);
@@ -167,7 +266,7 @@ fn what_is_stored_is_asked_for_where_more_is_booked_than_was_granted() {
     let booked = |size| Entry { granted: Some(Units::from(&quota(size))), ..Entry::default() };
     let asked = |entry: &Entry| claim::inquiry(seen.claim.as_ref(), seen.record.as_ref(), Some(entry), Duration::ZERO);
     assert_eq!(asked(&booked(5000)), Inquiry::Nothing);
-    assert_eq!(asked(&booked(5001)), Inquiry::Usage);
+    assert_eq!(asked(&booked(5001)), Inquiry::Usage { exactly: true }, "by it something is given back");
 }
 
 #[test]
@@ -175,7 +274,7 @@ fn what_is_booked_beyond_the_quota_is_looked_at_again_until_it_is_known_what_is_
     let world = at_rest(&World::new(ClassState::Retain));
     let must_retry = |granted: u64, usage: Option<Usage>| {
         let mut seen = World { granted: Some(granted), ..world.clone() }.seen();
-        let claim::Backend::Reached(reached) = &mut seen.backend else { panic!("it is reached") };
+        let Backend::Reached(reached) = &mut seen.backend else { panic!("it is reached") };
         reached.user.as_mut().unwrap().usage = usage;
         claim::must_retry(&seen)
     };
@@ -197,12 +296,13 @@ fn nothing_is_given_back_while_a_migration_may_still_bring_what_is_stored() {
 
 #[test]
 fn of_too_many_buckets_those_are_looked_into_that_may_go() {
-    let between = |range: std::ops::Range<usize>| range.map(|number| format!("b{number:04}")).collect::<BTreeSet<_>>();
-    let set_aside = claim::SetAside { kept: between(0..50), left: between(1998..2005) };
-    let all = between(0..2000);
+    let set_aside = SetAside { kept: numbered(0..50), left: numbered(1998..2005), everything: false };
+    let all = numbered(0..2000);
     let counted: Vec<_> = claim::to_count(&all, &set_aside).map(String::as_str).collect();
     assert_eq!(counted[..3], ["b1998", "b1999", "b0050"]);
     assert_eq!(counted.len(), 10, "and no more than a few");
+    let keeps_all = SetAside { everything: true, ..set_aside };
+    assert_eq!(claim::to_count(&all, &keeps_all).collect::<Vec<_>>(), ["b1998", "b1999"]);
 }
 
 #[test]

@@ -6,7 +6,7 @@ use croft_core::{
     plan::{Failure, FailureClass, Outcome},
     storage::{
         CephUser, OnDelete, READONLY_SUBUSER,
-        claim::{Access, Backend, Claim, Observed, Phase, Record, SecretBody, SetAside, Step},
+        claim::{Access, Backend, Claim, Observed, Phase, Record, SecretBody, Step},
     },
 };
 
@@ -168,10 +168,14 @@ impl World {
             }
             (Step::MarkRecord { mark, .. }, Some(record)) => {
                 assert!(record.claim.is_some(), "marked an S3User that is not ours");
-                let kept = mark.set_aside.kept.contains(BUCKET);
-                assert!(kept || !record.kept, "forgot a bucket that is kept");
+                let was_kept = record.observe().set_aside.keeps(BUCKET);
+                let is_there = self.user.as_ref().is_none_or(|user| user.stored.is_some());
+                let keeps = mark.set_aside.keeps(BUCKET) || (record.everything && !is_there);
+                assert!(keeps || !was_kept, "forgot a bucket that is kept");
                 assert!(record.phase != Phase::Released || mark.phase != Phase::Removing, "took back what was let go");
-                (record.kept, record.left) = (kept, mark.set_aside.left.contains(BUCKET));
+                record.kept = mark.set_aside.kept.contains(BUCKET);
+                record.left = mark.set_aside.left.contains(BUCKET);
+                record.everything = mark.set_aside.everything;
                 record.purge = mark.purge.as_ref().map(|purge| (purge.objects, false));
                 assert!(mark.returns_to.is_none() || mark.phase != Phase::Bound, "comes back although it is there");
                 record.returns = mark.returns_to.is_some();
@@ -319,14 +323,14 @@ impl World {
         let Backend::Reached(reached) = &seen.backend else { panic!("{step}: nobody could be asked") };
         let gives_up_data = reached.class.on_delete == OnDelete::Purge;
         let is_said = self.record.as_ref().is_some_and(|record| record.purge.is_some()) || self.is_lost;
+        let is_withdrawn = seen.stamp.as_ref().is_some_and(|stamp| stamp.is_withdrawn() || seen.namespace_terminating)
+            || self.is_spared;
         let Some(user) = self.orphaned_user(seen) else {
             return if let Step::SuspendUser { .. } = step { stale() } else { Outcome::done() };
         };
         let record = seen.record.as_ref().filter(|record| record.claim_uid() == user.owner.as_deref());
-        let aside = |names: fn(&SetAside) -> &BTreeSet<String>| {
-            record.is_some_and(|record| names(&record.set_aside).contains(BUCKET))
-        };
-        let (is_kept, is_left) = (aside(|aside| &aside.kept), aside(|aside| &aside.left));
+        let is_kept = record.is_some_and(|record| record.set_aside.keeps(BUCKET));
+        let is_left = record.is_some_and(|record| record.set_aside.left.contains(BUCKET));
         let is_deleted = seen.claim.as_ref().is_some_and(|claim| claim.deleting)
             || record.is_some_and(|record| record.phase == Some(Phase::Removing));
         let is_released = record.is_some_and(|record| record.phase == Some(Phase::Released));
@@ -346,6 +350,7 @@ impl World {
             Step::PurgeBucket { .. } => {
                 assert!(gives_up_data && !is_released && !is_kept && !is_left, "destroyed data nobody gave up");
                 assert!(!user.retained, "destroyed data that was to be retained");
+                assert!(!is_withdrawn, "destroyed what we took away ourselves");
                 assert!(is_deleted, "destroyed the data of a claim nobody deleted");
                 assert!(user.suspended, "purged what somebody may still write to");
                 assert!(is_said, "purged without saying so");
@@ -373,7 +378,9 @@ impl World {
             }
             Some(record) => {
                 let is_blank = record.reason.is_none();
-                let goes_on = (record.phase == Phase::Removing || is_blank) && seen.namespace_terminating;
+                let is_stamped = seen.stamp.is_some();
+                let goes_on = (record.phase == Phase::Removing || is_blank || is_stamped) && seen.namespace_terminating;
+                self.is_spared |= is_stamped && seen.namespace_terminating && record.phase != Phase::Removing;
                 assert!(record.phase == Phase::Released || goes_on, "let go too early");
             }
         }

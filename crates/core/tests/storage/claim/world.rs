@@ -93,6 +93,8 @@ pub(crate) struct RecordState {
     /// Whether its bucket was set aside: kept for good, or left for a look into it.
     pub(crate) kept: bool,
     pub(crate) left: bool,
+    /// Whether more buckets are kept than can be listed.
+    pub(crate) everything: bool,
     /// Objects in the bucket when the gateway was asked to purge it, and whether that is long ago.
     pub(crate) purge: Option<(u64, bool)>,
 }
@@ -139,6 +141,8 @@ pub(crate) struct World {
     /// Somebody took away our finalizer or our record, and not all is put right yet: what cannot be found again meanwhile is theirs to
     /// clean up.
     pub(crate) is_lost: bool,
+    /// A class's claim went with its namespace, and nobody had deleted it before: nothing of it is given up.
+    pub(crate) is_spared: bool,
     /// Whether the binding of a class is there that wants what it stamped.
     pub(crate) bound: bool,
     /// UID of the next claim of that name.
@@ -259,6 +263,7 @@ impl World {
             granted: None,
             keys_used: 0,
             is_lost: false,
+            is_spared: false,
             bound: false,
             next_uid: None,
         }
@@ -336,6 +341,7 @@ impl RecordState {
             reason: None,
             kept: false,
             left: false,
+            everything: false,
             purge: None,
         }
     }
@@ -384,7 +390,7 @@ impl RecordState {
             },
             phase: self.reason.as_ref().map(|_| self.phase),
             reason: self.reason.clone(),
-            set_aside: SetAside { kept: bucket(self.kept), left: bucket(self.left) },
+            set_aside: SetAside { everything: self.everything, kept: bucket(self.kept), left: bucket(self.left) },
             purge: self.purge.map(|(objects, long_ago)| PurgeSeen {
                 purge: Purge { buckets: 1, bucket: BUCKET.to_owned(), objects },
                 age: if long_ago { STILL } else { Duration::ZERO },

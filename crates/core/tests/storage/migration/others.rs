@@ -65,11 +65,16 @@ impl World {
                 assert!(!self.has_arrived(), "taken from its old owner in a migration that failed");
                 assert!(current.claim || current.claim_deleting, "deleted a claim whose bucket did not move");
                 let is_off = (self.bucket, &self.policy) == (Whereabouts::Home, &Policy::None);
-                assert!(!is_off || (!current.key && current.claim_deleting), "its policy is lost");
+                let (is_hopeless, is_noted) = (
+                    !current.key && current.claim_deleting,
+                    self.status.buckets.first().is_some_and(|it| it.policy.is_some()),
+                );
+                assert!(!is_off || (is_hopeless && is_noted), "its policy is lost");
             }
             Some(Phase::Running) => {
                 let key_comes = !current.key && !current.claim_deleting;
-                assert!(!self.reachable || !target.key || key_comes, "hangs");
+                let target_key_comes = !target.key && !target.claim_deleting && !self.deleting;
+                assert!(!self.reachable || target_key_comes || key_comes, "hangs");
             }
             _ => {
                 let waits = !current.claim || !target.claim || target.claim_deleting || !target.key || !current.key;

@@ -42,6 +42,8 @@ pub(super) struct SideState {
     pub(super) claim_deleting: bool,
     pub(super) held: bool,
     pub(super) kept: bool,
+    /// Whether its S3User keeps more than it can list.
+    pub(super) keeps_all: bool,
     /// Whether its user has a key that the gateway knows.
     pub(super) key: bool,
     /// Whether its S3User says from whom the bucket came.
@@ -179,6 +181,7 @@ impl SideState {
             phase: None,
             reason: None,
             set_aside: SetAside {
+                everything: self.keeps_all,
                 kept: self.kept.then(|| BUCKET.to_owned()).into_iter().collect(),
                 left: BTreeSet::new(),
             },
@@ -237,6 +240,7 @@ impl World {
             claim_deleting: false,
             held: false,
             kept: false,
+            keeps_all: false,
             key: true,
             remembers: false,
             moved_away: false,
@@ -401,7 +405,9 @@ impl explorer::World for World {
                 assert!(self.target.remembers, "nobody will know who had it");
                 assert!(self.had_room, "nobody knows whether it has room");
                 if *to == user("a") {
-                    assert_eq!(self.status.buckets[0].state, MoveState::Returning, "taken from its new owner");
+                    let is_forsaken = !self.target.key && (self.deleting || self.target.claim_deleting);
+                    let is_refused = self.status.buckets[0].state == MoveState::Returning;
+                    assert!(is_refused || is_forsaken, "taken from its new owner");
                     self.bucket = Whereabouts::Home;
                 } else if self.clash {
                     return stale();
@@ -415,14 +421,15 @@ impl explorer::World for World {
             }
             Step::Note { record, seen, .. } if !self.is_unchanged(record, seen) => return stale(),
             Step::Note { record, .. } if record == "a.data" => {
-                assert!(self.target.kept, "forgot a bucket that is kept");
+                assert!(self.target.kept || self.target.keeps_all, "forgot a bucket that is kept");
                 self.current.kept = false;
             }
-            Step::Note { .. } => self.target.kept = true,
+            Step::Note { .. } => self.target.kept = !self.target.keeps_all,
             Step::CreateObject { .. } if self.target.object.is_some() || !self.namespace => return stale(),
             Step::CreateObject { .. } => self.target.object = Some(false),
             Step::ReleaseObject { .. } => {
-                assert!(self.has_arrived() && (self.target.object.is_some() || self.target.kept), "forgotten");
+                let is_kept = self.target.kept || self.target.keeps_all;
+                assert!(self.has_arrived() && (self.target.object.is_some() || is_kept), "forgotten");
                 self.current.object = self.current.object.map(|_| false);
             }
             Step::DeleteObject { .. } => self.current.object = None,

@@ -9,8 +9,8 @@ use croft_api::{
 };
 use k8s_openapi::api::admissionregistration::v1::{ValidatingAdmissionPolicy, ValidatingAdmissionPolicySpec};
 
-use super::{OWN_BUCKET_LABEL, OWN_BUCKET_VALUE, by_each, by_velero};
-use crate::policies::{condition, denied_unless, label_of, matched, quoted, variable};
+use super::{OWN_BUCKET_LABEL, OWN_BUCKET_VALUE, by_each};
+use crate::policies::{by_velero, condition, denied_unless, label_of, matched, quoted, variable};
 
 const SNAPSHOTS: &str = "croft-own-bucket-deletions";
 const REQUESTS: &str = "croft-own-bucket-expiry";

@@ -16,6 +16,9 @@ fn key(name: &str) -> Key {
     Key::new(PART.work("test"), "shop", name)
 }
 
+/// So many are looked at now and then although nobody tells of a change.
+const PACED: usize = 600;
+
 /// Notes what is worked on, and panics over what is bad.
 #[derive(Default)]
 struct Notes(Mutex<Vec<String>>);
@@ -26,13 +29,23 @@ impl Notes {
     }
 }
 
+impl Notes {
+    /// How often each of those was looked at that are looked at now and then: the least and the most.
+    fn of_paced(&self) -> (usize, usize) {
+        let noted = self.0.lock().unwrap();
+        let of = |name: String| noted.iter().filter(|noted| **noted == name).count();
+        let looks: Vec<_> = (0..PACED).map(|number| of(format!("paced-{number}"))).collect();
+        (looks.iter().copied().min().unwrap_or_default(), looks.iter().copied().max().unwrap_or_default())
+    }
+}
+
 impl Worker for Arc<Notes> {
     fn all(&self) -> Vec<Key> {
         vec![key("known")]
     }
 
     fn resync(&self) -> Vec<Key> {
-        Vec::new()
+        (0..PACED).map(|number| key(&format!("paced-{number}"))).collect()
     }
 
     fn lane(&self, _: &Key) -> Option<String> {
@@ -103,6 +116,32 @@ async fn a_reconcile_that_panics_is_counted_and_tried_ever_more_rarely_and_all_o
     assert!((5..=20).contains(&attempts), "{attempts} in ten minutes");
     let counted = format!("croft_panics_total{{place=\"reconcile\"}} {attempts}");
     assert!(play.metrics.text().contains(&counted), "{}", play.metrics.text());
+}
+
+#[tokio::test(start_paused = true)]
+async fn everything_is_looked_at_once_in_ten_minutes_the_first_ten_after_a_start_and_never_many_at_once() {
+    let play = play();
+    play.leads.send_replace(Leading { now: true, terms: 1 });
+    tokio::time::sleep(RESYNC.checked_sub(SOON).expect("longer")).await;
+    assert_eq!(play.notes.of_paced(), (0, 0), "a term begins with what is not settled, and no more");
+    tokio::time::sleep(2 * SOON).await;
+    for round in 1..=3 {
+        let mut most = 0;
+        for _ in 0..RESYNC_TURNS {
+            let before = play.notes.0.lock().unwrap().len();
+            tokio::time::sleep(RESYNC / RESYNC_TURNS).await;
+            most = most.max(play.notes.0.lock().unwrap().len() - before);
+        }
+        // Ten seconds' share is ten; names are spread by chance.
+        assert!(most <= 30, "{most} in ten seconds");
+        // The share of the first turn has begun its next round.
+        assert_eq!(play.notes.of_paced(), (round, round + 1));
+    }
+    play.leads.send_replace(Leading { now: false, terms: 1 });
+    tokio::time::sleep(SOON).await;
+    let before = play.notes.of_paced();
+    tokio::time::sleep(RESYNC).await;
+    assert_eq!(play.notes.of_paced(), before, "a standby looks at nothing");
 }
 
 #[tokio::test(start_paused = true)]

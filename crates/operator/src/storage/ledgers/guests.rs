@@ -3,7 +3,7 @@
 //! The caches may tell late where a namespace belongs. So it is asked anew for whoever wants something, who would else grow without
 //! his own weight, and for everybody whose weight would have somebody refused.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use croft_api::storage::{S3QuotaLedger, books};
 use croft_core::{
@@ -26,7 +26,7 @@ use crate::engine::write::read;
 pub(super) struct Comers {
     /// Namespaces, and whether they belong here.
     proven: BTreeMap<String, bool>,
-    /// Books that somebody has left without this replica having heard of it: what it knows of them may be as old.
+    /// Books that somebody who wants something has left: what this replica knows of them may be old.
     left: Vec<S3QuotaLedger>,
 }
 
@@ -38,10 +38,12 @@ impl Shared {
         proven: impl IntoIterator<Item = (&str, bool)>,
     ) -> Result<Comers, Failure> {
         let proven: BTreeMap<_, _> = proven.into_iter().map(|(name, is_here)| (name.to_owned(), is_here)).collect();
-        let here = proven.iter().filter(|(_, is_here)| **is_here).map(|(name, _)| self.owner(name).name);
-        let mut names: Vec<_> = here.filter(|name| *name != owner.name).collect();
-        names.sort();
-        names.dedup();
+        let here = proven.iter().filter(|(_, is_here)| **is_here).map(|(name, _)| name);
+        let booked = here.flat_map(|name| {
+            let cached = self.caches.books.by(NAMESPACE_INDEX, name);
+            cached.iter().map(|ledger| ledger.name_any()).chain([self.owner(name).name]).collect::<Vec<_>>()
+        });
+        let names: BTreeSet<_> = booked.filter(|name| *name != owner.name).collect();
         let api: Api<S3QuotaLedger> = Api::all(self.client.clone());
         let left = futures::future::try_join_all(names.iter().map(|name| read(api.get_opt(name)))).await?;
         Ok(Comers { proven, left: left.into_iter().flatten().collect() })

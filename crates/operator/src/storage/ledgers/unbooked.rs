@@ -4,7 +4,7 @@ use croft_core::{
     plan::{Failure, FailureClass},
     storage::{
         Reason,
-        ledger::{Exceeded, Regranted},
+        ledger::{Exceeded, Full, Regranted},
     },
 };
 
@@ -28,6 +28,13 @@ impl From<Exceeded> for Unbooked {
 impl From<Regranted> for Unbooked {
     fn from(_: Regranted) -> Self {
         Unbooked::Failed(no_longer_there())
+    }
+}
+
+impl From<Full> for Unbooked {
+    fn from(_: Full) -> Self {
+        let why = "the books of the team are full; what its namespaces brought along counts where it was booked before";
+        Unbooked::Failed(Failure::new(FailureClass::Transient, "BooksFull", why))
     }
 }
 

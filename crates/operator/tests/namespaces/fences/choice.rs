@@ -1,7 +1,7 @@
-//! Choosing, changing and leaving a class need `use` on it.
+//! Choosing a class needs `use` on it, leaving it `leave`.
 
 use anyhow::{Context, Result};
-use croft::namespaces::fences::{BINDINGS, CHOICE, PROTECTION};
+use croft::namespaces::fences::{BINDINGS, CHOICE, GATE, LEAVING, MARKS, METADATA, PARAMS, PROTECTION, REQUIRED};
 use croft_api::namespaces::CLASS_LABEL;
 use croft_testbed::{Identity, Testbed};
 use k8s_openapi::api::{admissionregistration::v1::ValidatingAdmissionPolicy, core::v1::Namespace};
@@ -11,7 +11,7 @@ use kube::{
 };
 use serde_json::json;
 
-use super::{Plot, Target, Way, assert_refused, define, let_use};
+use super::{Plot, Target, Way, assert_refused, define, let_do, let_use};
 use crate::support::{self, Shared, eventually, shared};
 
 async fn world() -> &'static Shared {
@@ -43,8 +43,12 @@ pub(super) async fn assert_no_way(plot: &Plot, to: Option<&str>) -> Result<()> {
         for way in ways {
             let what =
                 format!("{before:?} -> {to:?} by {way:?} on {:?}, dry run {}", target.subresource, target.dry_run);
-            let message = assert_refused(CHOICE, &target.write(way, CLASS_LABEL, to).await, &what);
-            assert!(message.contains("needs the verb `use` on namespaceclasses.akuity.io/"), "{message}");
+            let answer = target.write(way, CLASS_LABEL, to).await;
+            // Who changes it chooses one and leaves one: either may be refused first.
+            let is_leaving = to.is_none_or(str::is_empty) || super::is_fence(LEAVING, &answer);
+            let (fence, verb) = if is_leaving { (LEAVING, "leave") } else { (CHOICE, "use") };
+            let message = assert_refused(fence, &answer, &what);
+            assert!(message.contains(&format!("needs the verb `{verb}` on namespaceclasses.akuity.io/")), "{message}");
             assert_eq!(plot.label().await?, before, "{what}");
         }
     }
@@ -72,14 +76,81 @@ async fn who_may_do_everything_in_a_namespace_still_cannot_choose_change_or_leav
     let world = world().await;
     let plot = Plot::new(world.bed, "choice").await?;
     assert_no_way(&plot, Some("choice-any")).await?;
+    define(&plot.admin, "choice-first", false, vec![]).await?;
     plot.bind("choice-first").await?;
+    leaving_is_fenced(&plot).await;
     assert_no_way(&plot, Some("choice-any")).await?;
     assert_no_way(&plot, None).await?;
     assert_no_way(&plot, Some("")).await
 }
 
+/// A policy hears of a new class a moment after it was made.
+async fn leaving_is_fenced(plot: &Plot) {
+    let target = Target::namespace(&plot.owner.client, &plot.namespace).dry_run();
+    eventually("the class to be known to the fence", || async {
+        Ok(super::is_fence(LEAVING, &target.write(Way::Merge, CLASS_LABEL, None).await).then_some(()))
+    })
+    .await;
+}
+
 #[tokio::test]
-async fn with_use_every_way_is_open() -> Result<()> {
+async fn who_may_use_a_class_may_not_thereby_leave_it() -> Result<()> {
+    let world = world().await;
+    let plot = Plot::new(world.bed, "stay").await?;
+    let_do(world.bed, &plot.owner, &["stay", "stay-other"], &["use"]).await?;
+    define(&plot.admin, "stay", false, vec![]).await?;
+    let target = Target::namespace(&plot.owner.client, &plot.namespace);
+    eventually("the right to count", || async { Ok(Some(target.write(Way::Merge, CLASS_LABEL, Some("stay")).await?)) })
+        .await;
+    leaving_is_fenced(&plot).await;
+    for to in [None, Some(""), Some("stay-other")] {
+        let message = assert_refused(LEAVING, &target.write(Way::Merge, CLASS_LABEL, to).await, "left");
+        assert!(message.contains("the verb `leave` on namespaceclasses.akuity.io/stay"), "{message}");
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_class_that_does_not_exist_can_always_be_left() -> Result<()> {
+    let world = world().await;
+    let plot = Plot::new(world.bed, "nowhere").await?;
+    plot.bind("nowhere-at-all").await?;
+    let target = Target::namespace(&plot.owner.client, &plot.namespace);
+    target.write(Way::Merge, CLASS_LABEL, None).await.context("left")?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_namespace_of_a_tenant_has_one_of_the_classes_that_are_required() -> Result<()> {
+    let world = world().await;
+    let label = ("example.com/required-in-tests", "yes");
+    let arguments =
+        ["manifests", "--class-required", &format!("{}={}", label.0, label.1), "--required-class", "required"];
+    let output = tokio::process::Command::new(support::croft()).args(arguments).output().await?;
+    let text = String::from_utf8(output.stdout)?;
+    let parts: Vec<_> = text.split("\n---\n").filter(|part| part.contains(REQUIRED)).collect();
+    let policies = parts.join("\n---\n");
+    support::apply(world.bed.admin(), &policies).await?;
+    let plot = Plot::new(world.bed, "required").await?;
+    define(&plot.admin, "required", false, vec![]).await?;
+    let_use(world.bed, &plot.owner, &["required", "required-other"]).await?;
+    let target = Target::namespace(&plot.owner.client, &plot.namespace);
+    eventually("the fence", || async {
+        Ok(super::is_fence(REQUIRED, &target.dry_run().write(Way::Merge, label.0, Some(label.1)).await).then_some(()))
+    })
+    .await;
+    eventually("the class", || async { Ok(Some(target.write(Way::Merge, CLASS_LABEL, Some("required")).await?)) })
+        .await;
+    target.write(Way::Merge, label.0, Some(label.1)).await.context("with the class it may be a tenant's")?;
+    for (key, value) in [(CLASS_LABEL, None), (CLASS_LABEL, Some("required-other")), (label.0, None)] {
+        assert_refused(REQUIRED, &target.write(Way::Merge, key, value).await, key);
+    }
+    target.write(Way::Merge, "example.com/note", Some("mine")).await.context("anything else")?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn with_use_and_leave_every_way_is_open() -> Result<()> {
     let world = world().await;
     let plot = Plot::new(world.bed, "useful").await?;
     let_use(world.bed, &plot.owner, &["useful-a", "useful-b"]).await?;
@@ -103,7 +174,7 @@ async fn with_use_every_way_is_open() -> Result<()> {
 }
 
 #[tokio::test]
-async fn a_change_of_class_needs_use_on_both() -> Result<()> {
+async fn a_change_of_class_needs_use_on_the_new_and_leave_on_the_old_one() -> Result<()> {
     let world = world().await;
     let plot = Plot::new(world.bed, "both").await?;
     let_use(world.bed, &plot.owner, &["both-mine"]).await?;
@@ -118,9 +189,11 @@ async fn a_change_of_class_needs_use_on_both() -> Result<()> {
         message.contains("choosing this class") && message.contains("namespaceclasses.akuity.io/both-other"),
         "{message}"
     );
+    define(&plot.admin, "both-other", false, vec![]).await?;
     plot.bind("both-other").await?;
+    leaving_is_fenced(&plot).await;
     let back = target.write(Way::Merge, CLASS_LABEL, Some("both-mine")).await;
-    let message = assert_refused(CHOICE, &back, "away from a class of others");
+    let message = assert_refused(LEAVING, &back, "away from a class of others");
     assert!(
         message.contains("leaving this class") && message.contains("namespaceclasses.akuity.io/both-other"),
         "{message}"
@@ -241,7 +314,7 @@ async fn a_dying_namespace_cannot_change_its_class() -> Result<()> {
 async fn the_api_server_finds_nothing_wrong_with_the_policies() -> Result<()> {
     let world = world().await;
     let api: Api<ValidatingAdmissionPolicy> = Api::all(world.client());
-    for name in [CHOICE, BINDINGS, PROTECTION] {
+    for name in [CHOICE, LEAVING, BINDINGS, PROTECTION, MARKS, METADATA, PARAMS, GATE] {
         let checked = eventually(&format!("{name} to be type-checked"), || async {
             Ok(api.get(name).await?.status.filter(|status| status.observed_generation.is_some()))
         })

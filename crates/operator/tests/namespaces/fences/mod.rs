@@ -1,7 +1,11 @@
 //! The fences, tried by real users with real rights, in every way the API offers to write an object.
 
+mod author;
 mod bindings;
 mod choice;
+mod gate;
+mod marks;
+mod metadata;
 mod operator_down;
 mod protection;
 mod rights;
@@ -115,13 +119,18 @@ fn quota(name: &str) -> Value {
     json!({"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": name}, "spec": {"hard": {"pods": "5"}}})
 }
 
-/// Lets `user` use the classes, wherever it may write namespaces.
+/// Lets `user` use and leave the classes, wherever it may write namespaces.
 async fn let_use(world: &Testbed, user: &Identity, classes: &[&str]) -> Result<()> {
+    let_do(world, user, classes, &["use", "leave"]).await
+}
+
+/// Lets `user` do this with the classes.
+async fn let_do(world: &Testbed, user: &Identity, classes: &[&str], verbs: &[&str]) -> Result<()> {
     let name = format!("use-{}", user.name);
     let rights = json!({"apiVersion": "v1", "kind": "List", "items": [
         {
             "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": name},
-            "rules": [{"apiGroups": ["akuity.io"], "resources": ["namespaceclasses"], "resourceNames": classes, "verbs": ["use"]}],
+            "rules": [{"apiGroups": ["akuity.io"], "resources": ["namespaceclasses"], "resourceNames": classes, "verbs": verbs}],
         },
         {
             "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding", "metadata": {"name": name},
@@ -258,4 +267,26 @@ fn assert_refused<T: std::fmt::Debug>(fence: &str, answer: &kube::Result<T>, wha
         Err(kube::Error::Api(status)) => status.message.clone(),
         _ => String::new(),
     }
+}
+
+#[test]
+fn every_test_that_the_page_about_fences_names_exists() -> Result<()> {
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
+    let page = std::fs::read_to_string(root.join("../../docs/fences.md"))?;
+    let mut sources = String::new();
+    for folder in ["tests/namespaces", "tests/namespaces/fences"] {
+        for entry in std::fs::read_dir(root.join(folder))? {
+            let path = entry?.path();
+            if path.extension().is_some_and(|extension| extension == "rs") {
+                sources.push_str(&std::fs::read_to_string(path)?);
+            }
+        }
+    }
+    // Names of tests are sentences: nothing else on the page has so many words in it.
+    let named: Vec<_> = page.split('`').filter(|text| text.matches('_').count() > 3 && !text.contains(' ')).collect();
+    ensure!(named.len() > 20, "the page names its tests");
+    for name in named {
+        ensure!(sources.contains(&format!("fn {name}(")), "{name} is no test");
+    }
+    Ok(())
 }

@@ -1,13 +1,21 @@
 //! What the operator may put into namespaces, and what tenants may do with our kinds.
 
+use std::time::{Duration, Instant};
+
 use anyhow::Result;
 use croft_testbed::{Identity, Testbed};
-use k8s_openapi::api::rbac::v1::RoleBinding;
-use kube::Api;
+use k8s_openapi::api::{core::v1::ConfigMap, rbac::v1::RoleBinding};
+use kube::{
+    Api,
+    api::{DeleteParams, Patch, PostParams},
+};
 use serde_json::json;
 
-use super::{Plot, config_map, define};
-use crate::support::{self, Shared, eventually, shared};
+use super::{Plot, Target, config_map, define};
+use crate::{
+    scene::may_be_in_classes,
+    support::{self, Shared, eventually, shared},
+};
 
 async fn world() -> &'static Shared {
     shared(Testbed::kubernetes()).await
@@ -28,6 +36,48 @@ async fn one_labelled_cluster_role_lets_classes_contain_another_kind() -> Result
     assert!(message.contains("CronJob") && message.contains("cronjobs"), "{message}");
     support::apply(world.bed.admin(), include_str!("../../../../../examples/class-contents-cronjobs.yaml")).await?;
     plot.ready().await;
+    Ok(())
+}
+
+#[tokio::test]
+async fn what_waits_for_a_right_goes_on_as_soon_as_it_is_granted() -> Result<()> {
+    let world = world().await;
+    let plot = Plot::new(world.bed, "granted").await?;
+    let budget = json!({
+        "apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": "budget"},
+        "spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": "x"}}},
+    });
+    define(&world.client(), "granted", false, vec![budget]).await?;
+    plot.bind("granted").await?;
+    plot.ready_reason("Forbidden").await;
+    // By now it would be tried again but rarely.
+    tokio::time::sleep(Duration::from_secs(15)).await;
+    let begun = Instant::now();
+    support::apply(world.bed.admin(), &may_be_in_classes("policy", "poddisruptionbudgets")).await?;
+    plot.ready().await;
+    assert!(begun.elapsed() < Duration::from_secs(20), "it took {:?}", begun.elapsed());
+    Ok(())
+}
+
+#[tokio::test]
+async fn whoever_may_annotate_the_namespace_has_it_looked_at() -> Result<()> {
+    let world = world().await;
+    let plot = Plot::new(world.bed, "triggered").await?;
+    define(&world.client(), "triggered", false, vec![config_map("made")]).await?;
+    plot.bind("triggered").await?;
+    plot.ready().await;
+    let config_maps: Api<ConfigMap> = Api::namespaced(world.client(), &plot.namespace);
+    // Something that nobody announces: a name that is taken is free again.
+    config_maps.create(&PostParams::default(), &serde_json::from_value(config_map("taken"))?).await?;
+    define(&world.client(), "triggered", false, vec![config_map("made"), config_map("taken")]).await?;
+    plot.ready_reason("Conflict").await;
+    tokio::time::sleep(Duration::from_secs(15)).await;
+    config_maps.delete("taken", &DeleteParams::default()).await?;
+    let begun = Instant::now();
+    let trigger = json!({"metadata": {"annotations": {"reconcile.akuity.io/trigger": "now"}}});
+    Target::namespace(&plot.owner.client, &plot.namespace).patch(&Patch::Merge(trigger)).await?;
+    plot.ready().await;
+    assert!(begun.elapsed() < Duration::from_secs(5), "it took {:?}", begun.elapsed());
     Ok(())
 }
 
@@ -57,6 +107,34 @@ async fn a_class_cannot_hand_out_rights_the_operator_does_not_hold() -> Result<(
     Ok(())
 }
 
+#[tokio::test]
+async fn a_conflict_in_the_new_class_keeps_no_right_of_the_old_one() -> Result<()> {
+    let world = world().await;
+    let plot = Plot::new(world.bed, "withdrawn").await?;
+    support::apply(world.bed.admin(), ROLE_BINDINGS).await?;
+    // What the operator holds itself it may hand out.
+    let role = ["create", "clusterrole", "reads-config-maps", "--verb=get,list", "--resource=configmaps"];
+    world.bed.admin().kubectl(&role).await?;
+    let given = json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding", "metadata": {"name": "given"},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "reads-config-maps"},
+        "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "Group", "name": "everybody"}],
+    });
+    define(&world.client(), "withdrawn-old", false, vec![config_map("old"), given]).await?;
+    define(&world.client(), "withdrawn-new", false, vec![config_map("taken")]).await?;
+    plot.bind("withdrawn-old").await?;
+    plot.ready().await;
+    let config_maps: Api<ConfigMap> = Api::namespaced(world.client(), &plot.namespace);
+    config_maps.create(&PostParams::default(), &serde_json::from_value(config_map("taken"))?).await?;
+    plot.bind("withdrawn-new").await?;
+    plot.ready_reason("Conflict").await;
+    let bindings: Api<RoleBinding> = Api::namespaced(world.client(), &plot.namespace);
+    eventually("the right to be withdrawn", || async { Ok(bindings.get_opt("given").await?.is_none().then_some(())) })
+        .await;
+    assert!(config_maps.get_opt("old").await?.is_some(), "everything else waits until all of the new class stands");
+    Ok(())
+}
+
 const ROLE_BINDINGS: &str = "
 apiVersion: rbac.authorization.k8s.io/v1
 kind: ClusterRole
@@ -81,6 +159,7 @@ async fn the_operator_holds_neither_escalate_nor_bind_nor_impersonate() -> Resul
         ("impersonate", "serviceaccounts"),
         ("create", "rbac.authorization.k8s.io/clusterrolebindings"),
         ("patch", "admissionregistration.k8s.io/validatingadmissionpolicies"),
+        ("patch", "admissionregistration.k8s.io/validatingadmissionpolicybindings"),
         ("delete", "admissionregistration.k8s.io/validatingadmissionpolicybindings"),
     ] {
         assert!(!operator.can(verb, resource, None).await?, "{verb} {resource}");

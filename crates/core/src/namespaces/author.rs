@@ -1,0 +1,146 @@
+//! What the author of a class must hold: the operator acts with its own rights on whatever stands in a class, so nobody puts into one
+//! what he could not make himself in every namespace.
+
+use serde_json::{Map, Value};
+
+use super::{manifest::group_of, template::is_template};
+
+const RBAC: &str = "rbac.authorization.k8s.io";
+
+/// More rights than this are not asked for one by one.
+const MOST_ASKED: usize = 100;
+
+/// A right on all of a resource in the whole cluster, or on one object of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Right {
+    pub verb: String,
+    pub group: String,
+    pub resource: String,
+    pub name: Option<String>,
+}
+
+impl Right {
+    fn new(verb: &str, group: &str, resource: &str) -> Self {
+        Self { verb: verb.to_owned(), group: group.to_owned(), resource: resource.to_owned(), name: None }
+    }
+
+    /// Whoever has this may put anything into any class.
+    pub fn over_classes() -> Self {
+        Self::new("escalate", "akuity.io", "namespaceclasses")
+    }
+
+    /// What it takes to set labels and annotations of namespaces.
+    pub fn over_namespaces() -> Self {
+        Self::new("patch", "", "namespaces")
+    }
+
+    /// As a rule of RBAC.
+    pub fn rule(&self) -> String {
+        let Self { verb, group, resource, name } = self;
+        let names = name.as_ref().map(|name| format!(", resourceNames: [{name}]")).unwrap_or_default();
+        format!("{{apiGroups: [\"{group}\"], resources: [{resource}]{names}, verbs: [{verb}]}}")
+    }
+}
+
+/// What one item asks of its author.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Asked {
+    /// All of these.
+    pub all: Vec<Right>,
+    /// Or all of these in place of the last ones: who holds this is asked for no more.
+    pub or: Option<Right>,
+}
+
+/// What an item asks for beside the right to make it; `resource` is what its kind is called in paths, where that is known.
+pub fn asked(item: &Map<String, Value>, resource: Option<&str>) -> [Asked; 2] {
+    let text = |field: &str| item.get(field).and_then(Value::as_str).unwrap_or_default();
+    let (group, kind) = (group_of(text("apiVersion")), text("kind"));
+    // Of a kind that is not there only who may make everything of its group can say that he may make it.
+    let make = Asked { all: vec![Right::new("create", group, resource.unwrap_or("*"))], or: None };
+    let grant = match (group, kind) {
+        (RBAC, "Role") => Asked { all: held(item), or: Some(Right::new("escalate", RBAC, "roles")) },
+        (RBAC, "RoleBinding") => Asked { all: vec![bound(item)], or: None },
+        _ => Asked::default(),
+    };
+    [make, grant]
+}
+
+/// Everything the rules of a Role give: as RBAC has it, nobody hands out what he does not hold.
+fn held(role: &Map<String, Value>) -> Vec<Right> {
+    let rules = role.get("rules").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+    let mut rights = Vec::new();
+    for rule in rules {
+        let texts = |field: &str| -> Vec<&str> {
+            rule.get(field).and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str).collect()
+        };
+        let names = texts("resourceNames");
+        let names: Vec<_> = if names.is_empty() { vec![None] } else { names.into_iter().map(Some).collect() };
+        for group in texts("apiGroups") {
+            for resource in texts("resources") {
+                for verb in texts("verbs") {
+                    for name in &names {
+                        if rights.len() >= MOST_ASKED {
+                            return vec![Right::new("*", "*", "*")];
+                        }
+                        rights.push(Right { name: name.map(str::to_owned), ..Right::new(verb, group, resource) });
+                    }
+                }
+            }
+        }
+    }
+    rights
+}
+
+/// To bind a role takes the right to bind it.
+fn bound(binding: &Map<String, Value>) -> Right {
+    let reference = |field: &str| binding.get("roleRef").and_then(|role| role.get(field)).and_then(Value::as_str);
+    let resource = if reference("kind") == Some("Role") { "roles" } else { "clusterroles" };
+    let name = reference("name").filter(|name| !is_template(name)).map(str::to_owned);
+    Right { name, ..Right::new("bind", RBAC, resource) }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn rules(item: &Value, resource: Option<&str>) -> Vec<String> {
+        let asked = asked(item.as_object().unwrap(), resource);
+        asked.iter().flat_map(|asked| &asked.all).map(Right::rule).collect()
+    }
+
+    #[test]
+    fn who_writes_a_class_could_make_what_is_in_it_and_hold_what_it_gives() {
+        let secret = json!({"apiVersion": "v1", "kind": "Secret"});
+        assert_eq!(rules(&secret, Some("secrets")), [r#"{apiGroups: [""], resources: [secrets], verbs: [create]}"#]);
+        let unknown = json!({"apiVersion": "x.dev/v1", "kind": "Lamp"});
+        assert_eq!(rules(&unknown, None), [r#"{apiGroups: ["x.dev"], resources: [*], verbs: [create]}"#]);
+        let role = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role", "rules": [
+            {"apiGroups": [""], "resources": ["pods", "secrets"], "verbs": ["get"], "resourceNames": ["a"]},
+        ]});
+        assert_eq!(
+            rules(&role, Some("roles"))[1..],
+            [
+                r#"{apiGroups: [""], resources: [pods], resourceNames: [a], verbs: [get]}"#,
+                r#"{apiGroups: [""], resources: [secrets], resourceNames: [a], verbs: [get]}"#,
+            ]
+        );
+        let binding = |name: &str| {
+            json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding",
+                   "roleRef": {"kind": "ClusterRole", "name": name}})
+        };
+        let bind = |name: &str| rules(&binding(name), Some("rolebindings"))[1].clone();
+        assert!(bind("admin").contains("resources: [clusterroles], resourceNames: [admin], verbs: [bind]"));
+        assert!(!bind("{{ params.role }}").contains("resourceNames"), "whichever it turns out to be");
+    }
+
+    #[test]
+    fn a_role_that_gives_very_much_is_for_who_holds_everything() {
+        let verbs: Vec<_> = (0..200).map(|number| number.to_string()).collect();
+        let role = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role", "rules": [
+            {"apiGroups": [""], "resources": ["pods"], "verbs": verbs},
+        ]});
+        assert_eq!(rules(&role, Some("roles"))[1..], [r#"{apiGroups: ["*"], resources: [*], verbs: [*]}"#]);
+    }
+}

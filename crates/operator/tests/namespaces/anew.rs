@@ -1,0 +1,63 @@
+//! What cannot be changed in place is made anew where the class says so, and never before it is known that it can be.
+
+use anyhow::Result;
+use croft_api::namespaces::AppliedState;
+use k8s_openapi::api::core::v1::Secret;
+use kube::{Resource, ResourceExt};
+use serde_json::{Value, json};
+
+use crate::scene::{Class, Space, applied, condition, config_map, world};
+
+fn spec(resource: Value) -> Value {
+    json!({"policy": {"onImmutable": "Recreate"}, "protect": true, "resources": [resource]})
+}
+
+/// A namespace that has all of a class with this one object, then the class with another form of it.
+async fn changed(name: &str, from: Value, to: Value) -> Result<Space> {
+    let world = world().await;
+    let class = Class::with_spec(world.client(), name, spec(from)).await?;
+    let space = Space::of(world.bed, name, name).await?;
+    space.follows(&class).await;
+    class.set_spec(spec(to)).await?;
+    Ok(space)
+}
+
+fn same<K: Resource>(before: &K, after: &K) -> bool {
+    (before.meta().uid.as_ref(), before.meta().resource_version.as_ref())
+        == (after.meta().uid.as_ref(), after.meta().resource_version.as_ref())
+}
+
+#[tokio::test]
+async fn a_refused_value_that_speaks_of_immutability_deletes_nothing() -> Result<()> {
+    let mut bad = config_map("made", "1");
+    bad["data"] = json!({"field is immutable!": "no such key can be"});
+    let space = changed("echoed", config_map("made", "1"), bad).await?;
+    let binding = space.says("ApplyFailed").await;
+    let before = space.has_value("made", "1").await;
+    let message = condition(&binding, "Ready").map(|ready| ready.message).unwrap_or_default();
+    assert!(message.contains("field is immutable!") && !message.contains("in place"), "{message}");
+    space.annotate("reconcile", Some("again")).await?;
+    assert!(same(&before, &space.has_value("made", "1").await));
+    Ok(())
+}
+
+#[tokio::test]
+async fn what_would_not_be_accepted_anew_is_not_deleted() -> Result<()> {
+    let secret = |kind: &str, data: Value| json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "made"}, "type": kind, "stringData": data});
+    let good = secret("example.com/one", json!({"a": "b"}));
+    // Its type cannot be changed, and one of the new type must have a key that this one lacks.
+    let space = changed("unacceptable", good, secret("kubernetes.io/ssh-auth", json!({"a": "b"}))).await?;
+    let secrets = space.api::<Secret>();
+    let before = secrets.get("made").await?;
+    let told = crate::support::eventually("it to be told", || async {
+        let binding = space.bindings().get(&space.name).await?;
+        let entry = applied(&binding, "made").unwrap_or_default();
+        let message = entry.message.unwrap_or_default();
+        Ok((entry.state == AppliedState::Failed && message.contains("would not be accepted anew")).then_some(message))
+    })
+    .await;
+    assert!(told.contains("ssh-privatekey") && told.contains("change the class"), "{told}");
+    assert!(same(&before, &secrets.get("made").await?), "untouched");
+    assert_eq!(before.labels().len(), 2, "and still protected");
+    Ok(())
+}

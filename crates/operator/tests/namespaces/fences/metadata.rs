@@ -1,0 +1,143 @@
+//! Labels and annotations that a class with `protect: true` sets on the Namespace are written by the operator alone.
+
+use anyhow::{Context, Result};
+use croft::namespaces::fences::METADATA;
+use croft_api::namespaces::{CLASS_LABEL, PROTECTED_LABELS_ANNOTATION};
+use croft_testbed::Testbed;
+use k8s_openapi::api::core::v1::Namespace;
+use kube::{
+    Api, ResourceExt,
+    api::{Patch, PostParams},
+};
+use serde_json::json;
+
+use super::{Plot, Target, Way, assert_refused, choice::doors, is_fence};
+use crate::{
+    scene::Class,
+    support::{Shared, eventually, shared},
+};
+
+const LABEL: &str = "pod-security.kubernetes.io/enforce";
+
+async fn world() -> &'static Shared {
+    shared(Testbed::kubernetes()).await
+}
+
+/// A namespace whose class sets a label, protected or not.
+async fn furnished(name: &str, protect: bool) -> Result<Plot> {
+    let world = world().await;
+    let plot = Plot::new(world.bed, name).await?;
+    let metadata = json!({"labels": {LABEL: "restricted"}, "annotations": {"example.com/a": "1"}});
+    Class::with_spec(world.client(), name, json!({"protect": protect, "namespaceMetadata": metadata})).await?;
+    // Not by an apply: the next one of the same manager would take the class away with the label.
+    Target::namespace(&plot.admin, &plot.namespace).write(Way::Merge, CLASS_LABEL, Some(name)).await?;
+    plot.ready().await;
+    Ok(plot)
+}
+
+async fn label(plot: &Plot) -> Result<Option<String>> {
+    let api: Api<Namespace> = Api::all(plot.admin.clone());
+    Ok(api.get(&plot.namespace).await?.labels().get(LABEL).cloned())
+}
+
+#[tokio::test]
+async fn a_label_that_a_protecting_class_set_is_not_changed_in_any_way() -> Result<()> {
+    let plot = furnished("kept-label", true).await?;
+    for (target, ways) in doors(&plot.owner.client, &plot.namespace).await? {
+        // What is only tried out changes nothing.
+        for way in ways.into_iter().filter(|_| !target.dry_run) {
+            for to in [Some("privileged"), None] {
+                // What another manager set, an apply does not take away by leaving it out.
+                if way == Way::Apply && to.is_none() {
+                    continue;
+                }
+                let what = format!("{to:?} by {way:?} on {:?}", target.subresource);
+                let message = assert_refused(METADATA, &target.write(way, LABEL, to).await, &what);
+                assert!(message.contains(&format!("class kept-label protects the label {LABEL}")), "{message}");
+            }
+        }
+    }
+    let target = Target::namespace(&plot.owner.client, &plot.namespace);
+    let annotations = |key: &str, value: Option<&str>| Patch::Merge(json!({"metadata": {"annotations": {key: value}}}));
+    let message = assert_refused(METADATA, &target.patch(&annotations("example.com/a", Some("2"))).await, "annotation");
+    assert!(message.contains("the annotation example.com/a"), "{message}");
+    for value in [None, Some("")] {
+        let note = annotations(PROTECTED_LABELS_ANNOTATION, value);
+        assert_refused(METADATA, &target.patch(&note).await, "the note");
+    }
+    assert_eq!(label(&plot).await?.as_deref(), Some("restricted"));
+    target.patch(&annotations("example.com/mine", Some("x"))).await.context("what the class does not set")?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_label_of_a_protecting_class_replaces_the_one_a_tenant_set_first_which_comes_back_when_she_leaves()
+-> Result<()> {
+    let world = world().await;
+    let plot = Plot::new(world.bed, "first-label").await?;
+    let target = Target::namespace(&plot.admin, &plot.namespace);
+    target.write(Way::Merge, LABEL, Some("privileged")).await?;
+    let metadata = json!({"labels": {LABEL: "restricted"}});
+    Class::with_spec(world.client(), "first-label", json!({"protect": true, "namespaceMetadata": metadata})).await?;
+    target.write(Way::Merge, CLASS_LABEL, Some("first-label")).await?;
+    plot.ready().await;
+    assert_eq!(label(&plot).await?.as_deref(), Some("restricted"));
+    let hers = Target::namespace(&plot.owner.client, &plot.namespace);
+    assert_refused(METADATA, &hers.write(Way::Merge, LABEL, Some("privileged")).await, "her own value again");
+    target.write(Way::Merge, CLASS_LABEL, None).await?;
+    eventually("her own label to be back", || async {
+        Ok((label(&plot).await?.as_deref() == Some("privileged")).then_some(()))
+    })
+    .await;
+    Ok(())
+}
+
+/// The owner of a namespace cannot say which of its labels are kept.
+pub(super) async fn assert_no_way(plot: &Plot) {
+    let target = Target::namespace(&plot.owner.client, &plot.namespace);
+    let note = Patch::Merge(json!({"metadata": {"annotations": {PROTECTED_LABELS_ANNOTATION: "example.com/x"}}}));
+    assert_refused(METADATA, &target.patch(&note).await, "a note of a tenant's");
+}
+
+#[tokio::test]
+async fn nobody_else_says_which_labels_are_kept() -> Result<()> {
+    let plot = furnished("false-note", false).await?;
+    assert_no_way(&plot).await;
+    let velero = world().await.bed.cluster_admin("velero", "restores-namespaces").await?;
+    let restored: Namespace = serde_json::from_value(json!({"metadata": {
+        "generateName": "restored-note-", "annotations": {PROTECTED_LABELS_ANNOTATION: LABEL}, "labels": {LABEL: "restricted"},
+    }}))?;
+    let api: Api<Namespace> = Api::all(velero.client.clone());
+    let restored =
+        eventually("a restored namespace", || async { Ok(Some(api.create(&PostParams::default(), &restored).await?)) })
+            .await;
+    let target = Target::namespace(&velero.client, &restored.name_any());
+    target.write(Way::Merge, LABEL, None).await.context("without a class nothing is kept")?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn without_protect_a_label_is_put_right_and_not_fenced() -> Result<()> {
+    let plot = furnished("loose-label", false).await?;
+    let target = Target::namespace(&plot.owner.client, &plot.namespace);
+    target.write(Way::Merge, LABEL, Some("privileged")).await?;
+    eventually("the label to be put right", || async {
+        Ok((label(&plot).await?.as_deref() == Some("restricted")).then_some(()))
+    })
+    .await;
+    Ok(())
+}
+
+#[tokio::test]
+async fn the_operator_takes_protected_labels_away_with_the_class() -> Result<()> {
+    let plot = furnished("left-label", true).await?;
+    Target::namespace(&plot.admin, &plot.namespace).write(Way::Merge, CLASS_LABEL, None).await?;
+    eventually("the label to go", || async { Ok(label(&plot).await?.is_none().then_some(())) }).await;
+    let target = Target::namespace(&plot.owner.client, &plot.namespace);
+    eventually("the label to be free", || async {
+        let answer = target.write(Way::Merge, LABEL, Some("baseline")).await;
+        Ok((!is_fence(METADATA, &answer)).then_some(()))
+    })
+    .await;
+    Ok(())
+}
