@@ -1,17 +1,21 @@
 //! What the author of a class must hold: the operator acts with its own rights on whatever stands in a class, so nobody puts into one
 //! what he could not make himself in every namespace.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use serde_json::{Map, Value};
 
 use super::{manifest::group_of, template::is_template};
 
 const RBAC: &str = "rbac.authorization.k8s.io";
 
-/// More rights than this are not asked for one by one.
-const MOST_ASKED: usize = 100;
+/// More rights than this of one Role are not asked for one by one,
+const MOST_OF_A_ROLE: usize = 100;
+/// nor more than this of one class.
+const MOST_OF_A_CLASS: usize = 1000;
 
 /// A right on all of a resource in the whole cluster, or on one object of it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Right {
     pub verb: String,
     pub group: String,
@@ -27,6 +31,11 @@ impl Right {
     /// Whoever has this may put anything into any class.
     pub fn over_classes() -> Self {
         Self::new("escalate", "akuity.io", "namespaceclasses")
+    }
+
+    /// What nobody needs to be asked about who holds it.
+    fn to_everything() -> Self {
+        Self::new("*", "*", "*")
     }
 
     /// What it takes to set labels and annotations of namespaces.
@@ -51,6 +60,37 @@ pub struct Asked {
     pub or: Option<Right>,
 }
 
+/// What a whole class asks of its author: each item by its index.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Demands(Vec<(usize, Asked)>);
+
+impl Demands {
+    pub fn of(asked: impl IntoIterator<Item = (usize, Asked)>) -> Self {
+        Self(asked.into_iter().filter(|(_, asked)| !asked.all.is_empty()).collect())
+    }
+
+    /// What to find out about the author, each right once.
+    pub fn rights(&self) -> BTreeSet<Right> {
+        let rights: BTreeSet<_> = self.0.iter().flat_map(|(_, asked)| asked.all.iter().chain(&asked.or)).collect();
+        if rights.len() > MOST_OF_A_CLASS {
+            return BTreeSet::from([Right::to_everything()]);
+        }
+        rights.into_iter().cloned().collect()
+    }
+
+    /// The first item whose author does not hold what it asks for, and the first right missing there.
+    pub fn unmet<'d>(&'d self, held: &BTreeMap<Right, bool>) -> Option<(usize, &'d Right)> {
+        let holds = |right: &Right| held.get(right).copied().unwrap_or_default();
+        if holds(&Right::to_everything()) {
+            return None;
+        }
+        self.0.iter().filter(|(_, asked)| !asked.or.as_ref().is_some_and(holds)).find_map(|(index, asked)| {
+            let missing = asked.all.iter().find(|right| !holds(right))?;
+            Some((*index, missing))
+        })
+    }
+}
+
 /// What an item asks for beside the right to make it; `resource` is what its kind is called in paths, where that is known.
 pub fn asked(item: &Map<String, Value>, resource: Option<&str>) -> [Asked; 2] {
     let text = |field: &str| item.get(field).and_then(Value::as_str).unwrap_or_default();
@@ -59,7 +99,7 @@ pub fn asked(item: &Map<String, Value>, resource: Option<&str>) -> [Asked; 2] {
     let make = Asked { all: vec![Right::new("create", group, resource.unwrap_or("*"))], or: None };
     let grant = match (group, kind) {
         (RBAC, "Role") => Asked { all: held(item), or: Some(Right::new("escalate", RBAC, "roles")) },
-        (RBAC, "RoleBinding") => Asked { all: vec![bound(item)], or: None },
+        (RBAC, "RoleBinding") => Asked { all: bound(item), or: None },
         _ => Asked::default(),
     };
     [make, grant]
@@ -79,8 +119,8 @@ fn held(role: &Map<String, Value>) -> Vec<Right> {
             for resource in texts("resources") {
                 for verb in texts("verbs") {
                     for name in &names {
-                        if rights.len() >= MOST_ASKED {
-                            return vec![Right::new("*", "*", "*")];
+                        if rights.len() >= MOST_OF_A_ROLE {
+                            return vec![Right::to_everything()];
                         }
                         rights.push(Right { name: name.map(str::to_owned), ..Right::new(verb, group, resource) });
                     }
@@ -91,12 +131,16 @@ fn held(role: &Map<String, Value>) -> Vec<Right> {
     rights
 }
 
-/// To bind a role takes the right to bind it.
-fn bound(binding: &Map<String, Value>) -> Right {
+/// To bind a role takes the right to bind it; of which kind it is, too, may be known in each namespace only.
+fn bound(binding: &Map<String, Value>) -> Vec<Right> {
     let reference = |field: &str| binding.get("roleRef").and_then(|role| role.get(field)).and_then(Value::as_str);
-    let resource = if reference("kind") == Some("Role") { "roles" } else { "clusterroles" };
+    let resources: &[_] = match reference("kind") {
+        Some("Role") => &["roles"],
+        Some(kind) if is_template(kind) => &["clusterroles", "roles"],
+        _ => &["clusterroles"],
+    };
     let name = reference("name").filter(|name| !is_template(name)).map(str::to_owned);
-    Right { name, ..Right::new("bind", RBAC, resource) }
+    resources.iter().map(|resource| Right { name: name.clone(), ..Right::new("bind", RBAC, resource) }).collect()
 }
 
 #[cfg(test)]
@@ -133,6 +177,50 @@ mod tests {
         let bind = |name: &str| rules(&binding(name), Some("rolebindings"))[1].clone();
         assert!(bind("admin").contains("resources: [clusterroles], resourceNames: [admin], verbs: [bind]"));
         assert!(!bind("{{ params.role }}").contains("resourceNames"), "whichever it turns out to be");
+        let mut either = binding("admin");
+        either["roleRef"]["kind"] = "{{ params.kind }}".into();
+        assert_eq!(rules(&either, Some("rolebindings")).len(), 3, "a ClusterRole or a Role");
+    }
+
+    fn role(verbs: &[String]) -> Asked {
+        let role = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role", "rules": [
+            {"apiGroups": [""], "resources": ["pods"], "verbs": verbs},
+        ]});
+        let [_, grant] = asked(role.as_object().unwrap(), Some("roles"));
+        grant
+    }
+
+    #[test]
+    fn each_right_is_asked_for_once_and_the_first_missing_one_is_told_by_its_item() {
+        let verbs = |verbs: &[&str]| role(&verbs.iter().map(|verb| (*verb).to_owned()).collect::<Vec<_>>());
+        let demands = Demands::of([(0, verbs(&["get"])), (1, Asked::default()), (2, verbs(&["get", "list"]))]);
+        let rights = demands.rights();
+        assert_eq!(rights.len(), 3, "get, list, and escalate in their place: {rights:?}");
+        let holding = |verbs: &[&str]| {
+            let held = |right: &Right| verbs.contains(&right.verb.as_str());
+            rights.iter().map(|right| (right.clone(), held(right))).collect::<BTreeMap<_, _>>()
+        };
+        assert_eq!(demands.unmet(&holding(&["get", "list"])), None);
+        assert_eq!(demands.unmet(&holding(&["escalate"])), None);
+        assert_eq!(
+            demands.unmet(&holding(&["get"])).map(|(index, right)| (index, right.verb.as_str())),
+            Some((2, "list"))
+        );
+        assert_eq!(demands.unmet(&BTreeMap::new()).map(|(index, _)| index), Some(0), "what nobody knows is not held");
+    }
+
+    #[test]
+    fn a_class_that_asks_for_very_much_is_for_who_holds_everything() {
+        let roles =
+            (0..20).map(|index| (index, role(&(0..60).map(|number| format!("{index}-{number}")).collect::<Vec<_>>())));
+        let demands = Demands::of(roles);
+        let rights = demands.rights();
+        assert_eq!(
+            rights.iter().map(Right::rule).collect::<Vec<_>>(),
+            [r#"{apiGroups: ["*"], resources: [*], verbs: [*]}"#]
+        );
+        let held = |held: bool| rights.iter().map(|right| (right.clone(), held)).collect::<BTreeMap<_, _>>();
+        assert!(demands.unmet(&held(false)).is_some() && demands.unmet(&held(true)).is_none());
     }
 
     #[test]

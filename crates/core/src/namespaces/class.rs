@@ -1,6 +1,6 @@
 //! What a class says about itself: which kinds it needs watched, and how its namespaces are doing.
 
-use std::{collections::BTreeSet, fmt, time::Duration};
+use std::{borrow::Cow, collections::BTreeSet, fmt, time::Duration};
 
 use serde::{Deserialize, Serialize};
 
@@ -12,7 +12,7 @@ use crate::{
         manifest::group_of,
         rollout::{self, RolloutStep},
     },
-    plan::{Next, Plan, Step},
+    plan::{Failure, FailureClass, Next, Outcome, Plan, Step},
     problem::Problem,
     time::{Instant, Timestamp},
 };
@@ -211,6 +211,31 @@ impl Default for Progress {
     }
 }
 
+/// What is known after these steps, without another look: a revision that is kept now may be let in at once, and what could not be
+/// done is in the way.
+pub fn after<'s>(seen: &'s Observed, outcomes: &[(&ClassStep, Outcome)]) -> Cow<'s, Observed> {
+    let is_told = |failure: &Failure| failure.class != FailureClass::Stale;
+    let mut after = Cow::Borrowed(seen);
+    for (step, outcome) in outcomes {
+        match (step, outcome) {
+            (ClassStep::RollOut(step), Outcome::Done { uid, .. }) => {
+                if let Some(kept) = step.kept(uid.as_deref()) {
+                    after.to_mut().rollout.kept.push(kept);
+                }
+            }
+            (ClassStep::RollOut(RolloutStep::Keep { .. }), Outcome::Failed(failure)) if is_told(failure) => {
+                let why = format!("its newest revision cannot be kept: {failure}");
+                after.to_mut().rollout.not_kept = Some(why);
+            }
+            (ClassStep::Gate(_), Outcome::Failed(failure)) if is_told(failure) => {
+                after.to_mut().gate.failure = Some(failure.to_string());
+            }
+            _ => {}
+        }
+    }
+    after
+}
+
 /// The new status, if it is new and not only progress that was told just now; and when to look again.
 pub fn tell(
     class: &str,
@@ -373,6 +398,25 @@ mod tests {
         assert!(!told(progress, before, (4, 9, 0), 2100));
         assert!(told(progress, before, (4, 9, 1), 2200), "who fails is news");
         assert!(told(progress, before, (9, 9, 0), 2300), "its end");
+    }
+
+    #[test]
+    fn a_revision_is_released_by_the_look_that_keeps_it_and_only_if_it_does() {
+        let mut seen = Observed::default();
+        seen.rollout.newest = Some("new".into());
+        let plan = plan(&seen);
+        let keep = plan.iter().next().unwrap();
+        let released = |outcome: Outcome| {
+            let after = after(&seen, &[(keep, outcome)]);
+            report(&after, &Timestamp::default()).and_then(|status| status.revision)
+        };
+        assert_eq!(released(Outcome::done()).as_deref(), Some("new"));
+        let failed = |class: FailureClass| Outcome::Failed(Failure::new(class, "Forbidden", "no right"));
+        assert_eq!(released(failed(FailureClass::Rejected)), None);
+        assert_eq!(released(Outcome::NotRun), None);
+        let told = |class| after(&seen, &[(keep, failed(class))]).rollout.not_kept.clone();
+        assert!(told(FailureClass::Rejected).is_some_and(|why| why.contains("no right")));
+        assert_eq!(told(FailureClass::Stale), None, "it is looked at again at once");
     }
 
     #[test]

@@ -39,6 +39,30 @@ pub fn excess(live: &Value, manifest: &Value, extent: Extent) -> Option<Value> {
     (!patch.is_empty()).then_some(Value::Object(patch))
 }
 
+/// The same patch with all that `manifest` says: some objects are valid only if both are done at once.
+pub(super) fn with_values(excess: Value, manifest: &Value) -> Value {
+    let Value::Object(mut values) = manifest.clone() else { return excess };
+    values.retain(|key, _| !NOT_OURS.contains(&key.as_str()));
+    if let Some(Value::Object(metadata)) = values.get_mut("metadata") {
+        metadata.retain(|field, _| OF_AUTHORS.contains(&field.as_str()));
+    }
+    let mut patch = excess;
+    add(&mut patch, Value::Object(values));
+    patch
+}
+
+/// Puts `values` into a patch that mentions none of them.
+fn add(patch: &mut Value, values: Value) {
+    match (patch, values) {
+        (Value::Object(patch), Value::Object(values)) => {
+            for (key, value) in values {
+                add(patch.entry(key).or_insert(Value::Null), value);
+            }
+        }
+        (patch, value) => *patch = value,
+    }
+}
+
 /// What of an object is compared where it is to be exactly its manifest.
 pub(super) fn owned(live: &Value, manifest: &Value) -> Value {
     let mut live = live.clone();
@@ -156,6 +180,23 @@ mod tests {
         live["data"]["more"] = json!("1");
         assert_eq!(excess(&live, &manifest, Extent::Owned), Some(json!({"data": {"more": null}})));
         assert_ne!(owned(&live, &manifest), owned(&manifest, &manifest));
+    }
+
+    #[test]
+    fn values_may_be_written_with_what_is_taken_away() {
+        let manifest = json!({
+            "apiVersion": "v1", "kind": "Service", "metadata": {"name": "a", "labels": {"ours": "1"}},
+            "spec": {"type": "ClusterIP", "ports": [{"port": 80}]},
+        });
+        let taken = json!({"metadata": {"labels": {"theirs": null}}, "spec": {"externalName": null}, "data": null});
+        assert_eq!(
+            with_values(taken, &manifest),
+            json!({
+                "metadata": {"labels": {"ours": "1", "theirs": null}},
+                "spec": {"type": "ClusterIP", "ports": [{"port": 80}], "externalName": null},
+                "data": null,
+            })
+        );
     }
 
     #[test]

@@ -127,14 +127,15 @@ pub fn overlapping<'a>(class: &ClassSeen, others: &'a [ClassSeen]) -> Option<&'a
     served.into_iter().find(|other| share(other, class))
 }
 
-/// What stands in the way of a class that somebody wants to make or change, beside all others.
+/// What stands in the way of a class that somebody wants to make or change, beside all others. Of several in its way the
+/// oldest is named: the same answer however often it is asked.
 pub fn beside_others(class: &ClassSeen, others: &[ClassSeen]) -> Vec<Problem> {
     let mut problems = Vec::new();
-    if let Some(other) = others.iter().find(|other| class.default && other.default && !other.deleting) {
+    if let Some(other) = default_of(others).filter(|_| class.default) {
         let message = format!("S3Class {} is the default already; of two the older one counts", other.name());
         problems.push(Problem::new("spec.default", message));
     }
-    if let Some(other) = others.iter().find(|other| share(other, class)) {
+    if let Some(other) = others.iter().filter(|other| share(other, class)).min_by_key(|other| other.age()) {
         problems.push(Problem::new("spec.tenantPrefix", overlap(other)));
     }
     problems

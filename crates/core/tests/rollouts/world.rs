@@ -389,7 +389,12 @@ impl explorer::World for World {
             Seen::Class(seen, was_made_again) => {
                 let is_as_it_was = self.was_made_again == *was_made_again
                     && (self.generation, self.status()) == (seen.generation, seen.status.clone());
-                if let Some(status) = class::report(seen, &now()).filter(|_| is_as_it_was) {
+                let outcomes = outcomes.iter().filter_map(|(step, outcome)| match step {
+                    Step::Class(step) => Some((step, outcome.clone())),
+                    Step::Furnish(..) => None,
+                });
+                let after = class::after(seen, &outcomes.collect::<Vec<_>>());
+                if let Some(status) = class::report(&after, &now()).filter(|_| is_as_it_was) {
                     self.status = serde_json::to_string(&status).expect("plain data");
                 }
             }

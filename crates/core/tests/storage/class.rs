@@ -218,6 +218,16 @@ fn a_class_is_judged_beside_those_that_are_there() {
 }
 
 #[test]
+fn of_several_classes_in_the_way_the_oldest_is_named() {
+    let default = |name, second| ClassSeen { default: true, ..class(name, second, "lab") };
+    let others = [default("a-young", 2), default("old", 1)];
+    let new = ClassSeen { default: true, ..class("new", 3, "lab_a") };
+    let problems = class::beside_others(&new, &others);
+    assert_eq!(problems.len(), 2, "{problems:?}");
+    assert!(problems.iter().all(|problem| problem.message.contains("S3Class old ")), "{problems:?}");
+}
+
+#[test]
 fn a_class_in_use_names_a_few_of_its_users() {
     assert_eq!(class::in_use("gold", &BTreeSet::new()), None);
     let users = (0..7).map(|number| format!("a.u{number}")).collect();

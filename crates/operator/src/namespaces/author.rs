@@ -1,7 +1,10 @@
 //! Asks the API server what the author of a class may do.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use croft_api::namespaces::{NamespaceClass, NamespaceMetadata, validate::content};
-use croft_core::namespaces::author::{Asked, Right, asked};
+use croft_core::namespaces::author::{Demands, Right, asked};
+use futures::{StreamExt, TryStreamExt, stream};
 use k8s_openapi::api::{
     authentication::v1::UserInfo,
     authorization::v1::{ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec},
@@ -14,6 +17,9 @@ use crate::{
     admission::{Refusal, Request},
     engine::write::call,
 };
+
+/// Questions that are asked side by side: the author waits.
+const AT_ONCE: usize = 8;
 
 /// What judging authors takes.
 pub(super) struct Authors {
@@ -41,36 +47,33 @@ impl Authors {
             let told = told("spec.namespaceMetadata", &request.requester, &over_namespaces);
             return Err(Refusal::Forbidden(told));
         }
+        let demands = self.demands(class).await;
+        let held = self.held(&request.requester, demands.rights()).await?;
+        match demands.unmet(&held) {
+            Some((index, missing)) => {
+                let told = told(&format!("spec.resources[{index}]"), &request.requester, missing);
+                Err(Refusal::Forbidden(told))
+            }
+            None => Ok(()),
+        }
+    }
+
+    async fn demands(&self, class: &NamespaceClass) -> Demands {
+        let mut all = Vec::new();
         for (index, item) in class.spec.resources.iter().enumerate() {
             let text = |field: &str| item.get(field).and_then(Value::as_str).unwrap_or_default();
             let served = self.kinds.look_up(text("apiVersion"), text("kind")).await.ok();
             let resource = served.filter(|kind| !kind.resource.plural.is_empty()).map(|kind| kind.resource.plural);
-            for asked in asked(item, resource.as_deref()) {
-                if let Some(missing) = self.missing(&request.requester, &asked).await? {
-                    return Err(Refusal::Forbidden(told(
-                        &format!("spec.resources[{index}]"),
-                        &request.requester,
-                        &missing,
-                    )));
-                }
-            }
+            all.extend(asked(item, resource.as_deref()).map(|asked| (index, asked)));
         }
-        Ok(())
+        Demands::of(all)
     }
 
-    /// The first right the user does not hold.
-    async fn missing(&self, user: &UserInfo, asked: &Asked) -> Result<Option<Right>, Refusal> {
-        for right in &asked.all {
-            if self.may(user, right).await? {
-                continue;
-            }
-            let instead = match &asked.or {
-                Some(other) => self.may(user, other).await?,
-                None => false,
-            };
-            return Ok((!instead).then(|| right.clone()));
-        }
-        Ok(None)
+    /// Which of these rights the user holds.
+    async fn held(&self, user: &UserInfo, rights: BTreeSet<Right>) -> Result<BTreeMap<Right, bool>, Refusal> {
+        let ask = |right: Right| async move { Ok((self.may(user, &right).await?, right)) };
+        let answers = stream::iter(rights).map(ask).buffer_unordered(AT_ONCE);
+        answers.map_ok(|(may, right)| (right, may)).try_collect().await
     }
 
     async fn may(&self, user: &UserInfo, right: &Right) -> Result<bool, Refusal> {

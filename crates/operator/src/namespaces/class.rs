@@ -1,7 +1,6 @@
 //! Class -> its status: observes for [`croft_core::namespaces::class`].
 
 use std::{
-    borrow::Cow,
     collections::BTreeSet,
     sync::{Arc, Mutex, PoisonError},
 };
@@ -12,10 +11,9 @@ use croft_core::{
     namespaces::{
         class::{self, ClassStep, Kind, Observed, Progress},
         gate,
-        rollout::RolloutStep,
         sight::Presence,
     },
-    plan::{Failure, FailureClass, Outcome, Plan},
+    plan::{Failure, Outcome, Plan},
     problem::Problem,
     time::Timestamp,
 };
@@ -118,22 +116,6 @@ fn recorded(class: &NamespaceClass, api_version: &str, kind: &str) -> Option<Kin
 const WORTH_AN_EVENT: [&str; 6] =
     ["RolloutStopped", "DeletionsUnconfirmed", "RevisionNotKept", gate::NOT_RAISED, gate::LEFT, class::DELETING];
 
-/// Why the gate could not be raised just now.
-fn not_raised(outcomes: &[(&ClassStep, Outcome)]) -> Option<String> {
-    let gate = outcomes.iter().find(|(step, _)| matches!(step, ClassStep::Gate(_)));
-    let failure = gate.and_then(|(_, outcome)| outcome.failure());
-    failure.filter(|failure| failure.class != FailureClass::Stale).map(ToString::to_string)
-}
-
-/// Why the newest revision could not be kept just now.
-fn not_kept(outcomes: &[(&ClassStep, Outcome)]) -> Option<String> {
-    let is_keeping = |step: &ClassStep| matches!(step, ClassStep::RollOut(RolloutStep::Keep { .. }));
-    let kept = outcomes.iter().find(|(step, _)| is_keeping(step));
-    let failure = kept.and_then(|(_, outcome)| outcome.failure());
-    let failure = failure.filter(|failure| failure.class != FailureClass::Stale);
-    failure.map(|failure| format!("its newest revision cannot be kept: {failure}"))
-}
-
 impl Reconciler for ClassReconciler {
     type Seen = Seen;
     type Step = ClassStep;
@@ -186,19 +168,11 @@ impl Reconciler for ClassReconciler {
     }
 
     fn report(&self, seen: &Seen, outcomes: &[(&ClassStep, Outcome)], now: &Timestamp) -> Report {
-        // It is gone; or its revision is there now, and more is to be said when that has been seen.
-        let says_all =
-            |step: &ClassStep| matches!(step, ClassStep::LetGo | ClassStep::RollOut(RolloutStep::Keep { .. }));
-        if outcomes.iter().any(|(step, outcome)| says_all(step) && outcome.is_done()) {
+        let is_gone = |(step, outcome): &(&ClassStep, Outcome)| **step == ClassStep::LetGo && outcome.is_done();
+        if outcomes.iter().any(is_gone) {
             return Report::default();
         }
-        let mut observed = Cow::Borrowed(&seen.observed);
-        if let Some(why) = not_kept(outcomes) {
-            observed.to_mut().rollout.not_kept = Some(why);
-        }
-        if let Some(why) = not_raised(outcomes) {
-            observed.to_mut().gate.failure = Some(why);
-        }
+        let observed = class::after(&seen.observed, outcomes);
         let mut progress = self.progress.lock().unwrap_or_else(PoisonError::into_inner);
         let (status, next) = class::tell(&seen.class.name_any(), &observed, &mut progress, now, self.clock.now());
         drop(progress);

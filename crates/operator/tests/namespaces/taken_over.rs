@@ -2,7 +2,11 @@
 
 use anyhow::Result;
 use croft_api::namespaces::STAMP_LABEL;
-use kube::{ResourceExt, api::DeleteParams};
+use k8s_openapi::api::core::v1;
+use kube::{
+    Api, ResourceExt,
+    api::{DeleteParams, Patch, PatchParams},
+};
 use serde_json::json;
 
 use crate::{
@@ -70,6 +74,30 @@ async fn what_others_add_goes_where_drift_is_corrected_exactly_but_for_what_is_l
         let object = space.config_maps().get("made").await?;
         let is_exact = !object.labels().contains_key("theirs") && object.binary_data.is_none();
         Ok((is_exact && keys(&space, "made").await? == ["key", "left"]).then_some(()))
+    })
+    .await;
+    space.says("ReconcileSuccess").await;
+    Ok(())
+}
+
+#[tokio::test]
+async fn what_can_only_be_undone_as_a_whole_is_undone() -> Result<()> {
+    let world = world().await;
+    let door = json!({
+        "apiVersion": "v1", "kind": "Service", "metadata": {"name": "door"},
+        "spec": {"type": "ClusterIP", "ports": [{"port": 80}], "selector": {"app": "shop"}},
+    });
+    let spec = json!({"policy": {"onDrift": "Exact"}, "resources": [door, config_map("made", "1")]});
+    let class = Class::with_spec(world.client(), "alias", spec).await?;
+    let space = Space::of(world.bed, "alias", "alias").await?;
+    space.follows(&class).await;
+    let services: Api<v1::Service> = Api::namespaced(world.client(), &space.name);
+    let alias = json!({"spec": {"type": "ExternalName", "externalName": "elsewhere.example", "clusterIP": null}});
+    services.patch("door", &PatchParams::default(), &Patch::Merge(alias)).await?;
+    eventually("the alias to be a service again", || async {
+        let spec = services.get("door").await?.spec.unwrap_or_default();
+        anyhow::ensure!(spec.type_.as_deref() == Some("ClusterIP"), "it is {spec:?}");
+        Ok(spec.external_name.is_none().then_some(()))
     })
     .await;
     space.says("ReconcileSuccess").await;

@@ -110,10 +110,12 @@ impl Observed {
         Need::Steps(take.into_iter().chain(strip).chain([apply]).collect())
     }
 
-    /// What cannot be taken away stays: a volume is bound to its claim for good.
+    /// What cannot be taken away stays: a volume is bound to its claim for good. What was refused by itself is tried with the
+    /// class's values: neither half of a Service that was made an alias can be undone without the other.
     fn strip(&self, item: &Rendered, read: Option<&Read>) -> Option<ResourceStep> {
         let can_strip = !self.recorded(&item.identity).is_some_and(report::failed_on_immutable);
-        read.filter(|_| can_strip).and_then(|read| ResourceStep::strip(item, read))
+        let strip = read.filter(|_| can_strip).and_then(|read| ResourceStep::strip(item, read))?;
+        Some(if self.was_refused(&item.identity) { strip.with_values_of(item) } else { strip })
     }
 
     /// Whether an object goes where it cannot be changed in place. What was somebody else's does not.

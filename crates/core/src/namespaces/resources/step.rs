@@ -6,7 +6,10 @@ use serde_json::{Value, json};
 
 use super::{NamespaceMetadata, Read};
 use crate::{
-    namespaces::manifest::{Identity, Rendered},
+    namespaces::{
+        excess::with_values,
+        manifest::{Identity, Rendered},
+    },
     plan::Step,
 };
 
@@ -126,6 +129,14 @@ impl ResourceStep {
             uid: read.uid.clone(),
             excess,
         })
+    }
+
+    /// What takes something away, together with the values of the class.
+    pub(super) fn with_values_of(mut self, item: &Rendered) -> Self {
+        if let ResourceStep::Strip { excess, .. } = &mut self {
+            *excess = with_values(excess.take(), &item.manifest);
+        }
+        self
     }
 
     pub(super) fn release(identity: &Identity, read: &Read) -> Self {

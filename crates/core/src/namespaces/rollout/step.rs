@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, fmt};
 
 use super::{
     judge,
-    revision::{newest_kept, next_number, surplus},
+    revision::{Kept, newest_kept, next_number, surplus},
 };
 use crate::{
     namespaces::class::Observed,
@@ -43,6 +43,15 @@ pub enum RolloutStep {
         revision: String,
         uid: String,
     },
+}
+
+impl RolloutStep {
+    /// The revision that is kept once this is done. One that gets another number is asked about anew, by another look.
+    pub(in crate::namespaces) fn kept(&self, made: Option<&str>) -> Option<Kept> {
+        let RolloutStep::Keep { revision, number } = self else { return None };
+        let uid = made.unwrap_or_default().to_owned();
+        Some(Kept { digest: revision.clone(), uid, version: String::new(), number: *number })
+    }
 }
 
 impl Step for RolloutStep {
