@@ -75,6 +75,9 @@ proptest! {
             Ok(furnished) => {
                 let stamp = Stamp { namespace: &facts.name, class: "c", binding_uid: "u", protect: class.spec.protect };
                 assert!(furnished.items.into_iter().all(|item| item.stamped(&stamp).manifest.is_object()));
+                for misfit in furnished.misfits {
+                    assert_told(&misfit.problems);
+                }
             }
             Err(problems) => assert_told(&problems),
         }

@@ -1,13 +1,13 @@
 //! A whole class: what is wrong with it, and what it means for one namespace.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value};
 
 use super::{
-    manifest::{self, Item},
+    manifest::{self, Identity, Item, group_of},
     params::{self, Declared, Resolved, Texts},
-    template::{self, Facts, Inputs, quoted},
+    template::{self, Facts, Inputs, is_template, quoted},
 };
 use crate::{
     name::is_label_value,
@@ -38,10 +38,36 @@ pub struct Blueprint {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Furnished {
     pub items: Vec<Item>,
+    /// What cannot be made here.
+    pub misfits: Vec<Misfit>,
     /// The values in force.
     pub params: Texts,
-    /// Values that are given and not in force.
+    /// Values that are given and not in force, or missing.
     pub refused: Vec<Problem>,
+}
+
+/// A manifest of which nothing can be made in one namespace: it blocks itself, and nothing else.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Misfit {
+    pub group: String,
+    pub kind: String,
+    /// The name of its object, unless that is what cannot be told.
+    pub name: Option<String>,
+    pub problems: Vec<Problem>,
+}
+
+impl Misfit {
+    fn of(manifest: &Map<String, Value>, inputs: &Inputs, problems: Vec<Problem>) -> Self {
+        let text = |field: &str| manifest.get(field).and_then(Value::as_str).unwrap_or_default();
+        let group = group_of(text("apiVersion")).to_owned();
+        Self { group, kind: text("kind").to_owned(), name: template::name_in(manifest, inputs), problems }
+    }
+
+    /// Whether an object may be the one that cannot be made now.
+    pub fn may_be(&self, identity: &Identity) -> bool {
+        let is_kind = self.group == identity.group && self.kind == identity.kind;
+        is_kind && self.name.as_ref().is_none_or(|name| *name == identity.name)
+    }
 }
 
 impl Blueprint {
@@ -100,28 +126,31 @@ impl Blueprint {
         problems
     }
 
-    /// The objects for one namespace, or everything that is in the way there. `before` are the values last in force there.
+    /// The objects for one namespace. `before` are the values last in force there. Fails only for what is no class.
     pub fn items(&self, namespace: &Facts, before: &Texts) -> Result<Furnished, Vec<Problem>> {
         if let Some(problem) = self.too_many() {
             return Err(vec![problem]);
         }
-        let Resolved { values, in_force, refused } = params::resolve(&self.params, namespace, before)?;
+        let Resolved { values, in_force, refused } = params::resolve(&self.params, namespace, before);
         let inputs = Inputs { namespace: namespace.clone(), class: self.class.clone(), params: values };
-        let mut rendered = Vec::new();
-        let mut problems = Vec::new();
-        for result in template::render_all(&self.resources, &inputs) {
-            match result {
-                Ok(manifest) => rendered.push(manifest),
-                Err(found) => problems.extend(found),
+        let rendered = self.resources.iter().zip(template::render_all(&self.resources, &inputs)).enumerate();
+        let mut rendered: Vec<_> = rendered.collect();
+        // A template may make two names one: the name that was written out counts, whatever a namespace gives for the other.
+        rendered.sort_by_key(|(_, (manifest, _))| has_templated_name(manifest));
+        let (mut items, mut misfits, mut names) = (BTreeMap::new(), Vec::new(), BTreeSet::new());
+        for (index, (manifest, rendered)) in rendered {
+            match rendered.and_then(|rendered| manifest::parse_next(index, rendered, &mut names)) {
+                Ok(item) => drop(items.insert(index, item)),
+                Err(problems) => misfits.push(Misfit::of(manifest, &inputs, problems)),
             }
         }
-        if !problems.is_empty() {
-            problems.truncate(MOST_PROBLEMS);
-            return Err(problems);
-        }
-        // Checked again after rendering: a template may have made two names one.
-        Ok(Furnished { items: manifest::parse_all(rendered)?, params: in_force, refused })
+        Ok(Furnished { items: items.into_values().collect(), misfits, params: in_force, refused })
     }
+}
+
+fn has_templated_name(manifest: &Map<String, Value>) -> bool {
+    let name = manifest.get("metadata").and_then(|metadata| metadata.get("name")).and_then(Value::as_str);
+    name.is_some_and(is_template)
 }
 
 #[cfg(test)]
@@ -140,13 +169,44 @@ mod tests {
     }
 
     #[test]
-    fn a_template_that_makes_two_names_one_is_refused_for_that_namespace() {
-        let names = ["team-a", "{{ namespace.name }}"];
-        let resources = names.map(|name| json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}}));
+    fn where_a_template_makes_two_names_one_the_name_that_was_written_out_counts() {
+        let names = ["{{ namespace.name }}", "team-a", "other"];
+        let resources = names.map(|name| {
+            json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": {"from": name.len().to_string()}})
+        });
         let blueprint = blueprint(&json!(resources), Vec::new());
         assert!(blueprint.problems().is_empty());
-        let problems = blueprint.items(&facts(), &Texts::new()).unwrap_err();
-        assert!(problems[0].message.contains("twice"), "{problems:?}");
+        let Furnished { items, misfits, .. } = blueprint.items(&facts(), &Texts::new()).unwrap();
+        assert_eq!(items.iter().map(|item| item.identity.name.as_str()).collect::<Vec<_>>(), ["team-a", "other"]);
+        let stamp = manifest::Stamp { namespace: "team-a", class: "web", binding_uid: "b", protect: false };
+        let made = items[0].clone().stamped(&stamp);
+        assert_eq!(made.manifest["data"]["from"], "6", "the one that was written out");
+        assert!(misfits.len() == 1 && misfits[0].problems[0].message.contains("twice"), "{misfits:?}");
+        assert!(misfits[0].may_be(&items[0].identity) && !misfits[0].may_be(&items[1].identity));
+    }
+
+    #[test]
+    fn what_does_not_fit_a_namespace_keeps_nothing_else_of_the_class_from_it() {
+        let config_map = |name: &str, value: &str| {
+            json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": {"k": value}})
+        };
+        let resources = json!([
+            config_map("fence", "{{ namespace.name }}"),
+            config_map("noted", "{{ namespace.annotations['x'] }}"),
+            config_map("{{ namespace.labels['y'] }}", "1"),
+            config_map("sized", "{{ params.size }}"),
+            config_map("large", "{{ namespace.annotations['large'] }}{{ namespace.annotations['large'] }}"),
+            config_map("last", "{{ namespace.name }}"),
+        ]);
+        let size = Declared { name: "size".into(), from_namespace_annotation: Some("size".into()), ..Declared::default() };
+        let mut facts = facts();
+        facts.annotations.insert("large".into(), "x".repeat(200_000));
+        let furnished = blueprint(&resources, vec![size]).items(&facts, &Texts::new()).unwrap();
+        let made: Vec<_> = furnished.items.iter().map(|item| item.identity.name.as_str()).collect();
+        assert_eq!(made, ["fence", "last"]);
+        let names: Vec<_> = furnished.misfits.iter().map(|misfit| misfit.name.as_deref()).collect();
+        assert_eq!(names, [Some("noted"), Some("sized"), Some("large"), None]);
+        assert_eq!(furnished.refused.len(), 1, "the parameter nobody gave: {:?}", furnished.refused);
     }
 
     #[test]

@@ -36,7 +36,7 @@ pub struct Observed {
     pub generation: i64,
     pub deleting: bool,
     pub held: bool,
-    /// Its policy needs us to act before it goes: bindings are orphaned, or deletion is blocked.
+    /// Its policy needs us to act before it goes: what it made is left behind, or deletion is blocked.
     pub must_hold: bool,
     pub problems: Vec<Problem>,
     pub resources: i64,
@@ -45,6 +45,9 @@ pub struct Observed {
     /// Kinds of which objects of this class exist.
     pub live: BTreeSet<Kind>,
     pub namespaces: Vec<Bound>,
+    /// Namespaces on their way to another class, which may have something of it still: only the class can tell what is left
+    /// behind.
+    pub left_by: Vec<String>,
     pub gate: gate::Seen,
     pub rollout: rollout::Seen,
     pub status: Status,
@@ -177,7 +180,7 @@ fn plan_class(seen: &Observed) -> Plan<ClassStep> {
     match (seen.deleting, seen.held) {
         (false, false) if seen.must_hold => Plan::step(ClassStep::Hold),
         (false, true) if !seen.must_hold => Plan::step(ClassStep::LetGo),
-        (true, true) if seen.namespaces.is_empty() => Plan::step(ClassStep::LetGo),
+        (true, true) if !seen.is_awaited() => Plan::step(ClassStep::LetGo),
         (true, _) => Plan::settled(),
         (false, _) => roll_out(seen),
     }
@@ -314,9 +317,17 @@ fn kinds(seen: &Observed) -> BTreeSet<Kind> {
     seen.uses.iter().chain(seen.live.iter().filter(|kind| !is_used(kind))).cloned().collect()
 }
 
+impl Observed {
+    /// Whether a namespace has something of it.
+    fn is_awaited(&self) -> bool {
+        !self.namespaces.is_empty() || !self.left_by.is_empty()
+    }
+}
+
 /// The namespaces that keep a class from being deleted.
-fn waits_for(namespaces: &[Bound]) -> String {
-    let mut names: Vec<_> = namespaces.iter().map(|bound| bound.name.as_str()).collect();
+fn waits_for(seen: &Observed) -> String {
+    let names = seen.namespaces.iter().map(|bound| &bound.name).chain(&seen.left_by);
+    let mut names: Vec<_> = names.map(String::as_str).collect();
     names.sort_unstable();
     let more = names.len().saturating_sub(MOST_FAILING);
     names.truncate(MOST_FAILING);
@@ -345,7 +356,7 @@ fn write_conditions(seen: &Observed, status: &mut Status, now: &Timestamp) {
     let staying = || seen.namespaces.iter().filter(|bound| !bound.leaving);
     let behind = staying().filter(|bound| !(bound.ready && bound.updated)).count();
     let (truth, reason, message) = match (seen.problems.is_empty(), trouble, behind) {
-        _ if seen.deleting && !seen.namespaces.is_empty() => (Truth::False, DELETING, waits_for(&seen.namespaces)),
+        _ if seen.deleting && seen.is_awaited() => (Truth::False, DELETING, waits_for(seen)),
         (false, _, _) => (Truth::False, "InvalidClass", "the class has problems; no namespace is changed".to_owned()),
         (true, Some((reason, message)), _) => (Truth::False, reason, message),
         (true, None, 0) => (Truth::True, "RolledOut", format!("{} namespaces have the class", staying().count())),
@@ -429,6 +440,11 @@ mod tests {
             let ready = status.conditions.get("Ready").unwrap().clone();
             (ready.reason, ready.message)
         };
+        let left = Observed { deleting: true, held: true, left_by: vec!["left".into()], ..Observed::default() };
+        assert!(plan(&left).is_settled());
+        assert!(plan(&Observed { left_by: Vec::new(), ..left.clone() }).iter().eq([&ClassStep::LetGo]));
+        let status = report(&left, &Timestamp::default()).unwrap();
+        assert!(status.conditions.get("Ready").unwrap().message.ends_with("any more: left"));
         let (reason, message) = told(2);
         assert_eq!(reason, DELETING);
         assert_eq!(message, "it is deleted when no namespace has it any more: team-00, team-01");

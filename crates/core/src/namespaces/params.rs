@@ -77,13 +77,13 @@ pub struct Resolved {
     pub values: BTreeMap<String, Value>,
     /// What was taken, as it was given: it stays in force if what is given next cannot be taken.
     pub in_force: Texts,
-    /// What is given and not taken.
+    /// What is given and not taken, and what is not given and has no default.
     pub refused: Vec<Problem>,
 }
 
-/// The value of every declared parameter for one namespace; `before` is what was in force last. Where one has no value at all,
-/// everything that is missing or not allowed.
-pub fn resolve(declared: &[Declared], namespace: &Facts, before: &Texts) -> Result<Resolved, Vec<Problem>> {
+/// The values of declared parameters for one namespace; `before` is what was in force last. One may have no value at all: then only
+/// what uses it cannot be made.
+pub fn resolve(declared: &[Declared], namespace: &Facts, before: &Texts) -> Resolved {
     let mut resolved = Resolved::default();
     for param in declared {
         let problem = |message: String| Problem::new(format!("{VALUES}{}", param.name), message);
@@ -101,20 +101,11 @@ pub fn resolve(declared: &[Declared], namespace: &Facts, before: &Texts) -> Resu
             resolved.in_force.insert(param.name.clone(), text);
         }
     }
-    if resolved.values.len() < names(declared).len() { Err(resolved.refused) } else { Ok(resolved) }
-}
-
-fn names(declared: &[Declared]) -> BTreeSet<&str> {
-    declared.iter().map(|param| param.name.as_str()).collect()
+    resolved
 }
 
 /// Where problems with values stand, as opposed to those of the class.
 const VALUES: &str = "params.";
-
-/// Whether only values that namespaces give are to blame.
-pub fn are_about_values(problems: &[Problem]) -> bool {
-    !problems.is_empty() && problems.iter().all(|problem| problem.field.starts_with(VALUES))
-}
 
 impl Declared {
     fn check(&self, add: &mut dyn FnMut(&str, String)) {

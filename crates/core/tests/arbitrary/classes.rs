@@ -8,7 +8,7 @@ use std::{
 
 use croft_core::{
     namespaces::{
-        blueprint::Blueprint,
+        blueprint::{Blueprint, Misfit},
         class, gate,
         inventory::Status,
         manifest::{Rendered, Stamp, digest, shape},
@@ -137,7 +137,7 @@ fn assert_applicable(item: &Rendered, stamp: &Stamp<'_>) {
     assert_eq!((digest(manifest), shape(manifest)), (item.digest.clone(), item.shape.clone()));
 }
 
-fn items(blueprint: &Blueprint, facts: &Facts) -> (Vec<Rendered>, Vec<Problem>) {
+fn items(blueprint: &Blueprint, facts: &Facts) -> (Vec<Rendered>, Vec<Misfit>, Vec<Problem>) {
     let stamp = Stamp { namespace: &facts.name, class: &blueprint.class, binding_uid: &facts.uid, protect: true };
     match blueprint.items(facts, &Texts::new()) {
         Ok(furnished) => (
@@ -147,9 +147,10 @@ fn items(blueprint: &Blueprint, facts: &Facts) -> (Vec<Rendered>, Vec<Problem>) 
                 .map(|item| item.stamped(&stamp))
                 .inspect(|item| assert_applicable(item, &stamp))
                 .collect(),
+            furnished.misfits,
             vec![],
         ),
-        Err(problems) => (vec![], problems),
+        Err(problems) => (vec![], vec![], problems),
     }
 }
 
@@ -201,7 +202,7 @@ fn read(dice: &mut Dice, item: &Rendered, json: &Value) -> Option<Read> {
 
 /// The binding of the class in some state of the world.
 fn observed(blueprint: &Blueprint, facts: &Facts, status: Status, json: &Value, dice: &mut Dice) -> Observed {
-    let (items, problems) = items(blueprint, facts);
+    let (items, misfits, problems) = items(blueprint, facts);
     let kinds = items.iter().map(|item| {
         let kind = match dice.roll(8) {
             0 => KindSeen::ClusterScoped,
@@ -226,6 +227,7 @@ fn observed(blueprint: &Blueprint, facts: &Facts, status: Status, json: &Value, 
         uid: "u".into(),
         generation: 1,
         items,
+        misfits,
         problems,
         params: Texts::new(),
         refused_params: Vec::new(),
@@ -307,7 +309,11 @@ proptest! {
     #[test]
     fn any_class_is_checked_and_filled_in(blueprint in blueprint(), facts in facts()) {
         assert_told(&blueprint.problems());
-        assert_told(&items(&blueprint, &facts).1);
+        let (_, misfits, problems) = items(&blueprint, &facts);
+        assert_told(&problems);
+        for misfit in misfits {
+            assert_told(&misfit.problems);
+        }
         for manifest in &blueprint.resources {
             let _ = variables(manifest);
         }
@@ -397,7 +403,7 @@ fn what_is_nested_too_deeply_is_a_problem_however_deep_it_is() {
         assert_told(&class.problems());
         assert!(Problem::list(&class.problems()).contains("nested deeper than 100 levels"), "{place}");
         assert!(
-            Problem::list(&class.items(&here(), &Texts::new()).unwrap_err()).contains("nested deeper than 100 levels"),
+            Problem::list(&class.items(&here(), &Texts::new()).unwrap().misfits[0].problems).contains("nested deeper than 100 levels"),
             "{place}"
         );
     }
@@ -409,7 +415,8 @@ fn a_class_that_grows_without_bounds_when_filled_in_is_a_problem() {
     let data: Map<_, _> = (0..1000).map(|key| (format!("k{key}"), json!("{{ namespace.annotations['a'] }}"))).collect();
     let class = class_of(json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "data": data}));
     assert!(class.problems().is_empty());
-    assert!(Problem::list(&class.items(&facts, &Texts::new()).unwrap_err()).contains("does not fit"));
+    let misfits = class.items(&facts, &Texts::new()).unwrap().misfits;
+    assert!(Problem::list(&misfits[0].problems).contains("does not fit"));
 }
 
 #[test]

@@ -190,6 +190,24 @@ fn what_a_class_that_was_left_would_keep_is_kept_when_the_next_class_is_deleted(
 }
 
 #[test]
+fn what_a_class_would_keep_is_kept_although_it_is_deleted_as_soon_as_it_was_left() {
+    let mut world = bound(ClassSpec { orphan_on_unbind: true, ..class(&["one"]) });
+    world.tends_classes = true;
+    world.settle();
+    world.stranger_makes("two");
+    world.classes.insert("db", Rc::new(class(&["two"])));
+    world.label = Some("db");
+    world.settle();
+    world.class_mut("web").deleting = true;
+    world.settle();
+    assert!(world.classes.contains_key("web"), "only the class can tell what is to be kept");
+    world.objects.remove("two");
+    world.settle();
+    assert!(world.objects["one"].owner.is_none() && world.ours() == ["two"], "kept, and nobody's");
+    assert!(!world.classes.contains_key("web"), "nobody needs it any more");
+}
+
+#[test]
 fn orphans_stay_although_somebody_took_their_stamp_away() {
     let mut world = bound(ClassSpec { orphan_on_unbind: true, ..class(&["one"]) });
     world.object_mut("one").stamp = None;

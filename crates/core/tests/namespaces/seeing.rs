@@ -85,6 +85,7 @@ impl World {
             uses: spec.items.iter().map(|item| kind_recorded(&item.identity.name)).collect(),
             live: stamped.map(|(name, _)| kind_recorded(name)).collect(),
             namespaces: bound.map(|bound| seen_by_class(bound, name, spec)).collect(),
+            left_by: self.binding.iter().filter(|bound| bound.has_left(name)).map(|_| NAMESPACE.to_owned()).collect(),
             gate: gate::Seen::default(),
             rollout: rollout::Seen { newest: Some(newest), kept: vec![kept], ..rollout::Seen::default() },
             status: spec.status.clone(),
@@ -252,7 +253,14 @@ fn seen_by_class(bound: &Bound, name: &str, spec: &ClassSpec) -> class::Bound {
 impl ClassSpec {
     /// Its deletion needs us.
     pub fn must_hold(&self) -> bool {
-        self.policy.block_class_delete || self.policy.orphan_on_class_delete
+        self.policy.block_class_delete || self.policy.orphan_on_class_delete || self.orphan_on_unbind
+    }
+}
+
+impl Bound {
+    /// Whether it is on its way to another class, and not there yet.
+    pub fn has_left(&self, class: &str) -> bool {
+        self.class != class && self.status.observed_class_name.as_deref() == Some(class)
     }
 }
 

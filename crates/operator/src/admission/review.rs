@@ -1,6 +1,6 @@
 //! One admission request -> one answer.
 
-use std::borrow::Cow;
+use std::{borrow::Cow, collections::BTreeMap};
 
 use croft_api::Problem;
 use croft_core::{name::is_path_segment, weight::Limit};
@@ -107,8 +107,8 @@ impl RawRequest<'_> {
         Ok(())
     }
 
-    /// The request with as much of it as is read. Nothing, where what is stored is too large already: whoever releases its
-    /// finalizer is let through.
+    /// The request with as much of it as is read. Nothing, where what is stored is too large already and asks for the same
+    /// afterwards: whoever releases its finalizer is let through, and who would have something of it judged is not.
     fn within_limits(mut self) -> Result<Option<Self>, String> {
         if let Some(objection) = REQUESTER.objection(self.user_info.get()) {
             return Err(format!("in userInfo: {objection}"));
@@ -123,13 +123,26 @@ impl RawRequest<'_> {
         let objection = |raw: Option<&RawValue>| raw.and_then(|raw| limit.objection(raw.get()));
         let was_too_large = objection(self.old_object).is_some();
         match objection(self.object) {
-            Some(_) if was_too_large => return Ok(None),
+            Some(_) if was_too_large && self.asks_for_the_same() => return Ok(None),
             Some(why) => return Err(why),
             None => {}
         }
         self.old_object = self.old_object.filter(|_| !was_too_large);
         Ok(Some(self))
     }
+
+    /// Whether nothing is changed but metadata and status.
+    fn asks_for_the_same(&self) -> bool {
+        let (new, old) = (self.object.and_then(asked_for), self.old_object.and_then(asked_for));
+        new.is_some() && new == old
+    }
+}
+
+/// What an object asks for, as it is written: of what is too large to be read nothing is taken apart.
+fn asked_for(object: &RawValue) -> Option<BTreeMap<String, &str>> {
+    let fields: BTreeMap<String, &RawValue> = serde_json::from_str(object.get()).ok()?;
+    let asked = fields.into_iter().filter(|(field, _)| !matches!(field.as_str(), "metadata" | "status"));
+    Some(asked.map(|(field, value)| (field, value.get())).collect())
 }
 
 fn allowed(uid: &str) -> AdmissionResponse {
@@ -316,6 +329,9 @@ mod tests {
             claim
         };
         let (small, large) = (bulky(10), bulky(Limit::OF_NAMESPACE.values));
+        let (mut relabelled, mut changed) = (large.clone(), large.clone());
+        relabelled["metadata"]["labels"] = json!({ "a": "b" });
+        changed["spec"]["quota"]["size"] = json!("2Gi");
         let refused = answer::<S3UserClaim>(&request("CREATE", &large, &Value::Null));
         assert_eq!(
             refused.result.message,
@@ -327,7 +343,8 @@ mod tests {
         assert!(refused.result.message.contains("is the name of no object"), "{}", refused.result.message);
         let table = [
             ("grown", "UPDATE", &large, &small, false),
-            ("relabelled", "UPDATE", &large, &large, true),
+            ("relabelled", "UPDATE", &relabelled, &large, true),
+            ("changed while it is large", "UPDATE", &changed, &large, false),
             ("made smaller", "UPDATE", &small, &large, true),
             ("deleted", "DELETE", &Value::Null, &large, true),
         ];

@@ -21,7 +21,8 @@ use k8s_openapi::api::admissionregistration::v1::ValidatingAdmissionPolicyBindin
 use kube::{Resource, ResourceExt};
 
 use super::{
-    CLASS, CLASS_INDEX, Caches,
+    CLASS, CLASS_INDEX, Caches, LEFT_INDEX,
+    described::orphans,
     inquiry::UNABLE,
     kinds::Kinds,
     revisions::{Revision, Revisions},
@@ -140,12 +141,13 @@ impl Reconciler for ClassReconciler {
             generation: class.metadata.generation.unwrap_or_default(),
             deleting: is_deleting(class.meta()),
             held: class.finalizers().iter().any(|finalizer| finalizer == FINALIZER),
-            must_hold: class.spec.policy.on_class_delete != OnClassDelete::Delete,
+            must_hold: class.spec.policy.on_class_delete != OnClassDelete::Delete || orphans(&class),
             problems: self.problems(&class),
             resources: i64::try_from(class.spec.resources.len()).unwrap_or(i64::MAX),
             uses: self.uses(&class, &edition.in_force(&bindings)).await?,
             live: self.live(&class).await?,
             namespaces: bindings.iter().map(|binding| self.bound(binding, &edition)).collect(),
+            left_by: self.caches.bindings.by(LEFT_INDEX, &key.name).iter().map(|binding| binding.name_any()).collect(),
             gate: self.see_gate(&class),
             rollout: self.see_rollout(&edition),
             status: objects::status(class.status.as_ref()),

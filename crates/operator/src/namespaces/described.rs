@@ -53,6 +53,7 @@ pub(crate) fn present(
         generation: class.metadata.generation.unwrap_or_default(),
         items: furnished.items.into_iter().map(|item| seal.sealed(item.stamped(&stamp))).collect(),
         problems,
+        misfits: furnished.misfits,
         params: furnished.params,
         refused_params: furnished.refused,
         policy: validate::policy(class),
@@ -75,7 +76,7 @@ fn recorded_kinds(class: &NamespaceClass) -> BTreeSet<KindName> {
 fn owner(controller: Option<&Controller>, binding_uid: &str) -> Owner {
     match controller {
         None => Owner::Nobody,
-        Some(controller) if controller.uid == binding_uid => Owner::ThisBinding,
+        Some(controller) if *controller.uid == *binding_uid => Owner::ThisBinding,
         // There is one binding of a name at a time: one of another UID is no more.
         Some(controller) if controller.is_binding => Owner::FormerBinding,
         Some(_) => Owner::Other,
@@ -140,7 +141,7 @@ pub(crate) fn stamped_entry(entry: Entry, orphan: bool, binding_uid: &str) -> St
         orphan,
         version: entry.version.into(),
         uid: entry.uid,
-        class: entry.class,
+        class: entry.class.to_string(),
         content: entry.content,
         deleting: entry.deleting,
         created: entry.created,

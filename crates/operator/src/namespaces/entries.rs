@@ -21,7 +21,7 @@ pub(crate) struct Entry {
     /// Its resourceVersion, word for word: not every API server counts.
     pub(super) version: Box<str>,
     pub(super) controller: Option<Controller>,
-    pub(crate) class: String,
+    pub(crate) class: Arc<str>,
     pub(super) content: String,
     pub(super) created: bool,
     pub(super) deleting: bool,
@@ -42,7 +42,7 @@ impl Entry {
             uid: metadata.uid.clone().unwrap_or_default(),
             version: version.into(),
             controller: controller_of(metadata),
-            class: metadata.labels.as_ref().and_then(|labels| labels.get(STAMP_LABEL)).cloned().unwrap_or_default(),
+            class: metadata.labels.as_ref().and_then(|labels| labels.get(STAMP_LABEL)).map_or("", String::as_str).into(),
             content: format!("unreadable at {version}"),
             created: false,
             deleting: metadata.deletion_timestamp.is_some(),
@@ -63,7 +63,7 @@ pub(super) struct Objects {
     /// Namespace -> name -> object.
     pub(super) by_namespace: BTreeMap<String, BTreeMap<String, Entry>>,
     /// How many were stamped from each class.
-    pub(super) by_class: BTreeMap<String, usize>,
+    pub(super) by_class: BTreeMap<Arc<str>, usize>,
 }
 
 /// What an object that is shown means.
@@ -82,9 +82,19 @@ pub(super) enum Left {
 }
 
 impl Objects {
-    pub(super) fn put(&mut self, place: &Place, entry: Entry) -> Put {
+    pub(super) fn put(&mut self, place: &Place, mut entry: Entry) -> Put {
+        // There are many objects of few classes and bindings: words they have in common are kept once.
+        if let Some((known, _)) = self.by_class.get_key_value(&entry.class) {
+            entry.class = known.clone();
+        }
         *self.by_class.entry(entry.class.clone()).or_default() += 1;
         let names = self.by_namespace.entry(place.namespace.clone()).or_default();
+        let neighbour = names.values().next().and_then(|neighbour| neighbour.controller.as_ref());
+        if let (Some(neighbour), Some(own)) = (neighbour, &mut entry.controller)
+            && *neighbour == *own
+        {
+            own.uid = neighbour.uid.clone();
+        }
         let before = names.remove(&place.name);
         let put = Put {
             is_news: before.as_ref().is_none_or(|before| !entry.tells_the_same_as(before)),
@@ -163,7 +173,7 @@ mod tests {
         assert!(objects.put(&place, entry("db", 3)).is_news);
         let another = Entry { uid: "v".into(), ..entry("db", 4) };
         assert!(objects.put(&place, another).is_another, "of the same name");
-        assert_eq!(objects.by_class, BTreeMap::from([("db".to_owned(), 1)]));
+        assert_eq!(objects.by_class, BTreeMap::from([("db".into(), 1)]));
         assert_eq!(objects.remove(&place), Left::Nothing);
         assert!(objects.by_class.is_empty() && objects.by_namespace.is_empty());
     }

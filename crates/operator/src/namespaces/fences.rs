@@ -178,7 +178,7 @@ fn protection(grounds: &Grounds<'_>) -> ValidatingAdmissionPolicy {
     )
 }
 
-/// Fence 4. There is always a way out: a class that says `Delete` goes at once.
+/// Fence 4. There is always a way out: a class that says `Delete` goes at once, and so does the fence.
 fn class_deletion() -> ValidatingAdmissionPolicy {
     let wanted = "oldObject.?spec.?policy.?onClassDelete.orValue('Delete')";
     let is_held = format!("oldObject.metadata.?finalizers.orValue([]).exists(held, held == {})", quoted(FINALIZER));
@@ -190,7 +190,8 @@ fn class_deletion() -> ValidatingAdmissionPolicy {
                 format!("oldObject == null || {wanted} == 'Delete' || {is_held}"),
                 format!(
                     "'class ' + oldObject.metadata.name + ' has spec.policy.onClassDelete: ' + {wanted} + ', and the operator does \
-                     not hold it yet: try again in a moment; if the operator does not run, start it, or set that to Delete'"
+                     not hold it yet: try again in a moment; if the operator does not run, start it, or delete the \
+                     ValidatingAdmissionPolicyBinding {CLASS_DELETION}'"
                 ),
             )]),
             ..ValidatingAdmissionPolicySpec::default()

@@ -90,6 +90,8 @@ const LOSS: Pace = Pace { calm: Duration::from_millis(300), most: Duration::from
 const RECOUNT: Pace = Pace { calm: Duration::from_millis(100), most: Duration::from_secs(1) };
 
 const CLASS_INDEX: &str = "class";
+/// By the class a binding has on record and is on its way out of.
+const LEFT_INDEX: &str = "left";
 
 /// Kinds every class may use without further rights; what a class needs beyond them an administrator grants.
 const STAMP: &[&str] = &["create", "delete", "get", "list", "patch", "watch"];
@@ -265,6 +267,7 @@ fn install(engine: &mut EngineBuilder, ground: &Ground) {
         .namespaces
         .index(CLASS_INDEX, |namespace: &Namespace| namespace.labels().get(CLASS_LABEL).cloned().into_iter().collect());
     caches.bindings.index(CLASS_INDEX, |binding: &NamespaceClassBinding| vec![binding.spec.class_name.clone()]);
+    caches.bindings.index(LEFT_INDEX, |binding: &NamespaceClassBinding| class_left(binding).into_iter().collect());
 
     caches.namespaces.wakes(|change: Change<'_, Namespace>| {
         let name = change.object().name_any();
@@ -341,7 +344,9 @@ fn woken_by_binding(change: Change<'_, NamespaceClassBinding>, journal: &Journal
     let binding = change.object();
     let stream = resource_name::<NamespaceClassBinding>();
     let (place, version) = (place_of(binding.meta()), revision_of(binding.meta()));
-    for class in change.both().map(|binding| Key::cluster(CLASS, &binding.spec.class_name)) {
+    let had = change.both().filter_map(class_left);
+    for class in change.both().map(|binding| binding.spec.class_name.clone()).chain(had) {
+        let class = Key::cluster(CLASS, class);
         journal.saw(&class, &stream, &place, version, RECOUNT);
     }
     let [own, namespace] =
@@ -353,6 +358,12 @@ fn woken_by_binding(change: Change<'_, NamespaceClassBinding>, journal: &Journal
         return Vec::new();
     }
     vec![own, namespace]
+}
+
+/// The class a namespace has on record and is on its way out of.
+fn class_left(binding: &NamespaceClassBinding) -> Option<String> {
+    let had = binding.status.as_ref().and_then(|status| status.observed_class_name.clone());
+    had.filter(|had| *had != binding.spec.class_name)
 }
 
 /// Whether only what the binding reports has changed, which we do ourselves all the time.

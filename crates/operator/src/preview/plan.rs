@@ -154,8 +154,9 @@ async fn outlook(
 
 fn deletions(seen: &Observed, class: &NamespaceClass) -> Deletions {
     let ClassSeen::Present(wants) = &seen.class else { return Deletions::default() };
-    // What does not fit a namespace changes nothing there, and what is let go is not deleted.
-    if !wants.problems.is_empty() || class.spec.policy.on_unbind == OnUnbind::Orphan {
+    // Where something does not fit nothing is deleted but rights, and what is let go is not deleted.
+    let is_unfit = !wants.problems.is_empty() || !wants.misfits.is_empty();
+    if is_unfit || class.spec.policy.on_unbind == OnUnbind::Orphan {
         return Deletions::default();
     }
     let wanted = wants.items.iter().map(|item| item.identity.clone()).collect();

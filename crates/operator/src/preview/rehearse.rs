@@ -182,17 +182,20 @@ fn learned(seen: &Observed, plan: &Plan<ResourceStep>, trials: &[Trial]) -> Stat
     resources::report(seen, &outcomes, &timestamp())
 }
 
-fn effects_of(seen: &Observed, recorded: &[Applied], plan: &Plan<ResourceStep>, trials: &[Trial]) -> Vec<Effect> {
-    if let ClassSeen::Present(class) = &seen.class
-        && !class.problems.is_empty()
-        && plan.is_settled()
-    {
-        let namespace = Identity { kind: "Namespace".into(), name: seen.namespace.name.clone(), ..Identity::default() };
-        let refused =
-            |problem: &Problem| Effect::new(Action::Refuse, &namespace).because("InvalidClass", problem.to_string());
-        return class.problems.iter().map(refused).collect();
+/// What cannot be made in the namespace, whatever else can.
+fn unfit(seen: &Observed, plan: &Plan<ResourceStep>) -> Vec<Effect> {
+    let ClassSeen::Present(class) = &seen.class else { return Vec::new() };
+    if plan.iter().any(|step| matches!(step, ResourceStep::DeleteBinding { .. })) {
+        return Vec::new();
     }
-    let mut effects = Vec::new();
+    let namespace = Identity { kind: "Namespace".into(), name: seen.namespace.name.clone(), ..Identity::default() };
+    let refused =
+        |problem: &Problem| Effect::new(Action::Refuse, &namespace).because("InvalidClass", problem.to_string());
+    class.problems.iter().chain(class.problems_of_misfits()).map(refused).collect()
+}
+
+fn effects_of(seen: &Observed, recorded: &[Applied], plan: &Plan<ResourceStep>, trials: &[Trial]) -> Vec<Effect> {
+    let mut effects = unfit(seen, plan);
     let mut ended: Vec<(&ResourceStep, Outcome)> = Vec::new();
     for group in &plan.groups {
         let tried: Vec<_> = group.iter().filter_map(|step| trial(trials, step)).collect();

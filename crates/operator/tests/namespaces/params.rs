@@ -4,7 +4,7 @@ use anyhow::Result;
 use k8s_openapi::api::core::v1::Service;
 use kube::{
     ResourceExt,
-    api::{Patch, PatchParams},
+    api::{DeleteParams, Patch, PatchParams},
 };
 use serde_json::{Value, json};
 
@@ -255,7 +255,34 @@ async fn the_schema_alone_refuses_items_without_identity_and_more_than_a_hundred
 }
 
 #[tokio::test]
-async fn a_bad_class_that_got_in_changes_nothing_where_it_was_applied_before() -> Result<()> {
+async fn a_template_that_does_not_fit_the_namespace_stops_nothing_else_the_class_enforces() -> Result<()> {
+    let world = world().await;
+    let noted = config_map("noted", "{{ namespace.annotations['example.com/note'] }}");
+    let spec = json!({"resources": [config_map("made", "1"), noted]});
+    let class = Class::with_spec(world.client(), "misfit", spec).await?;
+    let space = Space::new(world.bed, "misfit").await?;
+    space.annotate("example.com/note", Some("x")).await?;
+    space.label(Some("misfit")).await?;
+    space.follows(&class).await;
+    let noted = space.has_value("noted", "x").await;
+    space.annotate("example.com/note", None).await?;
+    let binding = space.says("InvalidClass").await;
+    let message = condition(&binding, "Ready").unwrap().message;
+    assert!(message.contains("the namespace has no annotation example.com/note; set it"), "{message}");
+    space.edit("made", "tenant", json!({"data": {"key": "hers"}})).await?;
+    space.has_value("made", "1").await;
+    space.config_maps().delete("made", &DeleteParams::default()).await?;
+    space.has_value("made", "1").await;
+    let kept = space.has("noted").await;
+    assert_eq!((kept.uid(), kept.resource_version()), (noted.uid(), noted.resource_version()), "it stays as it is");
+    space.annotate("example.com/note", Some("y")).await?;
+    space.follows(&class).await;
+    assert_eq!(space.has_value("noted", "y").await.uid(), noted.uid());
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_class_that_makes_two_names_one_takes_nothing_away_where_it_was_applied_before() -> Result<()> {
     let world = world().await;
     // A template that is fine in general and makes two names one in a namespace called like this.
     let class = Class::define(world.client(), "clash", &[("made", "1")]).await?;

@@ -324,6 +324,28 @@ async fn orphans_stay_when_a_namespace_switches_to_another_class() -> Result<()>
 }
 
 #[tokio::test]
+async fn orphans_stay_although_the_class_that_was_left_is_deleted_before_the_next_one_stands() -> Result<()> {
+    let (class, space) = furnished("orphan-left", &json!({"onUnbind": "Orphan"})).await?;
+    let before = space.has("made").await;
+    space.stranger_makes(config_map("taken", "theirs")).await?;
+    let next = Class::define(world().await.client(), "orphan-next", &[("taken", "1")]).await?;
+    space.label(Some("orphan-next")).await?;
+    space.says("Conflict").await;
+    class.api.delete("orphan-left", &DeleteParams::default()).await?;
+    eventually("the class to say whom it waits for", || async {
+        let status = class.api.get("orphan-left").await?.status.unwrap_or_default();
+        Ok(status.conditions.iter().any(|said| said.message.contains(&space.name)).then_some(()))
+    })
+    .await;
+    space.config_maps().delete("taken", &DeleteParams::default()).await?;
+    space.follows(&next).await;
+    let after = space.has("made").await;
+    assert!(after.uid() == before.uid() && is_nobodys(&after), "{after:?}");
+    gone(&class.api, "orphan-left").await;
+    Ok(())
+}
+
+#[tokio::test]
 async fn orphans_stay_when_their_class_is_deleted_and_says_so() -> Result<()> {
     let (class, space) = furnished("orphan-class", &json!({"onClassDelete": "Orphan"})).await?;
     let before = space.has("made").await;

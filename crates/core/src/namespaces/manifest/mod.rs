@@ -215,18 +215,30 @@ pub struct Rendered {
 pub fn parse_all(raw: impl IntoIterator<Item = Map<String, Value>>) -> Result<Vec<Item>, Vec<Problem>> {
     let mut items = Vec::new();
     let mut problems = Vec::new();
-    let mut seen = BTreeSet::new();
+    let mut names = BTreeSet::new();
     for (index, manifest) in raw.into_iter().enumerate() {
-        match Item::parse(manifest) {
-            Ok(item) if seen.insert(item.identity.clone()) => items.push(item),
-            Ok(item) => {
-                let message = format!("{} is in the class twice", item.identity);
-                problems.push(in_class(index, Problem::new("", message)));
-            }
-            Err(found) => problems.extend(found.into_iter().map(|problem| in_class(index, problem))),
+        match parse_next(index, manifest, &mut names) {
+            Ok(item) => items.push(item),
+            Err(found) => problems.extend(found),
         }
     }
     if problems.is_empty() { Ok(items) } else { Err(problems) }
+}
+
+/// One item of a class, whose name none of those before has.
+pub(super) fn parse_next(
+    index: usize,
+    manifest: Map<String, Value>,
+    names: &mut BTreeSet<Identity>,
+) -> Result<Item, Vec<Problem>> {
+    match Item::parse(manifest) {
+        Ok(item) if names.insert(item.identity.clone()) => Ok(item),
+        Ok(item) => {
+            let message = format!("{} is in the class twice", item.identity);
+            Err(vec![in_class(index, Problem::new("", message))])
+        }
+        Err(found) => Err(found.into_iter().map(|problem| in_class(index, problem)).collect()),
+    }
 }
 
 /// A problem of one manifest, by its field in the class.

@@ -31,7 +31,9 @@ impl Observed {
         // Anybody may make many objects that look like ours.
         let (wanted, records) = (self.wanted_names(), self.records());
         let stamped = self.stamped.iter().filter(|(identity, object)| {
-            !wanted.contains(identity) && is_ours(records.get(*identity).copied(), &object.uid, &object.owner)
+            !wanted.contains(identity)
+                && is_ours(records.get(*identity).copied(), &object.uid, &object.owner)
+                && !self.may_be_wanted(identity)
         });
         let stamped = stamped.map(|(identity, object)| {
             let keep = self.is_kept(records.get(identity).copied(), &object.uid, &object.class, object.orphan);
@@ -45,8 +47,9 @@ impl Observed {
                 out_of_sight: self.hidden_because(identity, &object.api_version, keep && !object.deleting),
             }
         });
-        let unstamped =
-            self.read.iter().filter(|(identity, _)| !wanted.contains(identity) && !self.stamped.contains_key(identity));
+        let unstamped = self.read.iter().filter(|(identity, _)| {
+            !wanted.contains(identity) && !self.stamped.contains_key(identity) && !self.may_be_wanted(identity)
+        });
         let unstamped = unstamped.filter_map(|(identity, read)| {
             let object = read.as_ref().filter(|object| object.owner.is_a_binding())?;
             Some(Leftover {
@@ -68,7 +71,7 @@ impl Observed {
     }
 
     /// The class what is on record came from.
-    fn class_in_force(&self) -> &str {
+    pub(super) fn class_in_force(&self) -> &str {
         self.binding.status.observed_class_name.as_deref().unwrap_or(&self.binding.class)
     }
 

@@ -182,7 +182,21 @@ impl Observed {
     fn unwanted_records(&self) -> impl Iterator<Item = &Applied> {
         let wanted = self.wanted_names();
         let made = self.binding.status.applied_resources.iter().filter(|applied| applied.uid.is_some());
-        made.filter(move |applied| !wanted.contains(&applied.identity()))
+        made.filter(move |applied| {
+            let identity = applied.identity();
+            !wanted.contains(&identity) && !self.may_be_wanted(&identity)
+        })
+    }
+
+    /// Whether an object of the class may be what cannot be made now: then nobody knows that it is not wanted. What another class
+    /// left is not wanted by this one.
+    fn may_be_wanted(&self, identity: &Identity) -> bool {
+        let ClassSeen::Present(class) = &self.class else { return false };
+        if class.misfits.is_empty() || self.unwanted_because().is_some() {
+            return false;
+        }
+        let origin = self.stamped.get(identity).map_or_else(|| self.class_in_force(), |object| &object.class);
+        origin == class.name && class.misfits.iter().any(|misfit| misfit.may_be(identity))
     }
 
     /// Whether the watches alone cannot tell what to do about a wanted object.
@@ -313,7 +327,7 @@ pub fn plan(seen: &Observed) -> Plan<ResourceStep> {
 
 fn furnish(seen: &Observed, class: &Class) -> Plan<ResourceStep> {
     let mut ranks: BTreeMap<(u8, usize), Vec<ResourceStep>> = BTreeMap::new();
-    let mut blocked = false;
+    let mut blocked = !class.misfits.is_empty();
     for item in &class.items {
         blocked |= seen.is_ending(item);
         match seen.need_now(item, class) {

@@ -6,12 +6,13 @@ use serde_json::json;
 
 use crate::{
     namespaces::{
+        blueprint::Misfit,
         inventory::Status,
         manifest::{Rendered, digest},
         params::Texts,
         witness::{Care, Witness},
     },
-    problem::Problem,
+    problem::{MOST_PROBLEMS, Problem},
 };
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -66,6 +67,8 @@ pub struct Class {
     pub items: Vec<Rendered>,
     /// A class with problems changes nothing anywhere.
     pub problems: Vec<Problem>,
+    /// What of it cannot be made in this namespace.
+    pub misfits: Vec<Misfit>,
     /// Values of its inputs in force here.
     pub params: Texts,
     /// Values the namespace gives that cannot be in force.
@@ -91,6 +94,11 @@ pub enum Withheld {
 }
 
 impl Class {
+    /// Everything that keeps some of it from being made here.
+    pub fn problems_of_misfits(&self) -> impl Iterator<Item = &Problem> {
+        self.misfits.iter().flat_map(|misfit| &misfit.problems).take(MOST_PROBLEMS)
+    }
+
     /// Whether there is something in its way that is not about this namespace's objects.
     pub(super) fn is_unfit(&self) -> bool {
         !self.problems.is_empty() || self.withheld.is_some()

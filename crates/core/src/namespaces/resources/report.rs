@@ -9,14 +9,13 @@ use super::{
     namespace::{despite_conflict, furnished_after},
     need::{Need, Obstacle},
     step::namespace_identity,
-    words::{UNOBSERVABLE, explain, reason_of, with_fix},
+    words::{UNOBSERVABLE, explain, reason_of, unmakeable, with_fix},
 };
 use crate::{
     conditions::{Readiness, cut},
     namespaces::{
         inventory::{Applied, Fingerprint, State, Status},
         manifest::{Identity, Rendered},
-        params::are_about_values,
         witness::Witness,
     },
     plan::{Failure, FailureClass, Outcome},
@@ -29,6 +28,9 @@ type Outcomes<'a> = &'a [(&'a ResourceStep, Outcome)];
 
 /// The reason while a namespace gives a value that its class does not take.
 const INVALID_PARAMETER: &str = "InvalidParameter";
+
+/// The reason while something of a class can be made in no namespace, or not in this one.
+const INVALID_CLASS: &str = "InvalidClass";
 
 /// Why the API server refuses to change a field of an object that exists.
 pub(super) const IMMUTABLE_FIELD: &str = "Immutable";
@@ -60,8 +62,7 @@ pub fn report(seen: &Observed, outcomes: Outcomes<'_>, now: &Timestamp) -> Statu
             stalled("ClassUnreadable", format!("class {} cannot be read; what is there stays", seen.binding.class))
         }
         ClassSeen::Present(class) if !class.problems.is_empty() => {
-            let is_given = are_about_values(&class.problems);
-            stalled(if is_given { INVALID_PARAMETER } else { "InvalidClass" }, Problem::list(&class.problems))
+            stalled(INVALID_CLASS, Problem::list(&class.problems))
         }
         ClassSeen::Present(Class { withheld: Some(Withheld::Lost { revision }), name, .. }) => stalled(
             "RevisionLost",
@@ -120,14 +121,14 @@ fn despite_label(seen: &Observed, readiness: Readiness) -> Readiness {
     }
 }
 
-/// Everything stands, but not by the values the namespace gives.
+/// Everything stands, but not by the values the namespace gives; or all but what these keep from being made.
 fn despite_params(class: &Class, readiness: Readiness) -> Readiness {
-    match readiness {
-        Readiness::Ready { .. } if !class.refused_params.is_empty() => {
-            stalled(INVALID_PARAMETER, Problem::list(&class.refused_params))
-        }
-        _ => readiness,
+    let is_as_good_as_can_be =
+        matches!(readiness, Readiness::Ready { .. } | Readiness::Stalled { reason: INVALID_CLASS, .. });
+    if is_as_good_as_can_be && !class.refused_params.is_empty() {
+        return stalled(INVALID_PARAMETER, Problem::list(&class.refused_params));
     }
+    readiness
 }
 
 fn readiness(seen: &Observed, class: &Class, outcomes: Outcomes<'_>) -> Readiness {
@@ -148,6 +149,10 @@ fn readiness(seen: &Observed, class: &Class, outcomes: Outcomes<'_>) -> Readines
             "ClassDeleting",
             format!("class {} is being deleted and waits until no namespace uses it", class.name),
         );
+    }
+    if blocked.is_none() && !class.misfits.is_empty() {
+        let problems: Vec<_> = class.problems_of_misfits().cloned().collect();
+        return stalled(INVALID_CLASS, Problem::list(&problems));
     }
     if let (None, Some(message)) = (&blocked, seen.namespace_conflict(class)) {
         return stalled("Conflict", format!("{}: {message}", namespace_identity(&seen.namespace.name)));
@@ -277,14 +282,22 @@ fn inventory(seen: &Observed, class: &Class, outcomes: Outcomes<'_>) -> Vec<Appl
         message: Some(why),
         ..applied.clone()
     });
+    let misfits = seen.binding.status.applied_resources.iter().filter(|applied| {
+        let identity = applied.identity();
+        !seen.wants(&identity) && seen.may_be_wanted(&identity)
+    });
+    let misfits = misfits.map(|applied| unmakeable(class, applied));
+    let wanted = wanted.chain(misfits);
     let all = namespace_entry(seen, class, outcomes).into_iter().chain(wanted).chain(leftovers).chain(lost);
     all.map(|applied| Applied { message: applied.message.map(|message| cut(message, LONGEST)), ..applied }).collect()
 }
 
 /// What keeps an object that is no longer wanted from going.
 fn waits_for(seen: &Observed, class: &Class, outcomes: Outcomes<'_>) -> Option<String> {
-    let failed = first_failed(outcomes).and_then(|(step, _)| step.identity().cloned());
-    let blocking = obstructed(seen, class).next().map(|(item, _)| item.identity.clone()).or(failed)?;
+    let failed = first_failed(outcomes).and_then(|(step, _)| step.identity().map(ToString::to_string));
+    let blocking = obstructed(seen, class).next().map(|(item, _)| item.identity.to_string()).or(failed);
+    let misfit = || class.problems_of_misfits().next().map(|problem| problem.field.clone());
+    let blocking = blocking.or_else(misfit)?;
     Some(format!("no longer wanted; goes when all of class {} stands, and waits for {blocking}", class.name))
 }
 

@@ -1,9 +1,13 @@
 //! What stands in the way of a wanted object, in words that name the fix.
 
-use super::{need::Obstacle, report::IMMUTABLE_FIELD};
+use super::{Class, need::Obstacle, report::IMMUTABLE_FIELD};
 use crate::{
-    namespaces::manifest::Rendered,
+    namespaces::{
+        inventory::{Applied, State},
+        manifest::Rendered,
+    },
     plan::{Failure, FailureClass},
+    problem::Problem,
 };
 
 /// All a class needs of a kind.
@@ -11,6 +15,15 @@ const STAMPING: &str = "create, delete, get, list, patch, watch";
 
 /// The reason while something cannot be observed.
 pub(super) const UNOBSERVABLE: &str = "Unobservable";
+
+/// An object that may be what cannot be made in the namespace now: it stays as it is, and says why.
+pub(super) fn unmakeable(class: &Class, applied: &Applied) -> Applied {
+    let identity = applied.identity();
+    let misfit = class.misfits.iter().find(|misfit| misfit.may_be(&identity));
+    // That the name is taken stays on record, or it would be tried again and again.
+    let state = if applied.state == State::Conflict { State::Conflict } else { State::Pending };
+    Applied { state, message: misfit.map(|misfit| Problem::list(&misfit.problems)), ..applied.clone() }
+}
 
 pub(super) fn explain(item: &Rendered, obstacle: &Obstacle) -> String {
     let text = match obstacle {

@@ -10,7 +10,8 @@
 //!   Kubernetes takes only text: in `metadata`, and in the data of ConfigMaps and Secrets.
 //! - A name made by a template is a DNS subdomain, so it can never mean another object in a request path.
 //! - The text `{{` itself is written `{{ "{{" }}`.
-//! - The result is bounded: at most [`MAX_FILLED_IN`] bytes more than the class, nothing deeper than [`MAX_DEPTH`].
+//! - The result is bounded: at most [`MAX_FILLED_IN`] bytes more than the class, half of what is left of them in one manifest;
+//!   nothing deeper than [`MAX_DEPTH`].
 
 mod expression;
 
@@ -142,11 +143,21 @@ pub fn check(manifest: &Map<String, Value>, field: &str, declared: &[Declared]) 
 }
 
 /// The manifests of a class, in order, with everything filled in, or everything that is in the way. One that cannot be rendered
-/// does not stop the others.
+/// does not stop the others, and leaves them the room it would have taken.
 pub fn render_all(resources: &[Map<String, Value>], inputs: &Inputs) -> Vec<Result<Map<String, Value>, Vec<Problem>>> {
     let mut filling = Filling::new(inputs);
     let numbered = resources.iter().enumerate();
     numbered.map(|(index, manifest)| filling.render(manifest, &format!("spec.resources[{index}]"))).collect()
+}
+
+/// The name a manifest has in a namespace, where that can be told.
+pub(super) fn name_in(manifest: &Map<String, Value>, inputs: &Inputs) -> Option<String> {
+    let name = manifest.get("metadata")?.get("name")?.as_str()?;
+    if !is_template(name) {
+        return Some(name.to_owned());
+    }
+    let filled = Filling::new(inputs).fill(name, Place::Name).ok()?;
+    filled.as_str().map(str::to_owned)
 }
 
 /// Whether the text holds a template: what it stands for is known only for a namespace.
@@ -165,8 +176,15 @@ impl<'a> Filling<'a> {
         Self { inputs, room: MAX_FILLED_IN }
     }
 
+    /// No manifest gets more than half of what is left: a value that somebody made very large is at nobody else's cost.
     fn render(&mut self, manifest: &Map<String, Value>, field: &str) -> Result<Map<String, Value>, Vec<Problem>> {
-        Walk::new(manifest, field, &mut |text, place| self.fill(text, place)).run(manifest)
+        let left = self.room;
+        self.room = left.div_ceil(2);
+        let given = self.room;
+        let rendered = Walk::new(manifest, field, &mut |text, place| self.fill(text, place)).run(manifest);
+        let taken = if rendered.is_ok() { given.saturating_sub(self.room) } else { 0 };
+        self.room = left.saturating_sub(taken);
+        rendered
     }
 
     fn fill(&mut self, text: &str, place: Place) -> Result<Value, String> {
@@ -196,7 +214,10 @@ impl<'a> Filling<'a> {
                 Part::Variable(variable) => {
                     let text = self.inputs.text(variable)?;
                     self.room = self.room.checked_sub(text.len()).ok_or_else(|| {
-                        format!("{variable} does not fit: variables may add {MAX_FILLED_IN} bytes to a class")
+                        format!(
+                            "{variable} does not fit: variables may add {MAX_FILLED_IN} bytes to a class, and half of what is \
+                             left of them to one object"
+                        )
                     })?;
                     filled.push_str(&text);
                 }

@@ -135,6 +135,35 @@ async fn a_conflict_in_the_new_class_keeps_no_right_of_the_old_one() -> Result<(
     Ok(())
 }
 
+#[tokio::test]
+async fn a_class_that_does_not_fit_the_namespace_keeps_no_right_of_the_old_one() -> Result<()> {
+    let world = world().await;
+    let plot = Plot::new(world.bed, "unfit").await?;
+    support::apply(world.bed.admin(), ROLE_BINDINGS).await?;
+    let role = ["create", "clusterrole", "reads-services", "--verb=get,list", "--resource=services"];
+    world.bed.admin().kubectl(&role).await?;
+    let given = json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding", "metadata": {"name": "given"},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "reads-services"},
+        "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "Group", "name": "everybody"}],
+    });
+    let mut unfit = config_map("unfit");
+    unfit["data"] = json!({"note": "{{ namespace.annotations['example.com/nobody-sets-it'] }}"});
+    define(&world.client(), "unfit-old", false, vec![config_map("old"), given]).await?;
+    define(&world.client(), "unfit-new", false, vec![config_map("new"), unfit]).await?;
+    plot.bind("unfit-old").await?;
+    plot.ready().await;
+    plot.bind("unfit-new").await?;
+    plot.ready_reason("InvalidClass").await;
+    let bindings: Api<RoleBinding> = Api::namespaced(world.client(), &plot.namespace);
+    eventually("the right to be withdrawn", || async { Ok(bindings.get_opt("given").await?.is_none().then_some(())) })
+        .await;
+    let config_maps: Api<ConfigMap> = Api::namespaced(world.client(), &plot.namespace);
+    assert!(config_maps.get_opt("new").await?.is_some(), "what fits is made");
+    assert!(config_maps.get_opt("old").await?.is_some(), "everything else waits until all of the new class stands");
+    Ok(())
+}
+
 const ROLE_BINDINGS: &str = "
 apiVersion: rbac.authorization.k8s.io/v1
 kind: ClusterRole
