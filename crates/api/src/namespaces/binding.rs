@@ -93,6 +93,12 @@ pub struct FurnishedMetadata {
     /// Annotations that were there before with another value.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub annotations_before: BTreeMap<String, String>,
+    /// What the class set over `labelsBefore`: only that is put back which is still so.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub labels_over: BTreeMap<String, String>,
+    /// What the class set over `annotationsBefore`.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub annotations_over: BTreeMap<String, String>,
 }
 
 /// One object of the class in this namespace.

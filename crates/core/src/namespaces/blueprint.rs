@@ -187,9 +187,7 @@ mod tests {
 
     #[test]
     fn what_does_not_fit_a_namespace_keeps_nothing_else_of_the_class_from_it() {
-        let config_map = |name: &str, value: &str| {
-            json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": {"k": value}})
-        };
+        let config_map = |name: &str, value: &str| json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": {"k": value}});
         let resources = json!([
             config_map("fence", "{{ namespace.name }}"),
             config_map("noted", "{{ namespace.annotations['x'] }}"),
@@ -198,7 +196,8 @@ mod tests {
             config_map("large", "{{ namespace.annotations['large'] }}{{ namespace.annotations['large'] }}"),
             config_map("last", "{{ namespace.name }}"),
         ]);
-        let size = Declared { name: "size".into(), from_namespace_annotation: Some("size".into()), ..Declared::default() };
+        let size =
+            Declared { name: "size".into(), from_namespace_annotation: Some("size".into()), ..Declared::default() };
         let mut facts = facts();
         facts.annotations.insert("large".into(), "x".repeat(200_000));
         let furnished = blueprint(&resources, vec![size]).items(&facts, &Texts::new()).unwrap();

@@ -53,6 +53,11 @@ pub struct Furnished {
     pub labels_before: BTreeMap<String, String>,
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub annotations_before: BTreeMap<String, String>,
+    /// What was set over them.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub labels_over: BTreeMap<String, String>,
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub annotations_over: BTreeMap<String, String>,
 }
 
 impl Furnished {

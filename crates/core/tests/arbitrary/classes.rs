@@ -403,7 +403,8 @@ fn what_is_nested_too_deeply_is_a_problem_however_deep_it_is() {
         assert_told(&class.problems());
         assert!(Problem::list(&class.problems()).contains("nested deeper than 100 levels"), "{place}");
         assert!(
-            Problem::list(&class.items(&here(), &Texts::new()).unwrap().misfits[0].problems).contains("nested deeper than 100 levels"),
+            Problem::list(&class.items(&here(), &Texts::new()).unwrap().misfits[0].problems)
+                .contains("nested deeper than 100 levels"),
             "{place}"
         );
     }

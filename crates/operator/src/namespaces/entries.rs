@@ -42,7 +42,12 @@ impl Entry {
             uid: metadata.uid.clone().unwrap_or_default(),
             version: version.into(),
             controller: controller_of(metadata),
-            class: metadata.labels.as_ref().and_then(|labels| labels.get(STAMP_LABEL)).map_or("", String::as_str).into(),
+            class: metadata
+                .labels
+                .as_ref()
+                .and_then(|labels| labels.get(STAMP_LABEL))
+                .map_or("", String::as_str)
+                .into(),
             content: format!("unreadable at {version}"),
             created: false,
             deleting: metadata.deletion_timestamp.is_some(),

@@ -269,9 +269,9 @@ fn install(engine: &mut EngineBuilder, ground: &Ground) {
     caches.bindings.index(CLASS_INDEX, |binding: &NamespaceClassBinding| vec![binding.spec.class_name.clone()]);
     caches.bindings.index(LEFT_INDEX, |binding: &NamespaceClassBinding| class_left(binding).into_iter().collect());
 
-    caches.namespaces.wakes(|change: Change<'_, Namespace>| {
-        let name = change.object().name_any();
-        vec![Key::cluster(NAMESPACE, &name), Key::new(BINDING, &name, &name)]
+    caches.namespaces.wakes({
+        let journal = engine.journal();
+        move |change| woken_by_namespace(change, &journal)
     });
     caches.bindings.wakes({
         let journal = engine.journal();
@@ -337,6 +337,21 @@ fn install(engine: &mut EngineBuilder, ground: &Ground) {
         clock: Clock::start(),
     });
     engine.reconciler(ResourcesReconciler::new(caches, ground, kinds, stamps, seal, absences, revisions));
+}
+
+/// The namespace itself and its binding; the classes its label names, when the changes are over, if they may count on it otherwise.
+fn woken_by_namespace(change: Change<'_, Namespace>, journal: &Journal) -> Vec<Key> {
+    let namespace = change.object();
+    let counts = |namespace: &Namespace| (namespace.labels().clone(), is_deleting(namespace.meta()));
+    if change.before.map(counts) != change.after.map(counts) {
+        let (place, version) = (place_of(namespace.meta()), revision_of(namespace.meta()));
+        for class in change.both().filter_map(|namespace| namespace.labels().get(CLASS_LABEL)) {
+            let class = Key::cluster(CLASS, class);
+            journal.saw(&class, &resource_name::<Namespace>(), &place, version, RECOUNT);
+        }
+    }
+    let name = namespace.name_any();
+    vec![Key::cluster(NAMESPACE, &name), Key::new(BINDING, &name, &name)]
 }
 
 /// The binding itself and its namespace; its class, when the changes are over, to count it.

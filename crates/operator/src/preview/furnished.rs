@@ -8,7 +8,7 @@ use kube::ResourceExt;
 
 /// One line for each that a class has set, with what was there before; nothing where none has.
 pub(super) fn lines(namespace: &Namespace, binding: &Binding) -> Vec<String> {
-    let Furnished { labels, annotations, labels_before, annotations_before } = &binding.status.namespace_metadata;
+    let Furnished { labels, annotations, labels_before, annotations_before, .. } = &binding.status.namespace_metadata;
     let all = [
         ("label", labels, namespace.labels(), labels_before),
         ("annotation", annotations, namespace.annotations(), annotations_before),

@@ -95,6 +95,22 @@ async fn spaces<const COUNT: usize>(bed: &Testbed, class: &Class) -> Result<[Spa
 }
 
 #[tokio::test]
+async fn who_leaves_while_it_fails_stops_nobody_any_more() -> Result<()> {
+    let world = world().await;
+    let staged = json!({"batch": 1, "order": [{"matchLabels": {"example.com/stage": "canary"}}]});
+    let class = Class::with_spec(world.client(), "deserted", rolled_out(staged.clone(), &[("level", "old")])).await?;
+    let [other, canary] = spaces::<2>(world.bed, &class).await?;
+    canary.merge(json!({"metadata": {"labels": {"example.com/stage": "canary"}}})).await?;
+    canary.stranger_makes(config_map("taken", "mine")).await?;
+    class.set_spec(rolled_out(staged, &[("level", "new"), ("taken", "ours")])).await?;
+    class.reports("RolloutStopped").await;
+    // What its binding says does not change by that.
+    canary.label(Some("nowhere")).await?;
+    other.has_value("level", "new").await;
+    Ok(())
+}
+
+#[tokio::test]
 async fn a_failing_canary_stops_a_roll_out_the_others_are_kept_at_their_revision_and_a_rollback_mends_all() -> Result<()>
 {
     let world = world().await;

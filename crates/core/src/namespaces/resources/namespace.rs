@@ -1,8 +1,8 @@
 //! Labels and annotations of the Namespace itself.
 //!
 //! Nothing is set that could be forgotten: which keys are the class's is on record before they are set, with the values they had.
-//! A value that somebody else has set is left and told, or put back when the namespace leaves, as `policy.onConflict` says. What a
-//! class does not set any more goes last, when everything else stands: a namespace is not more open on its way to another class.
+//! A value that somebody else has set is left and told, or put back when the namespace leaves, as `policy.onConflict` says; not over
+//! what somebody has set since. What a class does not set any more goes last, when everything else stands: a namespace is not more open on its way to another class.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -87,6 +87,8 @@ impl Observed {
         {
             furnished.annotations_before.insert(annotation, value);
         }
+        overwrite(&mut furnished.labels_over, &furnished.labels_before, &wanted.labels);
+        overwrite(&mut furnished.annotations_over, &furnished.annotations_before, &wanted.annotations);
         furnished.labels.extend(wanted.labels.into_keys());
         furnished.annotations.extend(wanted.annotations.into_keys());
         furnished
@@ -140,22 +142,30 @@ impl Observed {
         if !self.namespace_drops(wanted) {
             return Vec::new();
         }
-        let furnished = self.furnished();
-        let dropped = |before: &Texts, wanted: &Texts| -> Texts {
-            before
-                .iter()
-                .filter(|(key, _)| !wanted.contains_key(*key))
-                .map(|(key, value)| (key.clone(), value.clone()))
-                .collect()
-        };
-        let before = NamespaceMetadata {
-            labels: dropped(&furnished.labels_before, &wanted.labels),
-            annotations: dropped(&furnished.annotations_before, &wanted.annotations),
-        };
+        let before = self.namespace_before(wanted);
         // First what was there before: in between there would be neither.
         let back = (!before.is_empty()).then(|| vec![ResourceStep::PutBackNamespaceMetadata { metadata: before }]);
         let apply = ResourceStep::ApplyNamespaceMetadata { metadata: wanted.clone(), last: true };
         back.into_iter().chain([vec![apply]]).collect()
+    }
+
+    /// What was there before the class, where it is not wanted any more and nobody has set something else since.
+    fn namespace_before(&self, wanted: &NamespaceMetadata) -> NamespaceMetadata {
+        let (furnished, namespace) = (self.furnished(), &self.namespace);
+        let dropped = |before: &Texts, over: &Texts, has: &Texts, wanted: &Texts| -> Texts {
+            let is_as_it_was_set = |key: &String| over.get(key).is_some_and(|set| has.get(key) == Some(set));
+            let back = before.iter().filter(|(key, _)| !wanted.contains_key(*key) && is_as_it_was_set(key));
+            back.map(|(key, value)| (key.clone(), value.clone())).collect()
+        };
+        NamespaceMetadata {
+            labels: dropped(&furnished.labels_before, &furnished.labels_over, &namespace.labels, &wanted.labels),
+            annotations: dropped(
+                &furnished.annotations_before,
+                &furnished.annotations_over,
+                &namespace.annotations,
+                &wanted.annotations,
+            ),
+        }
     }
 
     /// As [`Observed::namespace_leaves`], where nothing is wanted any more.
@@ -185,6 +195,12 @@ impl Observed {
     }
 }
 
+/// Notes what is set over what was there before.
+fn overwrite(over: &mut Texts, before: &Texts, wanted: &Texts) {
+    let set = before.keys().filter_map(|key| Some((key.clone(), wanted.get(key)?.clone())));
+    over.extend(set);
+}
+
 /// The record after a step: what has gone is forgotten.
 pub(super) fn furnished_after(seen: &Observed, class: &Class, is_last_done: bool) -> Furnished {
     let mut furnished = seen.furnished_with(class);
@@ -194,6 +210,8 @@ pub(super) fn furnished_after(seen: &Observed, class: &Class, is_last_done: bool
         furnished.annotations.retain(|key| wanted.annotations.contains_key(key));
         furnished.labels_before.retain(|key, _| wanted.labels.contains_key(key));
         furnished.annotations_before.retain(|key, _| wanted.annotations.contains_key(key));
+        furnished.labels_over.retain(|key, _| wanted.labels.contains_key(key));
+        furnished.annotations_over.retain(|key, _| wanted.annotations.contains_key(key));
     }
     furnished
 }
@@ -203,5 +221,29 @@ pub(super) fn despite_conflict(seen: &Observed, class: &Class, applied: Applied)
     match seen.namespace_conflict(class) {
         Some(message) => Applied { state: State::Conflict, message: Some(message), ..applied },
         None => applied,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn texts(key: &str, value: &str) -> Texts {
+        Texts::from([(key.to_owned(), value.to_owned())])
+    }
+
+    #[test]
+    fn what_was_there_before_comes_back_unless_somebody_has_set_something_else_since() {
+        let wanted = NamespaceMetadata { labels: texts("level", "restricted"), ..NamespaceMetadata::default() };
+        let class = Class { namespace_metadata: wanted, protect: true, ..Class::default() };
+        let mut seen = Observed::default();
+        seen.namespace.labels = texts("level", "privileged");
+        seen.binding.status.namespace_metadata = seen.announced(&class);
+        let mut put_back = |now: &str| {
+            seen.namespace.labels = texts("level", now);
+            seen.namespace_before(&NamespaceMetadata::default()).labels
+        };
+        assert_eq!(put_back("restricted"), texts("level", "privileged"));
+        assert_eq!(put_back("baseline"), Texts::new());
     }
 }

@@ -2,7 +2,7 @@
 
 use anyhow::{Context, Result};
 use croft::namespaces::fences::METADATA;
-use croft_api::namespaces::{CLASS_LABEL, PROTECTED_LABELS_ANNOTATION};
+use croft_api::namespaces::{CLASS_LABEL, NamespaceClassBinding, PROTECTED_LABELS_ANNOTATION};
 use croft_testbed::Testbed;
 use k8s_openapi::api::core::v1::Namespace;
 use kube::{
@@ -13,7 +13,7 @@ use serde_json::json;
 
 use super::{Plot, Target, Way, assert_refused, choice::doors, is_fence};
 use crate::{
-    scene::Class,
+    scene::{Class, gone},
     support::{Shared, eventually, shared},
 };
 
@@ -89,6 +89,25 @@ async fn a_label_of_a_protecting_class_replaces_the_one_a_tenant_set_first_which
         Ok((label(&plot).await?.as_deref() == Some("privileged")).then_some(()))
     })
     .await;
+    Ok(())
+}
+
+#[tokio::test]
+async fn what_an_administrator_sets_while_a_namespace_leaves_is_not_put_back() -> Result<()> {
+    let world = world().await;
+    let plot = Plot::new(world.bed, "set-since").await?;
+    let target = Target::namespace(&plot.admin, &plot.namespace);
+    target.write(Way::Merge, LABEL, Some("privileged")).await?;
+    let spec = json!({"policy": {"onConflict": "Adopt"}, "namespaceMetadata": {"labels": {LABEL: "restricted"}}});
+    Class::with_spec(world.client(), "set-since", spec).await?;
+    target.write(Way::Merge, CLASS_LABEL, Some("set-since")).await?;
+    plot.ready().await;
+    assert_eq!(label(&plot).await?.as_deref(), Some("restricted"));
+    let leaves = json!({"metadata": {"labels": {CLASS_LABEL: null, LABEL: "baseline"}}});
+    target.patch(&Patch::Merge(leaves)).await?;
+    let bindings: Api<NamespaceClassBinding> = Api::namespaced(world.client(), &plot.namespace);
+    gone(&bindings, &plot.namespace).await;
+    assert_eq!(label(&plot).await?.as_deref(), Some("baseline"));
     Ok(())
 }
 
