@@ -1,7 +1,7 @@
 //! Where somebody else keeps changing what a class sets: it is put right at once a few times, then now and then, and said. A
 //! fight at the pace of the API server helps nobody.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use super::{Class, ClassSeen, Observed, Read, ResourceStep, need::change, step::namespace_identity};
 use crate::{
@@ -28,11 +28,14 @@ const TOLD_EVERY: Duration = Duration::from_secs(60);
 /// Marks a message about an object that is fought over.
 const CONTESTED: &str = "changed again and again by ";
 
+/// An object in a namespace. Somebody may delete very many at once, so both budgets hold the same words.
+type Place = Arc<(String, Identity)>;
+
 /// What was put right lately, in all namespaces. Forgotten at a restart: a fight is soon found out again.
 #[derive(Clone, Debug)]
 pub struct Contests {
-    put_right: Budgets<(String, Identity)>,
-    told: Budgets<(String, Identity)>,
+    put_right: Budgets<Place>,
+    told: Budgets<Place>,
 }
 
 impl Default for Contests {
@@ -47,16 +50,16 @@ impl Default for Contests {
 impl Contests {
     /// What was put right too often in a namespace, and for how long it is left as it is.
     pub fn resting(&mut self, namespace: &str, at: Instant) -> BTreeMap<Identity, Duration> {
-        let first = (namespace.to_owned(), Identity::default());
-        let here = self.put_right.spent(first, |(other, _)| other == namespace, at);
-        here.map(|((_, identity), wait)| (identity.clone(), wait)).collect()
+        let first = Arc::new((namespace.to_owned(), Identity::default()));
+        let here = self.put_right.spent(first, |place| place.0 == namespace, at);
+        here.map(|(place, wait)| (place.1.clone(), wait)).collect()
     }
 
     /// Counts what has just been put right. Gives what is to be told of it.
     pub fn note(&mut self, seen: &Observed, outcomes: &[(&ResourceStep, Outcome)], at: Instant) -> Vec<String> {
         let mut news = Vec::new();
         for identity in put_right(seen, outcomes) {
-            let place = (seen.namespace.name.clone(), identity.clone());
+            let place = Arc::new((seen.namespace.name.clone(), identity.clone()));
             self.put_right.spend(place.clone(), at);
             if self.told.spend(place, at) {
                 news.push(format!("{identity}: {}; put right", seen.what_was_done_to(&identity)));

@@ -190,6 +190,7 @@ mod tests {
     use super::*;
     use crate::{
         namespaces::{
+            blueprint::Misfit,
             manifest::Rendered,
             resources::{Class, Owner, Stamped, plan, report},
         },
@@ -239,6 +240,44 @@ mod tests {
         seen.namespace.unlabelled = true;
         let kinds: Vec<_> = super::super::plan(&seen).iter().map(Step::kind).collect();
         assert_eq!(kinds, ["Prune", "Prune", "Prune", "DeleteBinding"]);
+    }
+
+    #[test]
+    fn what_may_be_what_does_not_fit_stays_and_what_another_class_gave_goes() {
+        let rbac = "rbac.authorization.k8s.io";
+        let right = |name: &str| Identity { group: rbac.into(), kind: "RoleBinding".into(), name: name.into() };
+        let misfit = |name: Option<&str>| Misfit {
+            group: rbac.into(),
+            kind: "RoleBinding".into(),
+            name: name.map(str::to_owned),
+            ..Misfit::default()
+        };
+        let gone = |name: Option<&str>| {
+            let class = Class { name: "web".into(), misfits: vec![misfit(name)], ..Class::default() };
+            let mut seen = Observed { class: ClassSeen::Present(class), ..Observed::default() };
+            for (name, class) in [("here", "web"), ("there", "web"), ("before", "old")] {
+                let object =
+                    Stamped { owner: Owner::ThisBinding, class: class.into(), uid: "u".into(), ..Stamped::default() };
+                seen.stamped.insert(right(name), object);
+            }
+            let recorded = |name: &str| Applied {
+                api_version: format!("{rbac}/v1"),
+                kind: "RoleBinding".into(),
+                name: name.into(),
+                uid: Some("u".into()),
+                digest: Some("d".into()),
+                ..Applied::default()
+            };
+            seen.binding.status.applied_resources = vec![recorded("here"), recorded("there"), recorded("before")];
+            let plan = plan(&seen);
+            let outcomes: Vec<_> = plan.iter().map(|step| (step, Outcome::done())).collect();
+            let status = report(&seen, &outcomes, &Timestamp::default());
+            let kept = status.applied(&right("here")).unwrap();
+            assert!(kept.digest.is_some() && kept.message.is_some(), "{kept:?}");
+            plan.iter().filter_map(ResourceStep::identity).map(|identity| identity.name.clone()).collect::<Vec<_>>()
+        };
+        assert_eq!(gone(Some("here")), ["before", "there"]);
+        assert_eq!(gone(None), ["before"], "either of the two may be what is wanted");
     }
 
     #[test]
