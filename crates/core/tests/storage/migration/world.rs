@@ -228,6 +228,7 @@ fn ceph_user(namespace: &str, buckets: BTreeMap<String, u64>) -> User {
         keys: vec![Key { subuser: None, pair }],
         buckets,
         others_buckets: BTreeSet::new(),
+        gone_buckets: BTreeSet::new(),
         unlisted: None,
         usage: None,
     }
