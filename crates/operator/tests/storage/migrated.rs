@@ -230,8 +230,8 @@ async fn on_their_way() -> Result<(Plot<'static>, Plot<'static>, FaultProxy)> {
     let proxy = FaultProxy::rgw(&from.ceph.endpoint).await?;
     let class = format!("way-{}", from.namespace);
     from.class(&class, json!({ "endpoint": proxy.endpoint(), "onDelete": "Purge" })).await?;
-    for plot in [&from, &to] {
-        let quota = json!({ "size": "64Ki", "objects": 9, "buckets": 3 });
+    for (plot, size) in [(&from, "1Mi"), (&to, "64Ki")] {
+        let quota = json!({ "size": size, "objects": 9, "buckets": 3 });
         plot.claim(json!({ "s3ClassName": class, "quota": quota })).await?;
         plot.ready("data").await;
     }
