@@ -30,17 +30,13 @@ impl Ceph {
             return told.ok().map(|told| stored(&told));
         }
         let names: BTreeSet<_> = self.gateway.buckets_of(id).await.ok()?.into_iter().collect();
-        match told {
-            Ok(told) => {
-                let left_out = left_out(&names, &told);
-                let is_whole = self.gone_among(id, left_out.iter().copied()).await.ok()?.len() == left_out.len();
-                is_whole.then(|| stored(&told))
-            }
-            Err(_) => {
-                let sum = self.gateway.usage_of(id).await.ok().flatten()?;
-                Some(Usage { size: sum.size, objects: sum.objects, buckets: u64::try_from(names.len()).ok() })
-            }
+        if let Ok(told) = told {
+            let left_out = left_out(&names, &told);
+            let is_whole = self.gone_among(id, left_out.iter().copied()).await.ok()?.len() == left_out.len();
+            return is_whole.then(|| stored(&told));
         }
+        let sum = self.gateway.usage_of(id).await.ok().flatten()?;
+        Some(Usage { size: sum.size, objects: sum.objects, buckets: u64::try_from(names.len()).ok() })
     }
 
     /// Those of a user's list that are not there any more: a gateway that died in the middle may leave such a list.
