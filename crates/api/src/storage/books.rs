@@ -12,14 +12,14 @@ use super::{LedgerAmount, LedgerEntry, QUOTA_BUCKETS, QUOTA_OBJECTS, QUOTA_SIZE,
 use crate::{Quantity, Time};
 
 pub fn ledger(spec: &S3QuotaLedgerSpec) -> Ledger {
-    Ledger { entries: spec.entries.iter().map(|(key, stored)| (key.clone(), entry(stored))).collect() }
+    Ledger::with(spec.entries.iter().map(|(key, stored)| (key.clone(), entry(stored))))
 }
 
 /// The part of it that is about one namespace.
 pub fn of_namespace(spec: &S3QuotaLedgerSpec, namespace: &str) -> Ledger {
     let prefix = entry_key(namespace, "");
     let own = spec.entries.range(prefix.clone()..).take_while(|(key, _)| key.starts_with(&prefix));
-    Ledger { entries: own.map(|(key, stored)| (key.clone(), entry(stored))).collect() }
+    Ledger::with(own.map(|(key, stored)| (key.clone(), entry(stored))))
 }
 
 /// The namespaces that have entries; what no claim can be called is under none.

@@ -116,7 +116,8 @@ pub struct BucketMove {
     /// Name of the bucket.
     pub name: String,
     /// `Pending`; `PolicyRemoved`: the old policy is off; `Linked`: the bucket belongs to the target user; `Returning`: a policy
-    /// keeps the new owner from setting one, it goes back; `Moved`: its policy is set for the new owner; `Failed`: it was not moved.
+    /// keeps the new owner from setting one, it goes back; `Moved`: its policy is set for the new owner; `Failed`: it was not moved, or not
+    /// to its end; see `message`.
     pub state: BucketMoveState,
     /// Id of the bucket in Ceph, which it keeps when its owner changes.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     Reason,
-    ledger::{Bounds, Ledger, Member, Units},
+    ledger::{Bounds, Ledger, MOST_IN_BOOKS, Member, Units},
 };
 use crate::{
     conditions::{Conditions, Readiness},
@@ -70,12 +70,16 @@ pub fn of_team(before: &TeamStatus, generation: i64, hard: Bounds, ledger: &Ledg
         namespaces: namespaces.collect(),
         conditions: before.conditions.clone(),
     };
-    verdict(hard, sum).write(&mut status.conditions, generation, now);
+    verdict(hard, sum, ledger.entries.len()).write(&mut status.conditions, generation, now);
     status
 }
 
-fn verdict(hard: Bounds, sum: Units) -> Readiness {
+fn verdict(hard: Bounds, sum: Units, claims: usize) -> Readiness {
     match hard.passed_by(sum) {
+        None if claims >= MOST_IN_BOOKS => Reason::BooksFull.stalled(format!(
+            "the team has {MOST_IN_BOOKS} claims, and more cannot be kept count of: none is let in, and what a namespace brings \
+             along counts where it was before; delete some that nobody needs"
+        )),
         None => Reason::WithinLimits.ready("the team has no more than its limits"),
         Some(member) => Reason::QuotaExceeded.stalled(format!(
             "the team has more {} than the limit, which was lowered or came later: nothing is taken away, and nobody \
@@ -107,7 +111,7 @@ mod tests {
     fn a_team_sees_its_sum_its_namespaces_and_whether_it_is_too_much() {
         let entry = |size| Entry { granted: Some(units(size, 1)), ..Entry::default() };
         let entries = [("a/x", 3), ("a/y", 4), ("a-b/x", 5)].map(|(key, size)| (key.to_owned(), entry(size)));
-        let ledger = Ledger { entries: entries.into() };
+        let ledger = Ledger::with(entries);
         let now = Timestamp("2026-01-01T00:00:00Z".into());
         let told = |most| {
             let hard = Bounds { size: Some(most), ..Bounds::default() };
@@ -119,5 +123,17 @@ mod tests {
         assert_eq!(names, [("a", "7"), ("a-b", "5")]);
         assert_eq!(status.conditions.reason("Ready"), Some("WithinLimits"));
         assert_eq!(told(11).conditions.reason("Ready"), Some("QuotaExceeded"));
+    }
+
+    #[test]
+    fn a_team_is_told_that_its_books_are_full() {
+        let now = Timestamp("2026-01-01T00:00:00Z".into());
+        let reason = |claims: usize| {
+            let ledger = Ledger::with((0..claims).map(|number| (format!("a/{number}"), Entry::default())));
+            let status = of_team(&TeamStatus::default(), 7, Bounds::default(), &ledger, &now);
+            status.conditions.reason("Ready").map(str::to_owned)
+        };
+        assert_eq!(reason(MOST_IN_BOOKS - 1).as_deref(), Some("WithinLimits"));
+        assert_eq!(reason(MOST_IN_BOOKS).as_deref(), Some("BooksFull"));
     }
 }

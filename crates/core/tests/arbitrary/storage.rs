@@ -161,6 +161,7 @@ impl Words {
             keys: (0..dice.roll(3)).map(|_| key(dice)).collect(),
             buckets: (0..dice.roll(3)).map(|_| (self.pick(dice), u64::from(dice.roll(3)))).collect(),
             others_buckets: self.maybe(dice).into_iter().collect(),
+            gone_buckets: self.maybe(dice).into_iter().collect(),
             unlisted: dice.flip().then(|| self.failure(dice)),
             usage: dice.some(Usage { size: u64::MAX, objects: 0, buckets: Some(1) }),
         }

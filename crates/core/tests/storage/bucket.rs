@@ -96,8 +96,9 @@ struct World {
     keeps_all: bool,
     policy: Policy,
     quota: Limit,
-    /// Somebody removed the S3User, and its claim is being deleted, too.
+    /// Somebody removed the S3User.
     record_is_gone: bool,
+    /// Its claim is being deleted, too.
     claim_goes: bool,
     /// Somebody took our finalizer away.
     let_go_by_hand: bool,
@@ -402,6 +403,7 @@ fn every_start() -> Vec<World> {
                     worlds.push(World { keeps_all: true, left: true, ..world.clone() });
                     worlds.push(World { record_is_gone: true, ..world.clone() });
                     worlds.push(World { record_is_gone: true, claim_goes: true, ..world.clone() });
+                    worlds.push(World { claim_goes: true, ..world.clone() });
                     worlds.push(world);
                 }
             }

@@ -140,12 +140,8 @@ impl World {
     fn steps(&self, from: usize, key: &str) -> Option<(Step, Step)> {
         let entries = self.ledgers[from].entries.get_key_value(key).map(|(key, entry)| (key.clone(), entry.clone()));
         let known = (key.to_owned(), Known::Elsewhere { ledger: BOOKS[self.heard].to_owned() });
-        let seen = Observed {
-            ledger: Ledger { entries: entries.into_iter().collect() },
-            known: [known].into(),
-            is_needed: true,
-            ..Observed::default()
-        };
+        let seen =
+            Observed { ledger: Ledger::with(entries), known: [known].into(), is_needed: true, ..Observed::default() };
         let plan = bookkeeping::plan(&seen);
         let mut steps = plan.iter().cloned();
         Some((steps.next()?, steps.next()?))

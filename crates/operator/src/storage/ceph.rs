@@ -6,9 +6,9 @@ use croft_core::{
     plan::{Failure, FailureClass},
     secret::Secret,
     storage::{
-        CephUser, KeyPair, Usage,
+        CephUser, KeyPair,
         bucket::{BUCKET_NOT_EMPTY, Found},
-        claim::{self, COUNTED_AT_ONCE, Inquiry, Key, SetAside, Step, UNCOUNTED, UserQuota, to_count},
+        claim::{self, Inquiry, Key, Step, UNCOUNTED, UserQuota},
         migration::InCeph,
     },
 };
@@ -17,7 +17,10 @@ use croft_rgw::{
     UserChange, UserId,
 };
 
-use super::not_empty::NotEmpty;
+use super::{
+    counting::{Listed, stored},
+    not_empty::NotEmpty,
+};
 use crate::engine::Written;
 
 pub(crate) type Done = Result<Written, Failure>;
@@ -26,7 +29,7 @@ pub(crate) type Done = Result<Written, Failure>;
 #[derive(Clone, Debug)]
 pub(crate) struct Ceph {
     pub(super) gateway: Gateway,
-    not_empty: NotEmpty,
+    pub(super) not_empty: NotEmpty,
 }
 
 impl Ceph {
@@ -87,24 +90,6 @@ impl Ceph {
         Ok(Some(claim::User { buckets, usage, ..user }))
     }
 
-    /// What is in a user's buckets, so many; nothing if it could not be told. Of very many, or of one it cannot look into, the gateway
-    /// tells only the sum.
-    async fn usage(&self, id: &UserId, so_many: usize) -> Option<Usage> {
-        let told = self.gateway.buckets_with_usage_of(id).await;
-        if let Some(buckets) = told.ok().filter(|told| told.len() >= so_many) {
-            return Some(stored(&buckets));
-        }
-        let sum = self.gateway.usage_of(id).await.ok().flatten()?;
-        Some(Usage { size: sum.size, objects: sum.objects, buckets: None })
-    }
-
-    /// What is in a user's buckets. A gateway leaves out without a word what it cannot look into.
-    async fn told_usage(&self, id: &UserId, exactly: bool) -> Option<Usage> {
-        let told = self.gateway.buckets_with_usage_of(id).await.ok()?;
-        let is_whole = !exactly || self.gateway.buckets_of(id).await.ok()?.len() <= told.len();
-        is_whole.then(|| stored(&told))
-    }
-
     /// The same, with what a look at a claim has to know besides.
     pub(super) async fn user_for(&self, name: &CephUser, inquiry: &Inquiry) -> Result<Option<claim::User>, Failure> {
         let Some(user) = self.user(name, false).await? else { return Ok(None) };
@@ -117,37 +102,10 @@ impl Ceph {
                     Ok(listed) => (listed, None),
                     Err(error) => (Listed::default(), Some(failure(error))),
                 };
-                let Listed { buckets, others_buckets } = listed;
-                claim::User { buckets, others_buckets, unlisted, ..user }
+                let Listed { buckets, others_buckets, gone_buckets } = listed;
+                claim::User { buckets, others_buckets, gone_buckets, unlisted, ..user }
             }
         }))
-    }
-
-    /// The buckets of a user and how many objects each holds, as far as that can be told in reasonable time.
-    async fn buckets(&self, id: &UserId, set_aside: &SetAside) -> Result<Listed, RgwError> {
-        let names: BTreeSet<_> = self.gateway.buckets_of(id).await?.into_iter().collect();
-        // Whatever is not told of one that is there, it is there, and may hold something.
-        let mut listed =
-            Listed { buckets: names.iter().map(|name| (name.clone(), UNCOUNTED)).collect(), ..Listed::default() };
-        if names.len() <= COUNTED_AT_ONCE {
-            match self.gateway.buckets_with_usage_of(id).await {
-                Ok(buckets) => {
-                    for bucket in buckets {
-                        listed.add(bucket, id, &self.not_empty);
-                    }
-                    return Ok(listed);
-                }
-                // A slow gateway cannot tell of all of them in time: it is asked for a few.
-                Err(error) if error.class() == ErrorClass::Transient => {}
-                Err(error) => return Err(error),
-            }
-        }
-        for name in to_count(&names, set_aside) {
-            if let Some(bucket) = self.gateway.bucket(id.tenant(), name).await? {
-                listed.add(bucket, id, &self.not_empty);
-            }
-        }
-        Ok(listed)
     }
 
     async fn create_user(&self, user: &CephUser, display_name: &str, buckets: u32, access_key: &str) -> Done {
@@ -336,23 +294,6 @@ fn credentials(pair: &KeyPair) -> Credentials {
     Credentials::new(&pair.access_key, pair.secret_key.expose())
 }
 
-/// What is on a user's list of buckets.
-#[derive(Default)]
-struct Listed {
-    buckets: BTreeMap<String, u64>,
-    others_buckets: BTreeSet<String>,
-}
-
-impl Listed {
-    fn add(&mut self, bucket: Bucket, of: &UserId, not_empty: &NotEmpty) {
-        if bucket.owner != *of {
-            self.others_buckets.insert(bucket.name.clone());
-        }
-        let objects = not_empty.counted(of.tenant(), &bucket.name, bucket.objects);
-        self.buckets.insert(bucket.name, objects);
-    }
-}
-
 fn seen(user: &User, buckets: Option<&[Bucket]>) -> claim::User {
     let full = user.id.to_string();
     // `tenant$id:name` -> `name`
@@ -380,17 +321,9 @@ fn seen(user: &User, buckets: Option<&[Bucket]>) -> claim::User {
         keys: keys.map(|key| Key { subuser: subuser(&key.user), pair: pair(&key.credentials) }).collect(),
         buckets: buckets.into_iter().flatten().map(|bucket| (bucket.name.clone(), bucket.objects)).collect(),
         others_buckets: BTreeSet::new(),
+        gone_buckets: BTreeSet::new(),
         unlisted: None,
         usage: buckets.map(stored),
-    }
-}
-
-fn stored(buckets: &[Bucket]) -> Usage {
-    let sum = |figure: fn(&Bucket) -> u64| buckets.iter().map(figure).fold(0, u64::saturating_add);
-    Usage {
-        size: sum(|bucket| bucket.size),
-        objects: sum(|bucket| bucket.objects),
-        buckets: u64::try_from(buckets.len()).ok(),
     }
 }
 

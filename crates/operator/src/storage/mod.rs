@@ -6,6 +6,7 @@ mod bucket;
 mod ceph;
 mod claim;
 mod class;
+mod counting;
 mod door;
 pub mod fences;
 mod gateways;

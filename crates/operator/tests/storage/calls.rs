@@ -89,8 +89,15 @@ async fn however_often_a_claim_is_looked_at_the_gateway_counts_what_it_stores_no
     Ok(())
 }
 
+/// What is booked for the claim `data`, in bytes.
+async fn booked(plot: &Plot<'_>) -> Result<i64> {
+    let (books, entry) = (format!("namespace.{}", plot.namespace), format!("{}/data", plot.namespace));
+    let booked = ledger(plot, &books).await?.and_then(|books| books.spec.entries.get(&entry)?.granted);
+    Ok(booked.context("an entry")?.size)
+}
+
 #[tokio::test]
-async fn nothing_is_given_back_while_the_gateway_leaves_a_bucket_out_of_its_count() -> Result<()> {
+async fn nothing_is_given_back_while_nobody_knows_of_a_bucket_the_gateway_leaves_out_of_its_count() -> Result<()> {
     let (plot, class, proxy) = proxied("left-out").await?;
     let asks = |size: u64| plot.claim(json!({ "s3ClassName": class, "quota": { "size": size, "buckets": 2 } }));
     asks(10 << 20).await?;
@@ -101,23 +108,43 @@ async fn nothing_is_given_back_while_the_gateway_leaves_a_bucket_out_of_its_coun
     plot.ceph.copy_bucket_entry("unseen", &user).await?;
     s3.delete_bucket("unseen").await?;
     plot.ceph.put_bucket_entry("unseen", &user).await?;
+    let single = Match::verb("get").resource("/admin/bucket").subresource("bucket&stats");
+    let silent = proxy.on(single).before(Action::Status(503)).always();
     proxy.clear_log();
     asks(1 << 20).await?;
     plot.ready("data").await;
-    let (books, entry) = (format!("namespace.{}", plot.namespace), format!("{}/data", plot.namespace));
-    let booked = async || {
-        let booked = ledger(&plot, &books).await?.and_then(|books| books.spec.entries.get(&entry)?.granted);
-        anyhow::Ok(booked.context("an entry")?.size)
-    };
     // Whatever the first look led to is done when the second begins.
     eventually("the gateway to be asked twice", || async {
         let counts = |seen: &&Seen| seen.request.subresource.as_deref() == Some("stats&uid");
         Ok((proxy.log().iter().filter(counts).count() >= 2).then_some(()))
     })
     .await;
-    assert_eq!(booked().await?, 10 << 20, "nobody knows what is stored");
-    plot.ceph.remove_bucket_entry("unseen", &user).await?;
-    eventually("the rest to be free", || async { Ok((booked().await? == 1 << 20).then_some(())) }).await;
+    assert!(silent.fired() > 0, "{:#?}", proxy.log());
+    assert_eq!(booked(&plot).await?, 10 << 20, "nobody knows what is stored");
+    // There is no such bucket, so there is nothing in it.
+    silent.remove();
+    eventually("the rest to be free", || async { Ok((booked(&plot).await? == 1 << 20).then_some(())) }).await;
+    Ok(())
+}
+
+#[tokio::test]
+async fn what_cannot_be_counted_bucket_by_bucket_is_given_back_by_its_sum() -> Result<()> {
+    let (plot, class, proxy) = proxied("summed").await?;
+    let asks = |size: u64| plot.claim(json!({ "s3ClassName": class, "quota": { "size": size, "buckets": 1 } }));
+    asks(10 << 20).await?;
+    plot.ready("data").await;
+    let s3 = plot.s3("admin").await?;
+    s3.create_bucket("photos").await?;
+    s3.put_object("photos", "cat.jpg", vec![b'x'; 40 << 10]).await?;
+    // As where there are so many that it takes longer than anybody waits.
+    let each = Match::verb("get").resource("/admin/bucket").subresource("stats&uid");
+    let slow = proxy.on(each).before(Action::Status(503)).always();
+    asks(20 << 10).await?;
+    eventually("what is stored to be all that is booked", || async {
+        Ok((booked(&plot).await? == 40 << 10).then_some(()))
+    })
+    .await;
+    assert!(slow.fired() > 0, "{:#?}", proxy.log());
     Ok(())
 }
 

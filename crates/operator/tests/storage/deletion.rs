@@ -3,6 +3,7 @@
 use anyhow::Result;
 use croft_api::storage::S3UserPhase;
 use croft_core::storage::{claim::LISTED, door::BUCKETS_FIRST};
+use croft_rgw::UserChange;
 use croft_testbed::{
     fault::{Action, FaultProxy, Match, Seen},
     wait,
@@ -158,11 +159,18 @@ async fn a_user_with_more_kept_buckets_than_its_s3user_lists_is_never_purged() -
 
 #[tokio::test]
 async fn a_claim_that_can_make_no_s3user_and_its_bucket_on_the_way_out_do_not_wait_for_each_other() -> Result<()> {
+    for policy in ["retain", "delete"] {
+        wait_for_nothing(policy).await?;
+    }
+    Ok(())
+}
+
+async fn wait_for_nothing(policy: &str) -> Result<()> {
     let plot = Plot::new("barred").await?;
     let class = format!("barred-{}", plot.namespace);
     plot.class(&class, json!({})).await?;
     plot.claim(json!({ "s3ClassName": class })).await?;
-    plot.bucket("photos", json!({ "s3DeletionPolicy": "retain" })).await?;
+    plot.bucket("photos", json!({ "s3DeletionPolicy": policy })).await?;
     plot.bucket_says("photos", "True", "Provisioned").await;
     plot.s3("admin").await?.put_object("photos", "cat.jpg", "meow").await?;
     // The class no longer serves the namespace, and an administrator removes the S3User.
@@ -180,7 +188,52 @@ async fn a_claim_that_can_make_no_s3user_and_its_bucket_on_the_way_out_do_not_wa
     gone(&plot.claims(), "data").await;
     released(&plot).await;
     let bucket = plot.gateway().bucket(plot.user_id("data").tenant(), "photos").await?;
-    assert_eq!(bucket.map(|bucket| bucket.objects), Some(1), "retained");
+    assert_eq!(bucket.map(|bucket| bucket.objects), Some(1), "nobody asked to remove what is in it");
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_claim_and_its_bucket_go_although_somebody_removed_the_user_in_ceph() -> Result<()> {
+    let plot = Plot::new("userless").await?;
+    plot.claim(json!({})).await?;
+    plot.bucket("photos", json!({})).await?;
+    plot.bucket_says("photos", "True", "Provisioned").await;
+    delete_claim(&plot.seen_by_the_cluster()?).await?;
+    plot.claim_says("data", "False", "BucketsInUse").await;
+    plot.gateway().remove_bucket(plot.user_id("data").tenant(), "photos", true).await?;
+    plot.gateway().remove_user(&plot.user_id("data"), false).await?;
+    plot.buckets().delete("photos", &DeleteParams::default()).await?;
+    gone(&plot.buckets(), "photos").await;
+    gone(&plot.claims(), "data").await;
+    gone(&plot.users(), &plot.record_name("data")).await;
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_purge_ends_although_the_users_list_names_a_bucket_that_is_gone() -> Result<()> {
+    let plot = Plot::new("ghost").await?;
+    let class = format!("ghost-{}", plot.namespace);
+    plot.class(&class, json!({ "onDelete": "Purge" })).await?;
+    plot.claim(json!({ "s3ClassName": class, "quota": { "buckets": 3 } })).await?;
+    plot.ready("data").await;
+    let (s3, id) = (plot.s3("admin").await?, plot.user_id("data"));
+    for bucket in ["ghost", "real"] {
+        s3.create_bucket(bucket).await?;
+    }
+    s3.put_object("real", "cat.jpg", "meow").await?;
+    plot.ceph.copy_bucket_entry("ghost", &id.to_string()).await?;
+    s3.delete_bucket("ghost").await?;
+    // Ceph suspends nobody whose list names what is not there.
+    plot.gateway().modify_user(&id, &UserChange { suspended: Some(true), ..UserChange::default() }).await?;
+    plot.ceph.put_bucket_entry("ghost", &id.to_string()).await?;
+    delete_claim(&plot).await?;
+    gone(&plot.claims(), "data").await;
+    released(&plot).await;
+    assert_eq!(plot.gateway().bucket(id.tenant(), "real").await?, None, "purged as the class says");
+    assert!(kept(&plot).await?.is_empty());
+    let status = plot.users().get(&plot.record_name("data")).await?.status.unwrap_or_default();
+    let told = status.conditions.iter().find(|it| it.type_ == "Ready").map(|it| it.message.as_str());
+    assert!(told.is_some_and(|told| told.contains("not there any more") && told.contains("ghost")), "{told:?}");
     Ok(())
 }
 

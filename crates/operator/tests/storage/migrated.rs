@@ -2,10 +2,10 @@
 
 use anyhow::{Context, Result};
 use croft_api::storage::MigrationPhase;
-use croft_rgw::{Lifecycle, LifecycleRule};
+use croft_rgw::{Lifecycle, LifecycleRule, UserId};
 use croft_testbed::{
     Testbed,
-    fault::{Action, FaultProxy, Match},
+    fault::{Action, FaultProxy, Match, Rule},
     wait,
 };
 use k8s_openapi::api::core::v1::ResourceQuota;
@@ -17,7 +17,7 @@ use serde_json::json;
 
 use crate::{
     migration::{ends, message, migrate, migrations},
-    plot::{Plot, apply, world},
+    plot::{Plot, apply, gone, world},
     support::{PATIENCE, World, eventually},
 };
 
@@ -220,5 +220,92 @@ async fn a_migration_that_is_over_does_nothing_more_whether_the_operator_or_the_
     let after = bucket().await?.context("a bucket")?;
     assert_eq!((after.id, after.owner, after.objects), (before.id, before.owner, before.objects));
     assert!(to.s3("admin").await?.get_object("photos", "cat.jpg").await?.is_some());
+    Ok(())
+}
+
+/// Two plots whose claims are served by a class of their own behind a proxy, which purges; the first has two buckets to retain, with
+/// 10 KiB each.
+async fn on_their_way() -> Result<(Plot<'static>, Plot<'static>, FaultProxy)> {
+    let (from, to) = (Plot::new("departs").await?, Plot::new("arrives").await?);
+    let proxy = FaultProxy::rgw(&from.ceph.endpoint).await?;
+    let class = format!("way-{}", from.namespace);
+    from.class(&class, json!({ "endpoint": proxy.endpoint(), "onDelete": "Purge" })).await?;
+    for (plot, size) in [(&from, "1Mi"), (&to, "64Ki")] {
+        let quota = json!({ "size": size, "objects": 9, "buckets": 3 });
+        plot.claim(json!({ "s3ClassName": class, "quota": quota })).await?;
+        plot.ready("data").await;
+    }
+    let s3 = from.s3("admin").await?;
+    for bucket in ["early", "late"] {
+        from.bucket(bucket, json!({ "s3DeletionPolicy": "retain" })).await?;
+        from.bucket_says(bucket, "True", "Provisioned").await;
+        s3.put_object(bucket, "cat.jpg", vec![b'x'; 10 << 10]).await?;
+    }
+    Ok((from, to, proxy))
+}
+
+/// Moves both, and stops before the first one is linked.
+async fn begun(from: &Plot<'_>, to: &Plot<'_>, proxy: &FaultProxy) -> Result<(String, Rule)> {
+    let link = proxy.on(Match::verb("put").resource("/admin/bucket")).before(Action::Hold);
+    let name = migrate(from, to, &["early", "late"], json!({})).await?;
+    eventually("the first one to be on its way", || async { Ok((link.fired() > 0).then_some(())) }).await;
+    Ok((name, link))
+}
+
+/// Whose bucket it is, and how many objects are in it.
+async fn found(plot: &Plot<'_>, bucket: &str) -> Result<Option<(UserId, u64)>> {
+    let bucket = plot.gateway().bucket(plot.user_id("data").tenant(), bucket).await?;
+    Ok(bucket.map(|bucket| (bucket.owner, bucket.objects)))
+}
+
+#[tokio::test]
+async fn a_target_claim_that_is_deleted_meanwhile_destroys_nothing_that_was_moved() -> Result<()> {
+    let (from, to, proxy) = on_their_way().await?;
+    let (name, link) = begun(&from, &to, &proxy).await?;
+    to.claims().delete("data", &DeleteParams::default()).await?;
+    link.release();
+    let told = message(&ends(&from, &name, MigrationPhase::Failed).await);
+    assert!(told.contains("1 of 2 buckets are moved; late: S3UserClaim") && told.contains("gone, or going"), "{told}");
+    gone(&to.claims(), "data").await;
+    assert_eq!(found(&to, "early").await?, Some((to.user_id("data"), 1)), "what was moved there is purged");
+    let kept = to.users().get(&to.record_name("data")).await?.status.unwrap_or_default().kept_buckets;
+    assert_eq!(kept, ["early"]);
+    assert_eq!(found(&from, "late").await?, Some((from.user_id("data"), 1)));
+    from.bucket_says("late", "True", "Provisioned").await;
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_bucket_that_grew_meanwhile_stays_where_it_is() -> Result<()> {
+    let (from, to, proxy) = on_their_way().await?;
+    let (name, link) = begun(&from, &to, &proxy).await?;
+    from.s3("admin").await?.put_object("late", "dog.jpg", vec![b'x'; 50 << 10]).await?;
+    link.release();
+    let told = message(&ends(&from, &name, MigrationPhase::Failed).await);
+    assert!(told.contains("late: S3UserClaim") && told.contains("raise its spec.quota.size first"), "{told}");
+    assert_eq!(found(&to, "early").await?, Some((to.user_id("data"), 1)));
+    assert_eq!(found(&from, "late").await?, Some((from.user_id("data"), 2)));
+    from.bucket_says("late", "True", "Provisioned").await;
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_lifecycle_that_the_gateway_does_not_take_back_holds_up_no_migration() -> Result<()> {
+    let (from, to, proxy) = on_their_way().await?;
+    let rule = LifecycleRule {
+        id: "mine".into(),
+        prefix: "old/".into(),
+        enabled: true,
+        expiration_days: Some(3),
+        noncurrent_expiration_days: None,
+        abort_multipart_days: None,
+    };
+    from.s3("admin").await?.put_bucket_lifecycle("late", &Lifecycle { rules: vec![rule], others: vec![] }).await?;
+    let refused = proxy.on(Match::verb("put").subresource("lifecycle")).before(Action::Status(400)).always();
+    let name = migrate(&from, &to, &["early", "late"], json!({})).await?;
+    let buckets = ends(&from, &name, MigrationPhase::Succeeded).await.status.unwrap_or_default().buckets;
+    assert!(refused.fired() > 0, "{:#?}", proxy.log());
+    let told = buckets.iter().find(|it| it.name == "late").and_then(|it| it.message.clone()).unwrap_or_default();
+    assert!(told.contains("does not go on with its lifecycle before its new owner sets that again"), "{told}");
     Ok(())
 }

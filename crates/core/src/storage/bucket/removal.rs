@@ -57,9 +57,13 @@ fn remove(seen: &Observed, bucket: &Bucket, since: Duration) -> Decision {
     match &seen.owner {
         Owner::Nobody => let_go(bucket, "the claim's user is gone"),
         Owner::NotReady(_) if !bucket.status.created => let_go(bucket, "no bucket was made"),
+        // A claim that goes makes no user any more, and waits for this S3Bucket itself.
+        Owner::NotReady(_) if !seen.record_comes => leave(),
         Owner::NotReady(_) | Owner::NoClass(_) if terminating => leave(),
         Owner::Unreachable(_) if terminating && since >= GRACE => leave(),
-        Owner::NotReady(why) => Decision::wait(Reason::WaitingForClaim.progressing(why.clone())),
+        Owner::NotReady(why) => Decision::wait(Reason::WaitingForClaim.progressing(format!(
+            "{why}; see what the S3UserClaim waits for, or delete that, too: the bucket is then kept if there is something in it"
+        ))),
         Owner::NoClass(why) => Decision::wait(why.readiness()),
         Owner::Unreachable(failure) => Decision::wait(readiness_of(failure)),
         Owner::Ready { found: Found::Absent, .. } | Owner::Removable { found: Found::Absent, .. } => {

@@ -26,6 +26,11 @@ pub(super) fn of_claim(seen: &Observed, claim: &Claim) -> Decision {
     let deleted = !seen.is_withdrawn();
     let given_up = |record: &Record| removing(&identity, record, None).filter(|_| deleted);
     let leave_to_record = |record: &Record| going(given_up(record).into_iter().collect());
+    // Unless there is one of another claim in its place.
+    let recorded = || {
+        let body = body_of_unknown(claim, identity.clone());
+        seen.record.is_none().then(|| Step::CreateRecord { name: claim.record_name(), body })
+    };
     match (seen.holder(), record) {
         (Some(_), Some(record)) if seen.namespace_terminating => return leave_to_record(record),
         (Some(_), Some(_)) => return super::held(seen),
@@ -46,6 +51,9 @@ pub(super) fn of_claim(seen: &Observed, claim: &Claim) -> Decision {
                 (Left::Unknown(steps, _), Some(record)) if seen.namespace_terminating => {
                     going(steps.into_iter().chain(given_up(record)).collect())
                 }
+                (Left::Unknown(steps, _), None) if seen.namespace_terminating => {
+                    going(steps.into_iter().chain(recorded()).collect())
+                }
                 (Left::Unknown(steps, failure), _) => Decision::new(steps, readiness_of(&failure)),
                 (Left::Kept(steps), _) => {
                     let message =
@@ -59,10 +67,7 @@ pub(super) fn of_claim(seen: &Observed, claim: &Claim) -> Decision {
             }
         }
         // Somebody may have removed the record of a user that is there.
-        (_, None) if seen.may_have_user(claim) && seen.namespace_terminating => {
-            let body = body_of_unknown(claim, identity.clone());
-            going(vec![Step::CreateRecord { name: claim.record_name(), body }])
-        }
+        (_, None) if seen.may_have_user(claim) && seen.namespace_terminating => going(recorded().into_iter().collect()),
         (backend, None) if seen.may_have_user(claim) => super::unavailable(backend),
         (_, None) => going(release(seen, &identity, None).into_iter().collect()),
         (_, Some(record)) if seen.namespace_terminating => leave_to_record(record),
@@ -147,7 +152,7 @@ pub(super) fn before_provisioning(seen: &Observed, record: &Record) -> Decision 
 /// Says on the record that the claim was deleted, and how far its removal has come.
 pub(super) fn removing(claim: &ClaimIdentity, record: &Record, purge: Option<Purge>) -> Option<Step> {
     // What was let go stays so, and one that knows nothing of its buckets gives up none.
-    if record.phase == Some(Phase::Released) || record.is_blank() {
+    if record.phase == Some(Phase::Released) || !record.knows_of_its_buckets() {
         return None;
     }
     let message = "the claim was deleted; what it has in Ceph is being removed".to_owned();

@@ -107,12 +107,16 @@ pub fn must_retry(seen: &Observed) -> bool {
     match &seen.backend {
         Backend::Unreachable(_) => true,
         Backend::Reached(reached) => {
-            let has_to_settle = has_to_settle(seen.claim.as_ref(), seen.record.as_ref(), seen.books.entry.as_ref());
-            let lacks = |user: &User| user.unlisted.is_some() || (user.usage.is_none() && has_to_settle);
+            let lacks = |user: &User| user.unlisted.is_some() || is_uncounted(seen, user);
             reached.user.as_ref().is_some_and(lacks) || waits_for_a_person(seen)
         }
         Backend::NoClass(_) => false,
     }
+}
+
+/// Whether something would be free if only it were known what the user has stored.
+fn is_uncounted(seen: &Observed, user: &User) -> bool {
+    user.usage.is_none() && has_to_settle(seen.claim.as_ref(), seen.record.as_ref(), seen.books.entry.as_ref())
 }
 
 /// Whether somebody has to put something right in Ceph, which tells nobody.

@@ -232,6 +232,11 @@ impl Record {
         self.phase.is_none()
     }
 
+    /// Whether what became of its user's buckets was noted on it: not where somebody has it name another claim.
+    pub(super) fn knows_of_its_buckets(&self) -> bool {
+        !self.is_blank() && self.misnamed.is_none()
+    }
+
     /// Whether a key is not to be used any more.
     pub(crate) fn retires(&self, access_key: &str) -> bool {
         self.body.rotation.as_ref().is_some_and(|rotation| rotation.retired.contains(access_key))
@@ -331,6 +336,8 @@ pub struct User {
     pub buckets: BTreeMap<String, u64>,
     /// Those of them that another user has: a gateway that died in the middle may leave such a list.
     pub others_buckets: BTreeSet<String>,
+    /// Those of them that are not there any more, which is left of a gateway that died in the middle, too: nothing takes them off the list.
+    pub gone_buckets: BTreeSet<String>,
     /// Why its buckets could not be told although they were asked for.
     pub unlisted: Option<Failure>,
     /// Told where the buckets are.

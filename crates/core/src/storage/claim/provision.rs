@@ -10,6 +10,7 @@ use super::{
     Decision,
     identity::{Identity, Rotation, rotation},
     inquiry::is_made_anew,
+    is_uncounted,
     observed::{
         Backend, Claim, ClaimIdentity, Observed, Phase, Reached, Record, RecordBody, SecretSeen, Spec, Status, User,
         UserQuota, ceph_user, no_team, one_of, wanted,
@@ -23,6 +24,9 @@ use crate::{conditions::Readiness, secret::Secret};
 
 /// What is said of a key that is lost.
 pub(crate) const KEY_LOST: &str = "the gateway no longer knows a key it made; a new one takes its place";
+
+/// What is said where quota that was lowered is not free.
+const UNCOUNTED: &str = "; more than that stays booked as long as the gateway does not tell what is stored";
 
 pub(super) fn decide(seen: &Observed, claim: &Claim) -> Decision {
     let spec = match &claim.spec {
@@ -419,7 +423,8 @@ impl<'a> Wanted<'a> {
         if self.lacks_keys(user) {
             return Reason::Working.progressing("the keys are being made");
         }
-        Reason::Provisioned.ready(format!("the user has {}", self.quota))
+        let untold = if user.is_some_and(|user| is_uncounted(self.seen, user)) { UNCOUNTED } else { "" };
+        Reason::Provisioned.ready(format!("the user has {}{untold}", self.quota))
     }
 
     fn secret_seen(&self, name: &str) -> Option<&'a SecretSeen> {

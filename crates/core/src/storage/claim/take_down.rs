@@ -82,8 +82,18 @@ impl TakeDown<'_> {
             let (bucket, objects) = ((*bucket).clone(), **objects);
             return self.purge(record, found, user, Next { bucket, objects, remaining: given_up.len() }, steps);
         }
+        if self.is_just_gone(found) {
+            let told = "its buckets are being removed".to_owned();
+            return Left::Purging { steps, told, next: LOOK };
+        }
         steps.extend(self.release(found, &user, &set_aside));
         Left::Kept(steps)
+    }
+
+    /// Whether the gateway may be about to take off the user's list what it was asked to remove.
+    fn is_just_gone(&self, found: &User) -> bool {
+        let asked = self.record.and_then(|record| record.purge.as_ref()).filter(|asked| asked.age < STILL);
+        asked.is_some_and(|asked| found.gone_buckets.contains(&asked.purge.bucket))
     }
 
     /// Before buckets go that nobody left behind: said on the record as it was seen, which fails if one is to be kept by now.
@@ -94,11 +104,11 @@ impl TakeDown<'_> {
 
     /// What outlives the claim: all of it, where nothing is known of the past.
     fn set_aside(&self, found: &User) -> SetAside {
-        let mut set_aside = match self.record.filter(|record| !record.is_blank()) {
+        let mut set_aside = match self.record.filter(|record| record.knows_of_its_buckets()) {
             Some(record) => record.set_aside.clone(),
             None => SetAside { everything: true, ..SetAside::default() },
         };
-        set_aside.kept.extend(found.others_buckets.iter().cloned());
+        set_aside.kept.extend(found.others_buckets.union(&found.gone_buckets).cloned());
         set_aside
     }
 
@@ -145,12 +155,13 @@ impl TakeDown<'_> {
             // Of what is gone nothing needs to be remembered.
             let stays =
                 |name: &String, objects: u64| set_aside.keeps(name) || (objects > 0 && set_aside.left.contains(name));
-            let kept = found.buckets.iter().filter(|(name, objects)| stays(name, **objects));
+            let there = found.buckets.iter().filter(|(name, _)| !found.gone_buckets.contains(*name));
+            let kept = there.filter(|(name, objects)| stays(name, **objects));
             let set_aside = SetAside::keeping(kept.map(|(name, _)| name.clone()).collect());
             let mark = Mark {
                 phase: Phase::Released,
                 reason: Reason::BucketsKept,
-                message: format!("the claim is gone; Ceph user {user} is suspended and its buckets are kept"),
+                message: told_of_kept(user, found),
                 set_aside,
                 purge: None,
                 returns_to: self.returns_to(),
@@ -182,6 +193,17 @@ impl TakeDown<'_> {
         let name = record_name(&self.claim.namespace, &self.claim.name);
         self.record.map(|record| Step::DeleteRecord { name, seen: record.version() })
     }
+}
+
+fn told_of_kept(user: &CephUser, found: &User) -> String {
+    let told = format!("the claim is gone; Ceph user {user} is suspended and its buckets are kept");
+    if found.gone_buckets.is_empty() {
+        return told;
+    }
+    let gone = found.gone_buckets.iter().map(String::as_str).collect::<Vec<_>>().join(", ");
+    format!(
+        "{told}; Ceph lists some that are not there any more, and does not remove the user before somebody takes them off: {gone}"
+    )
 }
 
 /// The bucket to purge next.

@@ -15,7 +15,10 @@ mod entry;
 mod names;
 mod units;
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
 use super::Quota;
 pub use entry::{Asks, Entry, Form, Regranted, Reservation};
@@ -46,9 +49,15 @@ pub fn needs_promise(had: Option<Units>, wanted: Units) -> bool {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Ledger {
     pub entries: BTreeMap<String, Entry>,
+    /// Those of them that have no place in these books, and only count in them while they are worked on.
+    pub(super) seated: BTreeSet<String>,
 }
 
 impl Ledger {
+    pub fn with(entries: impl IntoIterator<Item = (String, Entry)>) -> Self {
+        Self { entries: entries.into_iter().collect(), seated: BTreeSet::new() }
+    }
+
     /// Books that are lost, made anew of what is on record: of each user where it is booked, the UID of its claim, and what it was
     /// granted.
     pub fn rebuilt(records: impl IntoIterator<Item = (String, Option<String>, Option<Quota>)>) -> Self {
@@ -89,10 +98,12 @@ impl Ledger {
     /// Whether the claim may have this much: what grows its charge must fit. What does not grow always fits.
     pub fn fits(&self, key: &str, wanted: Units, limits: &Limits) -> Result<(), Exceeded> {
         let namespace = claim_of_entry(key).map_or("", |(namespace, _)| namespace);
+        let before = self.entries.get(key).map(Entry::charge).unwrap_or_default();
         if !self.entries.contains_key(key) {
             self.has_room(namespace)?;
+        } else if self.seated.contains(key) && !wanted.is_within(before) {
+            self.has_a_place()?;
         }
-        let before = self.entries.get(key).map(Entry::charge).unwrap_or_default();
         let bounds =
             [(Scope::Namespace, limits.namespace, self.sum_of(namespace)), (Scope::Team, limits.team, self.sum())];
         for (scope, bounds, sum) in bounds {
@@ -116,18 +127,22 @@ impl Ledger {
             (Scope::Team, self.entries.len(), MOST_IN_BOOKS),
         ];
         match counts.into_iter().find(|(_, count, most)| count >= most) {
-            Some((scope, _, most)) => {
-                let limit = u64::try_from(most).unwrap_or(u64::MAX);
-                Err(Exceeded { scope, units: CLAIMS, asked: 1, left: 0, limit })
-            }
+            Some((scope, _, most)) => Err(too_many(scope, most)),
             None => Ok(()),
         }
+    }
+
+    /// Whether one who only counts in these books can have a place of his own.
+    fn has_a_place(&self) -> Result<(), Exceeded> {
+        let taken = self.entries.len().saturating_sub(self.seated.len());
+        if taken < MOST_IN_BOOKS { Ok(()) } else { Err(too_many(Scope::Team, MOST_IN_BOOKS)) }
     }
 
     /// Promises a claim this much. What was promised before and is not confirmed stays promised: the request that asked for
     /// it may still be under way.
     pub fn reserve(&mut self, key: &str, reservation: Reservation, limits: &Limits) -> Result<(), Exceeded> {
         self.fits(key, reservation.units, limits)?;
+        self.seated.remove(key);
         let entry = self.entries.entry(key.to_owned()).or_default();
         entry.pending = Some(match entry.pending.take() {
             None => reservation,
@@ -144,6 +159,7 @@ impl Ledger {
     /// Grants a stored claim what it asks for: what was promised, else what fits. From now on Ceph may have it.
     pub fn confirm(&mut self, key: &str, form: &Form, wanted: Units, limits: &Limits) -> Result<(), Exceeded> {
         self.fits(key, wanted, limits)?;
+        self.seated.remove(key);
         let entry = self.entries.entry(key.to_owned()).or_default();
         entry.granted = Some(entry.granted.unwrap_or_default().or_more(wanted));
         entry.note(form);
@@ -221,6 +237,10 @@ impl Ledger {
             self.entries.remove(key);
         }
     }
+}
+
+fn too_many(scope: Scope, most: usize) -> Exceeded {
+    Exceeded { scope, units: CLAIMS, asked: 1, left: 0, limit: u64::try_from(most).unwrap_or(u64::MAX) }
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use super::{
     super::{
-        CephUser, KeyPair, Place, Usage,
+        CephUser, KeyPair, Place,
         bucket::{LONGEST_POLICY, Note},
         claim::Record,
         record_name,
@@ -12,6 +12,7 @@ use super::{
     Becomes, Decision, Reached,
     observed::{BucketSeen, Gateway, InCeph, Move, MoveState, MovedIn, Object, Observed, PolicySeen, Status},
     policy,
+    room::{self, Room},
     step::Step,
     stop, unavailable, usable,
 };
@@ -59,40 +60,6 @@ fn unremovable(policy: &PolicySeen) -> Option<String> {
             Some(format!("its policy is longer than {LONGEST_POLICY} bytes; shorten or remove it first"))
         }
         _ => None,
-    }
-}
-
-/// Whether the target has room for all of them. Nobody but us would mind: the gateway does not ask when it links.
-pub(super) enum Room {
-    Enough,
-    Lacking(String),
-    /// What the target has stored was not told, and it may have no more than so much.
-    Unknown,
-}
-
-pub(super) fn room(seen: &Observed, reached: &Reached) -> Room {
-    let Some(target) = &reached.target else { return Room::Unknown };
-    let has = target.usage.unwrap_or_default();
-    let coming = || reached.buckets.iter().filter_map(|found| found.in_current.as_ref()).map(|bucket| bucket.stored);
-    let sum = |figure: fn(Usage) -> u64| coming().map(figure).fold(figure(has), u64::saturating_add);
-    let quota = Some(target.quota).filter(|quota| quota.enabled);
-    let (size, objects) = (quota.and_then(|quota| quota.size), quota.and_then(|quota| quota.objects));
-    let buckets = u64::try_from(target.buckets.len() + reached.buckets.len()).unwrap_or(u64::MAX);
-    let figures = [
-        ("buckets", buckets, target.max_buckets.map(u64::from)),
-        ("size", sum(|usage| usage.size), size),
-        ("objects", sum(|usage| usage.objects), objects),
-    ];
-    let exceeded = figures
-        .into_iter()
-        .find_map(|(member, needed, limit)| Some((member, needed, limit.filter(|limit| needed > *limit)?)));
-    match exceeded {
-        Some((member, needed, limit)) => Room::Lacking(format!(
-            "S3UserClaim {} may have {limit} {member} and would have {needed}; raise its spec.quota.{member} first",
-            seen.migration.spec.target
-        )),
-        None if target.usage.is_none() && (size.is_some() || objects.is_some()) => Room::Unknown,
-        None => Room::Enough,
     }
 }
 
@@ -150,9 +117,10 @@ pub(super) fn decide(seen: &Observed, next: &Move) -> Decision {
             Ok(restored) => stop(seen, DELETED, moving.is_policy_lost(), restored),
             Err(why) => Decision::wait_for_ceph(why),
         },
-        Located::Home | Located::Blocked(_) => match moving.obstacle(&located) {
-            None => moving.goes(true),
-            Some(why) => moving.stays(&why),
+        Located::Home | Located::Blocked(_) => match (moving.obstacle(&located), room::room(seen, reached)) {
+            (Some(why), _) | (None, Room::Lacking(why)) => moving.stays(&why),
+            (None, Room::Unknown) if reached.target.is_some() => room::is_asked_again(seen),
+            (None, Room::Unknown | Room::Enough) => moving.goes(true),
         },
         Located::There { arrived } => match moving.forsaken() {
             None => moving.goes(!arrived),
@@ -200,6 +168,9 @@ impl<'a> Moving<'a> {
             _ if !self.seen.target.namespace => {
                 Some(format!("namespace {} is gone, or going", self.seen.migration.spec.target.namespace))
             }
+            _ if !self.seen.target.stays() => {
+                Some(format!("S3UserClaim {} is gone, or going", self.seen.migration.spec.target))
+            }
             _ => self.forsaken().or_else(|| unremovable(&self.found.policy)),
         }
     }
@@ -232,13 +203,21 @@ impl<'a> Moving<'a> {
                     "{why}; it has it without a policy, and it cannot go back, as Ceph user {} made a bucket of its name there",
                     other.owner
                 );
-                give_up(self.next, &why)
+                self.stays_there(&why)
             }
             _ => {
                 let told = format!("bucket {} goes back", self.next.name);
                 Decision::goes_on(vec![self.link(self.from)], Becomes::Unchanged, told)
             }
         }
+    }
+
+    /// It can neither be finished nor go back. Whoever has it did not ask for it in that state, and gives up nothing with his claim.
+    fn stays_there(&self, why: &str) -> Decision {
+        let becomes = Becomes::GivenUp { name: self.next.name.clone(), message: why.to_owned(), policy_is_lost: true };
+        let target = self.seen.target.record.as_ref();
+        let steps = target.and_then(|target| self.is_kept_there(target)).into_iter().collect();
+        Decision { steps, becomes, ..give_up(self.next, why) }
     }
 
     /// All that is left to do for the bucket; `links`: that it is given to its new owner, too.
@@ -258,9 +237,10 @@ impl<'a> Moving<'a> {
         }
         let (bucket, user) = (|| name.clone(), || self.to.clone());
         steps.push(Step::PutPolicy { bucket: bucket(), user: user(), key: key.clone(), policy: self.policy() });
-        steps.push(Step::RenewLifecycle { bucket: bucket(), user: user(), key });
         steps.extend(self.notes());
         steps.extend(self.objects());
+        // Last of what may be refused: nothing else waits for it.
+        steps.push(Step::RenewLifecycle { bucket: bucket(), user: user(), key });
         steps.push(Step::CountUsage { user: user() });
         let message = self.own_policy().and_then(policy::left_out);
         let becomes = Becomes::Moved { name: name.clone(), message };
@@ -310,7 +290,7 @@ impl<'a> Moving<'a> {
                      the policy",
                     other.owner
                 );
-                give_up(self.next, &why)
+                self.stays_there(&why)
             }
             _ if !self.is_first_owners() => self.goes_back(refused),
             _ => self.stays(&format!("{refused}; it stays with its old owner")),
@@ -375,18 +355,19 @@ impl<'a> Moving<'a> {
     /// Whether an S3Bucket is to be made, and can be.
     fn needs_object(&self) -> Option<bool> {
         let is_missing = self.own_object().is_some() && self.found.target_object.is_none();
-        is_missing.then_some(self.seen.target.namespace && !self.seen.migration.deleting)
+        is_missing.then_some(self.seen.target.stays() && !self.seen.migration.deleting)
     }
 
-    /// What was to be kept without an S3Bucket is to be kept there, too, and so is what cannot get one.
+    /// Says that the new owner's claim does not take the bucket along when it goes, unless that is said.
+    fn is_kept_there(&self, target: &Record) -> Option<Step> {
+        let name = &self.next.name;
+        let is_unsaid = !target.set_aside.keeps(name);
+        is_unsaid.then(|| note(&self.seen.migration.spec.target, target, name, Note::Kept))
+    }
+
+    /// What was to be kept without an S3Bucket is to be kept there, too, and so is what cannot get one, or comes to a claim that does
+    /// not stay.
     fn notes(&self) -> Vec<Step> {
-        let spec = &self.seen.migration.spec;
-        let note = |place: &Place, record: &Record, note| Step::Note {
-            record: record_name(&place.namespace, &place.name),
-            seen: record.version(),
-            bucket: self.next.name.clone(),
-            note,
-        };
         let (Some(current), Some(target)) = (&self.seen.current.record, &self.seen.target.record) else {
             return Vec::new();
         };
@@ -394,10 +375,10 @@ impl<'a> Moving<'a> {
         let was_listed = current.set_aside.lists(name);
         let answers = self.own_object().is_some() || self.found.target_object.is_some();
         let was_kept = was_listed || (current.set_aside.everything && !answers);
-        let is_to_be_kept = was_kept || self.needs_object() == Some(false);
-        let kept = is_to_be_kept && !target.set_aside.keeps(name);
-        let kept = kept.then(|| note(&spec.target, target, Note::Kept));
-        kept.into_iter().chain(was_listed.then(|| note(&spec.current, current, Note::TakenBack))).collect()
+        let is_to_be_kept = was_kept || self.needs_object() == Some(false) || !self.seen.target.stays();
+        let kept = if is_to_be_kept { self.is_kept_there(target) } else { None };
+        let home = &self.seen.migration.spec.current;
+        kept.into_iter().chain(was_listed.then(|| note(home, current, name, Note::TakenBack))).collect()
     }
 
     /// The S3Bucket follows: the new one first, so that what is to be made is not forgotten.
@@ -412,6 +393,27 @@ impl<'a> Moving<'a> {
         steps.extend((!object.deleting).then(|| Step::DeleteObject { object: object.target.clone() }));
         steps
     }
+}
+
+fn note(place: &Place, record: &Record, bucket: &str, note: Note) -> Step {
+    let name = record_name(&place.namespace, &place.name);
+    Step::Note { record: name, seen: record.version(), bucket: bucket.to_owned(), note }
+}
+
+/// What has arrived at a claim that does not stay nobody gave up with it: its S3Bucket could not even answer for it yet, as its user is
+/// held. One at a time, as each changes the S3User.
+pub(super) fn keep_arrived(seen: &Observed) -> Option<Step> {
+    let record = seen.target.record.as_ref().filter(|record| !seen.target.stays() && seen.migration.holds(record))?;
+    let is_unsaid = |it: &&Move| it.state == MoveState::Moved && !record.set_aside.holds(&it.name);
+    let bucket = seen.migration.status.buckets.iter().find(is_unsaid)?;
+    Some(note(&seen.migration.spec.target, record, &bucket.name, Note::Kept))
+}
+
+/// What is to be told of a lifecycle that was not set again.
+pub(super) fn unrenewed(outcomes: Outcomes<'_, Step>) -> Option<String> {
+    let is_renewal = |step: &Step| matches!(step, Step::RenewLifecycle { .. });
+    let failure = outcomes.iter().find(|(step, _)| is_renewal(step)).and_then(|(_, outcome)| outcome.failure())?;
+    Some(format!("Ceph does not go on with its lifecycle before its new owner sets that again: {failure}"))
 }
 
 /// What the steps that were done, or refused by the bucket's policy, mean for their bucket, also if a later one failed.

@@ -5,15 +5,16 @@
 //! - While it runs both S3Users are held: nobody else of us makes, changes or removes a bucket of theirs.
 //! - A bucket is known by its id, which is recorded before it moves, and its policy is recorded before it goes: so wherever the
 //!   operator dies, the next look knows what is done.
-//! - It always ends: a bucket that cannot be moved after all stays with its first owner, or goes back to it, and the others go on. A
-//!   migration that is deleted stops before the next bucket.
+//! - It always ends: a bucket that cannot be moved after all stays with its first owner, or goes back to it unless that has made
+//!   another one of its name, and the others go on. A migration that is deleted stops before the next bucket.
 //! - Nothing is ever purged: the first claim goes only if its user has no bucket left, and what somebody makes until it is gone is
-//!   kept.
+//!   kept. So is what has come to a second claim that goes meanwhile; nothing more comes to that one.
 
 mod bucket;
 mod observed;
 mod permits;
 pub mod policy;
+mod room;
 mod step;
 
 use std::{collections::BTreeSet, time::Duration};
@@ -22,6 +23,7 @@ pub use observed::{
     BucketSeen, Gateway, InCeph, Migration, Move, MoveState, MovedIn, Object, Observed, Phase, PolicySeen, Reached,
     Side, Spec, Status,
 };
+use room::Room;
 pub use step::Step;
 
 use super::{
@@ -51,6 +53,19 @@ enum Becomes {
     GivenUp { name: String, message: String, policy_is_lost: bool },
     Succeeded,
     Failed(Vec<Move>),
+}
+
+impl Becomes {
+    /// The same, with more to say of a bucket that is moved.
+    fn with(self, more: Option<String>) -> Self {
+        match (self, more) {
+            (Becomes::Moved { name, message }, Some(more)) => {
+                let told = message.into_iter().chain([more]).collect::<Vec<_>>().join("; ");
+                Becomes::Moved { name, message: Some(told) }
+            }
+            (same, _) => same,
+        }
+    }
 }
 
 impl Decision {
@@ -88,7 +103,11 @@ pub fn look<'a>(migration: &'a Migration, current: &Side, target: &Side) -> Look
             let buckets = migration.spec.buckets.iter().map(String::as_str).collect();
             Look { buckets, all_of_target: true, ..Look::default() }
         }
-        (Phase::Running, Some(next)) => Look { buckets: vec![next.name.as_str()], ..Look::default() },
+        // Both may have stored more since the beginning.
+        (Phase::Running, Some(next)) => {
+            let all_of_target = next.state != MoveState::Returning && !migration.deleting;
+            Look { buckets: vec![next.name.as_str()], all_of_target, ..Look::default() }
+        }
         (Phase::Running, None) => {
             Look { all_of_current: migration.may_delete_current() && !migration.deleting, ..Look::default() }
         }
@@ -145,9 +164,13 @@ fn decide(seen: &Observed) -> Decision {
             ..Decision::wait(Reason::Deleting.progressing("nothing was moved"))
         },
         Phase::Pending => prepare(seen),
-        Phase::Running => match migration.next() {
-            Some(next) => bucket::decide(seen, next),
-            None => finish(seen),
+        Phase::Running => match (bucket::keep_arrived(seen), migration.next()) {
+            (Some(kept), _) => {
+                let told = format!("S3UserClaim {} is gone, or going: what it got is kept", migration.spec.target);
+                Decision::goes_on(vec![kept], Becomes::Unchanged, told)
+            }
+            (None, Some(next)) => bucket::decide(seen, next),
+            (None, None) => finish(seen),
         },
     }
 }
@@ -202,13 +225,10 @@ fn prepare(seen: &Observed) -> Decision {
     if moves.iter().any(|found| found.state == MoveState::Failed) {
         return Decision { becomes: Becomes::Failed(moves.clone()), ..fail(seen, &told_of_failed(&moves)) };
     }
-    match bucket::room(seen, reached) {
-        bucket::Room::Enough => {}
-        bucket::Room::Lacking(why) => return fail(seen, &why),
-        bucket::Room::Unknown => {
-            let message = format!("the gateway does not say what S3UserClaim {target} has stored; it is asked again");
-            return Decision::wait_for_ceph(Reason::Migrating.progressing(message));
-        }
+    match room::room(seen, reached) {
+        Room::Enough => {}
+        Room::Lacking(why) => return fail(seen, &why),
+        Room::Unknown => return room::is_asked_again(seen),
     }
     let remember = bucket::remember(seen, reached, &moves).into_iter().collect();
     Decision::goes_on(remember, Becomes::Running(moves), "all buckets can be moved")
@@ -360,15 +380,13 @@ pub fn report(seen: &Observed, outcomes: Outcomes<'_, Step>, now: &Timestamp) ->
     }
     bucket::progress(seen, &mut status, outcomes);
     let decision = decide(seen);
-    // The gateway counts by itself in the end: for a user with many buckets that takes longer than anybody waits.
-    let is_needed = |(step, _): &&(&Step, Outcome)| !matches!(step, Step::CountUsage { .. });
-    let needed: Vec<_> = outcomes.iter().filter(is_needed).cloned().collect();
+    let needed: Vec<_> = outcomes.iter().filter(|(step, ended)| is_needed(migration, step, ended)).cloned().collect();
     let verdict = match first_failure(&needed) {
         // The world has moved on: the next look will tell.
         Some(failure) if failure.class == FailureClass::Stale => return status,
         Some(failure) => readiness_of(failure),
         None => {
-            become_(&mut status, decision.becomes, now);
+            become_(&mut status, decision.becomes.with(bucket::unrenewed(outcomes)), now);
             decision.verdict
         }
     };
@@ -377,6 +395,19 @@ pub fn report(seen: &Observed, outcomes: Outcomes<'_, Step>, now: &Timestamp) ->
     status.moved = Some(format!("{moved}/{}", migration.spec.buckets.len()));
     verdict.write(&mut status.conditions, migration.generation, now);
     status
+}
+
+/// Whether a bucket is not moved before the step is done.
+fn is_needed(migration: &Migration, step: &Step, ended: &Outcome) -> bool {
+    match step {
+        // The gateway counts by itself in the end: for a user with many buckets that takes longer than anybody waits.
+        Step::CountUsage { .. } => false,
+        // What the gateway does not take back as it told it, it never will; and who is told to stop waits for nothing.
+        Step::RenewLifecycle { .. } => {
+            !ended.failure().is_some_and(|failure| migration.deleting || failure.class == FailureClass::Rejected)
+        }
+        _ => true,
+    }
 }
 
 fn become_(status: &mut Status, becomes: Becomes, now: &Timestamp) {

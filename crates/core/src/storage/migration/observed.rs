@@ -134,6 +134,11 @@ impl Side {
         record.is_of(claim).then_some((claim, record))
     }
 
+    /// Whether what comes to it has somebody to belong to: its namespace and its claim are there to stay.
+    pub(super) fn stays(&self) -> bool {
+        self.namespace && self.bound().is_some_and(|(claim, _)| !claim.deleting)
+    }
+
     /// What its buckets are worked on with; `lost`: keys nobody gets in with.
     pub fn key<'u>(&self, user: &'u User, lost: &BTreeSet<String>) -> Option<&'u KeyPair> {
         self.record.as_ref().and_then(|record| user.lasting_key(record, lost))

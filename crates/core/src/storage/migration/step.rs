@@ -127,6 +127,10 @@ impl plan::Step for Step {
             Step::RemoveFinalizer { .. } => "RemoveFinalizer",
         }
     }
+
+    fn needs(&self, earlier: &Self) -> bool {
+        !matches!((self, earlier), (Step::CountUsage { .. }, Step::RenewLifecycle { .. }))
+    }
 }
 
 impl fmt::Display for Step {

@@ -223,6 +223,7 @@ impl UserState {
             keys: pairs.collect(),
             buckets: self.stored.map(|objects| (BUCKET.to_owned(), objects)).into_iter().collect(),
             others_buckets: BTreeSet::new(),
+            gone_buckets: BTreeSet::new(),
             unlisted: None,
             usage: Some(Usage { size: 0, objects: self.stored.unwrap_or_default(), buckets: None }),
         }

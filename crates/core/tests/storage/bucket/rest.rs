@@ -32,9 +32,9 @@ impl World {
         assert!(!self.terminating, "hangs a namespace");
         let waits = match self.owner {
             OwnerState::Nobody => false,
-            _ if is_without_record => is_kept || object.status.created,
+            _ if is_without_record => (is_kept || object.status.created) && !self.claim_goes,
             OwnerState::Misnamed if is_kept => true,
-            OwnerState::NotReady | OwnerState::Misnamed => object.status.created,
+            OwnerState::NotReady | OwnerState::Misnamed => object.status.created && !self.claim_goes,
             OwnerState::NoClass | OwnerState::Unreachable => true,
             OwnerState::Ready => self.ceph == Some(InCeph::Filled) && !self.unwanted && !self.kept,
         };

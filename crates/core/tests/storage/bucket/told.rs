@@ -145,6 +145,29 @@ fn a_bucket_to_retain_waits_until_its_record_is_there_to_say_so() {
 }
 
 #[test]
+fn a_bucket_to_delete_does_not_wait_for_a_claim_that_goes_too() {
+    let mut world = World { ceph: Some(InCeph::Filled), ..new() };
+    world.edit(|object| {
+        (object.deleting, object.finalizer, object.status.created) = (Some(Duration::ZERO), true, true);
+    });
+    let without_record = World { record_is_gone: true, ..world.clone() };
+    let without_user = World { owner: OwnerState::NotReady, ..world.clone() };
+    let misnamed = World { owner: OwnerState::Misnamed, ..world };
+    for (world, is_noted) in [(without_record, false), (without_user, true), (misnamed, false)] {
+        assert!(bucket::plan(&world.seen()).is_settled(), "its user may come");
+        let told = report(&world, &Outcome::NotRun).reason.unwrap();
+        assert!(told.contains("or delete that, too"), "{told}");
+        let plan = bucket::plan(&World { claim_goes: true, ..world }.seen());
+        assert!(
+            plan.iter().any(|step| matches!(step, Step::RemoveFinalizer { .. })),
+            "they wait for each other: {plan}"
+        );
+        let notes = |step: &Step| matches!(step, Step::Note { note: Note::Left, .. });
+        assert_eq!(plan.iter().any(notes), is_noted, "{plan}");
+    }
+}
+
+#[test]
 fn the_name_of_a_bucket_that_never_was_is_noted_nowhere() {
     let mut world = new();
     world.edit(|object| {

@@ -7,7 +7,7 @@ use croft_core::{
     storage::{
         Usage,
         bucket::Note,
-        claim::{self, Backend, Inquiry, LISTED, Phase, SetAside},
+        claim::{self, Backend, ClaimIdentity, Inquiry, LISTED, Phase, Purge, PurgeSeen, SetAside},
         ledger::{Entry, Units},
     },
     time::Timestamp,
@@ -113,6 +113,62 @@ fn what_is_released_remembers_only_buckets_that_are_there() {
         _ => None,
     });
     assert_eq!(kept, Some(vec![BUCKET]), "{plan}");
+}
+
+#[test]
+fn a_purge_ends_although_the_users_list_names_a_bucket_that_is_gone() {
+    let mut world = at_rest(&World::new(ClassState::Purge));
+    let user = world.user.as_mut().unwrap();
+    (user.stored, user.suspended) = (Some(2), true);
+    world.edit(|claim| claim.deleting = true);
+    let mut seen = world.seen();
+    let plan = claim::plan(&seen);
+    assert!(plan.iter().any(|step| matches!(step, claim::Step::PurgeBucket { .. })), "{plan}");
+    let Backend::Reached(reached) = &mut seen.backend else { panic!("no gateway") };
+    reached.user.as_mut().unwrap().gone_buckets.insert(BUCKET.to_owned());
+    let plan = claim::plan(&seen);
+    assert_eq!(
+        plan.to_string(),
+        "mark S3User team-a.data as Released: BucketsKept\nremove the finalizer from S3UserClaim team-a/data"
+    );
+    assert_eq!(plan.next, Next::Settled);
+    let mark = plan.iter().find_map(|step| match step {
+        claim::Step::MarkRecord { mark, .. } => Some(mark),
+        _ => None,
+    });
+    let mark = mark.unwrap();
+    assert!(mark.message.contains(BUCKET) && mark.set_aside == SetAside::default(), "{mark:?}");
+    // It was asked to just now.
+    let purge = Purge { buckets: 1, bucket: BUCKET.to_owned(), objects: 2 };
+    let asked = |age| Some(PurgeSeen { purge: purge.clone(), age });
+    seen.record.as_mut().unwrap().purge = asked(Duration::ZERO);
+    let waits = claim::plan(&seen);
+    assert!(waits.is_settled() && waits.next != Next::Settled, "the gateway may be about to say so: {waits}");
+    seen.record.as_mut().unwrap().purge = asked(claim::STILL);
+    assert_eq!(claim::plan(&seen).to_string(), plan.to_string());
+}
+
+#[test]
+fn a_record_that_names_another_claim_gives_up_nothing() {
+    for class in [ClassState::Purge, ClassState::Unreachable] {
+        for terminating in [false, true] {
+            let mut world = World { terminating, ..at_rest(&World::new(ClassState::Purge)) };
+            world.user.as_mut().unwrap().stored = Some(2);
+            world.edit(|claim| claim.deleting = true);
+            let mut seen = World { class, ..world }.seen();
+            let record = seen.record.as_mut().unwrap();
+            record.misnamed = record.body.claim.take().map(|named| ClaimIdentity { name: "other".into(), ..named });
+            let plan = claim::plan(&seen);
+            let gives_up = |step: &claim::Step| match step {
+                claim::Step::MarkRecord { mark, .. } => mark.phase == Phase::Removing,
+                claim::Step::PurgeBucket { .. } | claim::Step::RemoveEmptyBucket { .. } => true,
+                _ => false,
+            };
+            assert!(!plan.iter().any(gives_up), "{plan}");
+            let goes = plan.iter().any(|step| matches!(step, claim::Step::RemoveFinalizer { .. }));
+            assert_eq!(goes, terminating || class == ClassState::Purge, "{plan}");
+        }
+    }
 }
 
 /// Names in their order.
@@ -276,6 +332,9 @@ fn what_is_booked_beyond_the_quota_is_looked_at_again_until_it_is_known_what_is_
         let mut seen = World { granted: Some(granted), ..world.clone() }.seen();
         let Backend::Reached(reached) = &mut seen.backend else { panic!("it is reached") };
         reached.user.as_mut().unwrap().usage = usage;
+        let status = claim::report(&seen, &[], &Timestamp("2026-01-01T00:00:00Z".into())).unwrap();
+        let told = &status.conditions.get("Ready").unwrap().message;
+        assert_eq!(told.contains("does not tell what is stored"), claim::must_retry(&seen), "{told}");
         claim::must_retry(&seen)
     };
     assert!(must_retry(20_000, None), "the gateway did not tell, or was not asked");

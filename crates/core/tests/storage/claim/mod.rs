@@ -313,11 +313,12 @@ fn what_a_class_took_away_comes_back_with_it_and_with_nobody_else() {
 
 #[test]
 fn a_user_whose_buckets_cannot_be_told_lets_nobody_in_and_holds_up_no_namespace() {
-    let plans = |terminating: bool, gone: bool| {
+    let unlisted = |terminating: bool, gone: bool, recorded: bool| {
         let mut world = at_rest(&World { claim: Some(ClaimState::new(NEW)), ..World::new(ClassState::Purge) });
         world.terminating = terminating;
         world.edit(|claim| claim.deleting = true);
         world.claim.take_if(|_| gone);
+        world.record.take_if(|_| !recorded);
         let mut seen = world.seen();
         let claim::Backend::Reached(reached) = &mut seen.backend else { panic!("no gateway") };
         let failure = Failure::new(FailureClass::Transient, "GatewayTimeout", "too many");
@@ -325,8 +326,17 @@ fn a_user_whose_buckets_cannot_be_told_lets_nobody_in_and_holds_up_no_namespace(
         assert!(claim::must_retry(&seen));
         claim::plan(&seen).to_string()
     };
+    let plans = |terminating, gone| unlisted(terminating, gone, true);
     let suspended = "suspend Ceph user lab_team_a$data: its claim is gone and it has buckets";
     assert_eq!(plans(false, false), suspended);
+    assert_eq!(unlisted(false, false, false), suspended);
+    let remembered = unlisted(true, false, false);
+    let steps: Vec<_> = remembered.lines().collect();
+    assert!(
+        matches!(steps[..], [first, made, last] if first == suspended
+            && made.starts_with("create S3User team-a.data") && last.starts_with("remove the finalizer")),
+        "one without a record holds up nobody either: {remembered}"
+    );
     assert_eq!(
         plans(true, false),
         format!(

@@ -379,7 +379,8 @@ impl World {
             Some(record) => {
                 let is_blank = record.reason.is_none();
                 let is_stamped = seen.stamp.is_some();
-                let goes_on = (record.phase == Phase::Removing || is_blank || is_stamped) && seen.namespace_terminating;
+                let gives_up_nothing = is_blank || is_stamped || record.misnamed;
+                let goes_on = (record.phase == Phase::Removing || gives_up_nothing) && seen.namespace_terminating;
                 self.is_spared |= is_stamped && seen.namespace_terminating && record.phase != Phase::Removing;
                 assert!(record.phase == Phase::Released || goes_on, "let go too early");
             }

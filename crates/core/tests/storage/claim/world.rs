@@ -453,6 +453,7 @@ impl UserState {
             quota: UserQuota { enabled: self.size.is_some(), size: self.size, objects: self.size.map(|_| 10) },
             buckets: self.counted().map(|objects| (BUCKET.to_owned(), objects)).into_iter().collect(),
             others_buckets: BTreeSet::new(),
+            gone_buckets: BTreeSet::new(),
             unlisted: None,
             usage: Some(Usage {
                 size: self.counted().unwrap_or_default() * 1000,

@@ -2,7 +2,7 @@
 
 use croft_core::storage::migration::{MoveState, Phase};
 
-use super::world::{Policy, Whereabouts, World, moved};
+use super::world::{BEFORE, Policy, Whereabouts, World, moved};
 use crate::explorer::Act;
 
 impl World {
@@ -42,6 +42,15 @@ impl World {
             Act::new("the namespace it goes to is deleted", self, |world| {
                 (world.namespace, world.target.claim_deleting) = (false, true);
             }),
+            Act::new("the tenant deletes the second claim", self, |world| {
+                (world.target.claim_deleting, world.target_went) = (true, world.target.held);
+            })
+            .between_reconciles(),
+            Act::new("the old owner stores more than fits", self, |world| world.grown = true).between_reconciles(),
+            Act::new("the old owner makes another bucket of that name", self, |world| {
+                world.replaced = world.has_arrived();
+            })
+            .between_reconciles(),
             Act::new("the tenant deletes the first claim", self, |world| world.current.claim_deleting = true)
                 .between_reconciles(),
         ]
@@ -57,12 +66,18 @@ impl World {
                 assert!(self.has_arrived() && (is_shut || self.policy == moved(&["two"])), "{:?}", self.policy);
                 assert_eq!(current.object, None);
                 assert!(target.remembers, "who had it is not known");
-                assert!(self.looked_after, "the gateway does not know whose it is");
+                let message = self.status.buckets[0].message.as_deref().unwrap_or_default();
+                let is_told = message.contains("its lifecycle");
+                assert!(self.looked_after || is_told, "the gateway does not know whose it is");
                 assert_eq!(self.status.moved.as_deref(), Some("1/1"));
                 assert!(!self.finalizer && self.status.buckets[0].state == MoveState::Moved);
             }
             Some(Phase::Failed) => {
-                assert!(!self.has_arrived(), "taken from its old owner in a migration that failed");
+                let is_kept = target.kept || target.keeps_all;
+                let cannot_go_back = self.replaced && is_kept;
+                assert!(!self.has_arrived() || cannot_go_back, "taken from its old owner in a migration that failed");
+                let is_noted = self.status.buckets.first().is_some_and(|it| it.policy.as_deref() == Some(BEFORE));
+                assert!(!self.has_arrived() || is_noted, "its policy is lost");
                 assert!(current.claim || current.claim_deleting, "deleted a claim whose bucket did not move");
                 let is_off = (self.bucket, &self.policy) == (Whereabouts::Home, &Policy::None);
                 let (is_hopeless, is_noted) = (
@@ -74,7 +89,7 @@ impl World {
             Some(Phase::Running) => {
                 let key_comes = !current.key && !current.claim_deleting;
                 let target_key_comes = !target.key && !target.claim_deleting && !self.deleting;
-                assert!(!self.reachable || target_key_comes || key_comes, "hangs");
+                assert!(!self.reachable || target_key_comes || key_comes || self.untold, "hangs");
             }
             _ => {
                 let waits = !current.claim || !target.claim || target.claim_deleting || !target.key || !current.key;
@@ -83,6 +98,9 @@ impl World {
         }
         if self.status.phase != Some(Phase::Running) && self.reachable && !self.untold && target.key && current.key {
             assert!(!current.held && !target.held, "left somebody held");
+        }
+        if self.has_arrived() && self.target_went && self.status.phase != Some(Phase::Running) {
+            assert!(target.kept || target.keeps_all, "what has come to a claim that went could be purged");
         }
         let claim_waits = current.claim && current.claim_deleting && current.held;
         assert!(!claim_waits || self.status.phase == Some(Phase::Running), "the claim waits for ever");

@@ -7,7 +7,7 @@ use std::{
 
 use croft_core::{
     conditions::{Conditions, Readiness},
-    plan::{Failure, FailureClass, Outcome, Plan},
+    plan::{self, Failure, FailureClass, Outcome, Plan},
     secret::Secret,
     storage::{
         CephUser, KeyPair, Place, Target, Usage,
@@ -28,6 +28,7 @@ use crate::explorer::{self, Act, stale};
 pub(super) const BUCKET: &str = "photos";
 pub(super) const ID: &str = "zone.1";
 const STORED: Usage = Usage { size: 8192, objects: 2, buckets: None };
+const TOO_MUCH: Usage = Usage { size: 8193, objects: 2, buckets: None };
 /// Just enough for what is there and what comes.
 const ROOM: UserQuota = UserQuota { enabled: true, size: Some(2 * STORED.size), objects: Some(2 * STORED.objects) };
 pub(super) const BEFORE: &str =
@@ -94,6 +95,12 @@ pub(super) struct World {
     pub(super) had_room: bool,
     /// The gateway cannot tell what its new owner has stored.
     pub(super) untold: bool,
+    /// There is more in the bucket than its new owner has room for.
+    pub(super) grown: bool,
+    /// Its old owner has another bucket of its name.
+    pub(super) replaced: bool,
+    /// The claim it goes to was deleted while the migration was at work.
+    pub(super) target_went: bool,
     /// One of several gateways has not heard yet whose the bucket is, and refuses its new owner once.
     pub(super) refuses: bool,
 }
@@ -103,6 +110,7 @@ impl Hash for World {
         let moves: Vec<_> = self.status.buckets.iter().map(|it| (it.state, it.policy.clone())).collect();
         (&self.current, &self.target, self.finalizer, self.deleting, self.bucket, &self.policy).hash(state);
         (self.looked_after, self.counted, self.untold, self.had_room).hash(state);
+        (self.grown, self.replaced, self.target_went).hash(state);
         (self.namespace, self.clash, self.more, self.reachable, self.refuses, self.status.phase, moves).hash(state);
     }
 }
@@ -228,6 +236,7 @@ fn ceph_user(namespace: &str, buckets: BTreeMap<String, u64>) -> User {
         keys: vec![Key { subuser: None, pair }],
         buckets,
         others_buckets: BTreeSet::new(),
+        gone_buckets: BTreeSet::new(),
         unlisted: None,
         usage: None,
     }
@@ -262,6 +271,9 @@ impl World {
             reachable: true,
             had_room: false,
             untold: false,
+            grown: false,
+            replaced: false,
+            target_went: false,
             refuses: false,
         }
     }
@@ -282,11 +294,12 @@ impl World {
         };
         let current = self.current.seen("a");
         let target = Side { namespace: self.namespace, ..self.target.seen("b") };
-        let it = |namespace: &str| InCeph { id: ID.into(), owner: user(namespace), stored: STORED };
-        let other = InCeph { id: "zone.2".into(), owner: user("b"), stored: Usage::default() };
+        let stored = if self.grown { TOO_MUCH } else { STORED };
+        let it = |namespace: &str| InCeph { id: ID.into(), owner: user(namespace), stored };
+        let other = |namespace: &str| InCeph { id: "zone.2".into(), owner: user(namespace), stored: Usage::default() };
         let (is_home, has_arrived) = (self.bucket == Whereabouts::Home, self.bucket == Whereabouts::Arrived);
         let look = migration::look(&migration, &current, &target);
-        let all = [is_home.then_some(BUCKET), self.more.then_some("more")];
+        let all = [(is_home || self.replaced).then_some(BUCKET), self.more.then_some("more")];
         let all = all.into_iter().flatten().filter(|_| look.all_of_current);
         let policy = match &self.policy {
             _ if !self.current.key => PolicySeen::None,
@@ -297,7 +310,7 @@ impl World {
         let reached = Reached {
             current: Some(ceph_user("a", all.map(|name| (name.to_owned(), 1)).collect())),
             target: Some(User {
-                usage: (!self.untold).then_some(STORED),
+                usage: (look.all_of_target && !self.untold).then_some(STORED),
                 quota: ROOM,
                 ..ceph_user("b", BTreeMap::new())
             }),
@@ -307,8 +320,8 @@ impl World {
                 .into_iter()
                 .map(|name| BucketSeen {
                     name: name.to_owned(),
-                    in_current: is_home.then(|| it("a")),
-                    in_target: if has_arrived { Some(it("b")) } else { self.clash.then(|| other.clone()) },
+                    in_current: if is_home { Some(it("a")) } else { self.replaced.then(|| other("a")) },
+                    in_target: if has_arrived { Some(it("b")) } else { self.clash.then(|| other("b")) },
                     policy: policy.clone(),
                     current_object: self.current.object("a"),
                     target_object: self.target.object("b"),
@@ -352,6 +365,10 @@ impl explorer::World for World {
         migration::plan(seen)
     }
 
+    fn needs(&self, step: &Step, earlier: &Step) -> bool {
+        plan::Step::needs(step, earlier)
+    }
+
     fn execute(&mut self, _: &Observed, step: &Step) -> Outcome {
         let held = self.current.held && self.target.held && self.finalizer;
         match step {
@@ -369,7 +386,11 @@ impl explorer::World for World {
             }
             Step::LetGo { record, .. } => self.side(record).held = false,
             Step::CreateClaim { .. } if self.target.claim => return stale(),
-            Step::CreateClaim { .. } => (self.target.claim, self.target.claim_deleting) = (true, false),
+            Step::CreateClaim { .. } => {
+                (self.target.claim, self.target.claim_deleting, self.target_went) = (true, false, false);
+            }
+            // Whom it holds it may say something about until he is let go of.
+            Step::Note { record, .. } if !held && record == "b.data" && self.target.held => self.target.kept = true,
             _ if !held => panic!("{step}: without holding both"),
             Step::Remember { record, seen, .. } if !self.is_unchanged(record, seen) => return stale(),
             Step::Remember { record, moved_in, .. } => {
@@ -404,7 +425,9 @@ impl explorer::World for World {
                 assert_eq!((id.as_str(), self.status.buckets[0].id.as_deref()), (ID, Some(ID)));
                 assert!(self.target.remembers, "nobody will know who had it");
                 assert!(self.had_room, "nobody knows whether it has room");
-                if *to == user("a") {
+                if *to == user("a") && self.replaced {
+                    return stale();
+                } else if *to == user("a") {
                     let is_forsaken = !self.target.key && (self.deleting || self.target.claim_deleting);
                     let is_refused = self.status.buckets[0].state == MoveState::Returning;
                     assert!(is_refused || is_forsaken, "taken from its new owner");
@@ -412,6 +435,8 @@ impl explorer::World for World {
                 } else if self.clash {
                     return stale();
                 } else if self.bucket == Whereabouts::Home {
+                    assert!(!self.grown, "it has no room");
+                    assert!(!self.target_went, "nobody is left to have it");
                     (self.bucket, self.looked_after, self.counted) = (Whereabouts::Arrived, false, false);
                 }
             }
@@ -437,7 +462,8 @@ impl explorer::World for World {
             Step::GiveUpNothing { record, .. } => self.side(record).moved_away = true,
             Step::DeleteClaim { .. } => {
                 assert!(self.current.moved_away, "what somebody makes now could be purged");
-                assert!(!self.more && self.current.object.is_none(), "deleted a claim with buckets");
+                let has_buckets = self.more || self.replaced || self.current.object.is_some();
+                assert!(!has_buckets, "deleted a claim with buckets");
                 self.current.claim = false;
             }
         }
