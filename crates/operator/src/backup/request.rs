@@ -126,7 +126,8 @@ pub(super) fn object<K: Kind>(caches: &Caches, request: &K, finalizer: &str) -> 
 /// On a request that is handed over to Velero: its UID, which a copy of it does not have, and when that was begun.
 pub(super) const TRIED_ANNOTATION: &str = "croft.dev/handed-over";
 
-fn tried<K: Kind>(request: &K) -> Option<Tried> {
+/// When it was noted that it is handed over, unless that was of another.
+pub(super) fn tried<K: Kind>(request: &K) -> Option<Tried> {
     let (uid, at) = request.annotations().get(TRIED_ANNOTATION)?.split_once('/')?;
     let at = Timestamp(at.to_owned());
     let ago = since(&at).filter(|_| request.uid().as_deref() == Some(uid))?;
