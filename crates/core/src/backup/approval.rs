@@ -22,8 +22,10 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     Victim,
+    location::{SYNC_PERIOD, is_synchronised_never},
     meaning::meaning,
     ownership::{Marks, Origin},
+    validate::LocationSpec,
     velero::Fields,
 };
 use crate::{
@@ -36,6 +38,9 @@ use crate::{
 pub const APPROVING_MEANS: &str = "Velero acts with the cluster's rights on what it finds in this bucket, so whoever can write it is \
                                    trusted with reading every object of the cluster, Secrets included, and with changing what the \
                                    admission policies leave, and whoever runs its server with holding up everybody's backups";
+
+/// The condition of a location that says how it stands.
+pub(super) const APPROVED: &str = "ClusterAdminApproved";
 
 /// What the administrator lets tenants do with buckets of their own.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -103,8 +108,27 @@ pub enum Before {
     Nothing,
     /// What is asked for now.
     This,
-    /// It stores elsewhere than what is asked for now.
+    /// Something else than what is asked for now.
     Another,
+}
+
+impl Before {
+    /// From what Velero has of a location that nobody was ever asked about, and what is asked for now, if that is allowed. What is asked
+    /// for beyond what Velero has needs somebody's approval, even in the same place; that Velero is not to look for others' backups there
+    /// any more does not.
+    pub fn of(velero: Option<&Fields>, wanted: Option<&LocationSpec>, secret: &str) -> Self {
+        let Some(velero) = velero else { return Before::Nothing };
+        let is_asked = wanted.is_some_and(|wanted| {
+            let mut wanted = wanted.for_velero(secret);
+            let mut had = velero.clone();
+            if is_synchronised_never(&wanted) || !wanted.contains_key(SYNC_PERIOD) {
+                wanted.remove(SYNC_PERIOD);
+                had.remove(SYNC_PERIOD);
+            }
+            is_same(&wanted, &had)
+        });
+        if is_asked { Before::This } else { Before::Another }
+    }
 }
 
 /// How a location stands.
@@ -194,6 +218,12 @@ pub fn standing(policy: OwnBuckets, spec: &Fields, was: Before, request: Option<
     }
 }
 
+/// As [`standing`], of a location whose request cannot be read: nobody knows what was decided, and nothing is in force that may have been
+/// rejected.
+pub fn standing_unknown(policy: OwnBuckets) -> Standing {
+    if policy == OwnBuckets::Deny { Standing::Denied } else { Standing::Pending }
+}
+
 impl Standing {
     /// Nothing of the location may be with Velero.
     pub(super) fn is_withheld(&self) -> bool {
@@ -207,7 +237,7 @@ impl Standing {
 
     pub(super) fn tell(&self, conditions: &mut Conditions, now: &Timestamp) {
         let mut approved = |truth, reason, message: &str| {
-            conditions.set("ClusterAdminApproved", truth, reason, message, now);
+            conditions.set(APPROVED, truth, reason, message, now);
         };
         match self {
             // Said for good: a location that is no vault's any more has not been there before approvals.
@@ -299,7 +329,11 @@ pub enum Step {
         version: String,
         status: RequestStatus,
     },
-    DeleteRequest(Victim),
+    /// At `version` where a decision since would be lost with it.
+    DeleteRequest {
+        request: Victim,
+        version: Option<String>,
+    },
 }
 
 impl plan::Step for Step {
@@ -308,7 +342,7 @@ impl plan::Step for Step {
             Step::CreateRequest { .. } => "CreateApprovalRequest",
             Step::Decide { .. } => "DecideApprovalRequest",
             Step::WriteStatus { .. } => "WriteApprovalRequest",
-            Step::DeleteRequest(_) => "DeleteApprovalRequest",
+            Step::DeleteRequest { .. } => "DeleteApprovalRequest",
         }
     }
 }
@@ -324,7 +358,7 @@ impl fmt::Display for Step {
             Step::WriteStatus { name, uid, .. } => {
                 write!(out, "say in {KIND} {name} (uid {uid}) what is to be decided")
             }
-            Step::DeleteRequest(Victim { name, uid }) => {
+            Step::DeleteRequest { request: Victim { name, uid }, .. } => {
                 write!(out, "delete {KIND} {name} (uid {uid}): there is nothing to decide")
             }
         }
@@ -335,7 +369,8 @@ impl fmt::Display for Step {
 pub fn plan(seen: &Observed) -> Plan<Step> {
     let left = seen.of_others.iter().filter(|(origin, request)| origin.owns(&request.marks));
     let left = left.map(|(origin, request)| {
-        vec![Step::DeleteRequest(Victim { name: origin.nacuuid.clone(), uid: request.uid.clone() })]
+        let request = Victim { name: origin.nacuuid.clone(), uid: request.uid.clone() };
+        vec![Step::DeleteRequest { request, version: None }]
     });
     let Plan { groups, next } = seen.origin.as_ref().map_or_else(Plan::settled, |origin| plan_own(seen, origin));
     // What was decided about a location that is gone says nothing about the one that has its name now.
@@ -344,10 +379,11 @@ pub fn plan(seen: &Observed) -> Plan<Step> {
 
 fn plan_own(seen: &Observed, origin: &Origin) -> Plan<Step> {
     let name = || origin.nacuuid.clone();
+    let victim = |request: &Request| Victim { name: origin.nacuuid.clone(), uid: request.uid.clone() };
     let own = seen.request.as_ref().filter(|request| origin.owns(&request.marks));
     let Some(location) = seen.location.as_ref().filter(|location| !location.is_vaults) else {
         return match own {
-            Some(request) => Plan::step(Step::DeleteRequest(Victim { name: name(), uid: request.uid.clone() })),
+            Some(request) => Plan::step(Step::DeleteRequest { request: victim(request), version: None }),
             None => Plan::settled(),
         };
     };
@@ -364,7 +400,8 @@ fn plan_own(seen: &Observed, origin: &Origin) -> Plan<Step> {
     }
     if location.was == Before::This && !is_free && request.was_taken_back(&location.spec) {
         // What is in force since before anybody could be asked is put on record by a request of its own.
-        return Plan::step(Step::DeleteRequest(Victim { name: name(), uid: request.uid.clone() }));
+        let version = Some(request.version.clone());
+        return Plan::step(Step::DeleteRequest { request: victim(request), version });
     }
     let decide = |decision, awaits_change| {
         let (uid, version) = (request.uid.clone(), request.version.clone());

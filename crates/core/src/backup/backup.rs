@@ -22,7 +22,7 @@ use super::{
     ownership::{Claimant, Lies, Origin},
     policy::HeldBack,
     validate::{self, Refusal},
-    velero::{Fields, Progress, text},
+    velero::{Fields, Progress, text, without_others},
 };
 use crate::{
     conditions::{Conditions, Truth},
@@ -433,7 +433,7 @@ pub fn report(seen: &Observed, policy: &Policy, outcomes: &[(&Step, Outcome)], n
         status.conditions.set_observed("Accepted", Truth::False, NOT_FOUND, why, generation, now);
     }
     if let Stage::Made(velero) = hand_over.stage() {
-        status.velero_backup.get_or_insert_default().spec = Some(copied(&velero.spec));
+        status.velero_backup.get_or_insert_default().spec = Some(copied(&without_others(&velero.spec)));
     }
     Some(status)
 }

@@ -19,9 +19,19 @@ fn weight(value: &Value) -> usize {
     const EACH: usize = 8;
     match value {
         Value::Null | Value::Bool(_) | Value::Number(_) => EACH,
-        Value::String(text) => EACH + text.len(),
+        Value::String(text) => EACH + text.chars().map(written).sum::<usize>(),
         Value::Array(items) => EACH + items.iter().map(weight).sum::<usize>(),
         Value::Object(fields) => EACH + weight_of(fields),
+    }
+}
+
+/// The bytes the API server writes for a character.
+fn written(character: char) -> usize {
+    match character {
+        '<' | '>' | '&' | '\u{2028}' | '\u{2029}' => 6,
+        other if other.is_ascii_control() => 6,
+        '"' | '\\' => 2,
+        other => other.len_utf8(),
     }
 }
 
@@ -107,6 +117,9 @@ mod tests {
         );
         assert!(weight_of(&spec) > MOST && weight_of(&spec) < MOST + 100, "{}", weight_of(&spec));
         assert_eq!(copied(&spec).get("storageLocation"), Some(&json!("shop-here-1")), "where it lies is not forgotten");
+
+        let escaped = copied(&fields(json!({ "a": "<".repeat(10_000), "b": "&".repeat(10_000) })));
+        assert!(escaped.values().all(|text| text.as_str().is_some_and(|text| text.len() < 1_100)), "as it is written");
 
         let many: Fields = (0..10_000).map(|number| (format!("field{number}"), json!(number))).collect();
         assert!(weight_of(&copied(&many)) <= MOST);

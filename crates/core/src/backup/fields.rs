@@ -229,6 +229,13 @@ pub fn not_enforceable<'a>(table: &[Field], enforced: &'a Fields) -> Option<&'a 
     enforced.iter().find(|(name, value)| !is_enforceable(name, value)).map(|(name, _)| name.as_str())
 }
 
+/// A text as the API server stores and sends it: it writes some characters as six.
+fn as_stored(text: String) -> String {
+    const ESCAPED: [(char, &str); 5] =
+        [('<', "\\u003c"), ('>', "\\u003e"), ('&', "\\u0026"), ('\u{2028}', "\\u2028"), ('\u{2029}', "\\u2029")];
+    ESCAPED.iter().fold(text, |text, (character, escaped)| text.replace(*character, escaped))
+}
+
 /// What a spec may be.
 const LARGEST: Limit = Limit { bytes: 32 << 10, values: 1_000 };
 
@@ -250,7 +257,7 @@ impl Check<'_> {
     /// Everything in `spec` that its table does not allow.
     pub(super) fn problems(&self, table: &[Field], spec: &Fields) -> Vec<Problem> {
         // It is copied, into Velero's object and into the status, and must stay readable with its copies.
-        if let Some(objection) = serde_json::to_string(spec).ok().and_then(|text| LARGEST.objection(&text)) {
+        if let Some(objection) = serde_json::to_string(spec).ok().and_then(|text| LARGEST.objection(&as_stored(text))) {
             return vec![Problem::new(self.place, format!("{objection}; ask for less"))];
         }
         let mut problems = Vec::new();
@@ -404,7 +411,12 @@ mod tests {
             enforced: &enforced,
         };
         let problems = |spec: Value| check.problems(&[], &spec.as_object().cloned().unwrap_or_default());
-        for (large, said) in [(json!(vec![""; 2_000]), "1000 values"), (json!("x".repeat(40_000)), "40008 bytes")] {
+        let escaped = json!("<".repeat(20_000));
+        for (large, said) in [
+            (json!(vec![""; 2_000]), "1000 values"),
+            (json!("x".repeat(40_000)), "40008 bytes"),
+            (escaped, "120008 bytes"),
+        ] {
             let found = problems(json!({ "a": large }));
             assert!(found.len() == 1 && found[0].message.contains(said), "{found:?}");
         }

@@ -138,13 +138,33 @@ pub fn fingerprint(spec: &Fields) -> String {
     manifest::digest(&Value::Object(meaning(spec)))
 }
 
+/// Whether what becomes of a request does not depend on others any more: Velero has had it, or it was refused and nobody has edited it
+/// since.
+pub fn is_decided(phase: Option<Phase>, conditions: &Conditions, generation: i64) -> bool {
+    was_made(phase, conditions) || is_still_refused(phase, conditions, generation)
+}
+
+fn was_made(phase: Option<Phase>, conditions: &Conditions) -> bool {
+    conditions.is_true(QUEUED) || phase == Some(Phase::Created)
+}
+
+fn is_still_refused(phase: Option<Phase>, conditions: &Conditions, generation: i64) -> bool {
+    let is_unedited = conditions.get(ACCEPTED).is_some_and(|said| said.observed_generation == Some(generation));
+    phase == Some(Phase::BackingOff) && is_unedited
+}
+
+/// Whether the condition `Queued` says that nothing came of a try.
+pub(super) fn has_failed_since(tried: &Tried, status: Truth, reason: &str, since: &str) -> bool {
+    status == Truth::False && since >= tried.at.0.as_str() && !UNANSWERED.contains(&reason)
+}
+
 impl<'a> HandOver<'a> {
     pub(super) fn origin(&self) -> Origin {
         self.object.origin(self.reference)
     }
 
     pub(super) fn stage(&self) -> Stage<'a> {
-        let was_made = self.conditions.is_true(QUEUED) || self.phase == Some(Phase::Created);
+        let was_made = was_made(self.phase, self.conditions);
         match self.found {
             _ if self.object.velero_is_away() => {
                 if was_made {
@@ -173,10 +193,9 @@ impl<'a> HandOver<'a> {
         let said = self.conditions.get(ACCEPTED);
         let was_brought_back = said.is_some_and(|said| said.reason == BROUGHT_BACK);
         let says_nothing = self.phase.is_none() && self.conditions.0.is_empty();
-        let is_unedited = said.is_some_and(|said| said.observed_generation == Some(self.object.generation));
         match &self.wanted {
             _ if was_brought_back || (self.object.is_brought_back && says_nothing) => Verdict::BroughtBack,
-            _ if self.phase == Some(Phase::BackingOff) && is_unedited => Verdict::StillRefused,
+            _ if is_still_refused(self.phase, self.conditions, self.object.generation) => Verdict::StillRefused,
             Ok(_) if self.object.velero_is_away() => Verdict::VeleroAway,
             Ok(_) if self.is_lost() => Verdict::Lost,
             Ok(spec) => Verdict::Go(spec),
@@ -191,8 +210,8 @@ impl<'a> HandOver<'a> {
 
     /// The API server has said that nothing came of it.
     fn has_failed_since(&self, tried: &Tried) -> bool {
-        let said = self.conditions.get(QUEUED).filter(|said| said.status == Truth::False);
-        said.is_some_and(|said| said.last_transition_time >= tried.at && !UNANSWERED.contains(&said.reason.as_str()))
+        let said = self.conditions.get(QUEUED);
+        said.is_some_and(|said| has_failed_since(tried, said.status, &said.reason, &said.last_transition_time.0))
     }
 
     /// Whether it is held by the finalizer, and noted that it is handed over.
@@ -315,5 +334,32 @@ impl<'a> HandOver<'a> {
         *told.phase = Some(Phase::forward(*told.phase, Phase::Created));
         let (reason, message) = self.words.scheduled;
         told.conditions.set(QUEUED, Truth::True, reason, message, now);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_was_refused_and_not_edited_or_was_handed_over_waits_for_nobody() {
+        let said = |kind: &str, status, generation| {
+            let mut conditions = Conditions::default();
+            conditions.set_observed(kind, status, "Reason", "", Some(generation), &Timestamp::default());
+            conditions
+        };
+        let (nothing, queued) = (Conditions::default(), said(QUEUED, Truth::True, 1));
+        let refused = said(ACCEPTED, Truth::False, 1);
+        for (phase, conditions, generation, expected) in [
+            (None, &nothing, 1, false),
+            (Some(Phase::New), &refused, 1, false),
+            (Some(Phase::BackingOff), &refused, 1, true),
+            (Some(Phase::BackingOff), &refused, 2, false),
+            (Some(Phase::BackingOff), &nothing, 1, false),
+            (Some(Phase::New), &queued, 1, true),
+            (Some(Phase::Created), &nothing, 1, true),
+        ] {
+            assert_eq!(is_decided(phase, conditions, generation), expected, "{phase:?} {conditions:?} {generation}");
+        }
     }
 }

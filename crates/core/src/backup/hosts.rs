@@ -48,6 +48,14 @@ impl Hosts {
     }
 }
 
+/// Where a URL leads, in one spelling: server and path, whichever way they are written. What is no URL stays as it is.
+pub(super) fn place(url: &str) -> String {
+    let Some(Server { host, port }) = Server::of(url) else { return url.to_owned() };
+    let (_, rest) = url.split_once("://").unwrap_or_default();
+    let path = rest.find('/').and_then(|slash| rest.get(slash..)).unwrap_or_default();
+    format!("{host}:{port}{}", path.trim_end_matches('/'))
+}
+
 /// Scheme, host and port of a URL.
 #[derive(Debug, PartialEq, Eq)]
 struct Server {

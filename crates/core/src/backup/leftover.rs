@@ -4,12 +4,13 @@
 //! A request is known by the name we chose for it, which holds its UID: who is made again under the old name does not keep what its
 //! predecessor left. What Velero finds in a bucket it makes again as often as it is deleted, so that a Backup of which something may be
 //! stored goes only when its location is gone; see [`super::sync`] for the others. One that waits in a location that is gone goes whoever
-//! has asked for it: it can only fail.
+//! has asked for it: it can only fail. A location goes after whatever waits in it, as [`super::location`] has it.
 
 use std::{fmt, time::Duration};
 
 use super::{
     Victim,
+    location::{InQueue, MOMENT},
     ownership::{Lies, Marks},
     restore::OVERDUE,
 };
@@ -30,6 +31,8 @@ pub struct Observed {
     pub request: Option<String>,
     /// Where it lies, if it is a Backup.
     pub lies: Option<Lies>,
+    /// Backups in it that Velero has not begun with, if it is a location.
+    pub in_queue: Vec<InQueue>,
     pub hands: Hands,
     /// The API server judges by it what Velero writes.
     pub counts_as_unfinished: bool,
@@ -52,6 +55,8 @@ pub enum Hands {
 pub enum Step {
     /// Only as it was seen: Velero may have begun with it meanwhile.
     Delete { object: Victim, version: String },
+    /// A Backup that waits in a location that goes; only as it was seen.
+    TakeFromQueue { backup: Victim, version: String },
     /// Since when Velero finishes a Restore nobody but the Restore itself can tell.
     NoteFinishing(Victim),
     /// What Velero does not get done with is over; only as it was seen: Velero may get done with it.
@@ -64,6 +69,7 @@ impl plan::Step for Step {
     fn kind(&self) -> &'static str {
         match self {
             Step::Delete { .. } => "DeleteLeftover",
+            Step::TakeFromQueue { .. } => "DeleteVeleroBackup",
             Step::NoteFinishing(_) => "NoteFinishing",
             Step::End { .. } => "EndVeleroRestore",
             Step::CountAsFinished(_) => "CountAsFinished",
@@ -76,6 +82,9 @@ impl fmt::Display for Step {
         match self {
             Step::Delete { object: Victim { name, uid }, .. } => {
                 write!(out, "delete {name} (uid {uid}): its request is gone")
+            }
+            Step::TakeFromQueue { backup: Victim { name, uid }, .. } => {
+                write!(out, "delete Velero Backup {name} (uid {uid}): it waits in a location that goes")
             }
             Step::NoteFinishing(Victim { name, uid }) => {
                 write!(out, "note on {name} (uid {uid}) that Velero finishes it: its request is gone")
@@ -115,6 +124,15 @@ pub fn plan(seen: &Observed) -> Plan<Step> {
             Duration::ZERO => Plan::step(Step::End { object, version }),
             rest => Plan::settled().look_again(rest),
         },
+        Hands::Off if seen.in_queue.iter().any(|waiting| waiting.is_of(namespace)) => {
+            let own = || seen.in_queue.iter().filter(|waiting| waiting.is_of(namespace));
+            let waiting = own().filter(|waiting| !waiting.is_next).map(|waiting| Step::TakeFromQueue {
+                backup: waiting.backup.clone(),
+                version: waiting.version.clone(),
+            });
+            // The location goes at the next look: Velero may have come to one of them meanwhile.
+            Plan { groups: vec![waiting.collect()], next: plan::Next::After(MOMENT) }
+        }
         // Velero may keep one that is deleted for as long as it does not reach what is stored of it.
         Hands::Waiting | Hands::Off => {
             let counts = seen.counts_as_unfinished.then(|| Step::CountAsFinished(object.clone()));
@@ -138,6 +156,7 @@ mod tests {
             is_deleting: false,
             request: None,
             lies: None,
+            in_queue: Vec::new(),
             hands: Hands::Off,
             counts_as_unfinished: false,
         }
@@ -169,6 +188,32 @@ mod tests {
             let held = Observed { request: Some("shop-nightly-1".into()), ..waiting };
             assert_eq!(plan(&held).is_settled(), !is_stranded, "nothing can be stored where no location is");
         }
+    }
+
+    #[test]
+    fn a_location_that_was_left_goes_after_what_waits_in_it() {
+        let in_queue = |namespace: &str, is_next| {
+            let origin = Origin { namespace: namespace.into(), name: "b".into(), nacuuid: format!("{namespace}-b-1") };
+            let backup = Victim { name: origin.nacuuid.clone(), uid: "b1".into() };
+            InQueue { backup, version: "3".into(), marks: origin.marks(), is_next }
+        };
+        let planned = |in_queue: Vec<InQueue>| {
+            let plan = plan(&Observed { in_queue, ..left() });
+            (plan.iter().map(plan::Step::kind).collect::<Vec<_>>(), plan.next)
+        };
+        let gone = (vec!["DeleteLeftover"], plan::Next::Settled);
+        let soon = plan::Next::After(Duration::from_secs(2));
+        assert_eq!(planned(vec![]), gone);
+        assert_eq!(planned(vec![in_queue("shop", false); 2]), (vec!["DeleteVeleroBackup"; 2], soon));
+        assert_eq!(planned(vec![in_queue("shop", true)]), (vec![], soon), "Velero looks at it next");
+        assert_eq!(
+            planned(vec![in_queue("shop", true), in_queue("shop", false)]),
+            (vec!["DeleteVeleroBackup"], soon),
+            "and at this one it is not to come"
+        );
+        assert_eq!(planned(vec![in_queue("bank", true)]), gone, "what others store there is none of our business");
+        let held = Observed { request: Some("shop-nightly-1".into()), ..left() };
+        assert!(plan(&Observed { in_queue: vec![in_queue("shop", false)], ..held }).is_settled());
     }
 
     #[test]

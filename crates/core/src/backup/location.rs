@@ -29,7 +29,7 @@ use serde_json::Value;
 
 use super::{
     Object, Phase, Policy, Reference, Store, Victim,
-    approval::Standing,
+    approval::{APPROVED, Standing},
     copied::copied,
     meaning::meaning,
     ownership::{Marks, Origin},
@@ -51,12 +51,18 @@ pub use self::{
 };
 use self::{
     synced::{Synced, Words},
-    taking_in::is_synchronised_never,
     withdrawal::{delete, withdrawal},
+};
+pub(super) use self::{
+    taking_in::{SYNC_PERIOD, is_synchronised_never},
+    withdrawal::MOMENT,
 };
 
 /// Annotation on a location by which its owner says that it may store elsewhere although it has backups.
 pub const CONFIRM_MOVE: &str = "croft.dev/confirm-move";
+
+const UNREADABLE: &str = "NonAdminBackupStorageLocation spec.backupStorageLocationSpec cannot be read, most likely it is nested too \
+                          deeply; write it anew";
 
 const SECRET_SYNCED: &str = "SecretSynced";
 const LOCATION_SYNCED: &str = "BackupStorageLocationSynced";
@@ -67,6 +73,8 @@ pub struct Observed {
     pub object: Object,
     /// As it stands in the location; of a vault's, as the vault says, and nothing while that is not known.
     pub spec: Fields,
+    /// What it asks for is known. Otherwise nothing new comes of it, and it can be taken back all the same.
+    pub is_readable: bool,
     pub status: Status,
     /// Version of the Secret the spec names, if there is one; see [`copy_mark`].
     pub secret: Option<Version>,
@@ -106,6 +114,13 @@ pub struct Status {
     /// The copied Secret as we left it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub secret_copy: Option<Version>,
+}
+
+impl Status {
+    /// It was in force before anybody could be asked.
+    pub fn was_never_asked_for(&self) -> bool {
+        self.phase == Some(Phase::Created) && self.conditions.get(APPROVED).is_none()
+    }
 }
 
 /// What is in the Secret, without saying it.
@@ -184,6 +199,9 @@ impl Observed {
     fn wanted(&self, policy: &Policy) -> Result<(LocationSpec, &Version), Refusal> {
         let namespace = &self.object.namespace;
         let invalid = |message: String| Err(Refusal::invalid(message));
+        if self.is_own_bucket() && !self.is_readable {
+            return invalid(UNREADABLE.to_owned());
+        }
         let spec = match &self.standing {
             Standing::Vault => validate::vault_location(&self.spec, namespace)?,
             // What is wrong with a change is said at once; what was approved stays in force meanwhile.
@@ -229,10 +247,12 @@ impl Observed {
         if self.is_own_bucket() { policy.is_clear() } else { Ok(()) }
     }
 
-    /// The key to read before planning: what is in it is not known, and the copy is not up to date.
+    /// The key to read before planning: what is in it is not known, the copy is not up to date, and there is to be one. Of locations of
+    /// which nothing comes there may be any number, and each Secret that changes wakes all that name it.
     pub fn unread(&self, policy: &Policy) -> Option<Unread> {
         let is_untouched = self.standing == Standing::GrandfatheredAsItWas || self.rests().is_some();
-        let is_left = self.object.is_deleting || self.object.velero_is_away() || is_untouched;
+        let is_nothing = self.standing.is_withheld() || self.is_held_back(policy);
+        let is_left = self.object.is_deleting || self.object.velero_is_away() || is_untouched || is_nothing;
         let (spec, version) = self.wanted(policy).ok().filter(|_| !is_left)?;
         let source = spec.credential().clone();
         (!self.is_copied(version, &source.key)).then(|| Unread { is_s3: spec.is_s3(), source })
@@ -352,7 +372,7 @@ pub fn report(seen: &Observed, policy: &Policy, outcomes: &[(&Step, Outcome)], n
         status.conditions.set_observed("Accepted", Truth::False, HeldBack::REASON, message, generation, now);
         return Some(status);
     }
-    if let Err(refusal) = seen.wanted(policy) {
+    let refused = if let Err(refusal) = seen.wanted(policy) {
         let (phase, reason, message) = match refusal {
             Refusal::Invalid(Invalid(message)) => (Phase::BackingOff, "BslSpecValidation", message),
             Refusal::Groundless { reason, message } => (Phase::BackingOff, reason, message),
@@ -360,6 +380,7 @@ pub fn report(seen: &Observed, policy: &Policy, outcomes: &[(&Step, Outcome)], n
         };
         status.phase = Some(Phase::forward(status.phase, phase));
         status.conditions.set_observed("Accepted", Truth::False, reason, message, generation, now);
+        Some(phase)
     } else {
         status.phase = Some(Phase::forward(status.phase, Phase::New));
         let message = "NonAdminBackupStorageLocation spec validation successful";
@@ -370,16 +391,25 @@ pub fn report(seen: &Observed, policy: &Policy, outcomes: &[(&Step, Outcome)], n
             status.conditions.set(LOCATION_SYNCED, Truth::False, "BackupStorageLocationSyncError", message, now);
             return Some(status);
         }
+        None
+    };
+    let is_withdrawn = seen.standing.is_withheld() && !seen.object.velero_is_away() && seen.is_clear(policy).is_ok();
+    // Whoever never was in force and is not allowed waits for nobody's approval.
+    let was_approved = is_withdrawn && (seen.standing.is_refused() || status.conditions.is_true(APPROVED));
+    if refused.is_none() || was_approved {
         seen.standing.tell(&mut status.conditions, now);
+    }
+    if refused.is_none() {
         taking_in::tell(&mut status, seen, now);
-        if seen.standing.is_withheld() {
-            status.conditions.remove(SECRET_SYNCED).remove(LOCATION_SYNCED);
-            status.secret_copy = None;
-            status.phase = Some(if seen.standing.is_refused() { Phase::BackingOff } else { Phase::New });
-        } else {
-            copy::tell(&mut status, seen, outcomes, now);
-            location_synced(&mut status, seen, outcomes, now);
-        }
+    }
+    if is_withdrawn {
+        status.conditions.remove(SECRET_SYNCED).remove(LOCATION_SYNCED);
+        status.secret_copy = None;
+        let stands = if seen.standing.is_refused() { Phase::BackingOff } else { Phase::New };
+        status.phase = Some(refused.map_or(stands, |refused| refused.max(stands)));
+    } else if refused.is_none() {
+        copy::tell(&mut status, seen, outcomes, now);
+        location_synced(&mut status, seen, outcomes, now);
     }
     if let Some(reference) = &mut status.velero_backup_storage_location {
         reference.status = match (seen.velero(), reference.status.take()) {

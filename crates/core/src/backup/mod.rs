@@ -49,7 +49,7 @@ mod velero;
 
 pub use counters::{Counts, Transfers};
 pub use credentials::AccessKeys;
-pub use handover::{Handed, fingerprint};
+pub use handover::{Handed, fingerprint, is_decided};
 pub use hosts::{Hosts, is_outside};
 pub use own_bucket::{OwnBucket, Reach};
 pub use policy::{Enforced, Limits, OnDelete, Policy};

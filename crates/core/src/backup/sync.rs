@@ -10,8 +10,9 @@ use serde_json::Value;
 
 use super::{
     Progress,
+    copied::copied,
     ownership::{Lies, Marks},
-    velero::Fields,
+    velero::{Fields, without_others},
 };
 use crate::{
     name::is_dns_subdomain,
@@ -44,6 +45,15 @@ pub struct Scheduled {
     pub by: String,
     /// The time the backup was made for.
     pub at: String,
+}
+
+impl Scheduled {
+    /// As it is noted on a backup, by whomever: only what is a time goes on from there, and as short as that is written. What Velero has
+    /// must stay readable.
+    pub fn noted(by: &str, at: &str) -> Option<Self> {
+        let at: jiff::Timestamp = at.parse().ok()?;
+        Some(Self { by: by.to_owned(), at: at.to_string() })
+    }
 }
 
 /// One external call.
@@ -86,7 +96,8 @@ pub fn plan(seen: &Observed) -> Plan<Step> {
     if !is_hers || !is_finished || seen.is_deleting || seen.is_let_go || seen.is_taken {
         return Plan::settled();
     }
-    let mut spec = seen.spec.clone();
+    // Who writes the bucket decides how long it is, and what is too long nobody is let in with.
+    let mut spec = copied(&without_others(&seen.spec));
     spec.insert("storageLocation".into(), Value::String(location.clone()));
     Plan::step(Step::CreateBackup {
         namespace: namespace.clone(),
@@ -129,6 +140,36 @@ mod tests {
         };
         assert_eq!((namespace.as_str(), name.as_str(), &spec["storageLocation"]), ("shop", "nightly", &json!("here")));
         assert_eq!(*scheduled, found().scheduled, "as one of its schedule");
+    }
+
+    #[test]
+    fn what_velero_added_about_others_does_not_come_back() {
+        let mut seen = found();
+        seen.spec.insert("excludedNamespaces".into(), json!(["secret-project"]));
+        seen.spec.insert("volumeSnapshotLocations".into(), json!(["theirs"]));
+        let plan = plan(&seen);
+        let Some(Step::CreateBackup { spec, .. }) = plan.iter().next() else { panic!("{plan}") };
+        assert_eq!(Value::Object(spec.clone()), json!({ "storageLocation": "here", "ttl": "1h" }));
+    }
+
+    #[test]
+    fn a_backup_that_says_too_much_of_itself_comes_back_with_less() {
+        let mut seen = found();
+        seen.spec.insert("includedResources".into(), json!(vec!["<".repeat(100); 1_000]));
+        let plan = plan(&seen);
+        let Some(Step::CreateBackup { spec, .. }) = plan.iter().next() else { panic!("{plan}") };
+        assert_eq!((&spec["storageLocation"], &spec["ttl"]), (&json!("here"), &json!("1h")));
+        assert!(json!(spec).to_string().len() < 10_000, "nobody would let it in");
+    }
+
+    #[test]
+    fn only_a_time_is_passed_on_and_no_more_of_it_than_that() {
+        let noted = |at: &str| Scheduled::noted("s1", at).map(|noted| noted.at);
+        assert_eq!(noted("2026-01-01T03:00:00Z").as_deref(), Some("2026-01-01T03:00:00Z"));
+        assert_eq!(noted("2026-01-01T05:00:00+02:00").as_deref(), Some("2026-01-01T03:00:00Z"));
+        let long = format!("2026-01-01T03:00:00.{}Z", "0".repeat(250_000));
+        assert!(noted(&long).is_none_or(|noted| noted.len() < 40));
+        assert_eq!(["", "soon", &"x".repeat(250_000)].map(noted), [None, None, None]);
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Whose turn it is in a namespace where only so many requests may be with Velero at a time; see [`super::Limits`].
 
-use super::{Phase, policy::HeldBack};
+use super::{Phase, Tried, handover, policy::HeldBack};
+use crate::conditions::Truth;
 
 /// Why a request waits that others are before.
 pub const HELD_BACK: &str = HeldBack::REASON;
@@ -16,6 +17,9 @@ pub fn is_of_its_own(reason: &str) -> bool {
 pub enum Turn {
     /// Velero has it and is not done with it.
     Running,
+    /// It is noted on it that it is handed over: Velero may have it before it says so itself. Whoever writes that note himself is
+    /// before others of his own namespace, and before no more of them than there are places.
+    HandedOver,
     /// It waits to be handed over, for its turn or for nothing.
     Waiting,
     /// It waits for something else, such as a location that is not ready.
@@ -36,8 +40,16 @@ pub struct Said {
     pub waits_elsewhere: bool,
     /// By its condition `Queued`.
     pub was_queued: bool,
+    /// By the note on it and by its condition `Queued`; see [`is_tried`].
+    pub is_tried: bool,
     /// By what Velero says.
     pub is_finished: bool,
+}
+
+/// Whether a request may be with Velero since a try to hand it over, by what its condition `Queued` says of that: status, reason and
+/// since when.
+pub fn is_tried(tried: &Tried, queued: Option<(Truth, &str, &str)>) -> bool {
+    !queued.is_some_and(|(status, reason, since)| handover::has_failed_since(tried, status, reason, since))
 }
 
 impl Turn {
@@ -51,6 +63,7 @@ impl Turn {
             // Who deletes what waits in Velero's queue has no room for more until it is out of it.
             _ if said.was_queued => Turn::Running,
             _ if goes => Turn::Over,
+            _ if said.is_tried => Turn::HandedOver,
             _ if said.waits_elsewhere => Turn::Elsewhere,
             _ => Turn::Waiting,
         }
@@ -58,19 +71,14 @@ impl Turn {
 
     /// Whether it may still be handed over.
     pub fn is_to_come(self) -> bool {
-        matches!(self, Turn::Waiting | Turn::Elsewhere)
-    }
-
-    /// How it counts for one that needs nothing of what it waits for: that may take for ever, and costs nobody else a turn.
-    #[must_use]
-    pub fn to_others(self) -> Self {
-        if self == Turn::Elsewhere { Turn::Over } else { self }
+        matches!(self, Turn::HandedOver | Turn::Waiting | Turn::Elsewhere)
     }
 
     /// How much of a place it takes.
     fn takes(self) -> u8 {
         match self {
-            Turn::Running | Turn::Waiting => 2,
+            Turn::Running | Turn::HandedOver => 3,
+            Turn::Waiting => 2,
             Turn::Elsewhere => 1,
             Turn::Over => 0,
         }
@@ -83,27 +91,55 @@ impl Turn {
     }
 }
 
-/// How many count before one that waits and came at `came`: those at work, and those that wait longer. No more are counted
-/// than it takes to be held back by `limit`.
-pub fn ahead<C: Ord>(came: &C, others: impl IntoIterator<Item = (Turn, C)>, limit: u64) -> u64 {
-    let counts = |(turn, other): &(Turn, C)| match turn {
-        Turn::Running => true,
-        Turn::Waiting | Turn::Elsewhere => other < came,
-        Turn::Over => false,
-    };
-    let enough = usize::try_from(limit).unwrap_or(usize::MAX);
-    others.into_iter().filter(counts).take(enough).count() as u64
+/// A request among the others of its namespace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Member<'a, C> {
+    pub turn: Turn,
+    /// What it may have to wait for: the location of a backup, the backup of a restore.
+    pub needs: Option<&'a str>,
+    /// In the order of coming.
+    pub came: C,
 }
 
-/// Those who wait for others and whose turn it is, in the order in which they came: nobody does where there is no limit.
+impl<C: Ord> Member<'_, C> {
+    /// Whether `other` counts before this one, which is to come. What waits for something that this one does not need may do so for
+    /// ever, and costs it no turn.
+    fn is_behind(&self, other: &Self) -> bool {
+        let came_later = other.came < self.came;
+        let is_handed_over = self.turn == Turn::HandedOver;
+        match other.turn {
+            Turn::Running => true,
+            Turn::HandedOver => !is_handed_over || came_later,
+            Turn::Waiting => !is_handed_over && came_later,
+            Turn::Elsewhere => !is_handed_over && came_later && other.needs == self.needs,
+            Turn::Over => false,
+        }
+    }
+}
+
+/// How many count before one that is to come: those at work, and those that wait longer. No more are counted than it takes to be held
+/// back by `limit`.
+pub fn ahead<'a, C: Ord>(own: &Member<'a, C>, others: impl IntoIterator<Item = Member<'a, C>>, limit: u64) -> u64 {
+    let enough = usize::try_from(limit).unwrap_or(usize::MAX);
+    others.into_iter().filter(|other| own.is_behind(other)).take(enough).count() as u64
+}
+
+/// Those who wait for others and whose turn it is, in the order in which they came, first those of whom it is noted that it was:
+/// nobody does where there is no limit.
 pub fn whose_turn<C: Ord>(all: impl IntoIterator<Item = (Turn, C)>, limit: u64) -> Vec<C> {
     if limit == 0 {
         return Vec::new();
     }
-    let counting = all.into_iter().filter(|(turn, _)| matches!(turn, Turn::Running | Turn::Waiting));
-    let (running, waiting): (Vec<_>, Vec<_>) = counting.partition(|(turn, _)| *turn == Turn::Running);
-    let waiting = waiting.into_iter().map(|(_, came)| came);
-    first(waiting, usize::try_from(limit).unwrap_or(usize::MAX).saturating_sub(running.len()))
+    let mut room = usize::try_from(limit).unwrap_or(usize::MAX);
+    let mut line = Vec::new();
+    for (turn, came) in all {
+        match turn {
+            Turn::Running => room = room.saturating_sub(1),
+            Turn::HandedOver | Turn::Waiting => line.push((turn == Turn::Waiting, came)),
+            Turn::Elsewhere | Turn::Over => {}
+        }
+    }
+    first(line, room).into_iter().map(|(_, came)| came).collect()
 }
 
 /// How many of those that came in a namespace came before `own`. No more are counted than it takes to be held back by `limit`, and
@@ -127,9 +163,17 @@ fn first<C: Ord>(all: impl IntoIterator<Item = C>, most: usize) -> Vec<C> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use std::time::Duration;
 
-    const TURNS: [Turn; 4] = [Turn::Running, Turn::Waiting, Turn::Elsewhere, Turn::Over];
+    use super::*;
+    use crate::time::Timestamp;
+
+    const TURNS: [Turn; 5] = [Turn::Running, Turn::HandedOver, Turn::Waiting, Turn::Elsewhere, Turn::Over];
+
+    /// One that needs what nobody else needs.
+    fn member(turn: Turn, came: usize) -> Member<'static, usize> {
+        Member { turn, needs: ["a", "b", "c", "d"].get(came).copied(), came }
+    }
 
     fn everything_said() -> Vec<Said> {
         let phases = [None, Some(Phase::New), Some(Phase::BackingOff), Some(Phase::Created), Some(Phase::Deleting)];
@@ -140,8 +184,9 @@ mod tests {
             was_queued: bits & 4 != 0,
             is_finished: bits & 8 != 0,
             waits_elsewhere: bits & 16 != 0,
+            is_tried: bits & 32 != 0,
         };
-        phases.into_iter().flat_map(|phase| (0..32).map(move |bits| said(phase, bits))).collect()
+        phases.into_iter().flat_map(|phase| (0..64).map(move |bits| said(phase, bits))).collect()
     }
 
     #[test]
@@ -155,7 +200,9 @@ mod tests {
             let is_over = is_refused || is_lost || said.is_finished || (goes && !is_with_velero);
             assert_eq!(turn == Turn::Over, is_over, "{said:?}");
             assert_eq!(turn == Turn::Running, turn != Turn::Over && said.was_queued, "{said:?}");
-            assert_eq!(turn == Turn::Elsewhere, turn.is_to_come() && said.waits_elsewhere, "{said:?}");
+            assert_eq!(turn == Turn::HandedOver, turn.is_to_come() && said.is_tried, "{said:?}");
+            let waits = turn.is_to_come() && !said.is_tried;
+            assert_eq!(turn == Turn::Elsewhere, waits && said.waits_elsewhere, "{said:?}");
         }
     }
 
@@ -163,11 +210,13 @@ mod tests {
     fn a_place_is_free_once_who_had_it_is_over_or_gone() {
         let sides = || TURNS.into_iter().map(Some).chain([None]);
         for (before, after) in sides().flat_map(|before| sides().map(move |after| (before, after))) {
-            let is_in_the_way = |turn| matches!(turn, Some(Turn::Running | Turn::Waiting));
+            let is_with_velero = |turn| matches!(turn, Some(Turn::Running | Turn::HandedOver));
+            let is_in_the_way = |turn| is_with_velero(turn) || turn == Some(Turn::Waiting);
             let is_there = |turn: Option<Turn>| turn.is_some_and(|turn| turn != Turn::Over);
             let for_all = is_in_the_way(before) && !is_in_the_way(after);
             let for_some = is_there(before) && !is_there(after);
-            assert_eq!(Turn::is_freed(before, after), for_all || for_some, "{before:?} {after:?}");
+            let for_earlier = is_with_velero(before) && !is_with_velero(after);
+            assert_eq!(Turn::is_freed(before, after), for_all || for_some || for_earlier, "{before:?} {after:?}");
         }
     }
 
@@ -185,14 +234,18 @@ mod tests {
         lines
     }
 
+    fn is_held_back(line: &[(Turn, usize)], own: (Turn, usize), limit: u64) -> bool {
+        let others = line.iter().filter(|other| other.1 != own.1).map(|(turn, came)| member(*turn, *came));
+        ahead(&member(own.0, own.1), others, limit) >= limit
+    }
+
     #[test]
     fn it_is_the_turn_of_exactly_those_whom_the_limit_does_not_hold_back() {
         for (line, limit) in lines().into_iter().flat_map(|line| (1..=3).map(move |limit| (line.clone(), limit))) {
             let turns = whose_turn(line.clone(), limit);
-            for (turn, came) in line.iter().filter(|(turn, _)| *turn == Turn::Waiting) {
-                let others = line.iter().filter(|other| other.1 != *came).map(|(turn, came)| (turn.to_others(), *came));
-                let is_held_back = ahead(came, others, limit) >= limit;
-                assert_eq!(turns.contains(came), !is_held_back, "{turn:?} {came} of {line:?}, {limit}");
+            for own in line.iter().filter(|(turn, _)| matches!(turn, Turn::HandedOver | Turn::Waiting)) {
+                let is_held_back = is_held_back(&line, *own, limit);
+                assert_eq!(turns.contains(&own.1), !is_held_back, "{own:?} of {line:?}, {limit}");
             }
             let running = line.iter().filter(|(turn, _)| *turn == Turn::Running).count();
             let most = usize::try_from(limit).unwrap().max(running);
@@ -202,10 +255,53 @@ mod tests {
 
     #[test]
     fn who_waits_elsewhere_costs_nobody_a_turn_but_those_who_wait_there_as_well() {
-        let elsewhere = || (0..20_u32).map(|came| (Turn::Elsewhere, came));
-        assert_eq!(ahead(&20, elsewhere().map(|(turn, came)| (turn.to_others(), came)), 20), 0);
-        assert_eq!(ahead(&20, elsewhere(), 20), 20, "when that is ready they do not all go at once");
-        assert_eq!(whose_turn(elsewhere().chain([(Turn::Waiting, 20)]), 20), [20]);
+        let elsewhere = |needs| (0..20_u32).map(move |came| Member { turn: Turn::Elsewhere, needs, came });
+        let own = Member { turn: Turn::Elsewhere, needs: Some("there"), came: 20 };
+        assert_eq!(ahead(&own, elsewhere(Some("here")), 20), 0);
+        assert_eq!(ahead(&own, elsewhere(Some("there")), 20), 20, "when that is ready they do not all go at once");
+        let all = elsewhere(None).map(|member| (member.turn, member.came)).chain([(Turn::Waiting, 20)]);
+        assert_eq!(whose_turn(all, 20), [20]);
+    }
+
+    #[test]
+    fn who_is_being_handed_over_counts_for_everybody_before_it_is_told() {
+        // Five places become ready at a time: whoever is looked at first is handed over, and says so when it is looked at again.
+        let places = ["a", "b", "c", "d", "e"];
+        let waiting = (0..100_usize).map(|came| (Turn::Elsewhere, places[came % places.len()], came));
+        let mut all: Vec<_> = waiting.collect();
+        for own in 0..all.len() {
+            let members =
+                all.iter().map(|(turn, needs, came)| Member { turn: *turn, needs: Some(*needs), came: *came });
+            let members: Vec<_> = members.collect();
+            let others = members.iter().filter(|other| other.came != own).copied();
+            if ahead(&members[own], others, 20) < 20 {
+                all[own].0 = Turn::HandedOver;
+            }
+        }
+        assert_eq!(all.iter().filter(|(turn, ..)| *turn == Turn::HandedOver).count(), 20);
+    }
+
+    #[test]
+    fn who_is_handed_over_and_was_not_seen_at_velero_goes_before_those_who_wait_and_no_two_wait_for_each_other() {
+        for (line, limit) in lines().into_iter().flat_map(|line| (1..=3).map(move |limit| (line.clone(), limit))) {
+            let running = line.iter().filter(|(turn, _)| *turn == Turn::Running).count() as u64;
+            let mut to_come =
+                line.iter().filter(|(turn, _)| matches!(turn, Turn::HandedOver | Turn::Waiting)).peekable();
+            let is_stuck = to_come.peek().is_some() && to_come.all(|own| is_held_back(&line, *own, limit));
+            assert!(!is_stuck || running >= limit, "{line:?}, {limit}");
+        }
+        assert!(!is_held_back(&[(Turn::Waiting, 0), (Turn::HandedOver, 1)], (Turn::HandedOver, 1), 1));
+        assert!(is_held_back(&[(Turn::Waiting, 0), (Turn::HandedOver, 1)], (Turn::Waiting, 0), 1));
+    }
+
+    #[test]
+    fn what_the_api_server_has_refused_is_not_with_velero() {
+        let tried = Tried { at: Timestamp("2026-01-01T00:00:10Z".into()), ago: Duration::ZERO };
+        let is_tried = |queued| is_tried(&tried, queued);
+        assert!(is_tried(None) && is_tried(Some((Truth::True, "BackupScheduled", "2026-01-01T00:00:20Z"))));
+        assert!(!is_tried(Some((Truth::False, "Forbidden", "2026-01-01T00:00:20Z"))));
+        assert!(is_tried(Some((Truth::False, "Forbidden", "2026-01-01T00:00:00Z"))), "it was tried again");
+        assert!(is_tried(Some((Truth::False, "TimedOut", "2026-01-01T00:00:20Z"))), "nobody knows");
     }
 
     #[test]
@@ -220,8 +316,9 @@ mod tests {
         let others = (0..10_000).inspect(|_| looked.set(looked.get() + 1));
         assert_eq!((earlier(&9_999, others, 10), looked.get()), (10, 10));
         looked.set(0);
-        let waiting = (0..10_000).map(|came| (Turn::Waiting, came)).inspect(|_| looked.set(looked.get() + 1));
-        assert_eq!((ahead(&9_999, waiting, 20), looked.get()), (20, 20));
+        let waiting = |came| Member { turn: Turn::Waiting, needs: None, came };
+        let all = (0..10_000).map(waiting).inspect(|_| looked.set(looked.get() + 1));
+        assert_eq!((ahead(&waiting(9_999), all, 20), looked.get()), (20, 20));
         assert_eq!((earlier(&5, 0..10_000, 10), earlier(&5, 0..10_000, 0)), (5, 0));
         assert_eq!(next_of((0..10_000).rev(), 3), [0, 1, 2]);
         assert_eq!(next_of(0..10_000, 0), [0; 0], "nobody is held back where there is no limit");

@@ -3,7 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use super::{
-    Policy,
+    Policy, hosts,
     restorable::{Kinds, USUAL},
     validate::{BackupSpec, LocationSpec, RestoreSpec},
 };
@@ -222,6 +222,17 @@ impl LocationSpec {
     }
 }
 
+/// What of a Backup's spec is the administrator's: when its turn comes Velero adds the namespaces it passes over, whosever they are, and
+/// where snapshots go.
+const OF_OTHERS: [&str; 2] = ["excludedNamespaces", "volumeSnapshotLocations"];
+
+/// A Backup's spec as its tenant is told of it.
+pub(super) fn without_others(spec: &Fields) -> Fields {
+    let mut told = spec.clone();
+    told.retain(|field, _| !OF_OTHERS.contains(&field.as_str()));
+    told
+}
+
 /// Where a location stores. Two locations of one store would show each other's backups.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Store {
@@ -240,7 +251,7 @@ impl Store {
         };
         Self {
             provider: text(spec, "provider").unwrap_or_default().to_owned(),
-            server: inside("config", "s3Url"),
+            server: hosts::place(&inside("config", "s3Url")),
             bucket: inside("objectStorage", "bucket"),
             prefix: inside("objectStorage", "prefix"),
         }
@@ -418,6 +429,12 @@ mod tests {
             .store()
         };
         assert_eq!(place("b", "http://one"), place("b", "http://one:80"));
+        let spelt = ["https://s3.example", "https://S3.Example", "https://s3.example/", "https://s3.example.:443//"];
+        for url in spelt {
+            assert_eq!(place("b", spelt[0]), place("b", url), "{url}");
+        }
+        assert_ne!(place("b", spelt[0]), place("b", "https://s3.example/deeper"));
+        assert_ne!(place("b", spelt[0]), place("b", "https://s3.example:8443"));
         assert_ne!(place("b", "http://one"), place("b", "http://two"));
         assert_ne!(place("b", "http://one"), place("c", "http://one"));
     }

@@ -295,6 +295,7 @@ proptest! {
         let seen = location::Observed {
             object: object(&mut dice),
             spec,
+            is_readable: dice.roll(8) != 0,
             status,
             keys: if dice.roll(4) == 0 { Keys::Refused("x".into()) } else { Keys::Fine },
             secret: dice.some(Version { uid: "u".into(), resource_version: "1".into() }),

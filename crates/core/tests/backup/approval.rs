@@ -7,8 +7,10 @@ use croft_core::{
         Victim,
         approval::{
             Before, Decision, Location, Observed, OwnBuckets, Request, RequestStatus, Standing, Step, plan, standing,
+            standing_unknown,
         },
         ownership::{Marks, Origin},
+        validate,
     },
     plan::{Outcome, Plan},
 };
@@ -17,7 +19,7 @@ use serde_json::{Map, Value, json};
 use crate::{
     EVERYTHING, done,
     explorer::{self, Act, Limits, at_rest, explore, stale},
-    fields, object,
+    fields, object, policy,
     request::Told,
 };
 
@@ -166,7 +168,7 @@ impl explorer::World for World {
             Step::WriteStatus { status, .. } => {
                 return self.on_request(seen, |request| request.status = Told::new(status.clone()));
             }
-            Step::DeleteRequest(_) => self.request = None,
+            Step::DeleteRequest { .. } => self.request = None,
         }
         done()
     }
@@ -289,7 +291,8 @@ fn what_was_asked_for_a_location_that_had_the_name_before_goes() {
     let left = Request { uid: "before".into(), marks: before.marks(), ..request.clone() };
     let (_, mut seen) = explorer::World::observe(&approved).remove(0);
     seen.of_others = vec![(before.clone(), left.clone())];
-    let gone = Step::DeleteRequest(Victim { name: before.nacuuid.clone(), uid: "before".into() });
+    let request = Victim { name: before.nacuuid.clone(), uid: "before".into() };
+    let gone = Step::DeleteRequest { request, version: None };
     assert_eq!(plan(&seen).groups, [[gone]], "and the one of the new location stays");
     // What only looks like one is somebody else's.
     seen.of_others = vec![(before, Request { marks: Marks::default(), ..left })];
@@ -372,7 +375,10 @@ fn a_change_of_what_was_there_before_anybody_could_be_asked_is_taken_back_and_le
     (location.spec, location.was) = (spec(2), Before::This);
     seen.request = Some(asked.seen());
     let steps = plan(&seen);
-    assert!(matches!(steps.iter().next(), Some(Step::DeleteRequest(_))), "nobody is to approve it any more: {steps}");
+    let Some(Step::DeleteRequest { version, .. }) = steps.iter().next() else {
+        panic!("nobody is to approve it any more: {steps}")
+    };
+    assert_eq!(version.as_ref(), Some(&asked.seen().version), "or a decision since would be lost");
     seen.request = None;
     let steps = plan(&seen);
     assert!(matches!(steps.iter().next(), Some(Step::CreateRequest { decision: Decision::Approve, .. })), "{steps}");
@@ -381,6 +387,55 @@ fn a_change_of_what_was_there_before_anybody_could_be_asked_is_taken_back_and_le
     assert_ne!(stands(Some(&approved.seen())), Standing::Grandfathered, "somebody has decided");
     let rejected = RequestState { decision: Some(false), ..asked };
     assert_eq!(stands(Some(&rejected.seen())), Standing::Rejected);
+}
+
+#[test]
+fn what_was_there_before_anybody_could_be_asked_is_known_by_all_of_it_and_not_by_its_place() {
+    let wanted = |change: Value| {
+        let mut spec = fields(json!({
+            "provider": "aws",
+            "objectStorage": { "bucket": "b", "prefix": "deeper" },
+            "credential": { "name": "keys", "key": "cloud" },
+            "config": { "region": "eu" },
+        }));
+        spec.extend(fields(change));
+        validate::location(&spec, "shop", &policy()).expect("a valid spec")
+    };
+    let velero = fields(json!({
+        "provider": "aws",
+        "objectStorage": { "bucket": "b", "prefix": "shop/deeper" },
+        "credential": { "name": "copied", "key": "cloud" },
+        "config": { "region": "eu" },
+    }));
+    let was = |velero: &Map<String, Value>, change| Before::of(Some(velero), Some(&wanted(change)), "copied");
+    assert_eq!(was(&velero, json!({})), Before::This);
+    for (what, change) in [
+        ("others' backups are taken in", json!({ "backupSyncPeriod": "1m" })),
+        (
+            "another server is trusted",
+            json!({ "objectStorage": { "bucket": "b", "prefix": "deeper", "caCert": "eA==" } }),
+        ),
+        ("another key", json!({ "credential": { "name": "keys", "key": "other" } })),
+        ("another region", json!({ "config": { "region": "us" } })),
+        ("another place", json!({ "objectStorage": { "bucket": "c" } })),
+    ] {
+        assert_eq!(was(&velero, change), Before::Another, "{what}");
+    }
+    // Of what was there before, Velero may have looked for others' backups unasked; and we have it stop that.
+    let mut synchronised = velero.clone();
+    for period in ["1m", "0s"] {
+        synchronised.insert("backupSyncPeriod".into(), period.into());
+        assert_eq!(was(&synchronised, json!({})), Before::This, "{period}");
+        assert_eq!(was(&synchronised, json!({ "backupSyncPeriod": "0s" })), Before::This, "{period}");
+        assert_eq!(was(&synchronised, json!({ "backupSyncPeriod": "2m" })), Before::Another, "{period}");
+    }
+    assert_eq!(Before::of(Some(&velero), None, "copied"), Before::Another, "it is not allowed any more");
+    assert_eq!(Before::of(None, Some(&wanted(json!({}))), "copied"), Before::Nothing);
+}
+
+#[test]
+fn a_request_that_cannot_be_read_approves_nothing() {
+    assert_eq!(POLICIES.map(standing_unknown), [Standing::Pending, Standing::Pending, Standing::Denied]);
 }
 
 #[test]

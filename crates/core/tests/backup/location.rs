@@ -164,6 +164,7 @@ impl World {
         Some(Observed {
             object: object(request.finalizer, request.deleting, false),
             spec: user_spec(request.asked),
+            is_readable: true,
             status: Status::clone(&request.status),
             secret: self.secret.map(version),
             keys: Keys::Unread,

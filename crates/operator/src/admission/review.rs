@@ -160,7 +160,7 @@ pub(crate) fn review<R: Rule>(body: Vec<u8>, context: &Context) -> BoxFuture<'_,
         request.is_named_like_a_request()?;
         let mut response = allowed(&request.uid);
         let name = request.name.clone().into_owned();
-        let read = request.within_limits().and_then(|request| request.map(Request::<R::Kind>::read).transpose());
+        let read = request.within_limits().and_then(|request| request.map_or(Ok(None), Request::<R::Kind>::read));
         drop(body);
         let verdict = match read {
             Ok(None) => Ok(Vec::new()),
@@ -179,10 +179,15 @@ pub(crate) fn review<R: Rule>(body: Vec<u8>, context: &Context) -> BoxFuture<'_,
 }
 
 impl<K: Resource<DynamicType = ()> + DeserializeOwned> Request<K> {
-    /// An object that is to be stored must be readable; one that is stored already may be anything.
-    fn read(request: RawRequest<'_>) -> Result<Self, String> {
-        let object = request.object.map(|raw| serde_json::from_str(raw.get())).transpose();
-        let object: Option<K> = object.map_err(|error| error.to_string())?;
+    /// An object that is to be stored must be readable; one that is stored already may be anything. Nothing, where it is not and was
+    /// not: nobody acts on it, and whoever releases its finalizer is let through.
+    fn read(request: RawRequest<'_>) -> Result<Option<Self>, String> {
+        let readable = |raw: &RawValue| serde_json::from_str::<K>(raw.get());
+        let old = request.old_object.map(readable);
+        let object = match request.object.map(readable).transpose() {
+            Err(_) if matches!(old, Some(Err(_))) => return Ok(None),
+            object => object.map_err(|error| error.to_string())?,
+        };
         let metadata = object.as_ref().map(Resource::meta);
         let names = metadata.into_iter().flat_map(|metadata| [&metadata.name, &metadata.namespace]).flatten();
         if let Some(name) = names.into_iter().find(|name| !is_path_segment(name)) {
@@ -191,15 +196,15 @@ impl<K: Resource<DynamicType = ()> + DeserializeOwned> Request<K> {
             ));
         }
         let requester = serde_json::from_str(request.user_info.get()).map_err(|error| error.to_string())?;
-        Ok(Self {
+        Ok(Some(Self {
             uid: request.uid.into_owned(),
             operation: request.operation,
             namespace: request.namespace.unwrap_or_default().into_owned(),
             object,
-            old: request.old_object.and_then(|raw| serde_json::from_str(raw.get()).ok()),
+            old: old.and_then(Result::ok),
             requester,
             dry_run: request.dry_run,
-        })
+        }))
     }
 }
 
@@ -274,6 +279,7 @@ mod tests {
     #[test]
     fn what_passes_and_what_is_refused() {
         let (good, bad, worse) = (claim("1Gi", false), claim("-1Gi", false), claim("-1Gi", true));
+        let unreadable = json!({ "metadata": {}, "spec": { "subusers": 3 } });
         let table = [
             ("a good claim", "CREATE", good.clone(), Value::Null, true),
             ("a bad claim", "CREATE", bad.clone(), Value::Null, false),
@@ -283,20 +289,10 @@ mod tests {
             ("a finalizer released from a bad claim", "UPDATE", worse.clone(), worse, true),
             ("a change for the worse while being deleted", "UPDATE", claim("-1Gi", true), claim("1Gi", true), false),
             ("a deletion of a bad claim", "DELETE", Value::Null, bad, true),
-            (
-                "an unreadable object",
-                "CREATE",
-                json!({ "metadata": {}, "spec": { "subusers": 3 } }),
-                Value::Null,
-                false,
-            ),
-            (
-                "a repair of an unreadable object",
-                "UPDATE",
-                good,
-                json!({ "metadata": {}, "spec": { "subusers": 3 } }),
-                true,
-            ),
+            ("an unreadable object", "CREATE", unreadable.clone(), Value::Null, false),
+            ("an object made unreadable", "UPDATE", unreadable.clone(), good.clone(), false),
+            ("a repair of an unreadable object", "UPDATE", good, unreadable.clone(), true),
+            ("a finalizer released from what cannot be read", "UPDATE", unreadable.clone(), unreadable, true),
         ];
         for (case, operation, new, old, allowed) in table {
             assert_eq!(answer::<S3UserClaim>(&request(operation, &new, &old)).allowed, allowed, "{case}");

@@ -4,13 +4,13 @@ use croft_api::{
     backup::{
         APPROVING_MEANS_ANNOTATION, AWAITS_CHANGE_ANNOTATION, ApprovalDecision, NABSL_FINALIZER,
         NonAdminBackupStorageLocation, NonAdminBackupStorageLocationRequest, NonAdminBackupStorageLocationRequestSpec,
-        NonAdminPhase, validate,
+        validate,
     },
     velero::BackupStorageLocationSpec,
 };
 use croft_core::{
     backup::{
-        Policy, Presence, Store,
+        Policy, Presence,
         approval::{self, Before, Decision, Location, Observed, Request, Standing, Step},
         location,
         ownership::Origin,
@@ -23,7 +23,6 @@ use serde_json::json;
 
 use super::{APPROVAL, Caches, LOCATION, key, marks, request, vaults::velero_name};
 use crate::{
-    conditions,
     engine::{Change, Key, NewStatus, Reconciler, Report, Target, Work, Writer, Written, is_deleting},
     objects,
     settings::SharedSettings,
@@ -52,9 +51,12 @@ impl Caches {
             return Standing::Vault;
         }
         let origin = self.origin_of(location);
+        let (policy, spec) = (request::policy(self, settings), &location.spec.backup_storage_location_spec.0.0);
+        if self.is_request_unreadable(&origin) {
+            return approval::standing_unknown(policy.own_buckets);
+        }
         let request = self.requests.get(&self.velero_namespace, &origin.nacuuid).map(|request| request_seen(&request));
         let request = request.filter(|request| origin.owns(&request.marks));
-        let (policy, spec) = (request::policy(self, settings), &location.spec.backup_storage_location_spec.0.0);
         approval::standing(policy.own_buckets, spec, self.before(location, &origin, &policy), request.as_ref())
     }
 
@@ -64,17 +66,20 @@ impl Caches {
         request.status.as_ref()?.non_admin_backup_storage_location.as_ref()?.approved_spec.clone()
     }
 
+    /// Whatever its last readable form says, somebody may have decided otherwise since.
+    fn is_request_unreadable(&self, origin: &Origin) -> bool {
+        let (namespace, name) = (&self.velero_namespace, &origin.nacuuid);
+        self.requests.exists(namespace, name) && self.requests.as_stored(namespace, name).is_none()
+    }
+
     /// What Velero had of it before anybody could be asked.
     fn before(&self, location: &NonAdminBackupStorageLocation, origin: &Origin, policy: &Policy) -> Before {
+        let status: location::Status = objects::status(location.status.as_ref());
         let velero = self.velero_locations.get(&self.velero_namespace, &origin.nacuuid);
         let velero = velero.filter(|velero| origin.owns(&marks::LOCATION.marks(&velero.metadata)));
-        match velero.filter(|_| was_never_asked_for(location)) {
-            None => Before::Nothing,
-            Some(velero) => {
-                let wanted = validate::location(location, policy).ok().map(|spec| spec.store());
-                if wanted == Some(Store::of(&velero.spec.0.0)) { Before::This } else { Before::Another }
-            }
-        }
+        let velero = velero.filter(|_| status.was_never_asked_for());
+        let wanted = validate::location(location, policy).ok();
+        Before::of(velero.as_ref().map(|velero| &velero.spec.0.0), wanted.as_ref(), &origin.nacuuid)
     }
 
     fn origin_of(&self, location: &NonAdminBackupStorageLocation) -> Origin {
@@ -101,14 +106,6 @@ impl Caches {
             [APPROVAL, LOCATION].into_iter().filter_map(|work| marks::LOCATION.request(work, metadata)).collect()
         });
     }
-}
-
-/// It was in force before anybody could be asked.
-fn was_never_asked_for(location: &NonAdminBackupStorageLocation) -> bool {
-    location.status.as_ref().is_some_and(|status| {
-        let was_asked = conditions::from_api(&status.conditions).get("ClusterAdminApproved").is_some();
-        status.phase == Some(NonAdminPhase::Created) && !was_asked
-    })
 }
 
 fn request_seen(request: &NonAdminBackupStorageLocationRequest) -> Request {
@@ -190,8 +187,15 @@ impl Reconciler for ApprovalReconciler {
         if self.caches.velero_presence() != Presence::Here {
             return Ok(None);
         }
-        let location = self.caches.locations.get(&key.namespace, &key.name);
+        let location = self.caches.locations.as_stored(&key.namespace, &key.name);
+        if location.is_none() && self.caches.locations.exists(&key.namespace, &key.name) {
+            // What it asks for nobody can tell, and what was decided about it stays.
+            return Ok(None);
+        }
         let origin = location.as_ref().map(|location| self.caches.origin_of(location));
+        if origin.as_ref().is_some_and(|origin| self.caches.is_request_unreadable(origin)) {
+            return Ok(None);
+        }
         let request = |origin: &Origin| self.caches.requests.get(&self.caches.velero_namespace, &origin.nacuuid);
         let policy = request::policy(&self.caches, &self.settings);
         Ok(Some(Observed {
@@ -233,8 +237,9 @@ impl Reconciler for ApprovalReconciler {
                 let status = NewStatus::at::<NonAdminBackupStorageLocationRequest>(target, json!(status));
                 self.writer.status(&status.only_at(version)).await
             }
-            Step::DeleteRequest(victim) => {
-                request::delete::<NonAdminBackupStorageLocationRequest>(&self.writer, velero, victim).await
+            Step::DeleteRequest { request, version } => {
+                let target = target(request.name.as_str(), request.uid.as_str());
+                self.writer.delete::<NonAdminBackupStorageLocationRequest>(target, version.as_deref()).await
             }
         }
     }

@@ -29,7 +29,7 @@ use serde_json::json;
 use super::{
     BACKUP, Caches, DELETIONS_OF_BACKUP,
     fences::{OWN_BUCKET_LABEL, OWN_BUCKET_VALUE},
-    marks, request, schedule,
+    marks, request, schedule, stored,
 };
 use crate::{
     engine::{Key, Reconciler, Report, Target, Work, Writer, Written, is_deleting, timestamp, write::gone_is_done},
@@ -59,7 +59,8 @@ impl BackupReconciler {
         let namespace = backup.namespace().unwrap_or_default();
         let location = match place {
             Place::Location(name) => {
-                let found = request::named(&self.writer, &self.caches.locations, &namespace, &name).await?;
+                let locations = &self.caches.locations;
+                let found = stored::named(&self.writer, locations, &namespace, &name, is_decided(backup)).await?;
                 found.ok_or(Location::Missing { name })
             }
             Place::Vault(vault) => {
@@ -67,7 +68,7 @@ impl BackupReconciler {
                 found.filter(|found| self.caches.vault_of(found).is_some()).ok_or(Location::OfVaultToCome { vault })
             }
             Place::Gone(name) => Err(Location::Missing { name }),
-            Place::Default => Err(Location::Default { velero: self.default_phase() }),
+            Place::Default => Err(Location::Default { velero: self.administrators_phase(backup) }),
         };
         let location = match location {
             Ok(location) => location,
@@ -128,10 +129,12 @@ impl BackupReconciler {
         is_ours.then(|| if is_readable { phase_of(&location) } else { LocationPhase::Other })
     }
 
-    /// Of the location that says it is Velero's default. Velero may have been told otherwise that one is.
-    fn default_phase(&self) -> Option<LocationPhase> {
+    /// Of the location of the administrator's that the backup lies in, or would go to.
+    fn administrators_phase(&self, backup: &NonAdminBackup) -> Option<LocationPhase> {
         let locations = self.caches.velero_locations.in_namespace(&self.caches.velero_namespace);
-        locations.iter().find(|location| location.spec.is_default()).map(|location| phase_of(location))
+        let made = backup.status.as_ref().and_then(|status| status.velero_backup.as_ref()?.spec.as_ref());
+        let location = administrators(&locations, made.and_then(|made| made.storage_location()));
+        location.map(phase_of)
     }
 
     fn velero(&self, origin: &Origin) -> Option<Handed> {
@@ -177,12 +180,33 @@ impl BackupReconciler {
     }
 }
 
+/// The location a backup `lies_in`, whichever is Velero's default by now; of one that lies nowhere yet the one that says it is the
+/// default. Velero may have been told otherwise that one is.
+fn administrators<'a>(
+    locations: &'a [Arc<BackupStorageLocation>],
+    lies_in: Option<&str>,
+) -> Option<&'a BackupStorageLocation> {
+    let is_it = |location: &&Arc<BackupStorageLocation>| match lies_in {
+        Some(name) => location.metadata.name.as_deref() == Some(name),
+        None => location.spec.is_default(),
+    };
+    locations.iter().find(is_it).map(|location| &**location)
+}
+
 fn phase_of(location: &BackupStorageLocation) -> LocationPhase {
     match location.phase() {
         Some("Available") if location.spec.access_mode() == Some("ReadOnly") => LocationPhase::ReadOnly,
         Some("Available") => LocationPhase::Available,
         _ => LocationPhase::Other,
     }
+}
+
+/// Where it is stays open as long as it may be made, or is to go.
+fn is_decided(backup: &NonAdminBackup) -> bool {
+    let status: Status = objects::status(backup.status.as_ref());
+    let is_to_go = is_deleting(&backup.metadata) || backup.spec.delete_backup || backup.spec.force_delete_backup;
+    let generation = backup.metadata.generation.unwrap_or_default();
+    !is_to_go && croft_core::backup::is_decided(status.phase, &status.conditions, generation)
 }
 
 fn is_labelled(object: &impl ResourceExt) -> bool {
@@ -220,11 +244,11 @@ impl Reconciler for BackupReconciler {
     }
 
     async fn observe(&self, key: &Key) -> Result<Option<Seen>, Failure> {
-        let Some(cached) = request::stored(&self.writer, &self.caches.backups, key).await? else { return Ok(None) };
+        let Some(cached) = stored::known(&self.writer, &self.caches.backups, key).await? else { return Ok(None) };
         let known: Status = objects::status(cached.status.as_ref());
         let origin = request::object(&self.caches, &*cached, NAB_FINALIZER).origin(known.velero_backup.as_ref());
         let is_with_velero = self.caches.velero_backups.exists(&self.caches.velero_namespace, &origin.nacuuid);
-        let newest = request::newest(&self.writer, cached, &known.conditions, is_with_velero).await?;
+        let newest = stored::newest(&self.writer, cached, &known.conditions, is_with_velero, NAB_FINALIZER).await?;
         let Some(backup) = newest else { return Ok(None) };
         let place = self.caches.place_of(&backup, &self.caches.home_of(&key.namespace));
         let mut observed = Observed {
@@ -325,5 +349,23 @@ impl Reconciler for BackupReconciler {
             Some(after) => request::told(&*seen.request, (before, &before.conditions), (&after, &after.conditions)),
             None => Report::default(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_backup_is_judged_by_the_location_it_lies_in_and_not_by_the_default_of_today() {
+        let location = |name: &str, is_default: bool| {
+            let location = json!({ "metadata": { "name": name }, "spec": { "default": is_default } });
+            Arc::new(serde_json::from_value::<BackupStorageLocation>(location).unwrap())
+        };
+        let locations = [location("old", false), location("new", true)];
+        let found = |lies_in| administrators(&locations, lies_in).map(ResourceExt::name_any);
+        assert_eq!(found(Some("old")).as_deref(), Some("old"));
+        assert_eq!(found(None).as_deref(), Some("new"));
+        assert_eq!(found(Some("gone")), None);
     }
 }

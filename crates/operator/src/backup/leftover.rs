@@ -11,6 +11,7 @@ use croft_core::{
     backup::{
         Fields, Presence, Progress, Victim,
         leftover::{self, Hands, Observed, Step},
+        location::InQueue,
         names::nacuuid,
         ownership::{Lies, Marks},
     },
@@ -22,7 +23,7 @@ use kube::{Api, Resource, ResourceExt, api::PartialObjectMeta, core::NamespaceRe
 use serde_json::json;
 
 use super::{
-    BACKUPS, BACKUPS_IN_LOCATION, Caches, fences::UNFINISHED_LABEL, key, marks, marks::Tags, request,
+    BACKUPS, BACKUPS_IN_LOCATION, Caches, fences::UNFINISHED_LABEL, key, location, marks, marks::Tags, request,
     vaults::velero_name,
 };
 use crate::engine::{
@@ -46,6 +47,11 @@ pub(super) trait Left: Resource + Send + Sync + Sized + 'static {
 
     fn lies(&self, _: &Caches) -> Option<Lies> {
         None
+    }
+
+    /// Backups in it that Velero has not begun with.
+    fn in_queue(&self, _: &Caches) -> Vec<InQueue> {
+        Vec::new()
     }
 
     fn hands(&self) -> Hands {
@@ -147,6 +153,11 @@ impl Left for BackupStorageLocation {
     fn recorded(request: &NonAdminBackupStorageLocation) -> Option<String> {
         velero_name(request).map(str::to_owned)
     }
+
+    fn in_queue(&self, caches: &Caches) -> Vec<InQueue> {
+        let backups = caches.velero_backups.by(BACKUPS_IN_LOCATION, &self.name_any());
+        backups.iter().filter_map(|backup| location::in_queue(backup)).collect()
+    }
 }
 
 impl Left for PartialObjectMeta<Secret> {
@@ -240,6 +251,7 @@ impl<K: Left> LeftoverReconciler<K> {
             is_deleting: is_deleting(object.meta()),
             request: request.map(name_of::<K>),
             lies: object.lies(&self.caches),
+            in_queue: object.in_queue(&self.caches),
             hands: object.hands(),
             counts_as_unfinished: object.counts_as_unfinished(),
         }
@@ -282,12 +294,14 @@ impl<K: Left> Reconciler for LeftoverReconciler<K> {
 
     async fn execute(&self, _: &Observed, step: &Step) -> Result<Written, Failure> {
         let (Step::Delete { object, .. }
+        | Step::TakeFromQueue { backup: object, .. }
         | Step::End { object, .. }
         | Step::NoteFinishing(object)
         | Step::CountAsFinished(object)) = step;
         let target = Target { namespace: &self.caches.velero_namespace, name: &object.name, uid: &object.uid };
         match step {
             Step::Delete { version, .. } => self.writer.delete::<K::Whole>(target, Some(version)).await,
+            Step::TakeFromQueue { version, .. } => self.writer.delete::<Backup>(target, Some(version)).await,
             Step::NoteFinishing(_) => {
                 let note = json!({ "metadata": { "annotations": { FINISHING_ANNOTATION: timestamp() } } });
                 gone_is_done(self.writer.merge::<Restore>(target, None, note).await)

@@ -8,16 +8,19 @@ use croft_api::{
         BackupSchedule, BackupVault, NonAdminBackup, NonAdminBackupStorageLocation, NonAdminPhase, NonAdminRestore,
     },
 };
-use croft_core::backup::{
-    Fields, Phase, Progress,
-    turn::{self, HELD_BACK, Said, Turn},
+use croft_core::{
+    backup::{
+        Fields, Phase, Progress,
+        turn::{self, HELD_BACK, Member, Said, Turn},
+    },
+    conditions::Truth,
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt;
 
-use super::{BACKUP, Caches, LOCATION, RESTORE, SCHEDULE, VAULT, key, waiting::was_queued};
+use super::{BACKUP, Caches, LOCATION, RESTORE, SCHEDULE, VAULT, key, request, waiting::was_queued};
 use crate::{
-    engine::{Cache, Change, Key, Work, is_deleting},
+    engine::{Cache, Change, Key, Work, is_deleting, write::Object as Kind},
     settings::SharedSettings,
 };
 
@@ -40,8 +43,18 @@ fn is_accepted(conditions: Option<&Vec<Condition>>) -> bool {
     conditions.into_iter().flatten().any(|condition| condition.type_ == "Accepted" && condition.status == "True")
 }
 
+/// Whether it may be with Velero although it does not say so.
+fn is_tried<K: Kind>(request: &K, conditions: Option<&Vec<Condition>>) -> bool {
+    request::tried(request).is_some_and(|tried| {
+        let queued = conditions.into_iter().flatten().find(|condition| condition.type_ == "Queued");
+        let since = queued.map(|queued| queued.last_transition_time.0.to_string()).unwrap_or_default();
+        let truth = |queued: &Condition| if queued.status == "False" { Truth::False } else { Truth::Unknown };
+        turn::is_tried(&tried, queued.map(|queued| (truth(queued), queued.reason.as_str(), since.as_str())))
+    })
+}
+
 /// A request that Velero works on.
-trait Limited: ResourceExt {
+trait Limited: Kind {
     fn phase(&self) -> Option<NonAdminPhase>;
     fn conditions(&self) -> Option<&Vec<Condition>>;
     /// What Velero says of it.
@@ -56,6 +69,7 @@ trait Limited: ResourceExt {
             is_accepted: is_accepted(self.conditions()),
             waits_elsewhere: waits_elsewhere(self.conditions()),
             was_queued: was_queued(self.conditions()),
+            is_tried: is_tried(self, self.conditions()),
             is_finished: self.told().is_some_and(|status| Progress(status).is_finished()),
         })
     }
@@ -102,14 +116,18 @@ fn came(object: &impl ResourceExt) -> (Option<Time>, String) {
     (object.creation_timestamp(), object.name_any())
 }
 
+fn member<K: Limited>(request: &K) -> Member<'_, (Option<Time>, String)> {
+    Member { turn: request.turn(), needs: request.needs(), came: came(request) }
+}
+
 /// How many of its namespace count before `own`; see [`turn::ahead`].
 fn ahead<K: Limited>(own: &K, all: &[Arc<K>], limit: u64) -> u64 {
-    if limit == 0 || !own.turn().is_to_come() {
+    let seen = member(own);
+    if limit == 0 || !seen.turn.is_to_come() {
         return 0;
     }
     let others = all.iter().filter(|other| other.uid() != own.uid());
-    let turn = |other: &K| if other.needs() == own.needs() { other.turn() } else { other.turn().to_others() };
-    turn::ahead(&came(own), others.map(|other| (turn(other), came(&**other))), limit)
+    turn::ahead(&seen, others.map(|other| member(&**other)), limit)
 }
 
 /// How many came before `own`, as far as that matters; see [`turn::earlier`].

@@ -2,7 +2,7 @@
 //! [`croft_core::backup::left_out`].
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     io::Read as _,
     net::IpAddr,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -18,7 +18,6 @@ use croft_core::backup::{
 };
 use flate2::read::GzDecoder;
 use kube::ResourceExt;
-use tokio::sync::Semaphore;
 use tracing::debug;
 
 use super::{Caches, RESTORE, marks, request};
@@ -52,10 +51,14 @@ impl Caches {
                 read
             } else {
                 let (ca_pem, reach) = (self.certificates_for(restore), self.reach_for(restore, url, hosts));
-                let read = self.shelf.in_turn(counted(url, ca_pem.as_deref(), reach)).await;
-                // What nobody asks for any more would stay for ever.
-                let is_asked = self.own_request(listing.list, origin, uid).is_some();
-                if is_asked { self.shelf.put(request, read) } else { read }
+                if let Some(_place) = self.shelf.place(&origin.namespace) {
+                    let read = counted(url, ca_pem.as_deref(), reach).await;
+                    // What nobody asks for any more would stay for ever.
+                    let is_asked = self.own_request(listing.list, origin, uid).is_some();
+                    if is_asked { self.shelf.put(request, read) } else { read }
+                } else {
+                    Err("too many of Velero's lists are read at the moment".to_owned())
+                }
             };
             listing.read = Some(read);
         }
@@ -91,25 +94,39 @@ impl Caches {
 type Read = (Instant, Result<Tally, String>);
 
 /// Lists that were read, by the UID of the request for them, as long as that is there.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Shelf {
     known: Arc<Mutex<BTreeMap<String, Read>>>,
-    places: Arc<Semaphore>,
+    /// Namespaces for which one is being read.
+    readers: Arc<Mutex<BTreeSet<String>>>,
 }
 
-/// So many are read at a time: each takes memory, and as long as the server of a tenant likes.
+/// So many are read at a time, and one for a namespace: each takes memory, and as long as the server of a tenant likes.
 const PLACES: usize = 4;
 
-impl Default for Shelf {
-    fn default() -> Self {
-        Self { known: Arc::default(), places: Arc::new(Semaphore::new(PLACES)) }
+/// Where a list is read, until it is dropped.
+#[derive(Debug)]
+struct Place<'a> {
+    shelf: &'a Shelf,
+    namespace: String,
+}
+
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        self.shelf.readers().remove(&self.namespace);
     }
 }
 
 impl Shelf {
-    async fn in_turn<T>(&self, reading: impl Future<Output = T>) -> T {
-        let _place = self.places.acquire().await;
-        reading.await
+    /// Nobody waits for a place: whoever does takes one of the places of the whole part.
+    fn place(&self, namespace: &str) -> Option<Place<'_>> {
+        let mut readers = self.readers();
+        let is_free = readers.len() < PLACES && readers.insert(namespace.to_owned());
+        is_free.then(|| Place { shelf: self, namespace: namespace.to_owned() })
+    }
+
+    fn readers(&self) -> MutexGuard<'_, BTreeSet<String>> {
+        self.readers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// What was read, unless that failed and may be tried again.
@@ -172,6 +189,17 @@ mod tests {
         let mut encoder = GzEncoder::new(Vec::new(), Compression::default());
         encoder.write_all(list).unwrap();
         encoder.finish().unwrap()
+    }
+
+    #[test]
+    fn nobody_waits_for_a_list_to_be_read_and_no_namespace_takes_the_place_of_another() {
+        let shelf = Shelf::default();
+        let slow = shelf.place("slow");
+        assert!(slow.is_some() && shelf.place("slow").is_none(), "one for a namespace");
+        let others: Vec<_> = (1..PLACES).map(|number| shelf.place(&format!("other-{number}"))).collect();
+        assert!(others.iter().all(Option::is_some) && shelf.place("late").is_none());
+        drop(slow);
+        assert!(shelf.place("late").is_some());
     }
 
     #[test]

@@ -36,6 +36,7 @@ use super::{
     BACKUPS_IN_LOCATION, Caches, LOCATION,
     fences::{OWN_BUCKET_LABEL, OWN_BUCKET_VALUE},
     marks, request,
+    stored::{self, Stored},
 };
 use crate::{
     engine::{Clock, Key, Reconciler, Report, Target, Work, Writer, Written, is_deleting, write::read},
@@ -240,7 +241,7 @@ impl LocationReconciler {
 }
 
 /// A Backup that Velero has not begun with.
-fn in_queue(backup: &Backup) -> Option<InQueue> {
+pub(super) fn in_queue(backup: &Backup) -> Option<InQueue> {
     let unsaid = Fields::new();
     let progress = Progress(backup.status.as_ref().map_or(&unsaid, |status| &status.0.0));
     let is_next = progress.is_next();
@@ -282,7 +283,8 @@ impl Reconciler for LocationReconciler {
     }
 
     async fn observe(&self, key: &Key) -> Result<Option<Seen>, Failure> {
-        let Some(location) = request::stored(&self.writer, &self.caches.locations, key).await? else { return Ok(None) };
+        let stored = stored::stored(&self.writer, &self.caches.locations, key).await?;
+        let Some(Stored { request: location, is_readable }) = stored else { return Ok(None) };
         let standing = self.caches.standing(&location, &self.settings);
         let (spec, secret) = self.spec(&location, &standing);
         let secret_namespace = self.secret_namespace(&location, &standing);
@@ -290,6 +292,7 @@ impl Reconciler for LocationReconciler {
             object: request::object(&self.caches, &*location, NABSL_FINALIZER),
             secret,
             spec,
+            is_readable,
             status: objects::status(location.status.as_ref()),
             keys: Keys::Unread,
             copy: None,

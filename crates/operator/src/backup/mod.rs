@@ -19,6 +19,7 @@ mod queue;
 mod request;
 mod restore;
 mod schedule;
+mod stored;
 mod sync;
 mod transfers;
 mod vault;

@@ -1,6 +1,6 @@
 //! What the three reconcilers of this part have in common: reading a request and telling about it.
 
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
 use croft_api::velero::{RESTORE_NAME_LABEL, Restore};
 use croft_core::{
@@ -9,7 +9,6 @@ use croft_core::{
         approval::OwnBuckets, queue_position,
     },
     conditions::Conditions,
-    name::is_dns_subdomain,
     plan::{Failure, FailureClass},
     time::Timestamp,
     watching::Standing,
@@ -18,7 +17,6 @@ use k8s_openapi::{api::core::v1::Namespace, apimachinery::pkg::apis::meta::v1::T
 use kube::{
     Api, Resource, ResourceExt,
     api::{ObjectMeta, Patch, PatchParams},
-    core::NamespaceResourceScope,
 };
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -32,8 +30,8 @@ use super::{
 use crate::{
     conditions,
     engine::{
-        Cache, Key, Report, Target, Writer, Written, is_deleting, timestamp,
-        write::{FIELD_MANAGER, Object as Kind, call, gone_is_done, read, resource_name, written},
+        Report, Target, Writer, Written, is_deleting, timestamp,
+        write::{FIELD_MANAGER, Object as Kind, call, gone_is_done, resource_name, written},
     },
     objects::{self, has_finalizer},
     settings::{self, SharedSettings},
@@ -126,7 +124,8 @@ pub(super) fn object<K: Kind>(caches: &Caches, request: &K, finalizer: &str) -> 
 /// On a request that is handed over to Velero: its UID, which a copy of it does not have, and when that was begun.
 pub(super) const TRIED_ANNOTATION: &str = "croft.dev/handed-over";
 
-fn tried<K: Kind>(request: &K) -> Option<Tried> {
+/// When it was noted that it is handed over, unless that was of another.
+pub(super) fn tried<K: Kind>(request: &K) -> Option<Tried> {
     let (uid, at) = request.annotations().get(TRIED_ANNOTATION)?.split_once('/')?;
     let at = Timestamp(at.to_owned());
     let ago = since(&at).filter(|_| request.uid().as_deref() == Some(uid))?;
@@ -182,61 +181,6 @@ pub(super) fn handed<K: Queued>(object: &K, tags: Tags, spec: &Fields, queue: &Q
         is_deleting: is_deleting(object.meta()),
         transfers,
     }
-}
-
-/// The request as the API server has it, where a stale look could hand it to Velero a second time: Velero does not have it, and no
-/// finalizer is going to be added to exactly what was seen.
-pub(super) async fn newest<K>(
-    writer: &Writer,
-    cached: Arc<K>,
-    conditions: &Conditions,
-    is_with_velero: bool,
-) -> Result<Option<Arc<K>>, Failure>
-where
-    K: Kind + Resource<Scope = NamespaceResourceScope>,
-{
-    if is_with_velero || conditions.is_true("Queued") || cached.finalizers().is_empty() {
-        return Ok(Some(cached));
-    }
-    let api: Api<K> = Api::namespaced(writer.client(), &cached.namespace().unwrap_or_default());
-    let live = read(api.get_opt(&cached.name_any())).await?;
-    Ok(live.filter(|live| live.uid() == cached.uid()).map(Arc::new))
-}
-
-/// The object of that name in the namespace of a request: the cached one, or the API server's own where the cache has none.
-/// What a request is refused for only an edit cures, and a watch may be a moment behind.
-pub(super) async fn named<K>(
-    writer: &Writer,
-    cache: &Cache<K>,
-    namespace: &str,
-    name: &str,
-) -> Result<Option<Arc<K>>, Failure>
-where
-    K: Kind + Resource<Scope = NamespaceResourceScope> + 'static,
-{
-    if let Some(cached) = cache.get(namespace, name) {
-        return Ok(Some(cached));
-    }
-    // It becomes part of a path, and would be read as one.
-    if !is_dns_subdomain(name) {
-        return Ok(None);
-    }
-    let api: Api<K> = Api::namespaced(writer.client(), namespace);
-    Ok(read(api.get_opt(name)).await?.map(Arc::new))
-}
-
-/// The request as it is stored: the cached one, or the API server's own where what is stored cannot be read from the watch. It may be
-/// on its way out, and nobody else lets it go.
-pub(super) async fn stored<K>(writer: &Writer, cache: &Cache<K>, key: &Key) -> Result<Option<Arc<K>>, Failure>
-where
-    K: Kind + Resource<Scope = NamespaceResourceScope> + 'static,
-{
-    let cached = cache.as_stored(&key.namespace, &key.name);
-    if cached.is_some() || !cache.exists(&key.namespace, &key.name) {
-        return Ok(cached);
-    }
-    let api: Api<K> = Api::namespaced(writer.client(), &key.namespace);
-    Ok(read(api.get_opt(&key.name)).await?.map(Arc::new))
 }
 
 pub(super) fn time(time: Option<&Time>) -> Timestamp {

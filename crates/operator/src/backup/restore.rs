@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use super::{
     Caches, RESTORE,
     fences::{UNFINISHED_LABEL, UNFINISHED_VALUE},
-    lists, marks, request,
+    lists, marks, request, stored,
 };
 use crate::{
     engine::{Key, Reconciler, Report, Target, Work, Writer, Written, write::read},
@@ -20,6 +20,7 @@ use croft_core::{
     backup::{
         Handed, MODIFIERS, Progress, VOLUME_TIMEOUT, Victim,
         backup::Status as BackupStatus,
+        is_decided,
         left_out::{List, Listing},
         modifiers,
         ownership::Origin,
@@ -52,9 +53,10 @@ impl RestoreReconciler {
     async fn source(&self, restore: &NonAdminRestore) -> Result<Source, Failure> {
         let namespace = restore.namespace().unwrap_or_default();
         let Some(name) = restore.spec.restore_spec.backup_name() else { return Ok(Source::Missing) };
-        let Some(backup) = request::named(&self.writer, &self.caches.backups, &namespace, name).await? else {
-            return Ok(Source::Missing);
-        };
+        let told: Status = objects::status(restore.status.as_ref());
+        let is_decided = is_decided(told.phase, &told.conditions, restore.metadata.generation.unwrap_or_default());
+        let found = stored::named(&self.writer, &self.caches.backups, &namespace, name, is_decided).await?;
+        let Some(backup) = found else { return Ok(Source::Missing) };
         let status: BackupStatus = objects::status(backup.status.as_ref());
         let found = self.caches.backup_found(&backup, &status).filter(|found| found.is_own);
         let progress = found.as_ref().and_then(|found| found.velero.status.as_ref());
@@ -122,11 +124,11 @@ impl Reconciler for RestoreReconciler {
     }
 
     async fn observe(&self, key: &Key) -> Result<Option<Seen>, Failure> {
-        let Some(cached) = request::stored(&self.writer, &self.caches.restores, key).await? else { return Ok(None) };
+        let Some(cached) = stored::known(&self.writer, &self.caches.restores, key).await? else { return Ok(None) };
         let known: Status = objects::status(cached.status.as_ref());
         let origin = request::object(&self.caches, &*cached, NAR_FINALIZER).origin(known.velero_restore.as_ref());
         let is_with_velero = self.caches.velero_restores.exists(&self.caches.velero_namespace, &origin.nacuuid);
-        let newest = request::newest(&self.writer, cached, &known.conditions, is_with_velero).await?;
+        let newest = stored::newest(&self.writer, cached, &known.conditions, is_with_velero, NAR_FINALIZER).await?;
         let Some(restore) = newest else { return Ok(None) };
         let mut observed = Observed {
             object: request::object(&self.caches, &*restore, NAR_FINALIZER),

@@ -75,8 +75,7 @@ pub(super) fn note(metadata: &mut ObjectMeta, Scheduled { by, at }: Scheduled) {
 
 /// What is noted on a backup of the schedule that made it.
 pub(super) fn noted(backup: &impl ResourceExt) -> Option<Scheduled> {
-    let by = backup.labels().get(SCHEDULE_UID_LABEL)?.clone();
-    Some(Scheduled { by, at: backup.annotations().get(SCHEDULED_AT_ANNOTATION)?.clone() })
+    Scheduled::noted(backup.labels().get(SCHEDULE_UID_LABEL)?, backup.annotations().get(SCHEDULED_AT_ANNOTATION)?)
 }
 
 /// The backup that is made for a time.

@@ -51,6 +51,10 @@ pub(super) fn wake_on_requests(caches: &Caches) {
         let (namespace, name) = (change.object().namespace().unwrap_or_default(), change.object().name_any());
         let mut keys = seen.waiting_restores(&namespace, Some(&name));
         keys.extend(own(BACKUP, change));
+        let stays = |side: Option<&NonAdminBackup>| side.is_some_and(|side| !is_deleting(&side.metadata));
+        if stays(change.before) && !stays(change.after) {
+            keys.extend(seen.locations_kept_where_they_are(&namespace));
+        }
         keys
     });
     caches.restores.wakes(|change: Change<'_, NonAdminRestore>| own(RESTORE, change));
@@ -109,7 +113,11 @@ pub(super) fn wake_on_velero(caches: &Caches) {
     caches.velero_locations.wakes(move |change: Change<'_, BackupStorageLocation>| {
         let mut keys = Vec::new();
         let stands = |side: Option<&BackupStorageLocation>| {
-            side.map(|side| (side.phase().map(str::to_owned), side.spec.access_mode().map(str::to_owned)))
+            side.map(|side| {
+                let (phase, access_mode) =
+                    (side.phase().map(str::to_owned), side.spec.access_mode().map(str::to_owned));
+                (phase, access_mode, side.spec.is_default())
+            })
         };
         let is_news = stands(change.before) != stands(change.after);
         let Some(owner) = marks::LOCATION.request(LOCATION, &change.object().metadata) else {
@@ -206,6 +214,17 @@ pub(super) fn wake_on_surroundings(caches: &Caches) {
 }
 
 impl Caches {
+    /// Locations of a namespace that Velero has and whose change is refused: where they store there may be backups.
+    fn locations_kept_where_they_are(&self, namespace: &str) -> Vec<Key> {
+        let is_refused = |location: &NonAdminBackupStorageLocation| {
+            let told = location.status.iter().flat_map(|status| &status.conditions);
+            let mut refusals = told.filter(|it| it.type_ == "Accepted" && it.status == "False");
+            velero_name(location).is_some() && refusals.any(|it| it.reason == "BslSpecValidation")
+        };
+        let locations = self.contenders_in(namespace).into_iter();
+        locations.filter(|location| is_refused(location)).map(|location| key(LOCATION, &*location)).collect()
+    }
+
     /// Whoever may wait for the policy of this name to be in force, or may not go on without it.
     fn concerned_by_fence(&self, policy: &str) -> Vec<Key> {
         if !fences::is_waited_for(policy) {

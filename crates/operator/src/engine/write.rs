@@ -135,10 +135,10 @@ impl Writer {
         if let Some(version) = version {
             patch["metadata"]["resourceVersion"] = version.into();
         }
-        let api = self.api::<K>(target.namespace);
-        let params = self.patching(FIELD_MANAGER);
-        let made = call("patch", api.patch(target.name, &params, &Patch::Merge(patch))).await?;
-        Ok(written(&made, &resource_name::<K>()))
+        let request = Request::new(self.api::<K>(target.namespace).resource_url());
+        let request = request.patch(target.name, &self.patching(FIELD_MANAGER), &Patch::Merge(patch));
+        // Whoever lets go of an object that nobody can read must not stumble over the answer.
+        self.send("patch", request, &resource_name::<K>()).await
     }
 
     /// Sets the whole list of finalizers of the object as it was observed.

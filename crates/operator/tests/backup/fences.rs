@@ -253,7 +253,7 @@ async fn hooks_of_pods_do_not_last_and_are_none_where_there_are_none() -> Result
     let lasting =
         |timeout: &str| json!({ format!("{hook}/command"): "[\"sync\"]", format!("{hook}/timeout"): timeout });
     assert_eq!(told_of_pod(&plot, "brief", lasting("9m59s")).await, "");
-    for timeout in ["10m1s", "5000h", "-1s", "banana", ""] {
+    for timeout in ["10m1s", "5000h", "-1s", "banana", "", "999999h999999h99999h", "999999h999999h999999h"] {
         let told = told_of_pod(&plot, "lasting", lasting(timeout)).await;
         assert!(told.contains("timeouts of hooks are durations from 0s to 10m"), "{timeout}: {told}");
     }

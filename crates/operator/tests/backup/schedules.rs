@@ -1,10 +1,16 @@
 //! Schedules: backups by the clock, one at a time, and an end to the old ones.
 
 use anyhow::Result;
-use croft_api::backup::{BackupSchedule, NonAdminBackup, SCHEDULE_UID_LABEL};
+use croft_api::{
+    backup::{BackupSchedule, NonAdminBackup, SCHEDULE_UID_LABEL, SCHEDULED_AT_ANNOTATION},
+    velero::Backup,
+};
 use croft_core::backup::schedule::backup_name;
 use croft_testbed::wait;
-use kube::{ResourceExt, api::ListParams};
+use kube::{
+    ResourceExt,
+    api::{ListParams, PostParams},
+};
 use serde_json::{Value, json};
 
 use crate::plot::{Plot, VELERO_PATIENCE, message, velero_name};
@@ -97,5 +103,24 @@ async fn a_backup_of_somebody_elses_in_its_way_is_told_and_left_alone() -> Resul
         plot.delete::<NonAdminBackup>(name).await?;
     }
     plot.first_of(&schedule, None).await?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn what_is_no_time_on_a_backup_does_not_get_to_velero() -> Result<()> {
+    let plot = Plot::with_vault("timeless").await?;
+    plot.add_config_map("prices").await?;
+    for (name, time) in [("true", "2026-01-01T03:00:00Z".to_owned()), ("false", "x".repeat(40_000))] {
+        let backup = json!({
+            "apiVersion": "oadp.openshift.io/v1alpha1", "kind": "NonAdminBackup",
+            "metadata": { "name": name, "labels": { SCHEDULE_UID_LABEL: "x" }, "annotations": { SCHEDULED_AT_ANNOTATION: time } },
+            "spec": { "backupSpec": { "includedResources": ["configmaps"] } },
+        });
+        plot.api::<NonAdminBackup>().create(&PostParams::default(), &serde_json::from_value(backup)?).await?;
+        let made = velero_name(&plot.backup_completes(name).await?);
+        let made = plot.veleros::<Backup>().get(&made).await?;
+        let noted = made.annotations().get(SCHEDULED_AT_ANNOTATION);
+        assert_eq!(noted, (name == "true").then_some(&time));
+    }
     Ok(())
 }

@@ -161,3 +161,22 @@ async fn a_vault_that_is_deleted_without_what_it_owns_goes_and_can_be_made_again
     plot.vault_says("True", "Provisioned").await;
     Ok(())
 }
+
+#[tokio::test]
+async fn a_location_that_may_not_move_for_its_backups_moves_when_they_are_gone() -> Result<()> {
+    let plot = Plot::furnished("tied").await?;
+    plot.completed_backup().await?;
+    let moved = json!({ "objectStorage": { "bucket": plot.namespace, "prefix": "elsewhere" } });
+    plot.patch::<NonAdminBackupStorageLocation>("here", json!({ "spec": plot.location_spec(moved) })).await?;
+    let is_tied = |status: &Value| message(status, "Accepted").contains("has 1 backups where it stores now");
+    plot.status::<NonAdminBackupStorageLocation>("here", "to stay", is_tied).await;
+    plot.patch::<NonAdminBackup>("nightly", json!({ "spec": { "forceDeleteBackup": true } })).await?;
+    plot.vanishes(&plot.api::<NonAdminBackup>(), "nightly").await?;
+    eventually("Velero's location to move", || async {
+        let spec = json!(plot.velero_location().await?.spec);
+        ensure!(spec["objectStorage"]["prefix"] == format!("{}/elsewhere", plot.namespace), "{spec}");
+        Ok(Some(()))
+    })
+    .await;
+    Ok(())
+}

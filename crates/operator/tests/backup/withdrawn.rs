@@ -101,6 +101,22 @@ async fn what_waits_in_a_bucket_that_is_taken_back_costs_nobody_else_a_turn() ->
     hers.world.bed.velero().process().cont();
     his.backup_completes("at-last").await?;
     ensure!(since.elapsed() < NO_MINUTE_LOST, "it took {:?}", since.elapsed());
+
+    // And where she does so past the finalizer, so that only what is left tells of it.
+    hers.add_location(json!({})).await?;
+    hers.is_asked_for(|_| true).await;
+    hers.decide("approve").await?;
+    hers.location_is_available().await;
+    hers.world.bed.velero().process().stop();
+    let queued = hers.queue(&["d1", "d2"]).await?;
+    let place = hers.velero_location().await?.name_any();
+    hers.patch::<NonAdminBackupStorageLocation>("here", json!({ "metadata": { "finalizers": null } })).await?;
+    hers.delete::<NonAdminBackupStorageLocation>("here").await?;
+    hers.vanishes(&hers.veleros::<BackupStorageLocation>(), &place).await?;
+    let left = hers.veleros::<Backup>().list(&ListParams::default()).await?;
+    let left: Vec<_> = left.iter().map(ResourceExt::name_any).filter(|name| queued.contains(name)).collect();
+    ensure!(left.is_empty(), "its location is gone, and they wait for it: {left:?}");
+    hers.world.bed.velero().process().cont();
     Ok(())
 }
 

@@ -10,7 +10,7 @@ use crate::{
     time::Timestamp,
 };
 
-const SYNC_PERIOD: &str = "backupSyncPeriod";
+pub(in crate::backup) const SYNC_PERIOD: &str = "backupSyncPeriod";
 
 /// More backups than this Velero does not find in a tenant's own bucket: each is an object in the cluster, and who writes the bucket
 /// decides how many there are.
@@ -50,7 +50,7 @@ pub(super) fn silence(seen: &Observed) -> Option<Step> {
 }
 
 /// One length of time says something even at nought: that Velero does not synchronise.
-pub(super) fn is_synchronised_never(spec: &Fields) -> bool {
+pub(in crate::backup) fn is_synchronised_never(spec: &Fields) -> bool {
     spec.get(SYNC_PERIOD).and_then(Value::as_str).and_then(duration::nanoseconds) == Some(0.0)
 }
 

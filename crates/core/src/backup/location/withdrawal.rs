@@ -14,7 +14,7 @@ use crate::{
 };
 
 /// Velero takes a moment from a Backup's turn to looking at its location.
-const MOMENT: Duration = Duration::from_secs(2);
+pub(in crate::backup) const MOMENT: Duration = Duration::from_secs(2);
 
 /// A Velero Backup in the location that Velero has not begun with.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,19 +26,23 @@ pub struct InQueue {
     pub is_next: bool,
 }
 
+impl InQueue {
+    /// Whether it was made for a request of the namespace. What an administrator stores there is none of our business.
+    pub(in crate::backup) fn is_of(&self, namespace: &str) -> bool {
+        let Marks { managed, nacuuid, namespace: of, name } = &self.marks;
+        let is_of_namespace = *managed && of.as_deref() == Some(namespace) && name.is_some();
+        is_of_namespace && nacuuid.as_ref() == Some(&self.backup.name)
+    }
+}
+
 impl Observed {
-    /// Those of them that were made for requests of its namespace. What an administrator stores there is none of our business.
     fn own_in_queue(&self) -> impl Iterator<Item = &InQueue> {
-        self.in_queue.iter().filter(|waiting| {
-            let Marks { managed, nacuuid, namespace, name } = &waiting.marks;
-            let is_of_namespace = *managed && namespace.as_ref() == Some(&self.object.namespace) && name.is_some();
-            is_of_namespace && nacuuid.as_ref() == Some(&waiting.backup.name)
-        })
+        self.in_queue.iter().filter(|waiting| waiting.is_of(&self.object.namespace))
     }
 
-    /// Velero is about to look at the location. No namespace is held up for that.
+    /// Velero is about to look at the location.
     fn is_looked_at_next(&self) -> bool {
-        !self.object.namespace_is_terminating && self.own_in_queue().any(|waiting| waiting.is_next)
+        self.own_in_queue().any(|waiting| waiting.is_next)
     }
 }
 
@@ -83,7 +87,8 @@ pub(super) fn delete(seen: &Observed) -> Plan<Step> {
         return if seen.object.needs_no_velero() { Plan::step(release) } else { Plan::settled() };
     }
     let mut plan = withdrawal(seen);
-    if !seen.is_looked_at_next() {
+    // No namespace is held up for the moment until Velero has looked: the location goes then, as [`super::super::leftover`] has it.
+    if !seen.is_looked_at_next() || seen.object.namespace_is_terminating {
         plan.groups.push(seen.backups.iter().cloned().map(Step::DeleteBackup).collect());
         plan.groups.push(vec![Step::ReleaseFinalizer { uid: seen.object.uid.clone() }]);
     }

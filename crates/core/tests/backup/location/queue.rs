@@ -105,8 +105,19 @@ fn a_namespace_that_goes_does_not_wait_for_veleros_queue() {
     assert!(told(&seen).is_some_and(|said| said.contains("Velero is about to begin")), "it is said what it waits for");
     assert_eq!(told(&Observed { in_queue: Vec::new(), ..seen.clone() }), None);
     seen.object.namespace_is_terminating = true;
-    assert_eq!(told(&seen), None);
     assert_eq!(kinds(&seen).0.last(), Some(&"ReleaseFinalizer"));
+}
+
+#[test]
+fn a_namespace_that_goes_leaves_a_location_that_is_looked_at_next() {
+    let mut seen = with(vec![Queued::Next.seen(), Queued::Waiting.seen()]);
+    seen.object.is_deleting = true;
+    seen.object.namespace_is_terminating = true;
+    seen.status.phase = Some(Phase::Deleting);
+    seen.backups.clear();
+    assert_eq!(kinds(&seen).0, ["DeleteVeleroBackup", "ReleaseFinalizer"]);
+    seen.in_queue.clear();
+    assert_eq!(kinds(&seen).0, ["DeleteSecretCopy", "DeleteVeleroLocation", "ReleaseFinalizer"]);
 }
 
 #[test]

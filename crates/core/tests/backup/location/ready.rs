@@ -1,9 +1,12 @@
 //! What has to be known and in force before Velero hears of a location.
 
-use croft_core::backup::{
-    Policy, Presence,
-    approval::Standing,
-    location::{LetGo, Observed, Step, plan, report},
+use croft_core::{
+    backup::{
+        Fields, Limits, Phase, Policy, Presence,
+        approval::Standing,
+        location::{LetGo, Observed, Step, plan, report},
+    },
+    plan,
 };
 
 use super::{Slot, Spec, World};
@@ -166,4 +169,80 @@ fn what_was_let_go_is_forgotten_in_time_whatever_is_asked_for_meanwhile() {
     assert!(matches!(plan(&seen, &policy()).iter().next(), Some(Step::ForgetLetGo { .. })));
     seen.object.velero = Presence::Hidden;
     assert!(plan(&seen, &policy()).is_settled(), "who knows what Velero has");
+}
+
+#[test]
+fn no_secret_is_read_for_a_location_of_which_nothing_comes() {
+    assert!(held().unread(&policy()).is_some());
+    for standing in [Standing::Pending, Standing::PendingForAnother, Standing::Rejected, Standing::Denied] {
+        assert_eq!(Observed { standing: standing.clone(), ..held() }.unread(&policy()), None, "{standing:?}");
+    }
+    let full = Policy { limits: Limits { locations: 3, ..Limits::default() }, ..policy() };
+    let mut seen = held();
+    seen.object.ahead = 3;
+    assert_eq!(seen.unread(&full), None, "others are before it");
+    seen.object.ahead = 2;
+    assert!(seen.unread(&full).is_some());
+}
+
+/// A location in force as it was told.
+fn in_force() -> Observed {
+    let mut seen = World::new(Spec::Valid(1), Some(1), Slot::Ours(1), Slot::Ours(1)).seen().expect("there");
+    seen.object.has_finalizer = true;
+    seen.standing = Standing::InForce { spec: seen.spec.clone(), is_current: true };
+    seen.status = report(&seen, &policy(), &[], &now()).expect("a status");
+    assert_eq!(seen.status.phase, Some(Phase::Created));
+    assert!(seen.status.conditions.is_true("ClusterAdminApproved") && seen.status.secret_copy.is_none());
+    seen.status.secret_copy = seen.copy.as_ref().map(|copy| copy.version.clone());
+    seen
+}
+
+#[test]
+fn what_was_rejected_says_so_whatever_else_is_wrong_with_it() {
+    let wrongs: [fn(&mut Observed); 3] = [
+        |seen| seen.secret = None,
+        |seen| seen.spec = super::user_spec(Spec::Invalid),
+        |seen| seen.is_readable = false,
+    ];
+    let standings = [
+        (Standing::Rejected, "BslSpecRejected"),
+        (Standing::Denied, "OwnBucketsDenied"),
+        (Standing::Pending, "BslSpecApprovalPending"),
+    ];
+    for (wrong, (standing, reason)) in wrongs.iter().flat_map(|wrong| standings.clone().map(|it| (wrong, it))) {
+        let mut seen = Observed { standing, ..in_force() };
+        wrong(&mut seen);
+        assert!(plan(&seen, &policy()).iter().any(|step| matches!(step, Step::DeleteLocation(_))));
+        let status = report(&seen, &policy(), &[], &now()).expect("a status");
+        assert_eq!(status.conditions.reason("ClusterAdminApproved"), Some(reason));
+        assert_eq!((status.phase, status.secret_copy), (Some(Phase::BackingOff), None), "{reason}");
+        let told = ["SecretSynced", "BackupStorageLocationSynced"].map(|kind| status.conditions.get(kind).is_some());
+        assert_eq!(told, [false, false], "{reason}");
+    }
+}
+
+#[test]
+fn who_was_never_in_force_and_is_not_allowed_is_not_told_to_wait_for_approval() {
+    let mut seen = World::new(Spec::Invalid, Some(1), Slot::Empty, Slot::Empty).seen().expect("there");
+    seen.standing = Standing::Pending;
+    let status = report(&seen, &policy(), &[], &now()).expect("a status");
+    assert_eq!((status.phase, status.conditions.get("ClusterAdminApproved")), (Some(Phase::BackingOff), None));
+}
+
+#[test]
+fn what_cannot_be_read_changes_nothing_and_is_taken_back_all_the_same() {
+    let seen = Observed { is_readable: false, spec: Fields::new(), ..in_force() };
+    assert!(plan(&seen, &policy()).is_settled(), "what was approved stays in force");
+    assert_eq!(seen.unread(&policy()), None);
+    let status = report(&seen, &policy(), &[], &now()).expect("a status");
+    let said = status.conditions.get("Accepted").expect("said");
+    assert!(said.message.contains("cannot be read") && said.message.contains("write it anew"), "{}", said.message);
+    let kinds = |seen: &Observed| plan(seen, &policy()).iter().map(plan::Step::kind).collect::<Vec<_>>();
+    let rejected = Observed { standing: Standing::Rejected, ..seen.clone() };
+    assert_eq!(kinds(&rejected), ["DeleteSecretCopy", "DeleteVeleroLocation"]);
+    let mut gone = seen;
+    (gone.object.is_deleting, gone.status.phase) = (true, Some(Phase::Deleting));
+    assert_eq!(kinds(&gone).last(), Some(&"ReleaseFinalizer"));
+    let vaults = Observed { standing: Standing::Vault, is_readable: false, ..held() };
+    assert!(!plan(&vaults, &policy()).is_settled(), "what others write there counts for nothing");
 }

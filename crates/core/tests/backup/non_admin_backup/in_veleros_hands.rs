@@ -167,3 +167,14 @@ fn a_request_to_delete_that_velero_has_not_begun_with_holds_nobody_up() {
     seen.deletions = vec![Deletion { status: fields(json!({ "phase": "Unheard" })), ..Deleting::Asked.seen() }];
     assert!(plan(&seen, &policy()).is_settled(), "who knows what that is");
 }
+
+#[test]
+fn what_velero_adds_about_others_is_not_told() {
+    let mut seen = at_rest(&World::new(true, true, None, OnDelete::Hold)).seen().expect("there");
+    let velero = seen.velero.as_mut().expect("with Velero");
+    velero.spec.insert("excludedNamespaces".into(), json!(["secret-project"]));
+    velero.spec.insert("volumeSnapshotLocations".into(), json!(["theirs"]));
+    let status = report(&seen, &policy(), &[], &now()).expect("a status");
+    let told = status.velero_backup.and_then(|reference| reference.spec).expect("a copy");
+    assert_eq!(told.keys().collect::<Vec<_>>(), ["includedNamespaces"]);
+}

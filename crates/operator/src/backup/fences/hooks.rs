@@ -12,12 +12,15 @@ pub(super) const HOOKS: &str = "croft-velero-hooks";
 /// What is said of timeouts that are too long.
 pub(super) const TOO_LONG: &str = "timeouts of hooks are durations from 0s to 10m";
 
+/// In no more characters than these a duration of that pattern is written that is more than any can be.
+const LONGEST: usize = 20;
+
 /// Whether a pod gets the timeout of a hook that is more than others can be asked to wait.
 pub(super) fn brings_a_lasting() -> String {
     let lasts = |annotation: &String| {
         let value = format!("object.metadata.annotations[{}]", quoted(annotation));
         format!(
-            "({} && !({value}.matches('^([0-9]{{1,6}}([.][0-9]{{1,3}})?(ms|s|m|h))+$') && \
+            "({} && !({value}.size() <= {LONGEST} && {value}.matches('^([0-9]{{1,6}}([.][0-9]{{1,3}})?(ms|s|m|h))+$') && \
              duration({value}) <= duration('10m')))",
             brings(annotation)
         )
