@@ -179,13 +179,13 @@ pub(crate) fn review<R: Rule>(body: Vec<u8>, context: &Context) -> BoxFuture<'_,
 }
 
 impl<K: Resource<DynamicType = ()> + DeserializeOwned> Request<K> {
-    /// An object that is to be stored must be readable; one that is stored already may be anything. Nothing, where it is not and was
-    /// not: nobody acts on it, and whoever releases its finalizer is let through.
+    /// An object that is to be stored must be readable; one that is stored already may be anything. Nothing, where it is not, was
+    /// not, and asks for the same as before: whoever releases its finalizer is let through.
     fn read(request: RawRequest<'_>) -> Result<Option<Self>, String> {
         let readable = |raw: &RawValue| serde_json::from_str::<K>(raw.get());
         let old = request.old_object.map(readable);
         let object = match request.object.map(readable).transpose() {
-            Err(_) if matches!(old, Some(Err(_))) => return Ok(None),
+            Err(_) if matches!(old, Some(Err(_))) && request.asks_for_the_same() => return Ok(None),
             object => object.map_err(|error| error.to_string())?,
         };
         let metadata = object.as_ref().map(Resource::meta);
@@ -292,7 +292,14 @@ mod tests {
             ("an unreadable object", "CREATE", unreadable.clone(), Value::Null, false),
             ("an object made unreadable", "UPDATE", unreadable.clone(), good.clone(), false),
             ("a repair of an unreadable object", "UPDATE", good, unreadable.clone(), true),
-            ("a finalizer released from what cannot be read", "UPDATE", unreadable.clone(), unreadable, true),
+            ("a finalizer released from what cannot be read", "UPDATE", unreadable.clone(), unreadable.clone(), true),
+            (
+                "what cannot be read, otherwise",
+                "UPDATE",
+                json!({ "metadata": {}, "spec": { "subusers": 4 } }),
+                unreadable,
+                false,
+            ),
         ];
         for (case, operation, new, old, allowed) in table {
             assert_eq!(answer::<S3UserClaim>(&request(operation, &new, &old)).allowed, allowed, "{case}");
