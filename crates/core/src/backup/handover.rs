@@ -38,7 +38,7 @@ pub(super) const BROUGHT_BACK: &str = "BroughtBackByRestore";
 
 /// For so long nothing takes away from Velero what was made and not told yet, unless it is kept for less. Whoever comes back later
 /// cannot tell whether it was there.
-const BEYOND_DOUBT: Duration = Duration::from_secs(600);
+pub(super) const BEYOND_DOUBT: Duration = Duration::from_secs(600);
 /// Reasons of failures after which the Velero object may have been made all the same.
 const UNANSWERED: [&str; 4] = ["TimedOut", "ApiServerUnreachable", "ApiCallFailed", "UnreadableAnswer"];
 

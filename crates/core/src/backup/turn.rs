@@ -47,9 +47,11 @@ pub struct Said {
 }
 
 /// Whether a request may be with Velero since a try to hand it over, by what its condition `Queued` says of that: status, reason and
-/// since when.
+/// since when. What Velero has it has shown before long; whoever waits for something of its own by then costs nobody a turn.
 pub fn is_tried(tried: &Tried, queued: Option<(Truth, &str, &str)>) -> bool {
-    !queued.is_some_and(|(status, reason, since)| handover::has_failed_since(tried, status, reason, since))
+    let may_be_there = tried.ago < handover::BEYOND_DOUBT;
+    may_be_there
+        && !queued.is_some_and(|(status, reason, since)| handover::has_failed_since(tried, status, reason, since))
 }
 
 impl Turn {
@@ -302,6 +304,8 @@ mod tests {
         assert!(!is_tried(Some((Truth::False, "Forbidden", "2026-01-01T00:00:20Z"))));
         assert!(is_tried(Some((Truth::False, "Forbidden", "2026-01-01T00:00:00Z"))), "it was tried again");
         assert!(is_tried(Some((Truth::False, "TimedOut", "2026-01-01T00:00:20Z"))), "nobody knows");
+        let long_ago = Tried { ago: handover::BEYOND_DOUBT, ..tried.clone() };
+        assert!(!super::is_tried(&long_ago, None), "it would have been seen by now");
     }
 
     #[test]

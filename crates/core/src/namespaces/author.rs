@@ -66,24 +66,23 @@ pub struct Demands(Vec<(usize, Asked)>);
 
 impl Demands {
     pub fn of(asked: impl IntoIterator<Item = (usize, Asked)>) -> Self {
-        Self(asked.into_iter().filter(|(_, asked)| !asked.all.is_empty()).collect())
+        let mut demands = Self(asked.into_iter().filter(|(_, asked)| !asked.all.is_empty()).collect());
+        if demands.rights().len() > MOST_OF_A_CLASS {
+            for (_, asked) in demands.0.iter_mut().filter(|(_, asked)| asked.or.is_some()) {
+                asked.all = vec![Right::to_everything()];
+            }
+        }
+        demands
     }
 
     /// What to find out about the author, each right once.
     pub fn rights(&self) -> BTreeSet<Right> {
-        let rights: BTreeSet<_> = self.0.iter().flat_map(|(_, asked)| asked.all.iter().chain(&asked.or)).collect();
-        if rights.len() > MOST_OF_A_CLASS {
-            return BTreeSet::from([Right::to_everything()]);
-        }
-        rights.into_iter().cloned().collect()
+        self.0.iter().flat_map(|(_, asked)| asked.all.iter().chain(&asked.or)).cloned().collect()
     }
 
     /// The first item whose author does not hold what it asks for, and the first right missing there.
     pub fn unmet<'d>(&'d self, held: &BTreeMap<Right, bool>) -> Option<(usize, &'d Right)> {
         let holds = |right: &Right| held.get(right).copied().unwrap_or_default();
-        if holds(&Right::to_everything()) {
-            return None;
-        }
         self.0.iter().filter(|(_, asked)| !asked.or.as_ref().is_some_and(holds)).find_map(|(index, asked)| {
             let missing = asked.all.iter().find(|right| !holds(right))?;
             Some((*index, missing))
@@ -215,12 +214,11 @@ mod tests {
             (0..20).map(|index| (index, role(&(0..60).map(|number| format!("{index}-{number}")).collect::<Vec<_>>())));
         let demands = Demands::of(roles);
         let rights = demands.rights();
-        assert_eq!(
-            rights.iter().map(Right::rule).collect::<Vec<_>>(),
-            [r#"{apiGroups: ["*"], resources: [*], verbs: [*]}"#]
-        );
-        let held = |held: bool| rights.iter().map(|right| (right.clone(), held)).collect::<BTreeMap<_, _>>();
-        assert!(demands.unmet(&held(false)).is_some() && demands.unmet(&held(true)).is_none());
+        let holding =
+            |verb: &str| rights.iter().map(|right| (right.clone(), right.verb == verb)).collect::<BTreeMap<_, _>>();
+        assert_eq!(rights.len(), 2, "everything, or escalate in its place: {rights:?}");
+        assert!(demands.unmet(&holding("*")).is_none() && demands.unmet(&holding("escalate")).is_none());
+        assert_eq!(demands.unmet(&BTreeMap::new()).map(|(_, right)| right.verb.as_str()), Some("*"));
     }
 
     #[test]

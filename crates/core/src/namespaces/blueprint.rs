@@ -46,6 +46,14 @@ pub struct Furnished {
     pub refused: Vec<Problem>,
 }
 
+impl Furnished {
+    /// Whether an object is wanted, or may be once everything fits.
+    pub fn may_want(&self, identity: &Identity) -> bool {
+        self.items.iter().any(|item| item.identity == *identity)
+            || self.misfits.iter().any(|misfit| misfit.may_be(identity))
+    }
+}
+
 /// A manifest of which nothing can be made in one namespace: it blocks itself, and nothing else.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Misfit {

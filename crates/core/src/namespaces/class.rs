@@ -20,6 +20,9 @@ use crate::{
 /// A class is big, and so is every write of its status: how far a roll-out has come is told this often.
 const PROGRESS: Duration = Duration::from_secs(1);
 
+/// A class that is deleted looks this often whether everything it leaves behind is left.
+const LEAVING: Duration = Duration::from_secs(2);
+
 /// Most failing namespaces named in the status.
 const MOST_FAILING: usize = 10;
 
@@ -45,8 +48,7 @@ pub struct Observed {
     /// Kinds of which objects of this class exist.
     pub live: BTreeSet<Kind>,
     pub namespaces: Vec<Bound>,
-    /// Namespaces on their way to another class, which may have something of it still: only the class can tell what is left
-    /// behind.
+    /// Namespaces of another class that have something of it still, which it leaves behind: only the class can tell that.
     pub left_by: Vec<String>,
     pub gate: gate::Seen,
     pub rollout: rollout::Seen,
@@ -181,6 +183,8 @@ fn plan_class(seen: &Observed) -> Plan<ClassStep> {
         (false, false) if seen.must_hold => Plan::step(ClassStep::Hold),
         (false, true) if !seen.must_hold => Plan::step(ClassStep::LetGo),
         (true, true) if !seen.is_awaited() => Plan::step(ClassStep::LetGo),
+        // Nobody tells a class what becomes of objects.
+        (true, true) if !seen.left_by.is_empty() => Plan::settled().look_again(LEAVING),
         (true, _) => Plan::settled(),
         (false, _) => roll_out(seen),
     }

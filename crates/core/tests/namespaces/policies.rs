@@ -191,8 +191,16 @@ fn what_a_class_that_was_left_would_keep_is_kept_when_the_next_class_is_deleted(
 
 #[test]
 fn what_a_class_would_keep_is_kept_although_it_is_deleted_as_soon_as_it_was_left() {
-    let mut world = bound(ClassSpec { orphan_on_unbind: true, ..class(&["one"]) });
-    world.tends_classes = true;
+    for items in [&["one"][..], &["one", "three"]] {
+        was_left(items);
+    }
+}
+
+/// Also where the namespace never had all of the class.
+fn was_left(items: &[&'static str]) {
+    let spec = ClassSpec { orphan_on_unbind: true, ..class(items) };
+    let mut world = World { tends_classes: true, ..labelled(spec) };
+    world.stranger_makes("three");
     world.settle();
     world.stranger_makes("two");
     world.classes.insert("db", Rc::new(class(&["two"])));

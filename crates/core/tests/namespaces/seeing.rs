@@ -1,6 +1,9 @@
 //! How the operator sees the world.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    rc::Rc,
+};
 
 use croft_core::namespaces::{
     binding, class, gate,
@@ -85,7 +88,7 @@ impl World {
             uses: spec.items.iter().map(|item| kind_recorded(&item.identity.name)).collect(),
             live: stamped.map(|(name, _)| kind_recorded(name)).collect(),
             namespaces: bound.map(|bound| seen_by_class(bound, name, spec)).collect(),
-            left_by: self.binding.iter().filter(|bound| bound.has_left(name)).map(|_| NAMESPACE.to_owned()).collect(),
+            left_by: self.has_left(name).then(|| NAMESPACE.to_owned()).into_iter().collect(),
             gate: gate::Seen::default(),
             rollout: rollout::Seen { newest: Some(newest), kept: vec![kept], ..rollout::Seen::default() },
             status: spec.status.clone(),
@@ -257,10 +260,13 @@ impl ClassSpec {
     }
 }
 
-impl Bound {
-    /// Whether it is on its way to another class, and not there yet.
-    pub fn has_left(&self, class: &str) -> bool {
-        self.class != class && self.status.observed_class_name.as_deref() == Some(class)
+impl World {
+    /// Whether the namespace has another class, and something of this one that is left behind.
+    pub fn has_left(&self, name: &str) -> bool {
+        let Some(bound) = self.binding.as_ref().filter(|bound| bound.class != name) else { return false };
+        let is_of =
+            |object: &Rc<Object>| object.stamp.as_deref() == Some(name) && object.owner.as_ref() == Some(&bound.uid);
+        self.orphans(name) && self.objects.values().any(is_of)
     }
 }
 

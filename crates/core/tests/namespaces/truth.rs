@@ -239,7 +239,7 @@ impl World {
             let bound = self.binding.as_ref().filter(|bound| bound.class == *name);
             if class.deleting {
                 let waits = class.policy.block_class_delete || !self.widgets_are_seen();
-                let was_left = self.binding.as_ref().is_some_and(|bound| bound.has_left(name));
+                let was_left = self.has_left(name);
                 assert!(class.held && (was_left || bound.is_some() && waits), "class {name} hangs for nothing");
             } else {
                 assert_eq!(class.held, class.must_hold(), "class {name}");

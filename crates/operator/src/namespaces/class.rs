@@ -21,7 +21,7 @@ use k8s_openapi::api::admissionregistration::v1::ValidatingAdmissionPolicyBindin
 use kube::{Resource, ResourceExt};
 
 use super::{
-    CLASS, CLASS_INDEX, Caches, LEFT_INDEX,
+    CLASS, CLASS_INDEX, Caches,
     described::orphans,
     inquiry::UNABLE,
     kinds::Kinds,
@@ -107,6 +107,22 @@ impl ClassReconciler {
     }
 }
 
+impl ClassReconciler {
+    /// Namespaces that are bound to another class now, and have something that this one leaves behind.
+    fn left_by(&self, class: &NamespaceClass) -> Vec<String> {
+        let name = class.name_any();
+        if !is_deleting(class.meta()) || !orphans(class) {
+            return Vec::new();
+        }
+        let is_bound_elsewhere = |(namespace, owner): &(String, Arc<str>)| {
+            let binding = self.caches.bindings.get(namespace, namespace);
+            binding.is_some_and(|binding| binding.spec.class_name != name && binding.uid().as_deref() == Some(&**owner))
+        };
+        let left = self.stamps.owners_of(&name).into_iter().filter(is_bound_elsewhere);
+        left.map(|(namespace, _)| namespace).collect()
+    }
+}
+
 /// A kind as the class has recorded it.
 fn recorded(class: &NamespaceClass, api_version: &str, kind: &str) -> Option<Kind> {
     let recorded = super::kinds_in_use(std::iter::once(class));
@@ -147,7 +163,7 @@ impl Reconciler for ClassReconciler {
             uses: self.uses(&class, &edition.in_force(&bindings)).await?,
             live: self.live(&class).await?,
             namespaces: bindings.iter().map(|binding| self.bound(binding, &edition)).collect(),
-            left_by: self.caches.bindings.by(LEFT_INDEX, &key.name).iter().map(|binding| binding.name_any()).collect(),
+            left_by: self.left_by(&class),
             gate: self.see_gate(&class),
             rollout: self.see_rollout(&edition),
             status: objects::status(class.status.as_ref()),

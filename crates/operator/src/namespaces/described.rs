@@ -39,7 +39,7 @@ pub(crate) fn present(
     let name = class.name_any();
     let binding_uid = binding.uid.as_str();
     // Values of another class say nothing about this one.
-    let is_in_force = binding.status.observed_class_name.as_ref() == Some(&name);
+    let is_in_force = binding.status.observed_class_name.as_ref().is_none_or(|observed| *observed == name);
     let before = if is_in_force { binding.status.params.clone() } else { Texts::new() };
     let stamp = Stamp { namespace: &namespace.name, class: &name, binding_uid, protect: class.spec.protect };
     let checked = checked.as_ref().map_err(Clone::clone);

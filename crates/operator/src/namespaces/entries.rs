@@ -139,6 +139,14 @@ impl Objects {
         Some(entry.uid.clone())
     }
 
+    pub(super) fn owners_of<'o>(&'o self, class: &'o str) -> impl Iterator<Item = (String, Arc<str>)> + 'o {
+        self.by_namespace.iter().flat_map(move |(namespace, names)| {
+            let of_class = names.values().filter(move |entry| *entry.class == *class);
+            let owners = of_class.filter_map(|entry| entry.controller.as_ref().filter(|owner| owner.is_binding));
+            owners.map(|owner| (namespace.clone(), owner.uid.clone()))
+        })
+    }
+
     pub(super) fn places(&self) -> impl Iterator<Item = Place> {
         self.by_namespace
             .iter()

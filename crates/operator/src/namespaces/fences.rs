@@ -178,7 +178,7 @@ fn protection(grounds: &Grounds<'_>) -> ValidatingAdmissionPolicy {
     )
 }
 
-/// Fence 4. There is always a way out: a class that says `Delete` goes at once, and so does the fence.
+/// Fence 4. There is always a way out: the fence can be deleted.
 fn class_deletion() -> ValidatingAdmissionPolicy {
     let wanted = "oldObject.?spec.?policy.?onClassDelete.orValue('Delete')";
     let is_held = format!("oldObject.metadata.?finalizers.orValue([]).exists(held, held == {})", quoted(FINALIZER));

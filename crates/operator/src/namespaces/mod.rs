@@ -90,8 +90,6 @@ const LOSS: Pace = Pace { calm: Duration::from_millis(300), most: Duration::from
 const RECOUNT: Pace = Pace { calm: Duration::from_millis(100), most: Duration::from_secs(1) };
 
 const CLASS_INDEX: &str = "class";
-/// By the class a binding has on record and is on its way out of.
-const LEFT_INDEX: &str = "left";
 
 /// Kinds every class may use without further rights; what a class needs beyond them an administrator grants.
 const STAMP: &[&str] = &["create", "delete", "get", "list", "patch", "watch"];
@@ -267,7 +265,6 @@ fn install(engine: &mut EngineBuilder, ground: &Ground) {
         .namespaces
         .index(CLASS_INDEX, |namespace: &Namespace| namespace.labels().get(CLASS_LABEL).cloned().into_iter().collect());
     caches.bindings.index(CLASS_INDEX, |binding: &NamespaceClassBinding| vec![binding.spec.class_name.clone()]);
-    caches.bindings.index(LEFT_INDEX, |binding: &NamespaceClassBinding| class_left(binding).into_iter().collect());
 
     caches.namespaces.wakes({
         let journal = engine.journal();

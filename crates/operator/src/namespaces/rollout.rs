@@ -130,15 +130,10 @@ impl ClassReconciler {
         }
         for binding in bindings {
             let Some(namespace) = self.caches.namespaces.get("", &binding.name_any()) else { continue };
-            // Where something does not fit nothing is deleted but rights.
             let before = binding.status.as_ref().map(|status| status.params.clone()).unwrap_or_default();
             let Ok(furnished) = blueprint.items(&facts(&namespace), &before) else { continue };
-            if !furnished.misfits.is_empty() {
-                continue;
-            }
-            let wanted = furnished.items.into_iter().map(|item| item.identity).collect();
             let status: inventory::Status = objects::status(binding.status.as_ref());
-            let here = deletions_in(&status.applied_resources, &wanted);
+            let here = deletions_in(&status.applied_resources, |identity| furnished.may_want(identity));
             observed.rollout.deletions = observed.rollout.deletions.and(here);
         }
     }

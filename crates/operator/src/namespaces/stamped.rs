@@ -244,6 +244,18 @@ impl Stamps {
         live.map(|watch| watch.kind.clone()).collect()
     }
 
+    /// Namespaces in which a binding owns objects stamped from `class`, and the UID of that binding.
+    pub(super) fn owners_of(&self, class: &str) -> BTreeSet<(String, Arc<str>)> {
+        let mut owners = BTreeSet::new();
+        for watch in self.watched().values() {
+            let objects = read(&watch.objects);
+            if objects.by_class.contains_key(class) {
+                owners.extend(objects.owners_of(class));
+            }
+        }
+        owners
+    }
+
     fn start(&self, kind: &Kind) -> Watched {
         info!(kind = kind.kind, "watching what classes make of this kind");
         let resource = api_resource(kind);

@@ -154,11 +154,9 @@ async fn outlook(
 
 fn deletions(seen: &Observed, class: &NamespaceClass) -> Deletions {
     let ClassSeen::Present(wants) = &seen.class else { return Deletions::default() };
-    // Where something does not fit nothing is deleted but rights, and what is let go is not deleted.
-    let is_unfit = !wants.problems.is_empty() || !wants.misfits.is_empty();
-    if is_unfit || class.spec.policy.on_unbind == OnUnbind::Orphan {
+    // What is no class changes nothing anywhere, and what is let go is not deleted.
+    if !wants.problems.is_empty() || class.spec.policy.on_unbind == OnUnbind::Orphan {
         return Deletions::default();
     }
-    let wanted = wants.items.iter().map(|item| item.identity.clone()).collect();
-    deletions_in(&seen.binding.status.applied_resources, &wanted)
+    deletions_in(&seen.binding.status.applied_resources, |identity| wants.may_want(identity))
 }

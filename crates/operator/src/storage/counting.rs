@@ -10,6 +10,9 @@ use croft_rgw::{Bucket, ErrorClass, RgwError, UserId};
 
 use super::{ceph::Ceph, not_empty::NotEmpty};
 
+/// A gateway that cannot tell of more buckets than this is not asked for others: each may take its time.
+const MOST_FAILURES: usize = 2;
+
 impl Ceph {
     /// What is in a user's buckets, so many; nothing if it could not be told. Of very many, or of one it cannot look into, the gateway
     /// tells only the sum.
@@ -32,31 +35,33 @@ impl Ceph {
         let names: BTreeSet<_> = self.gateway.buckets_of(id).await.ok()?.into_iter().collect();
         if let Ok(told) = told {
             let left_out = left_out(&names, &told);
-            let is_whole = self.gone_among(id, left_out.iter().copied()).await.ok()?.len() == left_out.len();
+            let is_whole = self.gone_among(id, left_out.iter().copied()).await.len() == left_out.len();
             return is_whole.then(|| stored(&told));
         }
         let sum = self.gateway.usage_of(id).await.ok().flatten()?;
         Some(Usage { size: sum.size, objects: sum.objects, buckets: u64::try_from(names.len()).ok() })
     }
 
-    /// Those of a user's list that are not there any more: a gateway that died in the middle may leave such a list.
-    async fn gone_among(
-        &self,
-        id: &UserId,
-        names: impl Iterator<Item = &String> + Send,
-    ) -> Result<BTreeSet<String>, RgwError> {
-        let mut gone = BTreeSet::new();
+    /// Those of a user's list that are not there any more: a gateway that died in the middle may leave such a list. What nobody can
+    /// tell of is there.
+    async fn gone_among(&self, id: &UserId, names: impl Iterator<Item = &String> + Send) -> BTreeSet<String> {
+        let (mut gone, mut failures) = (BTreeSet::new(), 0);
         for name in names.take(COUNTED_AT_ONCE) {
-            if self.gateway.bucket(id.tenant(), name).await?.is_none() {
-                gone.insert(name.clone());
+            match self.gateway.bucket(id.tenant(), name).await {
+                Ok(None) => drop(gone.insert(name.clone())),
+                Ok(Some(_)) => {}
+                Err(_) => failures += 1,
+            }
+            if failures > MOST_FAILURES {
+                break;
             }
         }
         if !gone.is_empty() {
             // Somebody may just have removed them, list and all.
-            let listed: BTreeSet<_> = self.gateway.buckets_of(id).await?.into_iter().collect();
+            let listed = self.gateway.buckets_of(id).await.unwrap_or_default();
             gone.retain(|name| listed.contains(name));
         }
-        Ok(gone)
+        gone
     }
 
     /// The buckets of a user and how many objects each holds, as far as that can be told in reasonable time.
@@ -68,7 +73,7 @@ impl Ceph {
         if names.len() <= COUNTED_AT_ONCE {
             match self.gateway.buckets_with_usage_of(id).await {
                 Ok(buckets) => {
-                    listed.gone_buckets = self.gone_among(id, left_out(&names, &buckets).into_iter()).await?;
+                    listed.gone_buckets = self.gone_among(id, left_out(&names, &buckets).into_iter()).await;
                     for bucket in buckets {
                         listed.add(bucket, id, &self.not_empty);
                     }
@@ -86,7 +91,7 @@ impl Ceph {
                 None => absent.push(name),
             }
         }
-        listed.gone_buckets = self.gone_among(id, absent.into_iter()).await?;
+        listed.gone_buckets = self.gone_among(id, absent.into_iter()).await;
         Ok(listed)
     }
 }

@@ -95,6 +95,22 @@ async fn spaces<const COUNT: usize>(bed: &Testbed, class: &Class) -> Result<[Spa
 }
 
 #[tokio::test]
+async fn an_edit_that_fits_nowhere_is_asked_about_what_it_would_delete_once_it_does() -> Result<()> {
+    let world = world().await;
+    let asked = json!({"maxDeletions": 0});
+    let before = rolled_out(asked.clone(), &[("kept", "1"), ("dropped", "1")]);
+    let class = Class::with_spec(world.client(), "asked-first", before).await?;
+    let [space] = spaces::<1>(world.bed, &class).await?;
+    let noted = ("noted", "{{ namespace.annotations['example.com/note'] }}");
+    class.set_spec(rolled_out(asked, &[("kept", "1"), noted])).await?;
+    class.reports("DeletionsUnconfirmed").await;
+    space.annotate("example.com/note", Some("x")).await?;
+    class.reports("DeletionsUnconfirmed").await;
+    assert_eq!(space.names().await?, ["dropped", "kept"], "nothing of it is applied");
+    Ok(())
+}
+
+#[tokio::test]
 async fn who_leaves_while_it_fails_stops_nobody_any_more() -> Result<()> {
     let world = world().await;
     let staged = json!({"batch": 1, "order": [{"matchLabels": {"example.com/stage": "canary"}}]});

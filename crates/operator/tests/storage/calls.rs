@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
+use croft_rgw::UserChange;
 use croft_testbed::{
     Testbed,
     fault::{Action, FaultProxy, Match, Seen},
@@ -124,6 +125,27 @@ async fn nothing_is_given_back_while_nobody_knows_of_a_bucket_the_gateway_leaves
     // There is no such bucket, so there is nothing in it.
     silent.remove();
     eventually("the rest to be free", || async { Ok((booked(&plot).await? == 1 << 20).then_some(())) }).await;
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_claim_goes_although_the_gateway_cannot_look_into_one_of_its_buckets() -> Result<()> {
+    let (plot, class, proxy) = proxied("broken").await?;
+    plot.claim(json!({ "s3ClassName": class, "quota": { "buckets": 2 } })).await?;
+    plot.ready("data").await;
+    let (s3, user) = (plot.s3("admin").await?, plot.user_id("data"));
+    s3.create_bucket("broken").await?;
+    plot.ceph.copy_bucket_entry("broken", &user.to_string()).await?;
+    s3.delete_bucket("broken").await?;
+    // Ceph suspends nobody whose list names what it cannot look into.
+    plot.gateway().modify_user(&user, &UserChange { suspended: Some(true), ..UserChange::default() }).await?;
+    plot.ceph.put_bucket_entry("broken", &user.to_string()).await?;
+    let single = Match::verb("get").resource("/admin/bucket").subresource("bucket&stats");
+    let silent = proxy.on(single).before(Action::Status(500)).always();
+    plot.claims().delete("data", &DeleteParams::default()).await?;
+    gone(&plot.claims(), "data").await;
+    assert!(silent.fired() > 0, "{:#?}", proxy.log());
+    assert!(plot.gateway().user(&user).await?.is_some(), "what may hold something is kept, and so is whose it is");
     Ok(())
 }
 

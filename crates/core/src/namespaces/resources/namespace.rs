@@ -153,7 +153,7 @@ impl Observed {
     fn namespace_before(&self, wanted: &NamespaceMetadata) -> NamespaceMetadata {
         let (furnished, namespace) = (self.furnished(), &self.namespace);
         let dropped = |before: &Texts, over: &Texts, has: &Texts, wanted: &Texts| -> Texts {
-            let is_as_it_was_set = |key: &String| over.get(key).is_some_and(|set| has.get(key) == Some(set));
+            let is_as_it_was_set = |key: &String| over.get(key).is_none_or(|set| has.get(key) == Some(set));
             let back = before.iter().filter(|(key, _)| !wanted.contains_key(*key) && is_as_it_was_set(key));
             back.map(|(key, value)| (key.clone(), value.clone())).collect()
         };
@@ -245,5 +245,11 @@ mod tests {
         };
         assert_eq!(put_back("restricted"), texts("level", "privileged"));
         assert_eq!(put_back("baseline"), Texts::new());
+        seen.binding.status.namespace_metadata.labels_over.clear();
+        assert_eq!(
+            seen.namespace_before(&NamespaceMetadata::default()).labels,
+            texts("level", "privileged"),
+            "an old record"
+        );
     }
 }

@@ -8,7 +8,7 @@ use crate::{
     namespaces::{
         blueprint::Misfit,
         inventory::Status,
-        manifest::{Rendered, digest},
+        manifest::{Identity, Rendered, digest},
         params::Texts,
         witness::{Care, Witness},
     },
@@ -94,6 +94,12 @@ pub enum Withheld {
 }
 
 impl Class {
+    /// Whether an object is wanted, or may be once everything fits.
+    pub fn may_want(&self, identity: &Identity) -> bool {
+        self.items.iter().any(|item| item.identity == *identity)
+            || self.misfits.iter().any(|misfit| misfit.may_be(identity))
+    }
+
     /// Everything that keeps some of it from being made here.
     pub fn problems_of_misfits(&self) -> impl Iterator<Item = &Problem> {
         self.misfits.iter().flat_map(|misfit| &misfit.problems).take(MOST_PROBLEMS)

@@ -126,7 +126,8 @@ fn despite_params(class: &Class, readiness: Readiness) -> Readiness {
     let is_as_good_as_can_be =
         matches!(readiness, Readiness::Ready { .. } | Readiness::Stalled { reason: INVALID_CLASS, .. });
     if is_as_good_as_can_be && !class.refused_params.is_empty() {
-        return stalled(INVALID_PARAMETER, Problem::list(&class.refused_params));
+        let all: Vec<_> = class.refused_params.iter().chain(class.problems_of_misfits()).cloned().collect();
+        return stalled(INVALID_PARAMETER, Problem::list(&all));
     }
     readiness
 }

@@ -1,7 +1,5 @@
 //! An edit that would delete much waits until somebody confirms it: `resources: []` by mistake empties no cluster.
 
-use std::collections::BTreeSet;
-
 use super::Share;
 use crate::namespaces::{
     inventory::{Applied, State},
@@ -36,13 +34,13 @@ impl Deletions {
     }
 }
 
-/// What of these objects a revision would delete that wants only some of them. Rights are not counted: taking them away must never
+/// What of these objects a revision would delete, sooner or later: all but what it wants, or may want once it fits. Rights are not counted: taking them away must never
 /// wait for a guard. Neither is what was somebody's before, which is released, nor what is on its way out already.
-pub fn deletions_in(made: &[Applied], wanted: &BTreeSet<Identity>) -> Deletions {
+pub fn deletions_in(made: &[Applied], is_wanted: impl Fn(&Identity) -> bool) -> Deletions {
     let mut deletions = Deletions::default();
     for applied in made.iter().filter(|applied| applied.uid.is_some() && applied.state != State::Pruning) {
         let identity = applied.identity();
-        let goes = !applied.adopted && !identity.gives_rights() && !wanted.contains(&identity);
+        let goes = !applied.adopted && !identity.gives_rights() && !is_wanted(&identity);
         let one = Deletions { objects: u64::from(goes), made: 1 };
         deletions = deletions.and(one);
     }
@@ -86,7 +84,7 @@ mod tests {
             Applied { state: State::Pruning, ..applied("v1", "ConfigMap", "going") },
             Applied { uid: None, ..applied("v1", "ConfigMap", "never-made") },
         ];
-        let wanted = [made[0].identity()].into();
-        assert_eq!(deletions_in(&made, &wanted), Deletions { objects: 1, made: 5 });
+        let wanted = made[0].identity();
+        assert_eq!(deletions_in(&made, |identity| *identity == wanted), Deletions { objects: 1, made: 5 });
     }
 }
