@@ -189,9 +189,13 @@ fn unfit(seen: &Observed, plan: &Plan<ResourceStep>) -> Vec<Effect> {
         return Vec::new();
     }
     let namespace = Identity { kind: "Namespace".into(), name: seen.namespace.name.clone(), ..Identity::default() };
-    let refused =
-        |problem: &Problem| Effect::new(Action::Refuse, &namespace).because("InvalidClass", problem.to_string());
-    class.problems.iter().chain(class.problems_of_misfits()).map(refused).collect()
+    let refused = |reason: &'static str| {
+        let namespace = &namespace;
+        move |problem: &Problem| Effect::new(Action::Refuse, namespace).because(reason, problem.to_string())
+    };
+    // What is missing says more than what it is missing for.
+    let values = class.refused_params.iter().filter(|_| !class.misfits.is_empty()).map(refused("InvalidParameter"));
+    values.chain(class.problems.iter().chain(class.problems_of_misfits()).map(refused("InvalidClass"))).collect()
 }
 
 fn effects_of(seen: &Observed, recorded: &[Applied], plan: &Plan<ResourceStep>, trials: &[Trial]) -> Vec<Effect> {
