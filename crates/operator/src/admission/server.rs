@@ -22,8 +22,8 @@ use crate::{
 
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// API servers need a few each.
-const LIMITS: Limits = Limits { all: 256, of_one_address: 64 };
+/// API servers need a few each; but until the first is there, each request of many at once opens one of its own.
+const LIMITS: Limits = Limits { all: 256, of_one_address: 224 };
 
 /// The certificate new connections get; none until there is one.
 #[derive(Debug, Default)]
@@ -170,6 +170,14 @@ mod tests {
     }
 
     const HOST: &str = "croft.croft-system.svc";
+
+    #[tokio::test]
+    async fn an_api_server_that_asks_two_hundred_things_at_once_is_let_in_with_each() {
+        let (server, authority) = (Running::start().await, authority());
+        server.serving.set(leaf_for(&authority, HOST));
+        let asked = futures::future::join_all((0..200).map(|_| server.connect(authority.bundle()))).await;
+        assert!(asked.iter().all(Result::is_ok), "{} of 200 are let in", asked.iter().flatten().count());
+    }
 
     #[tokio::test]
     async fn a_rotated_leaf_is_served_without_a_restart_and_trusted_as_the_one_before() {
