@@ -23,6 +23,11 @@ use crate::{Condition, schema};
     printcolumn(name = "Request-Phase", type_ = "string", json_path = ".status.phase"),
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
 )]
+#[x_kube(
+    validation = Rule::new("self == oldSelf")
+        .message("a NonAdminDownloadRequest cannot be changed: create a new one")
+        .reason(Reason::FieldValueForbidden)
+)]
 #[serde(rename_all = "camelCase")]
 pub struct NonAdminDownloadRequestSpec {
     /// The file.

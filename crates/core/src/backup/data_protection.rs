@@ -23,9 +23,10 @@ impl Policy {
     }
 
     fn heed(&mut self, non_admin: &Fields) {
-        match field(non_admin, "requireApprovalForBSL").and_then(Value::as_bool) {
-            Some(true) => self.own_buckets = OwnBuckets::Approve,
-            Some(false) => self.own_buckets = OwnBuckets::Allow,
+        match field(non_admin, "requireApprovalForBSL") {
+            Some(Value::Bool(true)) => self.own_buckets = OwnBuckets::Approve,
+            Some(Value::Bool(false)) => self.own_buckets = OwnBuckets::Allow,
+            Some(_) => self.mistake = Some(mistake("requireApprovalForBSL", "must be true or false")),
             None => {}
         }
         let sections = [
@@ -34,19 +35,28 @@ impl Policy {
             ("enforceBSLSpec", fields::LOCATION, &mut self.enforced.location),
         ];
         for (section, table, enforced) in sections {
-            let Some(Value::Object(said)) = field(non_admin, section) else { continue };
-            let mut said = said.clone();
+            let mut said = match field(non_admin, section) {
+                Some(Value::Object(said)) => said.clone(),
+                Some(_) => {
+                    self.mistake = Some(mistake(section, "must be a map of fields"));
+                    continue;
+                }
+                None => continue,
+            };
             said.retain(|_, value| !value.is_null());
             match fields::not_enforceable(table, &said) {
                 None => enforced.extend(said),
                 Some(name) => {
-                    let path = format!("DataProtectionApplication spec.nonAdmin.{section}.{name}");
-                    let mistake = format!("{path} is non-enforceable by admins: the administrator has to leave it out");
-                    self.mistake = Some(mistake);
+                    let wrong = "is non-enforceable by admins: the administrator has to leave it out";
+                    self.mistake = Some(mistake(&format!("{section}.{name}"), wrong));
                 }
             }
         }
     }
+}
+
+fn mistake(field: &str, wrong: &str) -> String {
+    format!("DataProtectionApplication spec.nonAdmin.{field} {wrong}")
 }
 
 #[cfg(test)]
@@ -102,5 +112,17 @@ mod tests {
         assert!(
             mistake.starts_with("DataProtectionApplication spec.nonAdmin.enforceBackupSpec.storageLocation is non-")
         );
+    }
+
+    #[test]
+    fn what_cannot_be_read_of_an_application_is_a_mistake_and_not_nothing() {
+        for (said, field) in [
+            (json!({ "enforceBackupSpec": "nonsense" }), "enforceBackupSpec must be a map of fields"),
+            (json!({ "enforceBSLSpec": [] }), "enforceBSLSpec must be a map of fields"),
+            (json!({ "requireApprovalForBSL": "no" }), "requireApprovalForBSL must be true or false"),
+        ] {
+            let mistake = heeded(said).mistake.unwrap_or_default();
+            assert_eq!(mistake, format!("DataProtectionApplication spec.nonAdmin.{field}"));
+        }
     }
 }

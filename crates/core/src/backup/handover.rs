@@ -5,6 +5,7 @@
 //! allowed, the world is not ready    -> New, Accepted=False with the reason; goes on by itself
 //! allowed                            -> finalizer, and the note that it is handed over, in one write
 //! held and noted                     -> the Velero object, whose name follows from the request's own
+//! the API server does not take it    -> BackingOff, as above
 //! noted long ago, nothing there      -> said: Velero may have had it
 //! Velero has it                      -> Created, Accepted=True, Queued=True: from now on never again; its status and the place in the
 //!                                       queue are copied
@@ -41,6 +42,9 @@ pub(super) const BROUGHT_BACK: &str = "BroughtBackByRestore";
 pub(super) const BEYOND_DOUBT: Duration = Duration::from_secs(600);
 /// Reasons of failures after which the Velero object may have been made all the same.
 const UNANSWERED: [&str; 4] = ["TimedOut", "ApiServerUnreachable", "ApiCallFailed", "UnreadableAnswer"];
+
+/// Reason of a failure that the same object would meet again: what was asked for is not what Velero takes.
+const REJECTED: &str = "Rejected";
 
 /// The object Velero has been handed, or whatever else is under its name.
 #[derive(Clone, Debug, PartialEq)]
@@ -325,6 +329,11 @@ impl<'a> HandOver<'a> {
                     told.conditions.remove(QUEUED);
                 }
                 told.conditions.set(QUEUED, Truth::False, failure.reason, failure.message.clone(), now);
+                if failure.reason == REJECTED {
+                    *told.phase = Some(Phase::BackingOff);
+                    let (why, message, generation) = (self.words.invalid, &failure.message, self.object.generation);
+                    told.conditions.set_observed(ACCEPTED, Truth::False, why, message, Some(generation), now);
+                }
             }
             Outcome::Failed(_) | Outcome::NotRun => {}
         }

@@ -86,11 +86,24 @@ impl Turn {
         }
     }
 
-    /// Whether a place has become free between two looks at one request, if only for some; none where it is not there.
-    pub fn is_freed(before: Option<Turn>, after: Option<Turn>) -> bool {
+    /// For whom a change of one request makes room; it is not there before it comes, nor once it is gone.
+    pub fn room(before: Option<Turn>, after: Option<Turn>) -> Room {
         let takes = |turn: Option<Turn>| turn.map_or(0, Turn::takes);
-        takes(before) > takes(after)
+        match after {
+            _ if takes(before) <= takes(after) => Room::Nobody,
+            Some(Turn::Waiting) => Room::WhoWasPassed,
+            _ => Room::Everybody,
+        }
     }
+}
+
+/// For whom a place has become free, if only for some.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Room {
+    Nobody,
+    /// Nothing came of handing it over, and it waits again: before whoever waits and came later, as it did all the time.
+    WhoWasPassed,
+    Everybody,
 }
 
 /// A request among the others of its namespace.
@@ -126,22 +139,25 @@ pub fn ahead<'a, C: Ord>(own: &Member<'a, C>, others: impl IntoIterator<Item = M
     others.into_iter().filter(|other| own.is_behind(other)).take(enough).count() as u64
 }
 
-/// Those who wait for others and whose turn it is, in the order in which they came, first those of whom it is noted that it was:
-/// nobody does where there is no limit.
-pub fn whose_turn<C: Ord>(all: impl IntoIterator<Item = (Turn, C)>, limit: u64) -> Vec<C> {
-    if limit == 0 {
+/// Those who wait for others and whose turn it is once `own` has made room for them, in the order in which they came, first those of
+/// whom it is noted that it was: nobody does where there is no limit.
+pub fn whose_turn<C: Ord>(room: Room, own: &C, all: impl IntoIterator<Item = (Turn, C)>, limit: u64) -> Vec<C> {
+    if limit == 0 || room == Room::Nobody {
         return Vec::new();
     }
-    let mut room = usize::try_from(limit).unwrap_or(usize::MAX);
+    let mut free = usize::try_from(limit).unwrap_or(usize::MAX);
     let mut line = Vec::new();
     for (turn, came) in all {
         match turn {
-            Turn::Running => room = room.saturating_sub(1),
+            Turn::Running => free = free.saturating_sub(1),
             Turn::HandedOver | Turn::Waiting => line.push((turn == Turn::Waiting, came)),
             Turn::Elsewhere | Turn::Over => {}
         }
     }
-    first(line, room).into_iter().map(|(_, came)| came).collect()
+    let line = first(line, free).into_iter();
+    // Two of whom nothing comes do not wake each other for ever.
+    let has_room = |waits: bool, came: &C| room == Room::Everybody || !waits || came < own;
+    line.filter(|(waits, came)| has_room(*waits, came)).map(|(_, came)| came).collect()
 }
 
 /// How many of those that came in a namespace came before `own`. No more are counted than it takes to be held back by `limit`, and
@@ -218,8 +234,40 @@ mod tests {
             let for_all = is_in_the_way(before) && !is_in_the_way(after);
             let for_some = is_there(before) && !is_there(after);
             let for_earlier = is_with_velero(before) && !is_with_velero(after);
-            assert_eq!(Turn::is_freed(before, after), for_all || for_some || for_earlier, "{before:?} {after:?}");
+            let room = Turn::room(before, after);
+            assert_eq!(room != Room::Nobody, for_all || for_some || for_earlier, "{before:?} {after:?}");
         }
+    }
+
+    /// One request of a line changes: who is woken, of those whom the limit does not hold back any more.
+    fn woken(line: &[(Turn, usize)], own: usize, after: Turn, limit: u64) -> (Vec<usize>, Vec<usize>) {
+        let mut changed = line.to_vec();
+        changed[own].0 = after;
+        let is_to_come = |turn: Turn| matches!(turn, Turn::HandedOver | Turn::Waiting);
+        let others = line.iter().filter(|other| other.1 != own && is_to_come(other.0)).copied();
+        let freed = others.filter(|other| is_held_back(line, *other, limit) && !is_held_back(&changed, *other, limit));
+        let freed = freed.map(|(_, came)| came).collect();
+        (whose_turn(Turn::room(Some(line[own].0), Some(after)), &own, changed, limit), freed)
+    }
+
+    #[test]
+    fn whoever_is_not_held_back_any_more_is_woken_and_nobody_by_his_own_failure() {
+        for (line, limit) in lines().into_iter().flat_map(|line| (1..=3).map(move |limit| (line.clone(), limit))) {
+            let changes = (0..line.len()).flat_map(|own| TURNS.map(|after| (own, after)));
+            // What Velero has had it does not give back.
+            for (own, after) in changes.filter(|(own, after)| line[*own].0 != Turn::Running || !after.is_to_come()) {
+                let (woken, freed) = woken(&line, own, after, limit);
+                assert!(freed.iter().all(|came| woken.contains(came)), "{line:?}, {own} is {after:?}, {limit}");
+                assert!(after != Turn::Waiting || !woken.contains(&own), "{line:?}, {own} is {after:?}, {limit}");
+            }
+        }
+    }
+
+    #[test]
+    fn two_of_whom_nothing_comes_do_not_wake_each_other_for_ever() {
+        let fails = |line: &[(Turn, usize)], own| woken(line, own, Turn::Waiting, 2).0;
+        assert_eq!(fails(&[(Turn::HandedOver, 0), (Turn::Waiting, 1)], 0), [0; 0]);
+        assert_eq!(fails(&[(Turn::Waiting, 0), (Turn::HandedOver, 1)], 1), [0]);
     }
 
     /// Every way in which up to four requests can stand, in the order of their coming.
@@ -244,7 +292,7 @@ mod tests {
     #[test]
     fn it_is_the_turn_of_exactly_those_whom_the_limit_does_not_hold_back() {
         for (line, limit) in lines().into_iter().flat_map(|line| (1..=3).map(move |limit| (line.clone(), limit))) {
-            let turns = whose_turn(line.clone(), limit);
+            let turns = whose_turn(Room::Everybody, &usize::MAX, line.clone(), limit);
             for own in line.iter().filter(|(turn, _)| matches!(turn, Turn::HandedOver | Turn::Waiting)) {
                 let is_held_back = is_held_back(&line, *own, limit);
                 assert_eq!(turns.contains(&own.1), !is_held_back, "{own:?} of {line:?}, {limit}");
@@ -262,7 +310,7 @@ mod tests {
         assert_eq!(ahead(&own, elsewhere(Some("here")), 20), 0);
         assert_eq!(ahead(&own, elsewhere(Some("there")), 20), 20, "when that is ready they do not all go at once");
         let all = elsewhere(None).map(|member| (member.turn, member.came)).chain([(Turn::Waiting, 20)]);
-        assert_eq!(whose_turn(all, 20), [20]);
+        assert_eq!(whose_turn(Room::Everybody, &0, all, 20), [20]);
     }
 
     #[test]
@@ -331,7 +379,7 @@ mod tests {
     #[test]
     fn without_a_limit_nobody_waits_for_others() {
         for line in lines() {
-            assert_eq!(whose_turn(line, 0), [0; 0]);
+            assert_eq!(whose_turn(Room::Everybody, &0, line, 0), [0; 0]);
         }
     }
 }

@@ -269,3 +269,25 @@ fn a_backup_that_is_deleted_while_it_runs_is_waited_for() {
     let over = Observed { backups: vec![Backup { state: State::Good, ..going }], ..seen };
     assert!(told(&over).starts_with("create NonAdminBackup nightly-202603010200"), "{}", told(&over));
 }
+
+#[test]
+fn what_a_clock_that_was_wrong_has_made_stops_no_schedule() {
+    let late = Backup { due: at(24 * 365 * 70), ..backup(1, State::Good) };
+    let told_late = Status { last_schedule_time: Some(late.due), ..Status::default() };
+    let mut seen = Observed { backups: vec![late.clone()], status: told_late, ..hourly(2) };
+    assert_eq!(told(&seen), "create NonAdminBackup nightly-202603010200 (absent): due at 2026-03-01T02:00:00Z");
+    seen = carried_out(&seen, true);
+    assert_eq!(seen.status.last_schedule_time, Some(at(2)));
+    assert_eq!(told(&seen), "nothing to do", "once");
+    let keep = Keep { last: Some(1), at_most: None };
+    let seen = keeping(keep, 3, vec![late.clone(), backup(2, State::Good)]);
+    let step = plan(&seen, &Policy::default()).iter().next().cloned();
+    assert!(matches!(step, Some(Step::DeleteBackup(victim)) if victim.name == late.name), "it is not the newest");
+}
+
+#[test]
+fn a_clock_that_goes_back_a_little_makes_nothing_twice() {
+    let seen = Observed { backups: vec![backup(2, State::Good)], now: at(2), ..hourly(2) };
+    let a_minute_before = Moment::from_second(at(2).as_second() - 60).unwrap();
+    assert_eq!(told(&Observed { now: a_minute_before, ..seen }), "nothing to do");
+}

@@ -82,15 +82,18 @@ impl BackupReconciler {
     }
 
     /// Where the backup is in a location of its namespace that is not proven to be a vault's, or is to be.
-    fn own_bucket(&self, place: &Place, origin: &Origin) -> Option<OwnBucket> {
-        let (Place::Location(name) | Place::Gone(name)) = place else { return None };
+    fn own_bucket(&self, place: &Place, origin: &Origin) -> Result<Option<OwnBucket>, Failure> {
+        let (Place::Location(name) | Place::Gone(name)) = place else { return Ok(None) };
         let location = self.caches.locations.get(&origin.namespace, name);
         let velero = self.caches.velero_backups.get(&self.caches.velero_namespace, &origin.nacuuid);
         let expires = velero.as_ref().and_then(|velero| velero.status.as_ref()?.expiration());
         let expires_in = expires.map(request::left_until);
         let lacks_label = velero.is_some_and(|velero| !is_labelled(&*velero) && self.is_in_labelled(&velero));
         let is_vaults = location.is_some_and(|location| self.caches.vault_of(&location).is_some());
-        (!is_vaults).then(|| OwnBucket { reach: self.caches.reach(), expires_in, lacks_label })
+        if is_vaults {
+            return Ok(None);
+        }
+        Ok(Some(OwnBucket { reach: self.caches.reach()?, expires_in, lacks_label }))
     }
 
     /// Whether Velero has it in a location that is labelled as that of a tenant's own bucket.
@@ -265,7 +268,7 @@ impl Reconciler for BackupReconciler {
             is_synced: false,
             unnoted_in: None,
             own_bucket: None,
-            missing_fences: self.caches.missing_around_hooks(self.settings.load().backup.hooks),
+            missing_fences: self.caches.missing_around_hooks(self.settings.load().backup.hooks)?,
             overdue: Duration::ZERO,
             ended: None,
         };
@@ -286,7 +289,7 @@ impl Reconciler for BackupReconciler {
         observed.lies = observed.velero.as_ref().map(|velero| self.caches.lies(&velero.spec)).unwrap_or_default();
         observed.deletions = self.deletions(&origin);
         observed.unnoted_in = self.unnoted_in(&place, &origin);
-        observed.own_bucket = self.own_bucket(&place, &origin);
+        observed.own_bucket = self.own_bucket(&place, &origin)?;
         observed.overdue = self.overdue(&backup, &origin);
         let completed = observed.velero.as_ref().and_then(|velero| Progress(&velero.status).completed());
         observed.ended = completed.and_then(|completed| request::since(&completed));

@@ -11,7 +11,7 @@ use croft_api::{
 use croft_core::{
     backup::{
         Fields, Phase, Progress,
-        turn::{self, HELD_BACK, Member, Said, Turn},
+        turn::{self, HELD_BACK, Member, Room, Said, Turn},
     },
     conditions::Truth,
 };
@@ -166,12 +166,14 @@ pub(super) fn is_location_held_back(location: &NonAdminBackupStorageLocation) ->
 
 /// Those of a namespace whose turn has come, where the change has made room.
 fn next_in_line<K: Limited>(work: Work, change: Change<'_, K>, cache: &Cache<K>, limit: u64) -> Vec<Key> {
-    if !Turn::is_freed(change.before.map(K::turn), change.after.map(K::turn)) {
+    let room = Turn::room(change.before.map(K::turn), change.after.map(K::turn));
+    if room == Room::Nobody {
         return Vec::new();
     }
     let namespace = change.object().namespace().unwrap_or_default();
     let all = cache.in_namespace(&namespace);
-    let next = turn::whose_turn(all.iter().map(|one| (one.turn(), came(&**one))), limit);
+    let all = all.iter().map(|one| (one.turn(), came(&**one)));
+    let next = turn::whose_turn(room, &came(change.object()), all, limit);
     next.into_iter().map(|(_, name)| Key::new(work, namespace.clone(), name)).collect()
 }
 

@@ -303,7 +303,7 @@ impl Reconciler for LocationReconciler {
             may_move: location.annotations().get(CONFIRM_MOVE).is_some_and(|confirmed| confirmed == "true"),
             let_go: self.let_go(&location),
             standing,
-            missing_fences: self.caches.missing_around_own_buckets(),
+            missing_fences: self.caches.missing_around_own_buckets()?,
             taken_in: 0,
             in_queue: Vec::new(),
         };

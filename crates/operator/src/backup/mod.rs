@@ -19,6 +19,7 @@ mod queue;
 mod request;
 mod restore;
 mod schedule;
+mod standing;
 mod stored;
 mod sync;
 mod transfers;
@@ -47,6 +48,7 @@ use croft_core::{
         location::CONFIRM_MOVE,
         ownership::{Lies, Marks},
     },
+    plan::Failure,
     watching::Standing,
 };
 use k8s_openapi::api::{
@@ -70,6 +72,7 @@ use self::{
     request::{MADE_FOR_ANNOTATION, TRIED_ANNOTATION},
     restore::RestoreReconciler,
     schedule::ScheduleReconciler,
+    standing::Since,
     sync::SyncReconciler,
     transfers::Transfers,
     vault::VaultReconciler,
@@ -79,7 +82,7 @@ use crate::{
     engine::{Cache, EngineBuilder, Key, Part, Scope, Work, is_deleting},
     manifests::operator,
     parts::{Definition, Ground},
-    policies::{self, Fence},
+    policies,
     rbac::{Use, Within},
     roles::TenantKinds,
     storage::Warehouse,
@@ -230,6 +233,8 @@ struct Caches {
     snapshots_stand: Receiver<Standing>,
     policies: Arc<Cache<ValidatingAdmissionPolicy>>,
     bindings: Arc<Cache<ValidatingAdmissionPolicyBinding>>,
+    /// Of these two.
+    since: Since,
     /// What whoever installs Velero says about tenants' backups, where there is such a kind.
     applications: Arc<Cache<DataProtectionApplication>>,
     /// How their watch stands.
@@ -280,6 +285,7 @@ impl Caches {
                 requests_stand,
             ],
             snapshots_stand,
+            since: Since::default(),
             applications,
             applications_stand,
             policies: engine.cluster_objects(BACKUPS),
@@ -327,39 +333,29 @@ impl Caches {
         locations.chain(backups).chain(restores).chain(requests).collect()
     }
 
-    /// Names of those of the policies that are not in force exactly as they should be.
-    fn missing(&self, fences: impl IntoIterator<Item = Fence>) -> Vec<String> {
-        let missing = fences.into_iter().filter(|(policy, binding)| {
-            let name = policy.name_any();
-            let there = self.policies.get("", &name).is_some_and(|found| found.spec == policy.spec);
-            !there || self.bindings.get("", &name).is_none_or(|found| found.spec != binding.spec)
-        });
-        missing.map(|(policy, _)| policy.name_any()).collect()
-    }
-
     /// Names of the policies around tenants' restores that are not in force.
-    fn missing_fences(&self) -> Vec<String> {
+    fn missing_fences(&self) -> Result<Vec<String>, Failure> {
         self.missing(fences::around_restores(&self.velero_namespace))
     }
 
     /// Names of the policies that are not in force although hooks are not allowed.
-    fn missing_around_hooks(&self, are_allowed: bool) -> Vec<String> {
-        if are_allowed { Vec::new() } else { self.missing([fences::around_hooks(&self.velero_namespace, false)]) }
+    fn missing_around_hooks(&self, are_allowed: bool) -> Result<Vec<String>, Failure> {
+        if are_allowed { Ok(Vec::new()) } else { self.missing([fences::around_hooks(&self.velero_namespace, false)]) }
     }
 
     /// What Velero could delete with a backup in a tenant's own bucket.
-    fn reach(&self) -> Reach {
+    fn reach(&self) -> Result<Reach, Failure> {
         let places = self.snapshot_locations.all();
         let standing = self.snapshots_stand.borrow().clone();
-        Reach {
+        Ok(Reach {
             snapshot_locations: places.iter().map(|place| place.name_any()).collect(),
             snapshots_are_hidden: !standing.is_synced() && standing != Standing::NotServed,
-            missing_fences: self.missing_around_own_buckets(),
-        }
+            missing_fences: self.missing_around_own_buckets()?,
+        })
     }
 
     /// Names of the policies around tenants' own buckets that are not in force.
-    fn missing_around_own_buckets(&self) -> Vec<String> {
+    fn missing_around_own_buckets(&self) -> Result<Vec<String>, Failure> {
         self.missing(fences::around_own_buckets(&self.velero_namespace))
     }
 

@@ -137,7 +137,7 @@ impl Reconciler for RestoreReconciler {
             source: self.source(&restore).await?,
             velero: None,
             counts_as_unfinished: false,
-            missing_fences: self.caches.missing_fences(),
+            missing_fences: self.caches.missing_fences()?,
             ahead: self.caches.restore_of_the_administrator(),
             has_modifiers: true,
             lists: List::ALL.map(Listing::unasked),

@@ -158,10 +158,12 @@ pub(super) fn wake_on_surroundings(caches: &Caches) {
     });
     let seen = caches.clone();
     caches.policies.wakes(move |change: Change<'_, ValidatingAdmissionPolicy>| {
+        seen.since.note_policy(&change);
         seen.concerned_by_fence(&change.object().name_any())
     });
     let seen = caches.clone();
     caches.bindings.wakes(move |change: Change<'_, ValidatingAdmissionPolicyBinding>| {
+        seen.since.note_binding(&change);
         seen.concerned_by_fence(&change.object().name_any())
     });
     let seen = caches.clone();

@@ -5,13 +5,20 @@ use croft_api::{
     backup::{NonAdminBackup, NonAdminBackupStorageLocation, NonAdminRestore},
     velero::{Backup, DeleteBackupRequest, Restore},
 };
-use kube::api::{DeleteParams, ListParams, Patch, PatchParams};
+use jiff::{SignedDuration, Timestamp};
+use kube::{
+    ResourceExt,
+    api::{DeleteParams, ListParams, Patch, PatchParams},
+};
 use serde_json::{Value, json};
 
 use crate::{
     plot::{Plot, SETTINGS, told, velero_name},
     support::{apply, eventually},
 };
+
+/// Times are told in whole seconds.
+const SETTLED: SignedDuration = SignedDuration::from_secs(9);
 
 impl Plot {
     async fn velero_synchronises_every(&self, period: &str) {
@@ -33,6 +40,17 @@ impl Plot {
         }
         admin.kubectl(&["delete", kind, policy]).await?;
         Ok(kept.to_string())
+    }
+
+    /// Whether every Restore is younger than the binding of a policy, by so much.
+    async fn restores_came_after(&self, policy: &str, by: SignedDuration) -> Result<bool> {
+        let made = ["get", "validatingadmissionpolicybinding", policy, "-o", "jsonpath={.metadata.creationTimestamp}"];
+        let made: Timestamp = self.world.bed.admin().kubectl(&made).await?.parse()?;
+        let restores = self.veleros::<Restore>().list(&ListParams::default()).await?;
+        let came_after = |restore: &Restore| {
+            restore.creation_timestamp().is_some_and(|created| created.0.duration_since(made) >= by)
+        };
+        Ok(!restores.items.is_empty() && restores.iter().all(came_after))
     }
 
     async fn change_restore(&self, name: &str, change: Value) -> Result<()> {
@@ -75,6 +93,10 @@ async fn a_restore_waits_while_a_policy_around_it_is_away_and_while_one_of_the_a
     ensure!(plot.veleros::<Restore>().list(&ListParams::default()).await?.items.is_empty(), "it is with Velero");
     apply(plot.world.bed.admin(), &kept).await?;
     plot.restore_phase("unjudged", "Completed").await;
+    ensure!(
+        plot.restores_came_after("croft-restored-objects", SETTLED).await?,
+        "the policy may not have been in force"
+    );
 
     // In progress from the beginning, so that Velero itself leaves it alone.
     let disaster = json!({

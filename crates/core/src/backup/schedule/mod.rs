@@ -12,7 +12,7 @@ pub mod cron;
 
 use std::{collections::BTreeSet, fmt, time::Duration};
 
-use jiff::{Timestamp as Moment, tz::TimeZone};
+use jiff::{SignedDuration, Timestamp as Moment, tz::TimeZone};
 use serde::{Deserialize, Serialize};
 
 use self::cron::Cron;
@@ -26,6 +26,8 @@ use crate::{
 
 /// Backups that came to nothing are kept so many, for people to look at.
 const FAILURES: usize = 3;
+/// Clocks differ by less. What was made for a later time was made by a clock that was wrong.
+const SKEW: SignedDuration = SignedDuration::from_hours(1);
 /// What the name of a backup ends with: year, month, day, hour and minute.
 const TIME_DIGITS: usize = 12;
 /// The longest name of a schedule: those of its backups end with a time.
@@ -174,9 +176,14 @@ enum Clock {
 impl Observed {
     /// The last time something was made for, by the status or by what was made: either may have been lost.
     fn served(&self) -> Moment {
-        let made = self.backups.iter().map(|backup| backup.due).max();
+        let made = self.backups.iter().map(|backup| backup.due);
         let told = self.status.last_schedule_time;
-        made.into_iter().chain(told).fold(self.created, Moment::max)
+        made.chain(told).filter(|due| self.is_possible(*due)).fold(self.created, Moment::max)
+    }
+
+    /// Whether something can have been made for this time, unless by a clock that was wrong.
+    fn is_possible(&self, due: Moment) -> bool {
+        due.duration_since(self.now) <= SKEW
     }
 
     fn held_back(&self, policy: &Policy) -> Option<HeldBack> {
@@ -205,7 +212,8 @@ impl Observed {
     fn surplus(&self, keep: Keep) -> Option<&Backup> {
         let mut finished: Vec<_> =
             self.backups.iter().filter(|backup| backup.state != State::Unfinished && !backup.is_going).collect();
-        finished.sort_by_key(|backup| std::cmp::Reverse(backup.due));
+        // What tells an impossible time must not pass for the newest for ever.
+        finished.sort_by_key(|backup| std::cmp::Reverse((self.is_possible(backup.due), backup.due)));
         let newest = |states: &'static [State], most: usize| {
             finished.iter().filter(move |backup| states.contains(&backup.state)).take(most).map(|backup| &backup.uid)
         };
@@ -225,7 +233,7 @@ impl Observed {
 
     /// When the first backup grows too old.
     fn next_end(&self, keep: Keep) -> Option<Moment> {
-        let most = jiff::SignedDuration::try_from(keep.at_most?).ok()?;
+        let most = SignedDuration::try_from(keep.at_most?).ok()?;
         let ends = self.backups.iter().filter(|backup| !backup.is_going).filter_map(|it| it.due.checked_add(most).ok());
         ends.filter(|end| *end > self.now).min()
     }
@@ -268,8 +276,10 @@ pub fn report(seen: &Observed, policy: &Policy, outcomes: Outcomes<'_, Step>, no
                 Step::CreateBackup { name, due, .. } if outcome.is_done() => Some((*due, name.clone())),
                 _ => None,
             });
-            let newest = seen.backups.iter().max_by_key(|backup| backup.due).map(|it| (it.due, it.name.clone()));
-            if let Some((due, name)) = made.or(newest).filter(|(due, _)| Some(*due) > seen.status.last_schedule_time) {
+            let possible = seen.backups.iter().filter(|backup| seen.is_possible(backup.due));
+            let newest = possible.max_by_key(|backup| backup.due).map(|it| (it.due, it.name.clone()));
+            let told = seen.status.last_schedule_time.filter(|told| seen.is_possible(*told));
+            if let Some((due, name)) = made.or(newest).filter(|(due, _)| Some(*due) > told) {
                 (status.last_schedule_time, status.last_backup_name) = (Some(due), Some(name));
             }
             let held_back = seen.held_back(policy);

@@ -1,6 +1,9 @@
 //! What Velero has no more, and what it may have had.
 
-use croft_core::backup::{Counts, Enforced};
+use croft_core::{
+    backup::{Counts, Enforced},
+    plan::{Failure, FailureClass},
+};
 
 use super::*;
 
@@ -31,4 +34,26 @@ fn a_backup_that_is_kept_shortly_may_have_come_and_gone_by_whoever_says_how_long
     let enforced = Enforced { backup: fields(json!({ "ttl": "3m" })), ..Enforced::default() };
     let brief = Policy { enforced, ..policy() };
     assert!(is_made(&brief, minutes(2)) && !is_made(&brief, minutes(5)), "it may be over already");
+}
+
+#[test]
+fn what_velero_does_not_take_is_tried_again_only_when_it_is_edited() {
+    let mut seen = World::new(true, true, None, OnDelete::Hold).seen().expect("there");
+    seen.object.has_finalizer = true;
+    let tried = |seconds| croft_core::backup::Tried {
+        at: Timestamp("2026-01-01T00:00:00Z".into()),
+        ago: Duration::from_secs(seconds),
+    };
+    seen.object.tried = Some(tried(0));
+    let made = plan(&seen, &policy());
+    let rejected = Failure::new(FailureClass::Rejected, "Rejected", "spec.hooks.resources[0].name: Required value");
+    let outcomes: Vec<_> = made.iter().map(|step| (step, Outcome::Failed(rejected.clone()))).collect();
+    seen.status = report(&seen, &policy(), &outcomes, &now()).expect("a status");
+    assert_eq!(seen.status.phase, Some(Phase::BackingOff));
+    let told = seen.status.conditions.get("Accepted").expect("told");
+    assert_eq!((told.reason.as_str(), told.message.as_str()), ("InvalidBackupSpec", rejected.message.as_str()));
+    assert!(plan(&seen, &policy()).is_settled(), "nobody has edited it");
+    seen.object.generation += 1;
+    seen.object.tried = Some(tried(3600));
+    assert!(!plan(&seen, &policy()).is_settled(), "it was never with Velero");
 }
