@@ -133,6 +133,9 @@ fn despite_params(class: &Class, readiness: Readiness) -> Readiness {
 }
 
 fn readiness(seen: &Observed, class: &Class, outcomes: Outcomes<'_>) -> Readiness {
+    if let Some(identity) = made_anew(outcomes) {
+        return progressing("RolloutPending", format!("{identity} is made anew"));
+    }
     if let Some((step, failure)) = first_failed(outcomes) {
         return match step.identity() {
             Some(identity) if failure.reason == IMMUTABLE_FIELD && seen.may_make_anew(identity, class) => {
@@ -140,9 +143,6 @@ fn readiness(seen: &Observed, class: &Class, outcomes: Outcomes<'_>) -> Readines
             }
             _ => failing(step, failure),
         };
-    }
-    if let Some(identity) = made_anew(outcomes) {
-        return progressing("RolloutPending", format!("{identity} is made anew"));
     }
     let blocked = obstructed(seen, class).next();
     if class.deleting {
@@ -179,7 +179,7 @@ fn readiness(seen: &Observed, class: &Class, outcomes: Outcomes<'_>) -> Readines
 
 /// A wanted object that was deleted because it could not be changed in place.
 fn made_anew(outcomes: Outcomes<'_>) -> Option<&Identity> {
-    outcomes.iter().find(|(step, _)| step.is_to_make_anew())?.0.identity()
+    outcomes.iter().find(|(step, outcome)| step.is_to_make_anew() && outcome.is_done())?.0.identity()
 }
 
 fn obstructed<'a>(seen: &'a Observed, class: &'a Class) -> impl Iterator<Item = (&'a Rendered, Obstacle)> {

@@ -105,6 +105,11 @@ impl ResourceStep {
         matches!(self, ResourceStep::Prune { because: Removal::Anew, .. })
     }
 
+    /// Whether it takes away a right that is to be given in another form.
+    pub(super) fn withdraws(&self) -> bool {
+        self.is_to_make_anew() && self.identity().is_some_and(Identity::gives_rights)
+    }
+
     pub(super) fn rehearse(item: &Rendered) -> Self {
         let Rendered { identity, api_version, manifest, .. } = item.clone();
         ResourceStep::Rehearse { identity, api_version, manifest }
@@ -210,6 +215,8 @@ impl Step for ResourceStep {
             ResourceStep::DeleteBinding { .. }
             | ResourceStep::PutBackNamespaceMetadata { .. }
             | ResourceStep::ApplyNamespaceMetadata { last: true, .. } => true,
+            // A right that is given no more goes, whatever becomes of the new one: the quota may be full of the old one.
+            _ if self.withdraws() => is_same && !matches!(earlier, ResourceStep::Rehearse { .. }),
             _ => is_same,
         }
     }
