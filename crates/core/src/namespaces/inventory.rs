@@ -58,6 +58,11 @@ pub struct Furnished {
     pub labels_over: BTreeMap<String, String>,
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub annotations_over: BTreeMap<String, String>,
+    /// What is about to be set over them: it may have been, or may be refused.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub labels_due: BTreeMap<String, String>,
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub annotations_due: BTreeMap<String, String>,
 }
 
 impl Furnished {

@@ -85,7 +85,8 @@ pub fn report(seen: &Observed, outcomes: Outcomes<'_>, now: &Timestamp) -> Statu
         }
         ClassSeen::Present(class) => {
             status.params.clone_from(&class.params);
-            status.namespace_metadata = furnished_after(seen, class, is_last_done(outcomes));
+            status.namespace_metadata =
+                furnished_after(seen, class, is_namespace_set(outcomes), is_last_done(outcomes));
             status.applied_resources = inventory(seen, class, outcomes);
             let readiness = despite_contests(&status.applied_resources, readiness(seen, class, outcomes));
             if matches!(readiness, Readiness::Ready { .. }) {
@@ -331,6 +332,12 @@ fn namespace_entry(seen: &Observed, class: &Class, outcomes: Outcomes<'_>) -> Op
     }
     .map(|entry| until_it_stands(seen, namespace_left(seen, class, entry), ran.is_some()))
     .map(|entry| despite_conflict(seen, class, entry))
+}
+
+/// Whether the Namespace has got what the class sets.
+fn is_namespace_set(outcomes: Outcomes<'_>) -> bool {
+    let is_about = |step: &ResourceStep| matches!(step, ResourceStep::ApplyNamespaceMetadata { .. });
+    outcomes.iter().any(|(step, outcome)| is_about(step) && outcome.is_done())
 }
 
 /// Whether everything has gone from the Namespace that the class does not set any more.
