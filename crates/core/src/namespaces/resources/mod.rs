@@ -356,6 +356,7 @@ fn furnish(seen: &Observed, class: &Class) -> Plan<ResourceStep> {
     }
     let namespace_rank = if seen.was_refused(&step::namespace_identity(&seen.namespace.name)) { LAST } else { FIRST };
     ranks.entry((namespace_rank, 0)).or_default().extend(seen.namespace_step(class));
+    ranks.entry((FIRST, 0)).or_default().extend(seen.namespace_forgets(class));
     let (withdrawals, removals) = removals(seen);
     let mut groups = vec![withdrawals];
     groups.extend(ranks.into_values());

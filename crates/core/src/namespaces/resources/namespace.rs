@@ -194,6 +194,18 @@ impl Observed {
         (!stands && !self.namespace_rests(class)).then_some(step)
     }
 
+    /// Takes away what the Namespace says is kept where no class that it has, or has just had, has said so: a backup brought it.
+    pub(super) fn namespace_forgets(&self, class: &Class) -> Option<ResourceStep> {
+        let (wanted, ours) = (self.namespace_wanted(class), &self.furnished().annotations);
+        let is_stale = |note: &String| {
+            let is_there = self.namespace.annotations.contains_key(note);
+            is_there && !wanted.annotations.contains_key(note) && !ours.contains(note)
+        };
+        let notes = [PROTECTED_LABELS, PROTECTED_ANNOTATIONS].map(str::to_owned);
+        let notes: Vec<_> = notes.into_iter().filter(is_stale).collect();
+        (!notes.is_empty()).then_some(ResourceStep::ForgetNotes { notes })
+    }
+
     /// Whether something is on record that is not wanted any more.
     pub(super) fn namespace_drops(&self, wanted: &NamespaceMetadata) -> bool {
         let furnished = self.furnished();
@@ -359,4 +371,25 @@ mod tests {
         assert_eq!(seen.namespace_before(&NamespaceMetadata::default()).labels, texts("level", "custom"));
     }
 
+    #[test]
+    fn what_a_backup_says_is_kept_is_forgotten_where_no_class_has_said_so() {
+        let mut seen = asks_for("restricted", "restricted");
+        seen.namespace.annotations =
+            [PROTECTED_LABELS, PROTECTED_ANNOTATIONS].map(|note| (note.to_owned(), "level".to_owned())).into();
+        let forgets = |seen: &Observed| {
+            let ClassSeen::Present(class) = &seen.class else { return None };
+            seen.namespace_forgets(class)
+        };
+        let only = |notes: &[&str]| {
+            Some(ResourceStep::ForgetNotes { notes: notes.iter().map(|note| (*note).to_owned()).collect() })
+        };
+        assert_eq!(forgets(&seen), only(&[PROTECTED_ANNOTATIONS]), "the class protects its label");
+        if let ClassSeen::Present(class) = &mut seen.class {
+            class.protect = false;
+        }
+        assert_eq!(forgets(&seen), only(&[PROTECTED_LABELS, PROTECTED_ANNOTATIONS]));
+        let ours = &mut seen.binding.status.namespace_metadata.annotations;
+        ours.extend([PROTECTED_LABELS, PROTECTED_ANNOTATIONS].map(str::to_owned));
+        assert_eq!(forgets(&seen), None, "what the class before has said goes last");
+    }
 }

@@ -19,6 +19,8 @@ pub enum ResourceStep {
     ApplyNamespaceMetadata { metadata: NamespaceMetadata, last: bool },
     /// What the Namespace had before the class set it otherwise.
     PutBackNamespaceMetadata { metadata: NamespaceMetadata },
+    /// What the Namespace says is kept, and no class it has keeps.
+    ForgetNotes { notes: Vec<String> },
     /// Fails if the name is taken: nothing is ever overwritten by accident.
     Create { identity: Identity, api_version: String, manifest: Arc<Value>, digest: String, shape: String },
     /// An object made by a plain create becomes one made by apply, so that fields the class drops go away.
@@ -166,6 +168,7 @@ impl ResourceStep {
             | ResourceStep::Release { identity, .. } => Some(identity),
             ResourceStep::ApplyNamespaceMetadata { .. }
             | ResourceStep::PutBackNamespaceMetadata { .. }
+            | ResourceStep::ForgetNotes { .. }
             | ResourceStep::DeleteBinding { .. } => None,
         }
     }
@@ -184,6 +187,7 @@ impl ResourceStep {
             | ResourceStep::Release { identity, api_version, .. } => Some((api_version, &identity.kind)),
             ResourceStep::ApplyNamespaceMetadata { .. }
             | ResourceStep::PutBackNamespaceMetadata { .. }
+            | ResourceStep::ForgetNotes { .. }
             | ResourceStep::DeleteBinding { .. } => None,
         }
     }
@@ -194,6 +198,7 @@ impl Step for ResourceStep {
         match self {
             ResourceStep::ApplyNamespaceMetadata { .. } => "ApplyNamespaceMetadata",
             ResourceStep::PutBackNamespaceMetadata { .. } => "PutBackNamespaceMetadata",
+            ResourceStep::ForgetNotes { .. } => "ForgetNotes",
             ResourceStep::Create { .. } => "Create",
             ResourceStep::TakeFields { .. } => "TakeFields",
             ResourceStep::Strip { .. } => "Strip",
@@ -230,6 +235,9 @@ impl fmt::Display for ResourceStep {
             }
             ResourceStep::PutBackNamespaceMetadata { metadata } => {
                 write!(out, "put back {} labels and annotations of the namespace", metadata.count())
+            }
+            ResourceStep::ForgetNotes { notes } => {
+                write!(out, "take {} off the namespace: no class it has keeps anything by that", notes.join(" and "))
             }
             ResourceStep::Create { identity, .. } => write!(out, "create {identity}"),
             ResourceStep::TakeFields { identity, .. } => write!(out, "own the fields of {identity} by apply"),
