@@ -117,6 +117,9 @@ pub struct AppliedResource {
     pub kind: String,
     /// Name of the object.
     pub name: String,
+    /// The template of its name, where the class has one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub named_by: Option<String>,
     /// UID of the object, once it exists.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub uid: Option<String>,

@@ -141,6 +141,9 @@ pub struct Applied {
     pub api_version: String,
     pub kind: String,
     pub name: String,
+    /// The template its name was made of.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub named_by: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub uid: Option<String>,
     /// A [`Fingerprint`] in its text form.

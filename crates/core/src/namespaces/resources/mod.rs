@@ -41,6 +41,7 @@ pub use self::{
 use self::{leftovers::removals, need::Need};
 use super::{
     binding::CLASS_LABEL,
+    blueprint::Misfit,
     excess::Extent,
     inventory::{Applied, State},
     manifest::{Identity, Rendered, rank},
@@ -197,7 +198,13 @@ impl Observed {
             return false;
         }
         let origin = self.stamped.get(identity).map_or_else(|| self.class_in_force(), |object| &object.class);
-        origin == class.name && class.misfits.iter().any(|misfit| misfit.may_be(identity))
+        // A right is not kept because of what can only be guessed.
+        let is_its_own = |misfit: &Misfit| {
+            let known = self.recorded(identity).filter(|_| identity.gives_rights());
+            known.is_none_or(|known| misfit.may_have_made(known.named_by.as_deref()))
+        };
+        let mut misfits = class.misfits.iter();
+        origin == class.name && misfits.any(|misfit| misfit.may_be(identity) && is_its_own(misfit))
     }
 
     /// Whether the watches alone cannot tell what to do about a wanted object.

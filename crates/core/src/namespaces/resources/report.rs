@@ -361,6 +361,7 @@ fn entry(seen: &Observed, class: &Class, item: &Rendered, last: Option<&(&Resour
         api_version: item.api_version.clone(),
         kind: item.identity.kind.clone(),
         name: item.identity.name.clone(),
+        named_by: item.named_by.clone(),
         ..on_record(seen, &item.identity)
     };
     match last {

@@ -83,12 +83,12 @@ pub(super) fn namespace_identity(name: &str) -> Identity {
 
 impl ResourceStep {
     pub(super) fn create(item: &Rendered) -> Self {
-        let Rendered { identity, api_version, manifest, digest, shape } = item.clone();
+        let Rendered { identity, api_version, manifest, digest, shape, .. } = item.clone();
         ResourceStep::Create { identity, api_version, manifest, digest, shape }
     }
 
     pub(super) fn apply(item: &Rendered, uid: &str) -> Self {
-        let Rendered { identity, api_version, manifest, digest, shape } = item.clone();
+        let Rendered { identity, api_version, manifest, digest, shape, .. } = item.clone();
         ResourceStep::Apply { identity, api_version, uid: uid.to_owned(), manifest, digest, shape }
     }
 

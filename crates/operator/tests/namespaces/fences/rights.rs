@@ -146,6 +146,18 @@ async fn a_role_that_may_not_be_given_keeps_no_right_that_a_class_gives_no_more(
 }
 
 #[tokio::test]
+async fn a_right_whose_name_cannot_be_told_keeps_no_other_right() -> Result<()> {
+    let world = world().await;
+    let (plot, bindings) = given("name-untold").await?;
+    let nameless = role_binding("{{ namespace.labels['example.com/nobody-sets-it'] }}", "name-untold");
+    define(&world.client(), "name-untold", false, vec![nameless]).await?;
+    plot.ready_reason("InvalidClass").await;
+    eventually("the right to be withdrawn", || async { Ok(bindings.get_opt("given").await?.is_none().then_some(())) })
+        .await;
+    Ok(())
+}
+
+#[tokio::test]
 async fn a_class_cannot_hand_out_rights_the_operator_does_not_hold() -> Result<()> {
     let world = world().await;
     let plot = Plot::new(world.bed, "mint").await?;
