@@ -99,6 +99,12 @@ pub struct FurnishedMetadata {
     /// What the class set over `annotationsBefore`.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub annotations_over: BTreeMap<String, String>,
+    /// What the class is about to set over `labelsBefore`, noted before it is done: it may still be refused.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub labels_due: BTreeMap<String, String>,
+    /// What the class is about to set over `annotationsBefore`.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub annotations_due: BTreeMap<String, String>,
 }
 
 /// One object of the class in this namespace.
@@ -111,6 +117,9 @@ pub struct AppliedResource {
     pub kind: String,
     /// Name of the object.
     pub name: String,
+    /// The template of its name, where the class has one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub named_by: Option<String>,
     /// UID of the object, once it exists.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub uid: Option<String>,

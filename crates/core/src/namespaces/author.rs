@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value};
 
-use super::{manifest::group_of, template::is_template};
+use super::{manifest::group_of, resources::Policy, template::is_template};
 
 const RBAC: &str = "rbac.authorization.k8s.io";
 
@@ -90,12 +90,24 @@ impl Demands {
     }
 }
 
-/// What an item asks for beside the right to make it; `resource` is what its kind is called in paths, where that is known.
-pub fn asked(item: &Map<String, Value>, resource: Option<&str>) -> [Asked; 2] {
+/// What a class does with objects, by what it says: one that takes over what others have made changes it, and one that replaces it
+/// has it as its own, to be deleted with the class.
+pub fn verbs(policy: Policy) -> &'static [&'static str] {
+    match policy {
+        Policy { replace: true, .. } => &["create", "patch", "delete"],
+        Policy { adopt: true, .. } => &["create", "patch"],
+        Policy { .. } => &["create"],
+    }
+}
+
+/// What an item asks for: to do this with its kind, and to hold what it gives. `resource` is what its kind is called in paths, where
+/// that is known.
+pub fn asked(item: &Map<String, Value>, resource: Option<&str>, verbs: &[&str]) -> [Asked; 2] {
     let text = |field: &str| item.get(field).and_then(Value::as_str).unwrap_or_default();
     let (group, kind) = (group_of(text("apiVersion")), text("kind"));
     // Of a kind that is not there only who may make everything of its group can say that he may make it.
-    let make = Asked { all: vec![Right::new("create", group, resource.unwrap_or("*"))], or: None };
+    let make = verbs.iter().map(|verb| Right::new(verb, group, resource.unwrap_or("*")));
+    let make = Asked { all: make.collect(), or: None };
     let grant = match (group, kind) {
         (RBAC, "Role") => Asked { all: held(item), or: Some(Right::new("escalate", RBAC, "roles")) },
         (RBAC, "RoleBinding") => Asked { all: bound(item), or: None },
@@ -149,7 +161,7 @@ mod tests {
     use super::*;
 
     fn rules(item: &Value, resource: Option<&str>) -> Vec<String> {
-        let asked = asked(item.as_object().unwrap(), resource);
+        let asked = asked(item.as_object().unwrap(), resource, verbs(Policy::default()));
         asked.iter().flat_map(|asked| &asked.all).map(Right::rule).collect()
     }
 
@@ -181,11 +193,19 @@ mod tests {
         assert_eq!(rules(&either, Some("rolebindings")).len(), 3, "a ClusterRole or a Role");
     }
 
+    #[test]
+    fn who_lets_a_class_take_over_what_others_made_could_change_it_and_who_replaces_it_delete_it() {
+        let of = |adopt: bool, replace: bool| verbs(Policy { adopt, replace, ..Policy::default() });
+        assert_eq!(of(false, false), ["create"]);
+        assert_eq!(of(true, false), ["create", "patch"]);
+        assert_eq!(of(false, true), ["create", "patch", "delete"]);
+    }
+
     fn role(verbs: &[String]) -> Asked {
         let role = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role", "rules": [
             {"apiGroups": [""], "resources": ["pods"], "verbs": verbs},
         ]});
-        let [_, grant] = asked(role.as_object().unwrap(), Some("roles"));
+        let [_, grant] = asked(role.as_object().unwrap(), Some("roles"), &["create"]);
         grant
     }
 

@@ -59,8 +59,10 @@ impl Furnished {
 pub struct Misfit {
     pub group: String,
     pub kind: String,
-    /// The name of its object, unless that is what cannot be told.
+    /// The name of its object, unless that is what cannot be told,
     pub name: Option<String>,
+    /// and the template it is made of.
+    pub named_by: Option<String>,
     pub problems: Vec<Problem>,
 }
 
@@ -68,7 +70,13 @@ impl Misfit {
     fn of(manifest: &Map<String, Value>, inputs: &Inputs, problems: Vec<Problem>) -> Self {
         let text = |field: &str| manifest.get(field).and_then(Value::as_str).unwrap_or_default();
         let group = group_of(text("apiVersion")).to_owned();
-        Self { group, kind: text("kind").to_owned(), name: template::name_in(manifest, inputs), problems }
+        let (name, named_by) = (template::name_in(manifest, inputs), named_by(manifest));
+        Self { group, kind: text("kind").to_owned(), name, named_by, problems }
+    }
+
+    /// Whether it may have made what is on record as named by that template, or by none.
+    pub fn may_have_made(&self, named_by: Option<&str>) -> bool {
+        self.name.is_some() || self.named_by.as_deref() == named_by
     }
 
     /// Whether an object may be the one that cannot be made now.
@@ -144,11 +152,14 @@ impl Blueprint {
         let rendered = self.resources.iter().zip(template::render_all(&self.resources, &inputs)).enumerate();
         let mut rendered: Vec<_> = rendered.collect();
         // A template may make two names one: the name that was written out counts, whatever a namespace gives for the other.
-        rendered.sort_by_key(|(_, (manifest, _))| has_templated_name(manifest));
+        rendered.sort_by_key(|(_, (manifest, _))| templated_name(manifest).is_some());
         let (mut items, mut misfits, mut names) = (BTreeMap::new(), Vec::new(), BTreeSet::new());
         for (index, (manifest, rendered)) in rendered {
             match rendered.and_then(|rendered| manifest::parse_next(index, rendered, &mut names)) {
-                Ok(item) => drop(items.insert(index, item)),
+                Ok(mut item) => {
+                    item.named_by = named_by(manifest);
+                    items.insert(index, item);
+                }
                 Err(problems) => misfits.push(Misfit::of(manifest, &inputs, problems)),
             }
         }
@@ -156,9 +167,17 @@ impl Blueprint {
     }
 }
 
-fn has_templated_name(manifest: &Map<String, Value>) -> bool {
+/// How much of a template is remembered: it is on record for every object.
+const LONGEST_TEMPLATE: usize = 253;
+
+fn named_by(manifest: &Map<String, Value>) -> Option<String> {
+    templated_name(manifest).map(|template| template.chars().take(LONGEST_TEMPLATE).collect())
+}
+
+/// The template a name is made of, if it is.
+fn templated_name(manifest: &Map<String, Value>) -> Option<&str> {
     let name = manifest.get("metadata").and_then(|metadata| metadata.get("name")).and_then(Value::as_str);
-    name.is_some_and(is_template)
+    name.filter(|name| is_template(name))
 }
 
 #[cfg(test)]

@@ -10,6 +10,9 @@ use serde_json::{Map, Value};
 
 use crate::{plan::Step, problem::Problem};
 
+/// The policy that every gate puts in force for its class.
+pub const POLICY: &str = "croft-gate";
+
 /// The reason while a class wants a gate and has none.
 pub const NOT_RAISED: &str = "GateNotRaised";
 /// The reason while a class has a gate and wants none.
@@ -33,6 +36,8 @@ pub enum Standing {
     Nothing,
     /// Of this class, as it was raised.
     Raised,
+    /// Of this class, as it was raised; but what it puts in force is not there, or somebody changed that.
+    Idle,
     /// Of this class, and somebody changed it.
     Changed,
     /// Somebody else's.
@@ -80,6 +85,11 @@ pub(super) fn trouble(seen: &Seen) -> Option<(&'static str, String)> {
     let delete = format!("kubectl delete validatingadmissionpolicybinding {name}");
     let told = match (wanted, standing, failure) {
         (true, Standing::Nothing, Some(failure)) => format!("the gate {name} cannot be raised: {failure}"),
+        (true, Standing::Idle, _) => {
+            format!(
+                "the policy {POLICY} that the gate {name} puts in force is not as `croft manifests` prints it; apply that"
+            )
+        }
         (true, Standing::Changed, _) => format!("somebody changed the gate {name}; to have it raised anew: {delete}"),
         (true, Standing::Foreign, _) => {
             format!("what has the name of the gate is not ours; to have the gate raised: {delete}")
@@ -89,7 +99,8 @@ pub(super) fn trouble(seen: &Seen) -> Option<(&'static str, String)> {
                 format!("Pods still wait for the class; the operator takes no fence down, so do it: {delete}");
             return Some((LEFT, message));
         }
-        (true, Standing::Nothing | Standing::Raised, _) | (false, Standing::Nothing | Standing::Foreign, _) => {
+        (true, Standing::Nothing | Standing::Raised, _)
+        | (false, Standing::Nothing | Standing::Idle | Standing::Foreign, _) => {
             return None;
         }
     };
@@ -100,7 +111,8 @@ pub(super) fn trouble(seen: &Seen) -> Option<(&'static str, String)> {
 mod tests {
     use super::*;
 
-    const ALL: [Standing; 4] = [Standing::Nothing, Standing::Raised, Standing::Changed, Standing::Foreign];
+    const ALL: [Standing; 5] =
+        [Standing::Nothing, Standing::Raised, Standing::Idle, Standing::Changed, Standing::Foreign];
 
     fn seen(wanted: bool, standing: Standing) -> Seen {
         Seen { wanted, standing, name: "croft-gate-team".into(), failure: None }
@@ -118,11 +130,15 @@ mod tests {
     fn whatever_is_not_as_the_class_wants_it_is_told_with_what_to_do() {
         let told = |wanted, standing| trouble(&seen(wanted, standing));
         let reasons = |wanted| ALL.map(|standing| told(wanted, standing).map(|(reason, _)| reason));
-        assert_eq!(reasons(true), [None, None, Some(NOT_RAISED), Some(NOT_RAISED)]);
-        assert_eq!(reasons(false), [None, Some(LEFT), Some(LEFT), None]);
-        for (_, message) in ALL.into_iter().flat_map(|standing| [told(true, standing), told(false, standing)]).flatten()
-        {
-            assert!(message.contains("kubectl delete validatingadmissionpolicybinding croft-gate-team"), "{message}");
+        assert_eq!(reasons(true), [None, None, Some(NOT_RAISED), Some(NOT_RAISED), Some(NOT_RAISED)]);
+        assert_eq!(reasons(false), [None, Some(LEFT), None, Some(LEFT), None]);
+        for (standing, wanted) in ALL.into_iter().flat_map(|standing| [(standing, true), (standing, false)]) {
+            let Some((_, message)) = told(wanted, standing) else { continue };
+            let cure = match standing {
+                Standing::Idle => "croft manifests",
+                _ => "kubectl delete validatingadmissionpolicybinding croft-gate-team",
+            };
+            assert!(message.contains(cure), "{message}");
         }
         let refused = Seen { failure: Some("forbidden".into()), ..seen(true, Standing::Nothing) };
         assert!(trouble(&refused).unwrap().1.contains("cannot be raised: forbidden"));

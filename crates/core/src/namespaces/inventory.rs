@@ -58,6 +58,11 @@ pub struct Furnished {
     pub labels_over: BTreeMap<String, String>,
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub annotations_over: BTreeMap<String, String>,
+    /// What is about to be set over them: it may have been, or may be refused.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub labels_due: BTreeMap<String, String>,
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub annotations_due: BTreeMap<String, String>,
 }
 
 impl Furnished {
@@ -136,6 +141,9 @@ pub struct Applied {
     pub api_version: String,
     pub kind: String,
     pub name: String,
+    /// The template its name was made of.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub named_by: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub uid: Option<String>,
     /// A [`Fingerprint`] in its text form.

@@ -28,6 +28,7 @@ pub mod inventory;
 pub mod manifest;
 pub mod params;
 pub mod resources;
+pub mod rights;
 pub mod rollout;
 pub mod sight;
 pub mod template;

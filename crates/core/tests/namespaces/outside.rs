@@ -90,7 +90,9 @@ impl World {
                 self.namespace_labels.clone_from(&metadata.labels);
                 Outcome::done()
             }
-            ResourceStep::PutBackNamespaceMetadata { .. } => unreachable!("nobody else labels this namespace"),
+            ResourceStep::ForgetNotes { .. } | ResourceStep::PutBackNamespaceMetadata { .. } => {
+                unreachable!("nobody else labels this namespace")
+            }
             ResourceStep::Create { identity, manifest, .. } => {
                 assert!(is_recorded(seen, step), "made {identity} before the class has recorded its kind");
                 self.create(identity, manifest)

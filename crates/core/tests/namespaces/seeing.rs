@@ -210,6 +210,7 @@ impl World {
             deleting: object.deleting,
             witness: manifest.map(|manifest| object.witness(manifest)),
             excess: None,
+            gives_more: false,
             changed_by: None,
             changed_field: None,
             taken_fields: object.created.then(|| json!([])),

@@ -2,8 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use croft_api::namespaces::{NamespaceClass, NamespaceMetadata, validate::content};
-use croft_core::namespaces::author::{Demands, Right, asked};
+use croft_api::namespaces::{
+    NamespaceClass, NamespaceMetadata,
+    validate::{content, policy},
+};
+use croft_core::namespaces::author::{Demands, Right, asked, verbs};
 use futures::{StreamExt, TryStreamExt, stream};
 use k8s_openapi::api::{
     authentication::v1::UserInfo,
@@ -59,12 +62,12 @@ impl Authors {
     }
 
     async fn demands(&self, class: &NamespaceClass) -> Demands {
-        let mut all = Vec::new();
+        let (mut all, verbs) = (Vec::new(), verbs(policy(class)));
         for (index, item) in class.spec.resources.iter().enumerate() {
             let text = |field: &str| item.get(field).and_then(Value::as_str).unwrap_or_default();
             let served = self.kinds.look_up(text("apiVersion"), text("kind")).await.ok();
             let resource = served.filter(|kind| !kind.resource.plural.is_empty()).map(|kind| kind.resource.plural);
-            all.extend(asked(item, resource.as_deref()).map(|asked| (index, asked)));
+            all.extend(asked(item, resource.as_deref(), verbs).map(|asked| (index, asked)));
         }
         Demands::of(all)
     }

@@ -17,12 +17,12 @@ use croft_core::{
     problem::Problem,
     time::Timestamp,
 };
-use k8s_openapi::api::admissionregistration::v1::ValidatingAdmissionPolicyBinding;
 use kube::{Resource, ResourceExt};
 
 use super::{
     CLASS, CLASS_INDEX, Caches,
     described::orphans,
+    gate::Gates,
     inquiry::UNABLE,
     kinds::Kinds,
     revisions::{Revision, Revisions},
@@ -30,7 +30,7 @@ use super::{
 };
 use crate::{
     conditions,
-    engine::{Cache, Clock, Key, Reconciler, Report, Work, Writer, Written, events::Note, is_deleting},
+    engine::{Clock, Key, Reconciler, Report, Work, Writer, Written, events::Note, is_deleting},
     objects,
 };
 
@@ -44,7 +44,7 @@ pub(super) struct ClassReconciler {
     pub(super) kinds: Kinds,
     pub(super) stamps: Stamps,
     pub(super) revisions: Revisions,
-    pub(super) gates: Arc<Cache<ValidatingAdmissionPolicyBinding>>,
+    pub(super) gates: Gates,
     pub(super) progress: Mutex<Progress>,
     pub(super) clock: Clock,
 }

@@ -95,6 +95,7 @@ pub(crate) fn described(api_version: String, metadata: &ObjectMeta, binding_uid:
         excess: None,
         changed_by: fields::changed_last_by(metadata),
         changed_field: None,
+        gives_more: false,
         taken_fields: fields::taken_over(metadata),
         other_owners: json!(others.collect::<Vec<_>>()),
     }

@@ -45,7 +45,7 @@ pub const MARKS: &str = "croft-marks";
 pub const METADATA: &str = "croft-namespace-metadata";
 pub const PARAMS: &str = "croft-class-params";
 /// Also how the names of its bindings begin, one for each gated class.
-pub const GATE: &str = "croft-gate";
+pub const GATE: &str = croft_core::namespaces::gate::POLICY;
 pub const CLASS_DELETION: &str = "croft-class-deletion";
 
 /// The label that chooses a class.

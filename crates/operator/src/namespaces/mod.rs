@@ -41,9 +41,7 @@ use croft_core::{
     namespaces::{class::Kind, manifest::group_of, resources::KindName, rollout::name_of},
     queue::Priority,
 };
-use k8s_openapi::api::{
-    admissionregistration::v1::ValidatingAdmissionPolicyBinding, apps::v1::ControllerRevision, core::v1::Namespace,
-};
+use k8s_openapi::api::{apps::v1::ControllerRevision, core::v1::Namespace};
 use kube::{Resource, ResourceExt};
 
 use self::{
@@ -52,6 +50,7 @@ use self::{
     binding::BindingReconciler,
     blueprints::Blueprints,
     class::ClassReconciler,
+    gate::Gates,
     kinds::Kinds,
     resources::ResourcesReconciler,
     revisions::{REVISION_INDEX, Revisions},
@@ -295,10 +294,7 @@ fn install(engine: &mut EngineBuilder, ground: &Ground) {
         let (caches, blueprints) = (caches.clone(), blueprints.clone());
         move |change| woken_by_revision(change, &caches, &blueprints)
     });
-    let gates: Arc<Cache<ValidatingAdmissionPolicyBinding>> = engine.cluster_objects(NAMESPACES);
-    gates.wakes(|change: Change<'_, ValidatingAdmissionPolicyBinding>| {
-        change.both().filter_map(gate::class_named).map(|class| Key::cluster(CLASS, class)).collect()
-    });
+    let gates = Gates::watch(engine, caches.classes.clone());
     caches.classes.wakes({
         let (caches, stamps, pusher) = (caches.clone(), stamps.clone(), engine.pusher());
         let (journal, absences, blueprints) = (engine.journal(), absences.clone(), blueprints.clone());

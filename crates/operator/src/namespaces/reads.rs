@@ -11,6 +11,7 @@ use croft_core::{
         excess::excess,
         manifest::Identity,
         resources::{KindName, Observed, Read},
+        rights::gives_more,
         witness::{Seal, Witness},
     },
     plan::Failure,
@@ -121,6 +122,7 @@ pub(crate) fn read_whole(
     Read {
         witness: Some(Witness::of(&object, manifest, seal, seen.class.care())),
         excess: seen.extent_of(identity).and_then(|extent| excess(&object, manifest, extent)),
+        gives_more: identity.gives_rights() && gives_more(&object, manifest),
         changed_field: difference::first(&object, manifest),
         ..described
     }

@@ -289,6 +289,12 @@ pub(crate) async fn carry_out(
             let target = Target { namespace: "", name: namespace, uid: &observed.uid };
             stamper.writer.merge::<v1::Namespace>(target, None, patch).await
         }
+        ResourceStep::ForgetNotes { notes } => {
+            let annotations: BTreeMap<_, _> = notes.iter().map(|note| (note, Value::Null)).collect();
+            let target = Target { namespace: "", name: namespace, uid: &observed.uid };
+            let patch = json!({ "metadata": { "annotations": annotations } });
+            stamper.writer.merge::<v1::Namespace>(target, None, patch).await
+        }
         ResourceStep::Create { identity, api_version, manifest, .. } => {
             stamper.create(resource_of(kinds, api_version, identity)?, namespace, manifest).await
         }

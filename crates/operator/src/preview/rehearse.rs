@@ -232,7 +232,8 @@ fn effect_of(seen: &Observed, recorded: &[Applied], trial: &Trial) -> Option<Eff
         }
         ResourceStep::Apply { .. }
         | ResourceStep::ApplyNamespaceMetadata { .. }
-        | ResourceStep::PutBackNamespaceMetadata { .. } => Action::Change,
+        | ResourceStep::PutBackNamespaceMetadata { .. }
+        | ResourceStep::ForgetNotes { .. } => Action::Change,
         ResourceStep::Prune { .. } if seen.wants(&object) => Action::Recreate,
         ResourceStep::Prune { .. } => Action::Prune,
         ResourceStep::Release { .. } => Action::Release,

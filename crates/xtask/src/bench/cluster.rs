@@ -91,12 +91,7 @@ impl Cluster {
     /// webhook.
     pub(super) async fn apply_class(&self, name: &str, value: &str) -> Result<i64> {
         let api: Api<NamespaceClass> = Api::all(self.admin.clone());
-        let class = json!({
-            "apiVersion": "akuity.io/v1alpha1",
-            "kind": "NamespaceClass",
-            "metadata": { "name": name },
-            "spec": { "resources": items(value) },
-        });
+        let class = class_of(name, &items(value));
         let class = wait::until("the class to be accepted", CLASS_LIMIT, || async {
             Ok(Some(api.patch(name, &PatchParams::apply("bench").force(), &Patch::Apply(&class)).await?))
         })
@@ -154,6 +149,20 @@ impl Cluster {
 pub(super) fn client(mut config: Config) -> Result<Client> {
     config.default_retry = false;
     Ok(ClientBuilder::try_from(config)?.build())
+}
+
+/// A class with `value` in all of its items.
+pub(super) fn class_with(name: &str, value: &str) -> Value {
+    class_of(name, &(0..ITEMS).map(|index| item(index, value)).collect::<Vec<_>>())
+}
+
+fn class_of(name: &str, items: &[Map<String, Value>]) -> Value {
+    json!({
+        "apiVersion": "akuity.io/v1alpha1",
+        "kind": "NamespaceClass",
+        "metadata": { "name": name },
+        "spec": { "resources": items },
+    })
 }
 
 /// The objects of a class; `value` is in the first.

@@ -14,6 +14,7 @@ mod model;
 mod namespaces;
 mod news;
 mod pairs;
+mod plan;
 mod plots;
 mod processes;
 mod rest;
@@ -38,6 +39,8 @@ pub(crate) enum Subject {
     Rest,
     /// 1,000 namespaces of a class, against a bare generator (`BENCH_NAMESPACES` changes the number)
     Namespaces,
+    /// `croft plan` of a change of everything in 1,000 namespaces (`BENCH_NAMESPACES` changes the number)
+    Plan,
     /// 1,000 claims on a gateway, against bare calls to it
     Storage,
     /// 1,000 backups, against a generator that makes the same Velero Backups
@@ -58,6 +61,7 @@ pub(crate) fn bench(subjects: &[Subject]) -> Result<()> {
             let measured = match subject {
                 Subject::Rest => rest::measure(&program).await?,
                 Subject::Namespaces => Box::pin(namespaces::measure(&program)).await?,
+                Subject::Plan => Box::pin(plan::measure(&program)).await?,
                 Subject::Storage => Box::pin(storage::measure(&program)).await?,
                 Subject::Backup => Box::pin(backup::measure(&program)).await?,
             };

@@ -59,7 +59,7 @@ pub(super) async fn measure(program: &Path) -> Result<Vec<Figure>> {
     Ok(all)
 }
 
-fn count() -> Result<usize> {
+pub(super) fn count() -> Result<usize> {
     match std::env::var("BENCH_NAMESPACES") {
         Ok(text) => text.parse().context("BENCH_NAMESPACES must be a number"),
         Err(_) => Ok(NAMESPACES),

@@ -64,6 +64,8 @@ pub fn group_of(api_version: &str) -> &str {
 pub struct Item {
     pub identity: Identity,
     pub api_version: String,
+    /// The template its name was made of.
+    pub named_by: Option<String>,
     labels: Texts,
     annotations: Option<Texts>,
     /// Everything but metadata and status.
@@ -127,6 +129,7 @@ impl Item {
         reading.or_problems(Self {
             identity,
             api_version,
+            named_by: None,
             labels: untracked(labels.unwrap_or_default()),
             annotations: annotations.map(untracked),
             body,
@@ -135,12 +138,12 @@ impl Item {
 
     /// The object as it is applied: ours by label and by controller owner.
     pub fn stamped(self, stamp: &Stamp<'_>) -> Rendered {
-        let Self { identity, api_version, labels, annotations, body: mut object } = self;
+        let Self { identity, api_version, named_by, labels, annotations, body: mut object } = self;
         let metadata = stamp.metadata(&identity.name, labels, annotations);
         object.insert("metadata".into(), Value::Object(metadata));
         let manifest = Value::Object(object);
         let (digest, shape) = (digest(&manifest), shape(&manifest));
-        Rendered { identity, api_version, digest, shape, manifest: Arc::new(manifest) }
+        Rendered { identity, api_version, named_by, digest, shape, manifest: Arc::new(manifest) }
     }
 }
 
@@ -204,6 +207,8 @@ fn map_of(texts: Texts) -> Value {
 pub struct Rendered {
     pub identity: Identity,
     pub api_version: String,
+    /// The template its name was made of.
+    pub named_by: Option<String>,
     /// Shared with the steps that send it.
     pub manifest: Arc<Value>,
     pub digest: String,

@@ -244,12 +244,14 @@ mod tests {
 
     #[test]
     fn what_may_be_what_does_not_fit_stays_and_what_another_class_gave_goes() {
+        const TEMPLATE: &str = "{{ namespace.labels['team'] }}";
         let rbac = "rbac.authorization.k8s.io";
         let right = |name: &str| Identity { group: rbac.into(), kind: "RoleBinding".into(), name: name.into() };
         let misfit = |name: Option<&str>| Misfit {
             group: rbac.into(),
             kind: "RoleBinding".into(),
             name: name.map(str::to_owned),
+            named_by: Some(TEMPLATE.to_owned()),
             ..Misfit::default()
         };
         let gone = |name: Option<&str>| {
@@ -264,6 +266,7 @@ mod tests {
                 api_version: format!("{rbac}/v1"),
                 kind: "RoleBinding".into(),
                 name: name.into(),
+                named_by: (name == "here").then(|| TEMPLATE.to_owned()),
                 uid: Some("u".into()),
                 digest: Some("d".into()),
                 ..Applied::default()
@@ -277,7 +280,7 @@ mod tests {
             plan.iter().filter_map(ResourceStep::identity).map(|identity| identity.name.clone()).collect::<Vec<_>>()
         };
         assert_eq!(gone(Some("here")), ["before", "there"]);
-        assert_eq!(gone(None), ["before"], "either of the two may be what is wanted");
+        assert_eq!(gone(None), ["before", "there"], "the name of one is no secret, so it is not what is wanted");
     }
 
     #[test]

@@ -41,13 +41,15 @@ pub use self::{
 use self::{leftovers::removals, need::Need};
 use super::{
     binding::CLASS_LABEL,
+    blueprint::Misfit,
     excess::Extent,
     inventory::{Applied, State},
     manifest::{Identity, Rendered, rank},
 };
 use crate::plan::Plan;
 
-/// Behind every rank of [`rank`].
+/// Before every rank of [`rank`], and behind.
+const FIRST: u8 = 0;
 const LAST: u8 = u8::MAX;
 
 /// What is known about one binding.
@@ -196,7 +198,13 @@ impl Observed {
             return false;
         }
         let origin = self.stamped.get(identity).map_or_else(|| self.class_in_force(), |object| &object.class);
-        origin == class.name && class.misfits.iter().any(|misfit| misfit.may_be(identity))
+        // A right is not kept because of what can only be guessed.
+        let is_its_own = |misfit: &Misfit| {
+            let known = self.recorded(identity).filter(|_| identity.gives_rights());
+            known.is_none_or(|known| misfit.may_have_made(known.named_by.as_deref()))
+        };
+        let mut misfits = class.misfits.iter();
+        origin == class.name && misfits.any(|misfit| misfit.may_be(identity) && is_its_own(misfit))
     }
 
     /// Whether the watches alone cannot tell what to do about a wanted object.
@@ -216,6 +224,7 @@ impl Observed {
                 self.can_be_put_right(item, object)
                     && ((object.created && self.shape_changed(item))
                         || self.is_changed(item, object)
+                        || self.may_give_more(item)
                         || self.extent_of(&item.identity).is_some())
             }
         }
@@ -240,7 +249,8 @@ impl Observed {
     pub fn shown_by(&self, identity: &Identity) -> Option<&Value> {
         let item = self.wanted().iter().find(|item| item.identity == *identity)?;
         let is_changed = self.stamped.get(identity).is_some_and(|object| self.is_changed(item, object));
-        (is_changed || self.extent_of(identity).is_some()).then_some(&item.manifest)
+        let is_to_be_shown = is_changed || self.may_give_more(item) || self.extent_of(identity).is_some();
+        is_to_be_shown.then_some(&item.manifest)
     }
 
     /// How much of an object is to be its manifest's, where nothing that others put into it is to stay.
@@ -279,6 +289,11 @@ impl Observed {
     fn shape_changed(&self, item: &Rendered) -> bool {
         let known = self.recorded(&item.identity).and_then(Applied::fingerprint);
         known.is_none_or(|known| known.shape != item.shape)
+    }
+
+    /// Whether a right may still be given in a form that the class does not give it in: what is there could not be changed.
+    fn may_give_more(&self, item: &Rendered) -> bool {
+        item.identity.gives_rights() && self.was_refused(&item.identity)
     }
 
     /// Whether the API server refused the object the last time: it is tried again, behind all others.
@@ -335,15 +350,20 @@ fn furnish(seen: &Observed, class: &Class) -> Plan<ResourceStep> {
             Need::Blocked(_) => blocked = true,
             // What one object needs is done in order; objects of one rank side by side.
             Need::Steps(steps) => {
-                let rank = if seen.was_refused(&item.identity) { LAST } else { rank(&item.identity.kind) };
+                let rank = match &item.identity {
+                    _ if steps.iter().any(ResourceStep::withdraws) => FIRST,
+                    identity if seen.was_refused(identity) => LAST,
+                    identity => rank(&identity.kind),
+                };
                 for (turn, step) in steps.into_iter().enumerate() {
                     ranks.entry((rank, turn)).or_default().push(step);
                 }
             }
         }
     }
-    let namespace_rank = if seen.was_refused(&step::namespace_identity(&seen.namespace.name)) { LAST } else { 0 };
+    let namespace_rank = if seen.was_refused(&step::namespace_identity(&seen.namespace.name)) { LAST } else { FIRST };
     ranks.entry((namespace_rank, 0)).or_default().extend(seen.namespace_step(class));
+    ranks.entry((FIRST, 0)).or_default().extend(seen.namespace_forgets(class));
     let (withdrawals, removals) = removals(seen);
     let mut groups = vec![withdrawals];
     groups.extend(ranks.into_values());

@@ -1,6 +1,7 @@
 //! Labels and annotations of the Namespace itself.
 //!
-//! Nothing is set that could be forgotten: which keys are the class's is on record before they are set, with the values they had.
+//! Nothing is set that could be forgotten: which keys are the class's is on record before they are set, with the values they had
+//! and those they are about to get. What has been set is on record only when it has.
 //! A value that somebody else has set is left and told, or put back when the namespace leaves, as `policy.onConflict` says; not over
 //! what somebody has set since. What a class does not set any more goes last, when everything else stands: a namespace is not more open on its way to another class.
 
@@ -39,11 +40,81 @@ impl NamespaceMetadata {
     }
 }
 
-/// Those of `wanted` that somebody else has set otherwise.
-fn taken(wanted: &Texts, has: &Texts, ours: &BTreeSet<String>) -> Texts {
-    let foreign =
-        wanted.iter().filter(|(key, value)| !ours.contains(*key) && has.get(*key).is_some_and(|other| other != *value));
-    foreign.filter_map(|(key, _)| Some((key.clone(), has.get(key)?.clone()))).collect()
+/// What is on record about the labels of the Namespace, or about its annotations.
+struct Half<'f> {
+    keys: &'f mut BTreeSet<String>,
+    before: &'f mut Texts,
+    over: &'f mut Texts,
+    due: &'f mut Texts,
+}
+
+impl<'f> Half<'f> {
+    fn both(furnished: &'f mut Furnished) -> [Self; 2] {
+        let Furnished {
+            labels,
+            annotations,
+            labels_before,
+            annotations_before,
+            labels_over,
+            annotations_over,
+            labels_due,
+            annotations_due,
+        } = furnished;
+        [
+            Self { keys: labels, before: labels_before, over: labels_over, due: labels_due },
+            Self { keys: annotations, before: annotations_before, over: annotations_over, due: annotations_due },
+        ]
+    }
+
+    /// Those of `wanted` that somebody else has set otherwise. What was about to be set and never came is still somebody else's.
+    fn taken(&self, wanted: &Texts, has: &Texts) -> Texts {
+        let never_came = |key: &String| {
+            !self.over.contains_key(key) && self.due.get(key).is_some_and(|due| has.get(key) != Some(due))
+        };
+        let is_ours = |key: &String| self.keys.contains(key) && !never_came(key);
+        let others = wanted.iter().filter(|(key, _)| !is_ours(key));
+        let others = others.filter_map(|(key, value)| Some((key, has.get(key).filter(|other| *other != value)?)));
+        others.map(|(key, other)| (key.clone(), other.clone())).collect()
+    }
+
+    /// All this is about to be set, over what others have set.
+    fn announce(&mut self, wanted: &Texts, taken: Texts) {
+        self.before.extend(taken.into_iter().filter(|(key, _)| wanted.contains_key(key)));
+        for (key, value) in wanted.iter().filter(|(key, _)| self.before.contains_key(*key)) {
+            if self.over.get(key) == Some(value) {
+                self.due.remove(key);
+            } else {
+                self.due.insert(key.clone(), value.clone());
+            }
+        }
+        self.keys.extend(wanted.keys().cloned());
+    }
+
+    /// All this has been set.
+    fn confirm(&mut self, wanted: &Texts) {
+        let set = wanted.iter().filter(|(key, _)| self.before.contains_key(*key));
+        self.over.extend(set.map(|(key, value)| (key.clone(), value.clone())));
+        self.due.retain(|key, _| !wanted.contains_key(key));
+    }
+
+    /// Whatever is not among this has gone.
+    fn forget_but(&mut self, wanted: &Texts) {
+        self.keys.retain(|key| wanted.contains_key(key));
+        for texts in [&mut *self.before, &mut *self.over, &mut *self.due] {
+            texts.retain(|key, _| wanted.contains_key(key));
+        }
+    }
+
+    /// What was there before the class, where it is not wanted any more and nobody has set something else since.
+    fn back(&self, wanted: &Texts, has: &Texts) -> Texts {
+        let is_as_it_was_set = |key: &String| match (self.over.get(key), self.due.get(key)) {
+            // On record from when that was not noted.
+            (None, None) => true,
+            (over, due) => has.get(key).is_some_and(|now| over == Some(now) || due == Some(now)),
+        };
+        let back = self.before.iter().filter(|(key, _)| !wanted.contains_key(*key) && is_as_it_was_set(key));
+        back.map(|(key, value)| (key.clone(), value.clone())).collect()
+    }
 }
 
 impl Observed {
@@ -58,10 +129,11 @@ impl Observed {
 
     /// Values of others where the class wants its own.
     fn namespace_taken(&self, class: &Class) -> NamespaceMetadata {
-        let (wanted, ours) = (&class.namespace_metadata, self.furnished());
+        let (wanted, has, mut furnished) = (&class.namespace_metadata, &self.namespace, self.furnished().clone());
+        let [labels, annotations] = Half::both(&mut furnished);
         NamespaceMetadata {
-            labels: taken(&wanted.labels, &self.namespace.labels, &ours.labels),
-            annotations: taken(&wanted.annotations, &self.namespace.annotations, &ours.annotations),
+            labels: labels.taken(&wanted.labels, &has.labels),
+            annotations: annotations.taken(&wanted.annotations, &has.annotations),
         }
     }
 
@@ -80,17 +152,9 @@ impl Observed {
     fn furnished_with(&self, class: &Class) -> Furnished {
         let (wanted, taken) = (self.namespace_wanted(class), self.namespace_taken(class));
         let mut furnished = self.furnished().clone();
-        for (label, value) in taken.labels.into_iter().filter(|(key, _)| wanted.labels.contains_key(key)) {
-            furnished.labels_before.insert(label, value);
-        }
-        for (annotation, value) in taken.annotations.into_iter().filter(|(key, _)| wanted.annotations.contains_key(key))
-        {
-            furnished.annotations_before.insert(annotation, value);
-        }
-        overwrite(&mut furnished.labels_over, &furnished.labels_before, &wanted.labels);
-        overwrite(&mut furnished.annotations_over, &furnished.annotations_before, &wanted.annotations);
-        furnished.labels.extend(wanted.labels.into_keys());
-        furnished.annotations.extend(wanted.annotations.into_keys());
+        let [mut labels, mut annotations] = Half::both(&mut furnished);
+        labels.announce(&wanted.labels, taken.labels);
+        annotations.announce(&wanted.annotations, taken.annotations);
         furnished
     }
 
@@ -130,6 +194,18 @@ impl Observed {
         (!stands && !self.namespace_rests(class)).then_some(step)
     }
 
+    /// Takes away what the Namespace says is kept where no class that it has, or has just had, has said so: a backup brought it.
+    pub(super) fn namespace_forgets(&self, class: &Class) -> Option<ResourceStep> {
+        let (wanted, ours) = (self.namespace_wanted(class), &self.furnished().annotations);
+        let is_stale = |note: &String| {
+            let is_there = self.namespace.annotations.contains_key(note);
+            is_there && !wanted.annotations.contains_key(note) && !ours.contains(note)
+        };
+        let notes = [PROTECTED_LABELS, PROTECTED_ANNOTATIONS].map(str::to_owned);
+        let notes: Vec<_> = notes.into_iter().filter(is_stale).collect();
+        (!notes.is_empty()).then_some(ResourceStep::ForgetNotes { notes })
+    }
+
     /// Whether something is on record that is not wanted any more.
     pub(super) fn namespace_drops(&self, wanted: &NamespaceMetadata) -> bool {
         let furnished = self.furnished();
@@ -151,20 +227,11 @@ impl Observed {
 
     /// What was there before the class, where it is not wanted any more and nobody has set something else since.
     fn namespace_before(&self, wanted: &NamespaceMetadata) -> NamespaceMetadata {
-        let (furnished, namespace) = (self.furnished(), &self.namespace);
-        let dropped = |before: &Texts, over: &Texts, has: &Texts, wanted: &Texts| -> Texts {
-            let is_as_it_was_set = |key: &String| over.get(key).is_none_or(|set| has.get(key) == Some(set));
-            let back = before.iter().filter(|(key, _)| !wanted.contains_key(*key) && is_as_it_was_set(key));
-            back.map(|(key, value)| (key.clone(), value.clone())).collect()
-        };
+        let (has, mut furnished) = (&self.namespace, self.furnished().clone());
+        let [labels, annotations] = Half::both(&mut furnished);
         NamespaceMetadata {
-            labels: dropped(&furnished.labels_before, &furnished.labels_over, &namespace.labels, &wanted.labels),
-            annotations: dropped(
-                &furnished.annotations_before,
-                &furnished.annotations_over,
-                &namespace.annotations,
-                &wanted.annotations,
-            ),
+            labels: labels.back(&wanted.labels, &has.labels),
+            annotations: annotations.back(&wanted.annotations, &has.annotations),
         }
     }
 
@@ -195,23 +262,17 @@ impl Observed {
     }
 }
 
-/// Notes what is set over what was there before.
-fn overwrite(over: &mut Texts, before: &Texts, wanted: &Texts) {
-    let set = before.keys().filter_map(|key| Some((key.clone(), wanted.get(key)?.clone())));
-    over.extend(set);
-}
-
-/// The record after a step: what has gone is forgotten.
-pub(super) fn furnished_after(seen: &Observed, class: &Class, is_last_done: bool) -> Furnished {
-    let mut furnished = seen.furnished_with(class);
-    if is_last_done {
-        let wanted = seen.namespace_wanted(class);
-        furnished.labels.retain(|key| wanted.labels.contains_key(key));
-        furnished.annotations.retain(|key| wanted.annotations.contains_key(key));
-        furnished.labels_before.retain(|key, _| wanted.labels.contains_key(key));
-        furnished.annotations_before.retain(|key, _| wanted.annotations.contains_key(key));
-        furnished.labels_over.retain(|key, _| wanted.labels.contains_key(key));
-        furnished.annotations_over.retain(|key, _| wanted.annotations.contains_key(key));
+/// The record after the steps: what has been set, and what has gone.
+pub(super) fn furnished_after(seen: &Observed, class: &Class, is_set: bool, is_last_done: bool) -> Furnished {
+    let (wanted, mut furnished) = (seen.namespace_wanted(class), seen.furnished_with(class));
+    let [labels, annotations] = Half::both(&mut furnished);
+    for (mut half, wanted) in [(labels, &wanted.labels), (annotations, &wanted.annotations)] {
+        if is_set || !seen.namespace_lacks(class) {
+            half.confirm(wanted);
+        }
+        if is_last_done {
+            half.forget_but(wanted);
+        }
     }
     furnished
 }
@@ -227,6 +288,11 @@ pub(super) fn despite_conflict(seen: &Observed, class: &Class, applied: Applied)
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{
+        namespaces::resources::{ClassSeen, plan, report},
+        plan::{Failure, FailureClass, Outcome},
+        time::Timestamp,
+    };
 
     fn texts(key: &str, value: &str) -> Texts {
         Texts::from([(key.to_owned(), value.to_owned())])
@@ -245,11 +311,85 @@ mod tests {
         };
         assert_eq!(put_back("restricted"), texts("level", "privileged"));
         assert_eq!(put_back("baseline"), Texts::new());
-        seen.binding.status.namespace_metadata.labels_over.clear();
+        seen.binding.status.namespace_metadata.labels_due.clear();
         assert_eq!(
             seen.namespace_before(&NamespaceMetadata::default()).labels,
             texts("level", "privileged"),
             "an old record"
         );
+    }
+
+    /// A namespace, before anything was done about a class that sets and protects a level.
+    fn asks_for(level: &str, has: &str) -> Observed {
+        let metadata = NamespaceMetadata { labels: texts("level", level), ..NamespaceMetadata::default() };
+        let class = Class { namespace_metadata: metadata, protect: true, ..Class::default() };
+        let mut seen = Observed { class: ClassSeen::Present(class), ..Observed::default() };
+        seen.namespace.labels = texts("level", has);
+        seen
+    }
+
+    /// One look, at which the API server gives this answer.
+    fn look(seen: &mut Observed, answer: &Outcome) {
+        let plan = plan(seen);
+        let outcomes: Vec<_> = plan.iter().map(|step| (step, answer.clone())).collect();
+        seen.binding.status = report(seen, &outcomes, &Timestamp::default());
+    }
+
+    fn refusal() -> Outcome {
+        Outcome::Failed(Failure::new(FailureClass::Forbidden, "Forbidden", "no"))
+    }
+
+    #[test]
+    fn what_was_refused_is_not_on_record_as_set_and_what_was_there_before_still_comes_back() {
+        let mut seen = asks_for("restricted", "privileged");
+        look(&mut seen, &Outcome::done());
+        let record = |seen: &Observed| seen.binding.status.namespace_metadata.clone();
+        assert_eq!((record(&seen).labels_over, record(&seen).labels_due), (Texts::new(), texts("level", "restricted")));
+        look(&mut seen, &Outcome::done());
+        assert_eq!((record(&seen).labels_over, record(&seen).labels_due), (texts("level", "restricted"), Texts::new()));
+        let status = seen.binding.status;
+        let mut seen = asks_for("baseline", "restricted");
+        seen.binding.status = status;
+        look(&mut seen, &Outcome::done());
+        for _ in 0..3 {
+            look(&mut seen, &refusal());
+            assert_eq!(record(&seen).labels_over, texts("level", "restricted"), "it was never set to anything else");
+        }
+        let back = seen.namespace_before(&NamespaceMetadata::default()).labels;
+        assert_eq!(back, texts("level", "privileged"));
+    }
+
+    #[test]
+    fn what_others_set_while_a_label_is_refused_is_what_comes_back() {
+        let mut seen = asks_for("restricted", "privileged");
+        look(&mut seen, &Outcome::done());
+        look(&mut seen, &refusal());
+        seen.namespace.labels = texts("level", "custom");
+        look(&mut seen, &Outcome::done());
+        look(&mut seen, &Outcome::done());
+        seen.namespace.labels = texts("level", "restricted");
+        assert_eq!(seen.namespace_before(&NamespaceMetadata::default()).labels, texts("level", "custom"));
+    }
+
+    #[test]
+    fn what_a_backup_says_is_kept_is_forgotten_where_no_class_has_said_so() {
+        let mut seen = asks_for("restricted", "restricted");
+        seen.namespace.annotations =
+            [PROTECTED_LABELS, PROTECTED_ANNOTATIONS].map(|note| (note.to_owned(), "level".to_owned())).into();
+        let forgets = |seen: &Observed| {
+            let ClassSeen::Present(class) = &seen.class else { return None };
+            seen.namespace_forgets(class)
+        };
+        let only = |notes: &[&str]| {
+            Some(ResourceStep::ForgetNotes { notes: notes.iter().map(|note| (*note).to_owned()).collect() })
+        };
+        assert_eq!(forgets(&seen), only(&[PROTECTED_ANNOTATIONS]), "the class protects its label");
+        if let ClassSeen::Present(class) = &mut seen.class {
+            class.protect = false;
+        }
+        assert_eq!(forgets(&seen), only(&[PROTECTED_LABELS, PROTECTED_ANNOTATIONS]));
+        let ours = &mut seen.binding.status.namespace_metadata.annotations;
+        ours.extend([PROTECTED_LABELS, PROTECTED_ANNOTATIONS].map(str::to_owned));
+        assert_eq!(forgets(&seen), None, "what the class before has said goes last");
     }
 }

@@ -2,7 +2,7 @@
 
 use super::{Class, Identity, KindSeen, Observed, Owner, Read, Removal, ResourceStep, Stamped, report};
 use crate::namespaces::{
-    inventory::{Applied, Fingerprint},
+    inventory::{Applied, Fingerprint, State},
     manifest::Rendered,
     template::quoted,
 };
@@ -100,7 +100,7 @@ impl Observed {
                 return Need::Blocked(Obstacle::Drifted { change: change(read) });
             }
         }
-        if self.may_make_anew(&item.identity, class) && self.must_be_made_anew(&item.identity, &object.uid) {
+        if self.may_make_anew(&item.identity, class) && self.must_be_made_anew(&item.identity, &object.uid, read) {
             let (uid, version) = (&object.uid, &object.version);
             let prune = ResourceStep::prune(&item.identity, &item.api_version, uid, version, Removal::Anew);
             return Need::Steps(vec![ResourceStep::rehearse(item), prune]);
@@ -125,10 +125,12 @@ impl Observed {
         must_go && !self.recorded(identity).is_some_and(|known| known.adopted)
     }
 
-    /// Whether this very object could not be changed in place: one made since then is another one.
-    fn must_be_made_anew(&self, identity: &Identity, uid: &str) -> bool {
+    /// Whether this very object could not be changed in place: one made since then is another one. That a role cannot be
+    /// changed is told only to who may give the new one; so what was refused goes where it gives what the class does not.
+    fn must_be_made_anew(&self, identity: &Identity, uid: &str, read: Option<&Read>) -> bool {
         let this = self.recorded(identity).filter(|known| known.uid.as_deref() == Some(uid));
-        this.is_some_and(report::failed_on_immutable)
+        let gives_more = identity.gives_rights() && read.is_some_and(|read| read.gives_more);
+        this.is_some_and(|known| report::failed_on_immutable(known) || (known.state == State::Failed && gives_more))
     }
 
     /// What is on record about the item, if it is its present form that was applied.
@@ -182,4 +184,69 @@ pub(super) fn change(read: Option<&Read>) -> String {
     let by = by.map_or_else(|| "somebody".to_owned(), |manager| format!("field manager {}", quoted(manager)));
     let field = read.and_then(|read| read.changed_field.as_deref()).unwrap_or("what the class sets");
     format!("{by} changed {field}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        namespaces::resources::{ClassSeen, plan},
+        plan::{Failure, FailureClass, Outcome, Step, may_begin},
+    };
+
+    /// A binding whose only object was refused with these words.
+    fn refused(group: &str, kind: &str, message: &str) -> (Observed, Identity) {
+        let identity = Identity { group: group.into(), kind: kind.into(), name: "given".into() };
+        let api_version = if group.is_empty() { "v1".to_owned() } else { format!("{group}/v1") };
+        let item = Rendered { identity: identity.clone(), api_version: api_version.clone(), ..Rendered::default() };
+        let kind_name = (api_version.clone(), kind.to_owned());
+        let mut class = Class { items: vec![item], recorded_kinds: [kind_name.clone()].into(), ..Class::default() };
+        class.policy.recreate_immutable = true;
+        let mut seen = Observed { class: ClassSeen::Present(class), ..Observed::default() };
+        seen.kinds.insert(kind_name, KindSeen::Namespaced);
+        seen.stamped
+            .insert(identity.clone(), Stamped { uid: "u".into(), owner: Owner::ThisBinding, ..Stamped::default() });
+        seen.binding.status.applied_resources = vec![Applied {
+            api_version,
+            kind: kind.into(),
+            name: "given".into(),
+            uid: Some("u".into()),
+            state: State::Failed,
+            message: Some(message.into()),
+            ..Applied::default()
+        }];
+        (seen, identity)
+    }
+
+    const RBAC: &str = "rbac.authorization.k8s.io";
+
+    #[test]
+    fn a_right_that_is_given_no_more_goes_although_the_new_one_would_not_be_accepted() {
+        let goes = |group: &str, kind: &str| {
+            let (seen, _) = refused(group, kind, "cannot be changed in place: no");
+            let plan = plan(&seen);
+            let steps: Vec<_> = plan.iter().collect();
+            let [rehearse, prune] = steps.as_slice() else { panic!("{plan}") };
+            assert_eq!((rehearse.kind(), prune.kind()), ("Rehearse", "Prune"));
+            let full = Failure::new(FailureClass::Rejected, "QuotaExceeded", "full");
+            may_begin(*prune, &[(*rehearse, Outcome::Failed(full))])
+        };
+        assert!(goes(RBAC, "RoleBinding"));
+        assert!(!goes("", "Service"), "what gives no right stays");
+    }
+
+    #[test]
+    fn what_may_not_be_given_is_taken_away_where_it_gives_what_the_class_does_not() {
+        let (mut seen, identity) = refused(RBAC, "RoleBinding", "not currently held");
+        assert!(seen.to_read().iter().any(|(_, asked)| *asked == identity) && seen.shown_by(&identity).is_some());
+        let mut kinds = |gives_more: bool| {
+            let read = Read { uid: "u".into(), owner: Owner::ThisBinding, gives_more, ..Read::default() };
+            seen.read.insert(identity.clone(), Some(read));
+            plan(&seen).iter().map(Step::kind).collect::<Vec<_>>()
+        };
+        assert_eq!(kinds(true), ["Rehearse", "Prune"]);
+        assert_eq!(kinds(false), ["Apply"], "what is missing is given when it may be");
+        let (seen, _) = refused("", "ConfigMap", "not currently held");
+        assert!(seen.to_read().is_empty());
+    }
 }

@@ -230,6 +230,8 @@ pub struct Read {
     pub witness: Option<Witness>,
     /// What takes away what it has beyond the manifest, where [`super::Observed::extent_of`] asks for that.
     pub excess: Option<serde_json::Value>,
+    /// It gives rights that the manifest does not, where [`super::Observed::shown_by`] gives one.
+    pub gives_more: bool,
     /// Who else manages some of it, and did so last.
     pub changed_by: Option<String>,
     /// Where it differs from what the class sets.

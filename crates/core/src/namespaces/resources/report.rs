@@ -85,7 +85,8 @@ pub fn report(seen: &Observed, outcomes: Outcomes<'_>, now: &Timestamp) -> Statu
         }
         ClassSeen::Present(class) => {
             status.params.clone_from(&class.params);
-            status.namespace_metadata = furnished_after(seen, class, is_last_done(outcomes));
+            status.namespace_metadata =
+                furnished_after(seen, class, is_namespace_set(outcomes), is_last_done(outcomes));
             status.applied_resources = inventory(seen, class, outcomes);
             let readiness = despite_contests(&status.applied_resources, readiness(seen, class, outcomes));
             if matches!(readiness, Readiness::Ready { .. }) {
@@ -133,6 +134,9 @@ fn despite_params(class: &Class, readiness: Readiness) -> Readiness {
 }
 
 fn readiness(seen: &Observed, class: &Class, outcomes: Outcomes<'_>) -> Readiness {
+    if let Some(identity) = made_anew(outcomes) {
+        return progressing("RolloutPending", format!("{identity} is made anew"));
+    }
     if let Some((step, failure)) = first_failed(outcomes) {
         return match step.identity() {
             Some(identity) if failure.reason == IMMUTABLE_FIELD && seen.may_make_anew(identity, class) => {
@@ -140,9 +144,6 @@ fn readiness(seen: &Observed, class: &Class, outcomes: Outcomes<'_>) -> Readines
             }
             _ => failing(step, failure),
         };
-    }
-    if let Some(identity) = made_anew(outcomes) {
-        return progressing("RolloutPending", format!("{identity} is made anew"));
     }
     let blocked = obstructed(seen, class).next();
     if class.deleting {
@@ -179,7 +180,7 @@ fn readiness(seen: &Observed, class: &Class, outcomes: Outcomes<'_>) -> Readines
 
 /// A wanted object that was deleted because it could not be changed in place.
 fn made_anew(outcomes: Outcomes<'_>) -> Option<&Identity> {
-    outcomes.iter().find(|(step, _)| step.is_to_make_anew())?.0.identity()
+    outcomes.iter().find(|(step, outcome)| step.is_to_make_anew() && outcome.is_done())?.0.identity()
 }
 
 fn obstructed<'a>(seen: &'a Observed, class: &'a Class) -> impl Iterator<Item = (&'a Rendered, Obstacle)> {
@@ -333,6 +334,12 @@ fn namespace_entry(seen: &Observed, class: &Class, outcomes: Outcomes<'_>) -> Op
     .map(|entry| despite_conflict(seen, class, entry))
 }
 
+/// Whether the Namespace has got what the class sets.
+fn is_namespace_set(outcomes: Outcomes<'_>) -> bool {
+    let is_about = |step: &ResourceStep| matches!(step, ResourceStep::ApplyNamespaceMetadata { .. });
+    outcomes.iter().any(|(step, outcome)| is_about(step) && outcome.is_done())
+}
+
 /// Whether everything has gone from the Namespace that the class does not set any more.
 fn is_last_done(outcomes: Outcomes<'_>) -> bool {
     let is_last = |step: &ResourceStep| matches!(step, ResourceStep::ApplyNamespaceMetadata { last: true, .. });
@@ -354,6 +361,7 @@ fn entry(seen: &Observed, class: &Class, item: &Rendered, last: Option<&(&Resour
         api_version: item.api_version.clone(),
         kind: item.identity.kind.clone(),
         name: item.identity.name.clone(),
+        named_by: item.named_by.clone(),
         ..on_record(seen, &item.identity)
     };
     match last {

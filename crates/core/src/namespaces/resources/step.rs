@@ -19,6 +19,8 @@ pub enum ResourceStep {
     ApplyNamespaceMetadata { metadata: NamespaceMetadata, last: bool },
     /// What the Namespace had before the class set it otherwise.
     PutBackNamespaceMetadata { metadata: NamespaceMetadata },
+    /// What the Namespace says is kept, and no class it has keeps.
+    ForgetNotes { notes: Vec<String> },
     /// Fails if the name is taken: nothing is ever overwritten by accident.
     Create { identity: Identity, api_version: String, manifest: Arc<Value>, digest: String, shape: String },
     /// An object made by a plain create becomes one made by apply, so that fields the class drops go away.
@@ -81,12 +83,12 @@ pub(super) fn namespace_identity(name: &str) -> Identity {
 
 impl ResourceStep {
     pub(super) fn create(item: &Rendered) -> Self {
-        let Rendered { identity, api_version, manifest, digest, shape } = item.clone();
+        let Rendered { identity, api_version, manifest, digest, shape, .. } = item.clone();
         ResourceStep::Create { identity, api_version, manifest, digest, shape }
     }
 
     pub(super) fn apply(item: &Rendered, uid: &str) -> Self {
-        let Rendered { identity, api_version, manifest, digest, shape } = item.clone();
+        let Rendered { identity, api_version, manifest, digest, shape, .. } = item.clone();
         ResourceStep::Apply { identity, api_version, uid: uid.to_owned(), manifest, digest, shape }
     }
 
@@ -103,6 +105,11 @@ impl ResourceStep {
     /// Whether it deletes an object that is wanted and cannot be changed in place.
     pub(super) fn is_to_make_anew(&self) -> bool {
         matches!(self, ResourceStep::Prune { because: Removal::Anew, .. })
+    }
+
+    /// Whether it takes away a right that is to be given in another form.
+    pub(super) fn withdraws(&self) -> bool {
+        self.is_to_make_anew() && self.identity().is_some_and(Identity::gives_rights)
     }
 
     pub(super) fn rehearse(item: &Rendered) -> Self {
@@ -161,6 +168,7 @@ impl ResourceStep {
             | ResourceStep::Release { identity, .. } => Some(identity),
             ResourceStep::ApplyNamespaceMetadata { .. }
             | ResourceStep::PutBackNamespaceMetadata { .. }
+            | ResourceStep::ForgetNotes { .. }
             | ResourceStep::DeleteBinding { .. } => None,
         }
     }
@@ -179,6 +187,7 @@ impl ResourceStep {
             | ResourceStep::Release { identity, api_version, .. } => Some((api_version, &identity.kind)),
             ResourceStep::ApplyNamespaceMetadata { .. }
             | ResourceStep::PutBackNamespaceMetadata { .. }
+            | ResourceStep::ForgetNotes { .. }
             | ResourceStep::DeleteBinding { .. } => None,
         }
     }
@@ -189,6 +198,7 @@ impl Step for ResourceStep {
         match self {
             ResourceStep::ApplyNamespaceMetadata { .. } => "ApplyNamespaceMetadata",
             ResourceStep::PutBackNamespaceMetadata { .. } => "PutBackNamespaceMetadata",
+            ResourceStep::ForgetNotes { .. } => "ForgetNotes",
             ResourceStep::Create { .. } => "Create",
             ResourceStep::TakeFields { .. } => "TakeFields",
             ResourceStep::Strip { .. } => "Strip",
@@ -210,6 +220,8 @@ impl Step for ResourceStep {
             ResourceStep::DeleteBinding { .. }
             | ResourceStep::PutBackNamespaceMetadata { .. }
             | ResourceStep::ApplyNamespaceMetadata { last: true, .. } => true,
+            // A right that is given no more goes, whatever becomes of the new one: the quota may be full of the old one.
+            _ if self.withdraws() => is_same && !matches!(earlier, ResourceStep::Rehearse { .. }),
             _ => is_same,
         }
     }
@@ -223,6 +235,9 @@ impl fmt::Display for ResourceStep {
             }
             ResourceStep::PutBackNamespaceMetadata { metadata } => {
                 write!(out, "put back {} labels and annotations of the namespace", metadata.count())
+            }
+            ResourceStep::ForgetNotes { notes } => {
+                write!(out, "take {} off the namespace: no class it has keeps anything by that", notes.join(" and "))
             }
             ResourceStep::Create { identity, .. } => write!(out, "create {identity}"),
             ResourceStep::TakeFields { identity, .. } => write!(out, "own the fields of {identity} by apply"),

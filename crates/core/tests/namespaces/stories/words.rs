@@ -35,6 +35,7 @@ fn resource_step(seen: &resources::Observed, step: &ResourceStep) -> String {
             format!("label namespace {NAMESPACE} with {}", labels.join(", "))
         }
         ResourceStep::PutBackNamespaceMetadata { .. } => format!("put back what namespace {NAMESPACE} had before"),
+        ResourceStep::ForgetNotes { .. } => format!("take off namespace {NAMESPACE} what no class says is kept"),
         ResourceStep::Create { identity, .. } => format!("create {} ({})", object(identity), item(seen, identity)),
         ResourceStep::Apply { identity, .. } => format!("apply {} ({})", object(identity), item(seen, identity)),
         ResourceStep::TakeFields { identity, .. } => {

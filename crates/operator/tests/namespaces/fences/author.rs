@@ -73,6 +73,24 @@ async fn nobody_puts_into_a_class_what_he_could_not_make_himself() -> Result<()>
 }
 
 #[tokio::test]
+async fn nobody_lets_a_class_take_over_what_he_could_not_change_himself() -> Result<()> {
+    let writes = |verbs: &[&str]| json!({"apiGroups": [""], "resources": ["configmaps"], "verbs": verbs});
+    let makes = author("author-who-makes", vec![writes(&["create"])]).await?;
+    let changes = author("author-who-changes", vec![writes(&["create", "patch"])]).await?;
+    let class =
+        |on_conflict: &str| json!({"spec": {"policy": {"onConflict": on_conflict}, "resources": [config_map("made")]}});
+    for (who, name, allowed, refused, missing) in [
+        (&makes, "takes-nothing-over", "Refuse", "Adopt", "verbs: [patch]"),
+        (&changes, "replaces-nothing", "Adopt", "Replace", "verbs: [delete]"),
+    ] {
+        eventually("the rights to count", || async { Ok(Some(write(who, name, class(allowed)).await?)) }).await;
+        let told = write(who, name, class(refused)).await.err().context("it was let in")?.to_string();
+        assert!(told.contains("spec.resources[0]") && told.contains(missing), "{told}");
+    }
+    Ok(())
+}
+
+#[tokio::test]
 async fn nobody_hands_out_by_a_class_what_he_does_not_hold() -> Result<()> {
     let roles = json!({"apiGroups": ["rbac.authorization.k8s.io"], "resources": ["roles", "rolebindings"], "verbs": ["create"]});
     let who = author("author-of-roles", vec![config_maps(), roles]).await?;

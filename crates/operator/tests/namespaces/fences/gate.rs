@@ -4,10 +4,15 @@ use anyhow::{Context, Result};
 use croft::namespaces::fences::GATE;
 use croft_api::namespaces::{AppliedState, CLASS_LABEL, NamespaceClassStatus};
 use croft_testbed::Testbed;
-use k8s_openapi::api::{admissionregistration::v1::ValidatingAdmissionPolicyBinding, core::v1::Pod};
+use k8s_openapi::api::{
+    admissionregistration::v1::{
+        ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding, ValidatingAdmissionPolicySpec,
+    },
+    core::v1::Pod,
+};
 use kube::{
     Api, Client, ResourceExt,
-    api::{DeleteParams, Patch, PatchParams, PostParams},
+    api::{DeleteParams, ObjectMeta, Patch, PatchParams, PostParams},
 };
 use serde_json::{Value, json};
 
@@ -135,6 +140,31 @@ async fn a_gate_is_raised_for_its_class_goes_with_it_and_is_never_taken_down_by_
     eventually("another gate", || async { Ok(api.get_opt(name).await?) }).await;
     class.delete().await?;
     gone(&api, name).await;
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_gate_without_its_policy_is_not_told_as_raised() -> Result<()> {
+    let world = World::own(Testbed::kubernetes()).await?;
+    let policies: Api<ValidatingAdmissionPolicy> = Api::all(world.client());
+    let class = Class::with_spec(world.client(), "idle-gate", gated(vec![])).await?;
+    class.status("a gate", says("RolledOut")).await;
+    let policy = policies.get(GATE).await?;
+    policies.delete(GATE, &DeleteParams::default()).await?;
+    let told = class.status("told that nobody is held", says("GateNotRaised")).await.status.unwrap_or_default();
+    assert!(told.conditions.iter().any(|condition| condition.message.contains("croft manifests")), "{told:?}");
+    let with = |failure_policy: &str| ValidatingAdmissionPolicy {
+        metadata: ObjectMeta { name: Some(GATE.to_owned()), ..ObjectMeta::default() },
+        spec: policy
+            .spec
+            .clone()
+            .map(|spec| ValidatingAdmissionPolicySpec { failure_policy: Some(failure_policy.to_owned()), ..spec }),
+        status: None,
+    };
+    policies.create(&PostParams::default(), &with("Fail")).await?;
+    class.status("a gate again", says("RolledOut")).await;
+    policies.patch(GATE, &PatchParams::default(), &Patch::Merge(&with("Ignore"))).await?;
+    class.status("told that it is weaker", says("GateNotRaised")).await;
     Ok(())
 }
 

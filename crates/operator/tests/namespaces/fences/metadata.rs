@@ -136,6 +136,29 @@ async fn nobody_else_says_which_labels_are_kept() -> Result<()> {
 }
 
 #[tokio::test]
+async fn what_a_backup_says_is_kept_is_forgotten_where_no_class_has_said_so() -> Result<()> {
+    let world = world().await;
+    let velero = world.bed.cluster_admin("velero", "restores-notes").await?;
+    Class::with_spec(world.client(), "stale-note", json!({"resources": []})).await?;
+    let restored: Namespace = serde_json::from_value(json!({"metadata": {
+        "generateName": "stale-note-", "annotations": {PROTECTED_LABELS_ANNOTATION: LABEL},
+        "labels": {CLASS_LABEL: "stale-note", LABEL: "restricted"},
+    }}))?;
+    let api: Api<Namespace> = Api::all(velero.client.clone());
+    let restored =
+        eventually("a restored namespace", || async { Ok(Some(api.create(&PostParams::default(), &restored).await?)) })
+            .await;
+    eventually("the note to be forgotten", || async {
+        let now = api.get(&restored.name_any()).await?;
+        Ok((!now.annotations().contains_key(PROTECTED_LABELS_ANNOTATION)).then_some(()))
+    })
+    .await;
+    let target = Target::namespace(&velero.client, &restored.name_any());
+    target.write(Way::Merge, LABEL, None).await.context("no class in force keeps it")?;
+    Ok(())
+}
+
+#[tokio::test]
 async fn without_protect_a_label_is_put_right_and_not_fenced() -> Result<()> {
     let plot = furnished("loose-label", false).await?;
     let target = Target::namespace(&plot.owner.client, &plot.namespace);

@@ -4,12 +4,15 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use croft_testbed::{Identity, Testbed};
-use k8s_openapi::api::{core::v1::ConfigMap, rbac::v1::RoleBinding};
+use k8s_openapi::api::{
+    core::v1::{ConfigMap, ResourceQuota},
+    rbac::v1::RoleBinding,
+};
 use kube::{
     Api,
-    api::{DeleteParams, Patch, PostParams},
+    api::{DeleteParams, ListParams, Patch, PostParams},
 };
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::{Plot, Target, config_map, define};
 use crate::{
@@ -81,19 +84,85 @@ async fn whoever_may_annotate_the_namespace_has_it_looked_at() -> Result<()> {
     Ok(())
 }
 
+/// Gives everybody a role.
+fn role_binding(name: &str, role: &str) -> Value {
+    json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding", "metadata": {"name": name},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role},
+        "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "Group", "name": "everybody"}],
+    })
+}
+
+/// A namespace of a class that gives what the operator may hand out, since it holds it itself.
+async fn given(name: &str) -> Result<(Plot, Api<RoleBinding>)> {
+    let world = world().await;
+    let plot = Plot::new(world.bed, name).await?;
+    support::apply(world.bed.admin(), ROLE_BINDINGS).await?;
+    let role = ["create", "clusterrole", name, "--verb=get,list", "--resource=configmaps"];
+    world.bed.admin().kubectl(&role).await?;
+    define(&world.client(), name, false, vec![role_binding("given", name)]).await?;
+    plot.bind(name).await?;
+    plot.ready().await;
+    let bindings = Api::namespaced(world.client(), &plot.namespace);
+    Ok((plot, bindings))
+}
+
+#[tokio::test]
+async fn a_full_quota_keeps_no_right_that_a_class_gives_no_more() -> Result<()> {
+    let world = world().await;
+    let (plot, bindings) = given("quota-is-full").await?;
+    let (counted, quotas) = (
+        "count/rolebindings.rbac.authorization.k8s.io",
+        Api::<ResourceQuota>::namespaced(world.client(), &plot.namespace),
+    );
+    let count = bindings.list(&ListParams::default()).await?.items.len().to_string();
+    let full = json!({"metadata": {"name": "full"}, "spec": {"hard": {counted: count}}});
+    quotas.create(&PostParams::default(), &serde_json::from_value(full)?).await?;
+    eventually("the quota to be full", || async {
+        let used = quotas.get("full").await?.status.and_then(|status| status.used?.get(counted).cloned());
+        Ok(used.filter(|used| used.0 == count))
+    })
+    .await;
+    let role = ["create", "clusterrole", "quota-is-full-still", "--verb=get", "--resource=services"];
+    world.bed.admin().kubectl(&role).await?;
+    define(&world.client(), "quota-is-full", false, vec![role_binding("given", "quota-is-full-still")]).await?;
+    eventually("the other role to be given", || async {
+        Ok(bindings.get_opt("given").await?.filter(|given| given.role_ref.name == "quota-is-full-still"))
+    })
+    .await;
+    plot.ready().await;
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_role_that_may_not_be_given_keeps_no_right_that_a_class_gives_no_more() -> Result<()> {
+    let world = world().await;
+    let (plot, bindings) = given("may-not-bind").await?;
+    define(&world.client(), "may-not-bind", false, vec![role_binding("given", "cluster-admin")]).await?;
+    eventually("the right to be withdrawn", || async { Ok(bindings.get_opt("given").await?.is_none().then_some(())) })
+        .await;
+    plot.ready_reason("Forbidden").await;
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_right_whose_name_cannot_be_told_keeps_no_other_right() -> Result<()> {
+    let world = world().await;
+    let (plot, bindings) = given("name-untold").await?;
+    let nameless = role_binding("{{ namespace.labels['example.com/nobody-sets-it'] }}", "name-untold");
+    define(&world.client(), "name-untold", false, vec![nameless]).await?;
+    plot.ready_reason("InvalidClass").await;
+    eventually("the right to be withdrawn", || async { Ok(bindings.get_opt("given").await?.is_none().then_some(())) })
+        .await;
+    Ok(())
+}
+
 #[tokio::test]
 async fn a_class_cannot_hand_out_rights_the_operator_does_not_hold() -> Result<()> {
     let world = world().await;
     let plot = Plot::new(world.bed, "mint").await?;
     support::apply(world.bed.admin(), ROLE_BINDINGS).await?;
-    let binding = |name: &str, role: &str| {
-        json!({
-            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding", "metadata": {"name": name},
-            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role},
-            "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "Group", "name": "everybody"}],
-        })
-    };
-    define(&world.client(), "mint", false, vec![config_map("made"), binding("too-much", "cluster-admin")]).await?;
+    define(&world.client(), "mint", false, vec![config_map("made"), role_binding("too-much", "cluster-admin")]).await?;
     plot.bind("mint").await?;
     let refused = || async {
         let (_, message) = plot.ready_reason("Forbidden").await;
@@ -115,11 +184,7 @@ async fn a_conflict_in_the_new_class_keeps_no_right_of_the_old_one() -> Result<(
     // What the operator holds itself it may hand out.
     let role = ["create", "clusterrole", "reads-config-maps", "--verb=get,list", "--resource=configmaps"];
     world.bed.admin().kubectl(&role).await?;
-    let given = json!({
-        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding", "metadata": {"name": "given"},
-        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "reads-config-maps"},
-        "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "Group", "name": "everybody"}],
-    });
+    let given = role_binding("given", "reads-config-maps");
     define(&world.client(), "withdrawn-old", false, vec![config_map("old"), given]).await?;
     define(&world.client(), "withdrawn-new", false, vec![config_map("taken")]).await?;
     plot.bind("withdrawn-old").await?;
@@ -142,11 +207,7 @@ async fn a_class_that_does_not_fit_the_namespace_keeps_no_right_of_the_old_one()
     support::apply(world.bed.admin(), ROLE_BINDINGS).await?;
     let role = ["create", "clusterrole", "reads-services", "--verb=get,list", "--resource=services"];
     world.bed.admin().kubectl(&role).await?;
-    let given = json!({
-        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding", "metadata": {"name": "given"},
-        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "reads-services"},
-        "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "Group", "name": "everybody"}],
-    });
+    let given = role_binding("given", "reads-services");
     let mut unfit = config_map("unfit");
     unfit["data"] = json!({"note": "{{ namespace.annotations['example.com/nobody-sets-it'] }}"});
     define(&world.client(), "unfit-old", false, vec![config_map("old"), given]).await?;
