@@ -1,10 +1,12 @@
 //! The chores of this repository: `cargo xtask <chore>`, or `make <chore>`.
 
 mod bench;
+mod chart;
 mod check;
 mod demo;
 mod dev;
 mod generate;
+mod image;
 mod setup;
 mod terminal;
 mod tools;
@@ -35,6 +37,14 @@ enum Chore {
         /// What to measure; default: everything
         subjects: Vec<bench::Subject>,
     },
+    /// Make the operator's image, into target/image/
+    Image {
+        /// Of the release, or of what tests run: that is sooner built, and larger
+        #[arg(long, value_enum, default_value_t = tools::Profile::Release)]
+        profile: tools::Profile,
+    },
+    /// Check the Helm chart: against the manifests, and what it says to wrong values
+    Chart,
     /// Write the generated files: deploy/ and docs/
     Generate,
     /// Formatting, lints, whether the generated files are up to date, and the dependencies
@@ -60,6 +70,8 @@ fn run(chore: &Chore) -> Result<()> {
         Chore::Dev => dev::dev(),
         Chore::Demo => demo::demo(),
         Chore::Bench { subjects } => bench::bench(subjects),
+        Chore::Image { profile } => image::image(*profile),
+        Chore::Chart => chart::chart(),
         Chore::Generate => generate::write(),
         Chore::Check => check::check(),
         Chore::Test => check::test(),
