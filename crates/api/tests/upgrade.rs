@@ -117,7 +117,12 @@ fn incompatible(then: &Value, now: &Value) -> Vec<String> {
         let mut versions = now["spec"]["versions"].as_array().into_iter().flatten();
         let place = "/schema/openAPIV3Schema";
         match versions.find(|now| now["name"] == version["name"] && now["served"] == true) {
-            Some(now) => compare(&version.pointer(place).cloned().unwrap_or_default(), &now.pointer(place).cloned().unwrap_or_default(), "", &mut problems),
+            Some(now) => compare(
+                &version.pointer(place).cloned().unwrap_or_default(),
+                &now.pointer(place).cloned().unwrap_or_default(),
+                "",
+                &mut problems,
+            ),
             None => problems.push(format!("version {} is not served any more", version["name"])),
         }
     }
@@ -198,7 +203,8 @@ fn values(list: &Value) -> BTreeSet<String> {
 
 #[test]
 fn whatever_would_refuse_a_stored_object_is_found() {
-    let then = json!({ "type": "object", "properties": { "a": { "type": "string", "enum": ["x", "y"], "maxLength": 9 } } });
+    let then =
+        json!({ "type": "object", "properties": { "a": { "type": "string", "enum": ["x", "y"], "maxLength": 9 } } });
     let changed = |change: &dyn Fn(&mut Value)| -> usize {
         let mut now = then.clone();
         change(&mut now);

@@ -103,7 +103,7 @@ async fn with_data_kept_no_fence_falls_with_the_operator_and_nothing_else_of_it_
     // The Secret with the gateway's keys would be somebody else's; here there is none.
     eventually("the operator's namespace to go", || async {
         let here = Api::<Namespace>::all(client.clone()).get_opt("croft-system").await?;
-        Ok((here.is_none() || here.is_some_and(|here| here.metadata.deletion_timestamp.is_some())).then_some(()))
+        Ok(here.is_none_or(|here| here.metadata.deletion_timestamp.is_some()).then_some(()))
     })
     .await;
     goes(&client, &namespace).await?;
@@ -139,7 +139,8 @@ async fn keys_stay_with_the_tenant_and_her_user_in_ceph_or_all_of_it_goes() -> R
         let secrets: Api<Secret> = Api::namespaced(client.clone(), &namespace);
         eventually("her keys", || async { Ok(secrets.get_opt("app-admin").await?) }).await;
         let claims: Api<S3UserClaim> = Api::namespaced(client.clone(), &namespace);
-        assert!(claims.get("app").await?.finalizers().len() == 1);
+        assert_eq!(claims.get("app").await?.finalizers().len(), 1);
+        assert!(world.bed.ceph().admin(&["user", "list"]).await?.contains("$app"));
         let kubeconfig = world.bed.admin().kubeconfig.clone();
         let running = tokio::spawn(async move { uninstall(&kubeconfig, &[choice, "--timeout", "60"]).await });
         // Outside of the cluster it is stopped by hand, once it has done its work.
@@ -147,7 +148,7 @@ async fn keys_stay_with_the_tenant_and_her_user_in_ceph_or_all_of_it_goes() -> R
             drop(world.operator);
         } else {
             eventually("the user to be gone", || async {
-                Ok((!world.bed.ceph().admin(&["user", "list"]).await?.contains(&namespace)).then_some(()))
+                Ok((!world.bed.ceph().admin(&["user", "list"]).await?.contains("$app")).then_some(()))
             })
             .await;
             drop(world.operator);
@@ -155,7 +156,7 @@ async fn keys_stay_with_the_tenant_and_her_user_in_ceph_or_all_of_it_goes() -> R
         let done = running.await.context("croft uninstall")??;
         assert!(done.status.success(), "{}", said(&done));
         nothing_is_left(&client).await?;
-        assert_eq!(world.bed.ceph().admin(&["user", "list"]).await?.contains(&namespace), stays, "{choice}");
+        assert_eq!(world.bed.ceph().admin(&["user", "list"]).await?.contains("$app"), stays, "{choice}");
         assert_eq!(secrets.get_opt("app-admin").await?.is_some(), stays, "{choice}");
         goes(&client, &namespace).await?;
     }

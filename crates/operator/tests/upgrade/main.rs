@@ -66,15 +66,14 @@ async fn what_a_release_stored_can_be_changed_under_todays_kinds() -> Result<()>
             let [name, flag, namespace] = named(object);
             let before = admin.kubectl(&["get", &name, &flag, &namespace, "-o", "json"]).await?;
             // Whatever is written, all of the object is judged anew; once of itself, once by way of its status.
-            for (place, patch) in [
-                ("--subresource=", json!({ "metadata": { "annotations": { "example.com/touched": "yes" } } })),
-                ("--subresource=status", json!({ "status": object["status"] })),
-            ] {
-                let patch = patch.to_string();
-                let mut arguments = vec!["patch", &name, &flag, &namespace, "--type=merge", "-p", &patch];
-                if place.ends_with("status") {
-                    arguments.push(place);
-                }
+            let touched = json!({ "metadata": { "annotations": { "example.com/touched": "yes" } } }).to_string();
+            let status = json!({ "status": object["status"] }).to_string();
+            let mut patches = vec![vec!["-p", &touched]];
+            if object.get("status").is_some() {
+                patches.push(vec!["--subresource=status", "-p", &status]);
+            }
+            for patch in patches {
+                let arguments = [vec!["patch", &name, &flag, &namespace, "--type=merge"], patch].concat();
                 admin.kubectl(&arguments).await.with_context(|| format!("{name} under today's kinds"))?;
             }
             let after = admin.kubectl(&["get", &name, &flag, &namespace, "-o", "json"]).await?;

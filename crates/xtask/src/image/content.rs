@@ -78,6 +78,11 @@ fn needed(told: &str) -> Result<Vec<PathBuf>> {
 
 #[cfg(test)]
 mod tests {
+    use std::{
+        net::{Ipv4Addr, UdpSocket},
+        os::unix::fs::PermissionsExt,
+    };
+
     use super::*;
 
     #[test]
@@ -85,5 +90,56 @@ mod tests {
         let told = "\tlinux-vdso.so.1 (0x00007ffe)\n\tlibgcc_s.so.1 => /lib/x/libgcc_s.so.1 (0x1)\n\t/lib64/ld-linux.so.2 (0x2)\n";
         assert_eq!(needed(told).unwrap(), ["/lib/x/libgcc_s.so.1", "/lib64/ld-linux.so.2"].map(PathBuf::from));
         assert!(needed("\tlibz.so => not found\n").is_err());
+    }
+
+    fn unpack(files: &Files, root: &Path) {
+        for (path, file) in files {
+            let path = root.join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(&path, &file.bytes).unwrap();
+            let mode = if file.is_program { 0o755 } else { 0o644 };
+            fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+        }
+    }
+
+    /// Answers every question for an IPv4 address with 10.1.2.3, and says of anything else that there is none.
+    fn answer_questions(server: UdpSocket) {
+        let mut bytes = [0; 512];
+        while let Ok((size, asker)) = server.recv_from(&mut bytes) {
+            let question = &bytes[12..size];
+            let end = question.iter().position(|byte| *byte == 0).unwrap() + 5;
+            let is_a = question[end - 4..end] == [0, 1, 0, 1];
+            let mut answer =
+                [&bytes[..2], &[0x81, 0x80, 0, 1, 0, u8::from(is_a), 0, 0, 0, 0], &question[..end]].concat();
+            if is_a {
+                answer.extend([0xc0, 0x0c, 0, 1, 0, 1, 0, 0, 0, 60, 0, 4, 10, 1, 2, 3]);
+            }
+            let _ = server.send_to(&answer, asker);
+        }
+    }
+
+    /// With `getent` in the program's place: it asks the C library just as the operator does.
+    #[test]
+    fn names_are_found_inside_by_file_and_by_name_server() {
+        let [_, low, high, _] = std::process::id().to_le_bytes();
+        let address = Ipv4Addr::new(127, 53, high, low);
+        let Ok(server) = UdpSocket::bind((address, 53)) else {
+            eprintln!("not tried: only root can serve names, and change into the image");
+            return;
+        };
+        std::thread::spawn(move || answer_questions(server));
+        let root = std::env::temp_dir().join(format!("croft-names-{}", std::process::id()));
+        let content = content(Path::new("/usr/bin/getent")).unwrap();
+        unpack(&content.base, &root);
+        unpack(&content.program, &root);
+        fs::write(root.join("etc/resolv.conf"), format!("nameserver {address}\n")).unwrap();
+        fs::write(root.join("etc/hosts"), "10.9.9.9 gateway.file\n").unwrap();
+        let find = |name: &str| {
+            let found = Command::new("chroot").arg(&root).args(["/croft", "ahostsv4", name]).output().unwrap();
+            String::from_utf8(found.stdout).unwrap()
+        };
+        let (by_file, by_server) = (find("gateway.file"), find("gateway.example.com"));
+        fs::remove_dir_all(&root).unwrap();
+        assert!(by_file.starts_with("10.9.9.9 ") && by_server.starts_with("10.1.2.3 "), "{by_file}{by_server}");
     }
 }
