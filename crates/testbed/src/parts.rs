@@ -21,8 +21,15 @@ const INSTALL_LIMIT: Duration = Duration::from_secs(900);
 /// Debian's own package is older than the modules ask for.
 const INSTALL_GO: &str =
     "curl -fsSL https://go.dev/dl/go1.26.8.linux-$(dpkg --print-architecture).tar.gz | tar -xzC /usr/local";
-const CEPH_PACKAGES: [&str; 3] = ["ceph-mon", "ceph-osd", "radosgw"];
-const CEPH_PROGRAMS: [&str; 6] = ["ceph-mon", "ceph-osd", "radosgw", "radosgw-admin", "monmaptool", "ceph"];
+const CEPH: Packages = Packages {
+    programs: &["ceph-mon", "ceph-osd", "radosgw", "radosgw-admin", "monmaptool", "ceph"],
+    names: &["ceph-mon", "ceph-osd", "radosgw"],
+};
+/// Programs of Debian's that a node needs; what they need of each other comes along.
+const NODE: Packages = Packages {
+    programs: &["containerd", "ctr", "runc", "busybox", "iptables", "ip", "/usr/lib/cni/bridge"],
+    names: &["containerd", "runc", "busybox-static", "containernetworking-plugins", "iptables", "iproute2"],
+};
 
 /// Paths of the programs an instance needs.
 #[derive(Debug, Clone)]
@@ -38,6 +45,22 @@ pub struct Parts {
 pub struct VeleroParts {
     pub server: PathBuf,
     pub aws_plugin: PathBuf,
+}
+
+/// What a real node runs, beside the control plane and what Debian has.
+#[derive(Debug, Clone)]
+pub struct NodeParts {
+    pub kubelet: PathBuf,
+    pub kube_scheduler: PathBuf,
+    pub kube_proxy: PathBuf,
+    /// What Velero puts into a restored pod, to make it wait for its volumes.
+    pub velero_restore_helper: PathBuf,
+}
+
+struct Packages {
+    /// Found in `PATH`, or at their place.
+    programs: &'static [&'static str],
+    names: &'static [&'static str],
 }
 
 struct Program {
@@ -64,6 +87,16 @@ const AWS_PLUGIN: Program = Program {
     package: "github.com/vmware-tanzu/velero-plugin-for-aws/velero-plugin-for-aws",
     usual_seconds: 14,
 };
+const VELERO_RESTORE_HELPER: Program = Program {
+    name: "velero-restore-helper",
+    package: "github.com/vmware-tanzu/velero/cmd/velero-restore-helper",
+    usual_seconds: 5,
+};
+const KUBELET: Program = Program { name: "kubelet", package: "k8s.io/kubernetes/cmd/kubelet", usual_seconds: 120 };
+const KUBE_SCHEDULER: Program =
+    Program { name: "kube-scheduler", package: "k8s.io/kubernetes/cmd/kube-scheduler", usual_seconds: 14 };
+const KUBE_PROXY: Program =
+    Program { name: "kube-proxy", package: "k8s.io/kubernetes/cmd/kube-proxy", usual_seconds: 22 };
 
 impl Parts {
     /// Finds, builds or installs everything `want` needs. Blocks; the first time for minutes.
@@ -92,34 +125,57 @@ impl VeleroParts {
     }
 }
 
-/// Installs the Ceph packages where their programs are missing. Blocks.
-pub fn ensure_ceph() -> Result<()> {
-    let missing: Vec<_> = CEPH_PROGRAMS.into_iter().filter(|program| find_program(program).is_none()).collect();
-    if missing.is_empty() {
-        return Ok(());
+impl NodeParts {
+    /// Builds the programs and installs Debian's packages where they are missing. Blocks.
+    pub fn ensure() -> Result<Self> {
+        NODE.ensure()?;
+        let module = Module::open("node")?;
+        Ok(Self {
+            kubelet: module.build(&KUBELET)?,
+            kube_scheduler: module.build(&KUBE_SCHEDULER)?,
+            kube_proxy: module.build(&KUBE_PROXY)?,
+            velero_restore_helper: Module::open("velero")?.build(&VELERO_RESTORE_HELPER)?,
+        })
     }
-    let by_hand = format!("apt-get install -y --no-install-recommends {}", CEPH_PACKAGES.join(" "));
-    let missing = missing.join(", ");
-    ensure!(
-        find_program("apt-get").is_some(),
-        "{missing} not found and there is no apt-get: install Ceph's monitor, OSD and gateway"
-    );
-    ensure!(rustix::process::geteuid().is_root(), "{missing} not found: run `{by_hand}` as root");
-    let log = cache_root()?.join("apt-get.log");
-    create_dir(&cache_root()?)?;
-    eprintln!("testbed: installing {} (about 30 s)", CEPH_PACKAGES.join(" "));
-    let mut update = Command::new("apt-get");
-    update.arg("update").env("DEBIAN_FRONTEND", "noninteractive");
-    process::run("apt-get update", &update, &log, INSTALL_LIMIT)?;
-    let mut install = Command::new("apt-get");
-    install
-        .args(["install", "-y", "--no-install-recommends"])
-        .args(CEPH_PACKAGES)
-        .env("DEBIAN_FRONTEND", "noninteractive");
-    process::run("apt-get install", &install, &log, INSTALL_LIMIT)
 }
 
-/// One of the two Go modules beside this crate, with its place in the cache.
+/// Installs the Ceph packages where their programs are missing. Blocks.
+pub fn ensure_ceph() -> Result<()> {
+    CEPH.ensure()
+}
+
+impl Packages {
+    fn ensure(&self) -> Result<()> {
+        let missing: Vec<_> = self.programs.iter().copied().filter(|program| find_program(program).is_none()).collect();
+        if missing.is_empty() {
+            return Ok(());
+        }
+        let names = self.names.join(" ");
+        let missing = missing.join(", ");
+        ensure!(
+            find_program("apt-get").is_some(),
+            "{missing} not found and there is no apt-get: install what Debian has in {names}"
+        );
+        ensure!(
+            rustix::process::geteuid().is_root(),
+            "{missing} not found: run `apt-get install -y --no-install-recommends {names}` as root"
+        );
+        let log = cache_root()?.join("apt-get.log");
+        create_dir(&cache_root()?)?;
+        eprintln!("testbed: installing {names} (about 30 s)");
+        let mut update = Command::new("apt-get");
+        update.arg("update").env("DEBIAN_FRONTEND", "noninteractive");
+        process::run("apt-get update", &update, &log, INSTALL_LIMIT)?;
+        let mut install = Command::new("apt-get");
+        install
+            .args(["install", "-y", "--no-install-recommends"])
+            .args(self.names)
+            .env("DEBIAN_FRONTEND", "noninteractive");
+        process::run("apt-get install", &install, &log, INSTALL_LIMIT)
+    }
+}
+
+/// One of the Go modules beside this crate, with its place in the cache.
 struct Module {
     source: PathBuf,
     built: PathBuf,
@@ -221,6 +277,7 @@ fn required_version<'a>(go_mod: &'a str, module: &str) -> Option<&'a str> {
     })
 }
 
+/// A name with slashes is a place of its own.
 fn find_program(name: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH")?;
     std::env::split_paths(&path).map(|dir| dir.join(name)).find(|candidate| candidate.is_file())
