@@ -4,8 +4,10 @@ mod bench;
 mod check;
 mod demo;
 mod dev;
+mod e2e;
 mod generate;
 mod setup;
+mod story;
 mod terminal;
 mod tools;
 mod world;
@@ -30,6 +32,12 @@ enum Chore {
     Dev,
     /// Tell the story of one tenant on real Kubernetes, Ceph and Velero
     Demo,
+    /// The same on a real node, with real pods and what is in their volumes
+    E2e {
+        /// What to do; default: everything
+        #[arg(value_enum)]
+        chapter: Option<e2e::Chapter>,
+    },
     /// Measure the operator at rest and under load, into target/bench.json
     Bench {
         /// What to measure; default: everything
@@ -59,6 +67,7 @@ fn run(chore: &Chore) -> Result<()> {
         Chore::Setup => setup::setup(),
         Chore::Dev => dev::dev(),
         Chore::Demo => demo::demo(),
+        Chore::E2e { chapter } => e2e::e2e(*chapter),
         Chore::Bench { subjects } => bench::bench(subjects),
         Chore::Generate => generate::write(),
         Chore::Check => check::check(),
