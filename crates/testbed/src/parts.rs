@@ -15,6 +15,10 @@ use anyhow::{Context, Result, bail, ensure};
 
 use crate::{Want, digest::sha256_hex, process, rundir::cache_root};
 
+/// Chooses another Kubernetes than the one that is pinned beside the tests, such as `1.33`.
+pub const VERSION: &str = "CROFT_KUBERNETES";
+/// What `controlplane` and `node` are of.
+const PINNED: &str = "1.36";
 const BUILD_LIMIT: Duration = Duration::from_secs(3600);
 const PROGRESS_EVERY: Duration = Duration::from_secs(15);
 const INSTALL_LIMIT: Duration = Duration::from_secs(900);
@@ -104,13 +108,14 @@ impl Parts {
         if want.ceph {
             ensure_ceph()?;
         }
-        let module = Module::open("controlplane")?;
+        let (module, pinned) = (Module::of_kubernetes("controlplane")?, Module::open("controlplane")?);
         let assets = std::env::var_os("KUBEBUILDER_ASSETS").map(PathBuf::from);
         let given = |program: &Program| assets.as_ref().map(|dir| dir.join(program.name)).filter(|path| path.exists());
         let program = |program: &Program| given(program).map_or_else(|| module.build(program), Ok);
         Ok(Self {
             kube_apiserver: program(&KUBE_APISERVER)?,
-            etcd: program(&ETCD)?,
+            // Of whichever Kubernetes: it asks etcd for nothing that is new.
+            etcd: given(&ETCD).map_or_else(|| pinned.build(&ETCD), Ok)?,
             kube_controller_manager: program(&KUBE_CONTROLLER_MANAGER)?,
             kubectl: program(&KUBECTL)?,
             velero: if want.velero { Some(VeleroParts::ensure()?) } else { None },
@@ -129,7 +134,7 @@ impl NodeParts {
     /// Builds the programs and installs Debian's packages where they are missing. Blocks.
     pub fn ensure() -> Result<Self> {
         NODE.ensure()?;
-        let module = Module::open("node")?;
+        let module = Module::of_kubernetes("node")?;
         Ok(Self {
             kubelet: module.build(&KUBELET)?,
             kube_scheduler: module.build(&KUBE_SCHEDULER)?,
@@ -182,7 +187,28 @@ struct Module {
     ldflags: String,
 }
 
+/// Every Kubernetes that can be chosen, the pinned one last.
+pub fn versions() -> Result<Vec<String>> {
+    let place = Path::new(env!("CARGO_MANIFEST_DIR")).join("kubernetes");
+    let others = fs::read_dir(&place).with_context(|| format!("reading {}", place.display()))?;
+    let mut versions: Vec<_> = others.flatten().map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
+    versions.sort();
+    versions.push(PINNED.to_owned());
+    Ok(versions)
+}
+
 impl Module {
+    /// Of the version that was chosen, or `pinned`.
+    fn of_kubernetes(pinned: &str) -> Result<Self> {
+        let chosen = std::env::var(VERSION).unwrap_or_default();
+        if chosen.is_empty() || chosen == PINNED {
+            return Self::open(pinned);
+        }
+        let versions = versions()?;
+        ensure!(versions.contains(&chosen), "{VERSION}={chosen} is none of {}", versions.join(", "));
+        Self::open(&format!("kubernetes/{chosen}"))
+    }
+
     fn open(name: &str) -> Result<Self> {
         let source = Path::new(env!("CARGO_MANIFEST_DIR")).join(name);
         let sums = fs::read(source.join("go.sum")).with_context(|| format!("reading {name}/go.sum"))?;
@@ -296,6 +322,16 @@ mod tests {
         let flags = ldflags("module m\n\nrequire (\n\tk8s.io/kubernetes v1.36.3\n)\n");
         assert!(flags.contains("-X k8s.io/component-base/version.gitVersion=v1.36.3"));
         assert!(flags.contains("-X k8s.io/client-go/pkg/version.gitMinor=36"));
+    }
+
+    #[test]
+    fn the_pinned_kubernetes_is_the_one_that_is_said_to_be() {
+        for module in ["controlplane", "node"] {
+            let place = Path::new(env!("CARGO_MANIFEST_DIR")).join(module).join("go.mod");
+            let go_mod = fs::read_to_string(place).unwrap();
+            let version = required_version(&go_mod, "k8s.io/kubernetes").unwrap();
+            assert!(version.starts_with(&format!("v{PINNED}.")), "{module} is of {version}");
+        }
     }
 
     #[test]

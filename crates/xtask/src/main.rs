@@ -38,6 +38,8 @@ enum Chore {
         #[arg(value_enum)]
         chapter: Option<e2e::Chapter>,
     },
+    /// The story of `e2e` on every Kubernetes there is a module for
+    Matrix,
     /// Measure the operator at rest and under load, into target/bench.json
     Bench {
         /// What to measure; default: everything
@@ -68,6 +70,7 @@ fn run(chore: &Chore) -> Result<()> {
         Chore::Dev => dev::dev(),
         Chore::Demo => demo::demo(),
         Chore::E2e { chapter } => e2e::e2e(*chapter),
+        Chore::Matrix => e2e::matrix::matrix(),
         Chore::Bench { subjects } => bench::bench(subjects),
         Chore::Generate => generate::write(),
         Chore::Check => check::check(),

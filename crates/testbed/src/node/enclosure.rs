@@ -126,7 +126,7 @@ fn hierarchies() -> Result<Vec<PathBuf>> {
         return Ok(vec![root.to_owned()]);
     }
     let entries = fs::read_dir(root).with_context(|| format!("reading {CGROUPS}"))?;
-    let found: Vec<_> = entries.flatten().filter(|entry| is_hierarchy(entry)).map(|entry| entry.path()).collect();
+    let found: Vec<_> = entries.flatten().filter(is_hierarchy).map(|entry| entry.path()).collect();
     if found.is_empty() {
         bail!("nothing is mounted below {CGROUPS}");
     }

@@ -11,13 +11,13 @@ use crate::{parts::NodeParts, rundir::write_private};
 pub(super) fn write_files(dir: &Path) -> Result<()> {
     let networks = dir.join("cni");
     std::fs::create_dir_all(&networks)?;
-    write_private(&networks.join("10-croft.conflist"), &network().to_string())?;
+    write_private(&networks.join("10-croft.conflist"), network().to_string())?;
     write_private(&dir.join("resolv.conf"), "")?;
     let containerd = include_str!("containerd.toml")
         .replace("{networks}", &networks.display().to_string())
         .replace("{sandbox}", super::BUSYBOX);
     write_private(&dir.join("containerd.toml"), &containerd)?;
-    write_private(&dir.join("kubelet.json"), &configuration(dir)?.to_string())
+    write_private(&dir.join("kubelet.json"), configuration(dir)?.to_string())
 }
 
 pub(super) fn command(parts: &NodeParts, dir: &Path, kubeconfig: &Path) -> Command {

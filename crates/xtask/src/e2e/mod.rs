@@ -6,11 +6,10 @@
 mod cluster;
 mod gone;
 mod install;
+pub(crate) mod matrix;
 mod replicas;
 mod steady;
 mod story;
-
-use std::process::ExitStatus;
 
 use anyhow::{Result, anyhow, ensure};
 use clap::ValueEnum;
@@ -19,6 +18,7 @@ use croft_testbed::{
     node::enclosure,
     parts::{NodeParts, Parts},
 };
+use futures::FutureExt;
 
 use self::cluster::Cluster;
 use crate::{
@@ -33,6 +33,8 @@ use crate::{
 pub(crate) enum Chapter {
     /// One tenant, from a label to restored volumes
     Story,
+    /// Replicas come and go while others write
+    NeverDown,
     /// Nothing is left of a run that was killed
     Gone,
     /// A node with one pod, until somebody ends it
@@ -45,29 +47,26 @@ pub(crate) fn e2e(chapter: Option<Chapter>) -> Result<()> {
         return inside(chapter.unwrap_or(Chapter::Story));
     }
     enclosure::ensure_possible()?;
-    timed("the parts of a node are here", || {
-        Parts::ensure(&Testbed::kubernetes().with_velero())?;
-        NodeParts::ensure()
-    })?;
+    timed("the parts of a node are here", ensure_parts)?;
     croft(Profile::Debug)?;
     match chapter {
-        Some(Chapter::Gone) => gone::tell(),
-        Some(chapter) => succeeded(run(chapter)?),
-        None => {
-            succeeded(run(Chapter::Story)?)?;
-            gone::tell()
-        }
+        Some(chapter) => run(chapter),
+        None => [Chapter::Story, Chapter::NeverDown, Chapter::Gone].into_iter().try_for_each(run),
     }
 }
 
-/// In an enclosure of its own, to its end.
-fn run(chapter: Chapter) -> Result<ExitStatus> {
-    let word = chapter.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default();
-    enclosure::run_inside(&["e2e", &word])
+fn ensure_parts() -> Result<()> {
+    Parts::ensure(&Testbed::kubernetes().with_velero())?;
+    NodeParts::ensure().map(drop)
 }
 
-fn succeeded(status: ExitStatus) -> Result<()> {
-    ensure!(status.success(), "the story did not come to its end: see above");
+/// In an enclosure of its own, to its end.
+fn run(chapter: Chapter) -> Result<()> {
+    if chapter == Chapter::Gone {
+        return gone::tell();
+    }
+    let word = chapter.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default();
+    ensure!(enclosure::run_inside(&["e2e", &word])?.success(), "{word} did not come to its end: see above");
     Ok(())
 }
 
@@ -75,20 +74,20 @@ fn inside(chapter: Chapter) -> Result<()> {
     let ended = until_stopped(async {
         match chapter {
             Chapter::Idle => gone::idle().await,
-            Chapter::Gone => Err(anyhow!("nobody is killed in here")),
-            Chapter::Story => tell().await,
+            // Boxed: the future of everything is too big to be carried around.
+            told => tell(told).boxed().await,
         }
     })?;
     to_the_end(ended)
 }
 
-async fn tell() -> Result<()> {
+async fn tell(chapter: Chapter) -> Result<()> {
     let mut story = Story::new();
     story
         .begin("Start a real node on this machine: kubelet, containerd, scheduler and kube-proxy, and Ceph beside it.");
     let cluster = Cluster::start().await?;
     cluster.print_timings();
-    if let Err(error) = cluster.tell(&mut story).await {
+    if let Err(error) = cluster.tell(chapter, &mut story).boxed().await {
         let logs = cluster.keep_logs().await?;
         return Err(anyhow!("step {}: {error:#}\nlogs are in {}", story.step(), logs.display()));
     }

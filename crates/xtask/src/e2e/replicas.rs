@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, ensure};
 use croft_testbed::wait;
+use futures::FutureExt;
 use k8s_openapi::api::{coordination::v1::Lease, core::v1::Pod};
 use kube::{
     Api, ResourceExt,
@@ -34,7 +35,7 @@ impl Cluster {
         let took = steady.during("during-deletion", self.delete_leader()).await?;
         ensure!(took <= AFTER_GOODBYE, "another replica led after {}, more than a second", seconds(took));
         story.begin("Every pod is evicted, as for the maintenance of nodes.");
-        steady.during("during-eviction", self.evict_everybody()).await?;
+        steady.during("during-eviction", self.evict_everybody().boxed()).await?;
         story.begin("The leader is killed.");
         let took = self.kill_leader().await?;
         ensure!(took <= AFTER_DEATH, "another replica led after {}, more than five seconds", seconds(took));

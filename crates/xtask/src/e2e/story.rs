@@ -7,10 +7,14 @@ use croft_api::{
     storage::S3UserClaim,
 };
 use croft_testbed::{Identity, node, wait};
+use futures::FutureExt;
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
 use kube::{Api, api::ListParams};
 
-use super::cluster::{Cluster, SOON};
+use super::{
+    Chapter,
+    cluster::{Cluster, SOON},
+};
 use crate::{
     demo::tenant,
     story::{Actor, Story, Watched, show_output},
@@ -23,9 +27,16 @@ const SHOP: &str = "app=shop";
 const FILES: &str = "/orders/book /basket/notes";
 
 impl Cluster {
-    pub(super) async fn tell(&self, story: &mut Story) -> Result<()> {
+    pub(super) async fn tell(&self, chapter: Chapter, story: &mut Story) -> Result<()> {
         self.install_velero(story).await?;
         self.install_croft(story).await?;
+        match chapter {
+            Chapter::NeverDown => self.never_down(story).boxed().await,
+            _ => self.tell_of_a_tenant(story).boxed().await,
+        }
+    }
+
+    async fn tell_of_a_tenant(&self, story: &mut Story) -> Result<()> {
         self.furnish(story).await?;
         let (maria, paul) = tokio::try_join!(self.tenant("maria", NAMESPACE), self.tenant("paul", NEIGHBOUR))?;
         let maria = Actor { name: "maria", identity: &maria };
@@ -35,8 +46,7 @@ impl Cluster {
         self.look_from_next_door(story, &paul).await?;
         self.lose_everything(story, &maria).await?;
         self.restore(story, &maria).await?;
-        self.compare(story, &maria, &before).await?;
-        self.never_down(story).await
+        self.compare(story, &maria, &before).await
     }
 
     async fn install_velero(&self, story: &mut Story) -> Result<()> {
@@ -118,7 +128,10 @@ impl Cluster {
         paul.is_refused("get podvolumebackups.velero.io,secrets -n velero", "Forbidden").await?;
         let file = write_file("restore.yaml", include_str!("../demo/restore.yaml"))?;
         paul.kubectl(&format!("apply -n {NEIGHBOUR} -f {}", file.display())).await?;
-        paul.kubectl(&format!("get nonadminrestore -n {NEIGHBOUR}")).await
+        let asked = Watched { client: &self.bed.admin().client, namespace: NEIGHBOUR, name: "undo" };
+        asked.has::<NonAdminRestore>("/status/phase", "BackingOff").await?;
+        let told = "get nonadminrestore undo -n green -o jsonpath='{.status.conditions[*].message}'";
+        paul.kubectl(told).await
     }
 
     async fn lose_everything(&self, story: &mut Story, maria: &Actor<'_>) -> Result<()> {
