@@ -1,6 +1,6 @@
 # Thin over `cargo xtask`: `make` alone lists what there is.
 .DEFAULT_GOAL := help
-.PHONY: help setup dev demo test check e2e matrix bench generate
+.PHONY: help setup dev demo test check e2e matrix bench image chart generate
 
 # Right after an installation the shell may not know these places yet.
 export PATH := $(PATH):$(HOME)/.cargo/bin:/usr/local/go/bin
@@ -41,6 +41,12 @@ check:  ## formatting, lints, generated files and dependencies (builds cargo-den
 # Not by way of `cargo xtask`, which would be built only to build itself once more.
 bench:  ## what the operator costs, and its speed against a bare generator, into target/bench.json
 	@cargo run --locked --profile bench-tools --package xtask -- bench
+
+image:  ## the operator's image as target/image/croft.tar, with its bill of materials (10 minutes on two cores)
+	@cargo xtask image
+
+chart:  ## the Helm chart against `croft manifests` (builds Helm once, 3 minutes on two cores)
+	@cargo xtask chart
 
 generate:  ## write deploy/ and docs/ from the code
 	@cargo xtask generate

@@ -1,5 +1,6 @@
 //! All CRDs, as Kubernetes wants them.
 
+use croft_core::uninstall::PART_OF;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::CustomResourceExt;
 use serde::Serialize;
@@ -74,7 +75,10 @@ fn tidied(crd: CustomResourceDefinition) -> CustomResourceDefinition {
     let versions = value.pointer_mut("/spec/versions").and_then(Value::as_array_mut);
     let schemas = versions.into_iter().flatten().filter_map(|version| version.pointer_mut("/schema/openAPIV3Schema"));
     schemas.for_each(tidy);
-    serde_json::from_value(value).expect("tidying keeps a CRD a CRD")
+    let mut crd: CustomResourceDefinition = serde_json::from_value(value).expect("tidying keeps a CRD a CRD");
+    // By this they are known as ours: a kind that another operator installed is not ours to remove.
+    crd.metadata.labels = Some([(PART_OF.0.to_owned(), PART_OF.1.to_owned())].into());
+    crd
 }
 
 /// Takes out what the derives add and an API has no use for.

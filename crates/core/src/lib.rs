@@ -39,5 +39,6 @@ pub mod refusal;
 pub mod secret;
 pub mod storage;
 pub mod time;
+pub mod uninstall;
 pub mod watching;
 pub mod weight;

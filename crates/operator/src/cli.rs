@@ -1,15 +1,19 @@
 //! The command line.
 
+mod manifests;
+
 use std::{net::SocketAddr, path::PathBuf};
 
 use clap::{Args, Parser, Subcommand};
 
+pub use self::manifests::{ManifestOptions, ValueOptions};
 use crate::{
     engine::Part,
     parts,
     preview::Format,
     steering::{self, PauseOptions, RollbackOptions},
     telemetry::logs::LogFormat,
+    uninstall::{self, UninstallOptions},
 };
 
 /// Croft gives the tenants of a Kubernetes cluster a plot of their own: a namespace furnished from a class, object storage
@@ -21,9 +25,9 @@ use crate::{
     max_term_width = 110,
     after_help = "\
 First steps:
-  croft manifests | kubectl apply --server-side -f -     install into the cluster of your kubeconfig
-  croft run                                              or run outside of it, as the current user
-  croft plan team.yaml                                   what a class would do, before it does it
+  croft manifests --image IMAGE | kubectl apply --server-side -f -     install into the cluster of your kubeconfig
+  croft run                                                            or run outside of it, as the current user
+  croft plan team.yaml                                                 what a class would do, before it does it
   kubectl label namespace team-a namespaceclass.akuity.io/name=team"
 )]
 pub struct Cli {
@@ -39,6 +43,8 @@ pub enum Command {
     Crds,
     /// Print everything an installation needs as YAML: namespace, CRDs, rights, webhook, Deployment
     Manifests(ManifestOptions),
+    /// Print the choices an installation has, each with its default, as YAML for `croft manifests --values` and for Helm
+    Values(ValueOptions),
     /// Tell what a `NamespaceClass` would do to the cluster as it is; changes nothing
     ///
     /// Every namespace that has the class or asks for it is planned as the operator would plan it, and every step is sent to the
@@ -57,6 +63,11 @@ pub enum Command {
     /// Roll a paused `NamespaceClass` out
     #[command(after_help = steering::PAUSE_HELP)]
     Resume(PauseOptions),
+    /// Take Croft out of the cluster; `--dry-run` says what that would do
+    #[command(after_help = uninstall::HELP)]
+    Uninstall(UninstallOptions),
+    /// Print the version, and the commit it was built of
+    Version,
 }
 
 const PLAN_HELP: &str = "\
@@ -146,72 +157,6 @@ pub struct RunOptions {
     /// Logs for people or for machines
     #[arg(long, env = "CROFT_LOG_FORMAT", value_enum, default_value_t, value_name = "FORMAT")]
     pub log_format: LogFormat,
-}
-
-#[derive(Debug, Args)]
-pub struct ManifestOptions {
-    /// The operator's own namespace
-    #[arg(long, default_value = "croft-system", value_name = "NAME")]
-    pub namespace: String,
-
-    /// The parts to run, and so the rights to grant
-    #[arg(
-        long,
-        value_delimiter = ',',
-        value_parser = parts::value_parser(),
-        default_values = parts::names(),
-        value_name = "PARTS"
-    )]
-    pub enable: Vec<Part>,
-
-    /// The operator's image
-    #[arg(long, default_value = concat!("ghcr.io/croft-dev/croft:", env!("CARGO_PKG_VERSION")), value_name = "IMAGE")]
-    pub image: String,
-
-    /// The namespace Velero runs in
-    #[arg(long, default_value = "velero", value_name = "NAME")]
-    pub velero_namespace: String,
-
-    /// A user the fences around classes trust like the operator, such as that of a deployer; may be given several times
-    #[arg(long, value_parser = plain_name, value_name = "USER")]
-    pub trusted_user: Vec<String>,
-
-    /// A namespace that takes no class, besides those the settings name; may be given several times
-    #[arg(long, value_parser = plain_name, value_name = "NAME")]
-    pub system_namespace: Vec<String>,
-
-    /// Let no namespace with this label be without a class
-    #[arg(long, value_parser = key_and_value, value_name = "LABEL=VALUE")]
-    pub class_required: Option<(String, String)>,
-
-    /// A class that will do for `--class-required`; may be given several times; default: any
-    #[arg(long, value_name = "NAME", requires = "class_required")]
-    pub required_class: Vec<String>,
-
-    /// Keep the annotations by which Velero runs commands in pods off all pods: goes with the setting `backup.hooks: false`
-    #[arg(long)]
-    pub without_hooks: bool,
-
-    /// Point the webhook at this URL instead of the Service: for an operator outside the cluster
-    #[arg(long, value_name = "URL")]
-    pub webhook_url: Option<String>,
-}
-
-/// What becomes part of expressions is of letters that mean nothing there.
-fn is_plain(text: &str) -> bool {
-    !text.is_empty() && text.chars().all(|letter| letter.is_ascii_alphanumeric() || "-_./:@".contains(letter))
-}
-
-fn plain_name(text: &str) -> Result<String, String> {
-    if is_plain(text) { Ok(text.to_owned()) } else { Err("give letters, digits and - _ . / : @ only".to_owned()) }
-}
-
-/// `key=value` of a label.
-fn key_and_value(text: &str) -> Result<(String, String), String> {
-    match text.split_once('=') {
-        Some((key, value)) if is_plain(key) && is_plain(value) => Ok((key.to_owned(), value.to_owned())),
-        _ => Err("give a label and its value, such as example.com/tenant=yes".to_owned()),
-    }
 }
 
 #[derive(Debug, Args)]

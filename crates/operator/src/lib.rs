@@ -21,4 +21,5 @@ pub mod settings;
 pub mod steering;
 pub mod storage;
 pub mod telemetry;
-mod workload;
+pub mod uninstall;
+pub mod version;

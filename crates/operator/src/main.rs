@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use clap::Parser;
 use croft::{
     cli::{Cli, Command},
-    manifests, preview, run, steering,
+    manifests, preview, run, steering, uninstall, version,
 };
 
 #[global_allocator]
@@ -28,7 +28,10 @@ fn command() -> anyhow::Result<ExitCode> {
     match Cli::parse().command {
         Command::Run(options) => run::run(options)?,
         Command::Crds => print(&croft_api::crds_yaml())?,
-        Command::Manifests(options) => print(&manifests::yaml(&options))?,
+        Command::Manifests(options) => print(&manifests::yaml(&options.installation()?))?,
+        Command::Values(options) => print(&options.text())?,
+        Command::Version => print(&version::text())?,
+        Command::Uninstall(options) => return answer(&uninstall::uninstall(&options)?),
         Command::Plan(options) => return answer(&preview::plan(&options)?),
         Command::Explain(options) => return answer(&preview::explain(&options)?),
         Command::Rollback(options) => return answer(&steering::rollback(&options)?),

@@ -5,8 +5,8 @@ use croft_api::backup as names;
 use crate::{
     admission::Hook,
     backup,
-    cli::ManifestOptions,
     engine::{EngineBuilder, Part, Writer},
+    manifests::Installation,
     namespaces,
     rbac::Use,
     roles::TenantKinds,
@@ -44,7 +44,7 @@ pub struct Definition {
     /// What it checks at the door.
     pub(crate) hooks: &'static [Hook],
     /// What is installed for it besides CRDs and roles, each as a YAML document.
-    pub manifests: fn(&ManifestOptions) -> Vec<String>,
+    pub manifests: fn(&Installation) -> Vec<String>,
     /// Registers what it watches and the work it does.
     pub install: fn(&mut EngineBuilder, &Ground),
 }

@@ -25,7 +25,11 @@ pub struct TenantKinds {
 
 /// `croft-view` and `croft-edit`, which Kubernetes adds to its own `view`, `edit` and `admin`.
 pub fn tenants(parts: &[Part]) -> [ClusterRole; 2] {
-    let enabled = || parts::of(parts).flat_map(|part| part.tenants);
+    let enabled = || {
+        let mut kinds: Vec<_> = parts::of(parts).flat_map(|part| part.tenants).collect();
+        kinds.sort_by_key(|kinds| kinds.group);
+        kinds.into_iter()
+    };
     let viewed = enabled().map(|kinds| rule(kinds.group, kinds.viewed, READ)).collect();
     let edited = enabled()
         .filter(|kinds| !kinds.edited.is_empty())

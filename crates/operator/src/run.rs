@@ -28,7 +28,7 @@ use crate::{
 };
 
 /// The Lease all replicas campaign for.
-const LEASE: &str = "croft";
+pub(crate) const LEASE: &str = "croft";
 
 /// Worker threads: the work is waiting, not computing.
 const THREADS: usize = 2;

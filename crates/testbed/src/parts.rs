@@ -102,6 +102,13 @@ const KUBE_SCHEDULER: Program =
 const KUBE_PROXY: Program =
     Program { name: "kube-proxy", package: "k8s.io/kubernetes/cmd/kube-proxy", usual_seconds: 22 };
 
+const HELM: Program = Program { name: "helm", package: "helm.sh/helm/v4/cmd/helm", usual_seconds: 180 };
+
+/// Helm, built where it is missing. Blocks.
+pub fn helm() -> Result<PathBuf> {
+    Module::open("helm")?.build(&HELM)
+}
+
 impl Parts {
     /// Finds, builds or installs everything `want` needs. Blocks; the first time for minutes.
     pub fn ensure(want: &Want) -> Result<Self> {
@@ -292,6 +299,9 @@ fn ldflags(go_mod: &str) -> String {
         // Besides the metrics address of its flags Velero would open port 8080 on all interfaces, for which it has no
         // flag: a second instance could not start.
         variables.push("sigs.k8s.io/controller-runtime/pkg/metrics/server.DefaultBindAddress=0".to_owned());
+    }
+    if let Some(version) = required_version(go_mod, "helm.sh/helm/v4") {
+        variables.push(format!("helm.sh/helm/v4/internal/version.version={version}"));
     }
     variables.iter().fold("-s -w".to_owned(), |flags, variable| format!("{flags} -X {variable}"))
 }

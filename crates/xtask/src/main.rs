@@ -1,11 +1,13 @@
 //! The chores of this repository: `cargo xtask <chore>`, or `make <chore>`.
 
 mod bench;
+mod chart;
 mod check;
 mod demo;
 mod dev;
 mod e2e;
 mod generate;
+mod image;
 mod setup;
 mod story;
 mod terminal;
@@ -37,6 +39,9 @@ enum Chore {
         /// What to do; default: everything
         #[arg(value_enum)]
         chapter: Option<e2e::Chapter>,
+        /// With the image of the release, or of what tests run: that is sooner built
+        #[arg(long, value_enum, default_value_t = tools::Profile::Release)]
+        profile: tools::Profile,
     },
     /// The story of `e2e` on every Kubernetes there is a module for
     Matrix,
@@ -45,6 +50,14 @@ enum Chore {
         /// What to measure; default: everything
         subjects: Vec<bench::Subject>,
     },
+    /// Make the operator's image, into target/image/
+    Image {
+        /// Of the release, or of what tests run: that is sooner built, and larger
+        #[arg(long, value_enum, default_value_t = tools::Profile::Release)]
+        profile: tools::Profile,
+    },
+    /// Check the Helm chart: against the manifests, and what it says to wrong values
+    Chart,
     /// Write the generated files: deploy/ and docs/
     Generate,
     /// Formatting, lints, whether the generated files are up to date, and the dependencies
@@ -69,9 +82,11 @@ fn run(chore: &Chore) -> Result<()> {
         Chore::Setup => setup::setup(),
         Chore::Dev => dev::dev(),
         Chore::Demo => demo::demo(),
-        Chore::E2e { chapter } => e2e::e2e(*chapter),
+        Chore::E2e { chapter, profile } => e2e::e2e(*chapter, *profile),
         Chore::Matrix => e2e::matrix::matrix(),
         Chore::Bench { subjects } => bench::bench(subjects),
+        Chore::Image { profile } => image::image(*profile),
+        Chore::Chart => chart::chart(),
         Chore::Generate => generate::write(),
         Chore::Check => check::check(),
         Chore::Test => check::test(),

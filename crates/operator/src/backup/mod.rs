@@ -195,8 +195,8 @@ pub(crate) const PART: Definition = Definition {
         },
     ],
     hooks: hooks::HOOKS,
-    manifests: |options| {
-        let fences = fences::all(&options.velero_namespace, &operator(&options.namespace), !options.without_hooks);
+    manifests: |chosen| {
+        let fences = fences::all(chosen.velero_namespace(), &operator(&chosen.namespace), chosen.allows_hooks());
         fences.iter().flat_map(policies::documents).collect()
     },
     install,

@@ -35,7 +35,7 @@ use crate::{
 };
 
 /// Holds a class whose deletion needs our help.
-pub(super) const FINALIZER: &str = "namespaceclass.akuity.io/in-use";
+pub(crate) const FINALIZER: &str = "namespaceclass.akuity.io/in-use";
 
 #[derive(Debug)]
 pub(super) struct ClassReconciler {

@@ -5,15 +5,13 @@ use k8s_openapi::api::rbac::v1::ClusterRoleBinding;
 
 use super::fences::{self, Grounds, Requirement};
 use crate::{
-    cli::ManifestOptions,
-    manifests::{account, operator, reference},
+    manifests::{Installation, account, operator, reference},
     policies, roles,
-    settings::NamespacesSettings,
 };
 
 /// Each as a YAML document.
-pub(super) fn manifests(options: &ManifestOptions) -> Vec<String> {
-    class_contents(&options.namespace).into_iter().chain(fence_policies(options)).collect()
+pub(super) fn manifests(chosen: &Installation) -> Vec<String> {
+    class_contents(&chosen.namespace).into_iter().chain(fence_policies(chosen)).collect()
 }
 
 /// What an administrator adds to the rights a class may use goes to the operator.
@@ -27,21 +25,16 @@ fn class_contents(own: &str) -> [String; 2] {
     [yaml_document(&role), yaml_document(&binding)]
 }
 
-fn fence_policies(options: &ManifestOptions) -> Vec<String> {
-    let mut system_namespaces = NamespacesSettings::default().system_namespaces;
-    system_namespaces.extend([options.namespace.clone(), options.velero_namespace.clone()]);
-    system_namespaces.extend(options.system_namespace.iter().cloned());
-    system_namespaces.sort();
-    system_namespaces.dedup();
-    let operator = operator(&options.namespace);
+fn fence_policies(chosen: &Installation) -> Vec<String> {
+    let system_namespaces = chosen.system_namespaces();
+    let operator = operator(&chosen.namespace);
     let grounds = Grounds {
         operator: &operator,
-        trusted_users: &options.trusted_user,
-        velero_namespace: &options.velero_namespace,
-        requirement: options
-            .class_required
-            .as_ref()
-            .map(|(key, value)| Requirement { label: (key, value), classes: &options.required_class }),
+        trusted_users: &chosen.values.trusted_users,
+        velero_namespace: chosen.velero_namespace(),
+        requirement: chosen
+            .class_required()
+            .map(|required| Requirement { label: (&required.label, &required.value), classes: &required.classes }),
         system_namespaces: &system_namespaces,
     };
     let gate = yaml_document(&fences::gate_policy());

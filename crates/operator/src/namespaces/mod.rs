@@ -70,6 +70,8 @@ use crate::{
     roles::TenantKinds,
 };
 
+pub(crate) use self::{class::FINALIZER, seal::KEY_SECRET};
+
 const NAMESPACES: Part = Part("namespaces");
 
 /// Namespace -> binding.

@@ -4,12 +4,15 @@ use croft_api::yaml_document;
 use k8s_openapi::api::rbac::v1::{ClusterRoleBinding, Subject};
 
 use super::{GROUP, fences};
-use crate::{cli::ManifestOptions, manifests::reference, policies, roles};
+use crate::{
+    manifests::{Installation, reference},
+    policies, roles,
+};
 
 const OFFERS: &str = "croft-s3classes";
 
 /// Each as a YAML document.
-pub(super) fn manifests(_: &ManifestOptions) -> Vec<String> {
+pub(super) fn manifests(_: &Installation) -> Vec<String> {
     offers().into_iter().chain(policies::documents(&policies::plain(fences::team()))).collect()
 }
 

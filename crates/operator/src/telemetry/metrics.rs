@@ -9,11 +9,14 @@ use std::{
 use croft_core::{plan::Failure, queue::Verdict};
 use prometheus_client::{
     encoding::{EncodeLabelSet, text::encode},
-    metrics::{counter::Counter, family::Family, gauge::Gauge},
+    metrics::{counter::Counter, family::Family, gauge::Gauge, info::Info},
     registry::Registry,
 };
 
-use crate::engine::{Part, Work};
+use crate::{
+    engine::{Part, Work},
+    version,
+};
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct ByWork {
@@ -110,6 +113,8 @@ impl Default for Metrics {
 impl Metrics {
     fn register(&mut self) {
         let registry = &mut self.registry;
+        let build = Info::new(vec![("version", version::VERSION), ("commit", version::COMMIT)]);
+        registry.register("build", "Which build this is", build);
         registry.register("queue_depth", "Keys ready and waiting for a place, by part", self.queue_depth.clone());
         registry.register("queue_running", "Keys being worked on, by part", self.queue_running.clone());
         registry.register(
@@ -220,5 +225,17 @@ impl Metrics {
     /// A panic in `place` was contained: the work it was about has failed, everything else goes on.
     pub fn panicked(&self, place: &'static str) {
         self.panics.get_or_create(&ByPlace { place }).inc();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_build_is_told() {
+        let text = Metrics::default().text();
+        let told = format!("croft_build_info{{version=\"{}\",commit=\"{}\"}} 1", version::VERSION, version::COMMIT);
+        assert!(text.contains(&told), "{text}");
     }
 }

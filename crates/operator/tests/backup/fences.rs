@@ -226,7 +226,10 @@ async fn no_subresource_and_no_earlier_note_lets_a_note_in() -> Result<()> {
 
 /// One policy with its binding, as the program prints it.
 pub(crate) async fn printed(policy: &str, arguments: &[&str]) -> Result<String> {
-    let program = tokio::process::Command::new(croft()).arg("manifests").args(arguments).output();
+    let program = tokio::process::Command::new(croft())
+        .args(["manifests", "--webhook-url", "https://nowhere"])
+        .args(arguments)
+        .output();
     let printed = String::from_utf8(program.await?.stdout)?;
     let name = format!("name: {policy}\n");
     let documents: Vec<_> = printed.split("---\n").filter(|document| document.contains(&name)).collect();

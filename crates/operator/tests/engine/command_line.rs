@@ -51,7 +51,7 @@ fn wrong_flags_and_settings_end_with_code_2_and_name_the_fix() -> Result<()> {
 #[test]
 fn help_teaches_the_first_steps() -> Result<()> {
     let help = String::from_utf8(run(&["--help"])?.stdout)?;
-    for word in ["croft manifests | kubectl apply", "Run the operator", "namespaceclass.akuity.io/name"] {
+    for word in ["croft manifests --image IMAGE | kubectl apply", "Run the operator", "namespaceclass.akuity.io/name"] {
         assert!(help.contains(word), "{help}");
     }
     Ok(())

@@ -1,27 +1,63 @@
-//! How Croft gets into the cluster.
+//! How Croft gets into the cluster, and how the next one does: by its chart.
 
-use anyhow::Result;
-use croft_testbed::product;
+use std::{path::PathBuf, time::Instant};
+
+use anyhow::{Result, ensure};
+use croft_testbed::{parts, product};
+use tokio::process::Command;
 
 use super::cluster::{Cluster, OPERATOR};
 use crate::{
-    story::{Story, show_command},
+    story::{Story, show_command, show_output},
+    terminal::seconds,
     tools::{root, target},
 };
 
-const IMAGE: &str = concat!("localhost/croft:", env!("CARGO_PKG_VERSION"));
+/// As `make image` names it.
+const REPOSITORY: &str = "localhost/croft";
+
+/// Where `make image` puts it.
+fn archive() -> Result<PathBuf> {
+    Ok(root().join(target()?).join("image/croft.tar"))
+}
 
 impl Cluster {
     pub(super) async fn install_croft(&self, story: &mut Story) -> Result<()> {
-        story.begin("Croft is installed with two replicas, and told of the Ceph.");
-        let target = root().join(target()?);
-        self.node.import(&target.join("image/croft.tar")).await?;
-        let croft = target.join("debug/croft");
-        show_command("admin", &format!("croft manifests --image {IMAGE} | kubectl apply --server-side -f -"));
-        let manifests = product::printed(&croft, &["manifests", "--namespace", OPERATOR, "--image", IMAGE]).await?;
-        product::apply(&self.bed, &manifests).await?;
+        story.begin("Croft is installed by its chart with two replicas, and told of the Ceph.");
+        let clock = Instant::now();
+        self.node.import(&archive()?).await?;
+        show_output(&format!("image imported in {}", seconds(clock.elapsed())));
+        self.helm(&format!(
+            "install croft deploy/chart --namespace {OPERATOR} --create-namespace --set image.repository={REPOSITORY}"
+        ))
+        .await?;
         product::make_class(&self.bed, self.bed.ceph()).await?;
         self.deployment_is_ready(OPERATOR, "croft").await?;
-        self.admin().kubectl(&format!("get pods -n {OPERATOR} -o wide")).await
+        self.admin().kubectl(&format!("get pods,poddisruptionbudget -n {OPERATOR}")).await
+    }
+
+    /// Every replica is replaced, because each is told something else.
+    pub(super) async fn upgrade_croft(&self) -> Result<()> {
+        self.helm(&format!("upgrade croft deploy/chart --namespace {OPERATOR} --reuse-values --set log.format=json"))
+            .await?;
+        self.deployment_is_ready(OPERATOR, "croft").await
+    }
+
+    async fn helm(&self, line: &str) -> Result<()> {
+        show_command("admin", &format!("helm {line}"));
+        let home = self.bed.dir().join("helm");
+        let output = Command::new(parts::helm()?)
+            .args(line.split(' '))
+            .env("KUBECONFIG", &self.bed.admin().kubeconfig)
+            .env("HELM_CACHE_HOME", &home)
+            .env("HELM_CONFIG_HOME", &home)
+            .env("HELM_DATA_HOME", &home)
+            .current_dir(root())
+            .output()
+            .await?;
+        ensure!(output.status.success(), "helm {line}: {}", String::from_utf8_lossy(&output.stderr).trim());
+        let told = String::from_utf8_lossy(&output.stdout);
+        show_output(told.lines().filter(|line| line.starts_with("STATUS")).collect::<Vec<_>>().join("\n").as_str());
+        Ok(())
     }
 }

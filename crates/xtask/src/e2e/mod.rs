@@ -16,15 +16,16 @@ use clap::ValueEnum;
 use croft_testbed::{
     Testbed,
     node::enclosure,
-    parts::{NodeParts, Parts},
+    parts::{NodeParts, Parts, helm},
 };
 use futures::FutureExt;
 
 use self::cluster::Cluster;
 use crate::{
+    image,
     story::Story,
     terminal::{bold, timed},
-    tools::{Profile, croft},
+    tools::Profile,
     world::{to_the_end, until_stopped},
 };
 
@@ -42,13 +43,15 @@ pub(crate) enum Chapter {
     Idle,
 }
 
-pub(crate) fn e2e(chapter: Option<Chapter>) -> Result<()> {
+pub(crate) fn e2e(chapter: Option<Chapter>, profile: Profile) -> Result<()> {
     if enclosure::is_inside() {
         return inside(chapter.unwrap_or(Chapter::Story));
     }
     enclosure::ensure_possible()?;
     timed("the parts of a node are here", ensure_parts)?;
-    croft(Profile::Debug)?;
+    if chapter != Some(Chapter::Idle) {
+        timed("image", || image::build(profile))?;
+    }
     match chapter {
         Some(chapter) => run(chapter),
         None => [Chapter::Story, Chapter::NeverDown, Chapter::Gone].into_iter().try_for_each(run),
@@ -57,7 +60,8 @@ pub(crate) fn e2e(chapter: Option<Chapter>) -> Result<()> {
 
 fn ensure_parts() -> Result<()> {
     Parts::ensure(&Testbed::kubernetes().with_velero())?;
-    NodeParts::ensure().map(drop)
+    NodeParts::ensure()?;
+    helm().map(drop)
 }
 
 /// In an enclosure of its own, to its end.

@@ -29,8 +29,8 @@ const AFTER_GOODBYE: Duration = Duration::from_secs(1);
 impl Cluster {
     pub(super) async fn never_down(&self, story: &mut Story) -> Result<()> {
         let steady = self.furnish_steadily(story).await?;
-        story.begin("Every replica is replaced, as by an upgrade.");
-        steady.during("during-upgrade", self.restart()).await?;
+        story.begin("The chart is upgraded: every replica is replaced.");
+        steady.during("during-upgrade", self.upgrade_croft().boxed()).await?;
         story.begin("The leader's pod is deleted.");
         let took = steady.during("during-deletion", self.delete_leader()).await?;
         ensure!(took <= AFTER_GOODBYE, "another replica led after {}, more than a second", seconds(took));
@@ -56,11 +56,6 @@ impl Cluster {
             })
             .await?;
         Ok(steady)
-    }
-
-    async fn restart(&self) -> Result<()> {
-        self.admin().kubectl(&format!("rollout restart deployment/croft -n {OPERATOR}")).await?;
-        self.deployment_is_ready(OPERATOR, "croft").await
     }
 
     async fn delete_leader(&self) -> Result<Duration> {

@@ -72,7 +72,12 @@ impl<'a> Steady<'a> {
         }
         let refused = tally.refused.len();
         show_output(&format!("{} writes meanwhile, {refused} refused", tally.sent));
-        ensure!(refused == 0, "of {} writes {refused} were refused:\n{}", tally.sent, tally.refused.join("\n"));
+        ensure!(
+            refused == 0,
+            "of {} writes {refused} were refused, the first:\n{}",
+            tally.sent,
+            tally.first_refusals()
+        );
         self.has_come_true(&tally).await?;
         let watched = Watched { client: &self.client, namespace: NAME, name: &backup };
         watched.has::<NonAdminBackup>("/status/veleroBackup/status/phase", "Completed").await?;
@@ -138,6 +143,10 @@ impl<'a> Steady<'a> {
 }
 
 impl Tally {
+    fn first_refusals(&self) -> String {
+        self.refused.iter().take(10).map(String::as_str).collect::<Vec<_>>().join("\n")
+    }
+
     fn take(&mut self, (target, value, answer): Answer) {
         match answer {
             Err(kube::Error::Api(told)) => self.refused.push(format!("{target:?} {value}: {}", told.message)),

@@ -3,23 +3,23 @@
 //! Guarantee: [`check`] fails exactly when [`write`] would change something.
 
 mod backup_fields;
+mod chart;
 mod docs;
 mod schema;
 
 use std::{
     collections::BTreeMap,
     path::{Path, PathBuf},
-    process::Command,
 };
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, bail};
 
 use crate::tools::{Profile, croft};
 
 /// All generated files by their path in the checkout. Beside them may be pages written by hand.
 type Files = BTreeMap<PathBuf, String>;
 
-const FOLDERS: [&str; 2] = ["deploy", "docs"];
+const FOLDERS: [&str; 4] = ["deploy", "deploy/chart", "deploy/chart/templates", "docs"];
 
 pub(crate) fn write() -> Result<()> {
     let files = generated()?;
@@ -54,16 +54,17 @@ fn generated() -> Result<Files> {
     let croft = croft(Profile::Debug)?;
     let mut files = docs::pages()?;
     files.extend(backup_fields::page());
-    files.insert("deploy/crds.yaml".into(), printed(&croft, "crds")?);
-    files.insert("deploy/croft.yaml".into(), printed(&croft, "manifests")?);
+    files.insert("deploy/crds.yaml".into(), printed(&croft, &["crds"])?);
+    files.insert("deploy/croft.yaml".into(), printed(&croft, &["manifests", "--image", IMAGE])?);
+    files.extend(chart::files(&croft)?);
     Ok(files)
 }
 
-fn printed(croft: &Path, command: &str) -> Result<String> {
-    let output = Command::new(croft).arg(command).output().with_context(|| format!("running croft {command}"))?;
-    ensure!(output.status.success(), "croft {command}: {}", String::from_utf8_lossy(&output.stderr).trim());
-    let yaml = String::from_utf8(output.stdout)?;
-    Ok(format!("# {MARK} from `croft {command}`.\n{yaml}"))
+/// No registry is called like that: whoever applies the file as it is is told so by the kubelet.
+const IMAGE: &str = concat!("REGISTRY/croft:", env!("CARGO_PKG_VERSION"));
+
+fn printed(croft: &Path, arguments: &[&str]) -> Result<String> {
+    Ok(format!("# {MARK} from `croft {}`.\n{}", arguments.join(" "), chart::output(croft, arguments)?))
 }
 
 /// Every generated file says so.

@@ -124,8 +124,15 @@ async fn a_class_that_does_not_exist_can_always_be_left() -> Result<()> {
 async fn a_namespace_of_a_tenant_has_one_of_the_classes_that_are_required() -> Result<()> {
     let world = world().await;
     let label = ("example.com/required-in-tests", "yes");
-    let arguments =
-        ["manifests", "--class-required", &format!("{}={}", label.0, label.1), "--required-class", "required"];
+    let arguments = [
+        "manifests",
+        "--webhook-url",
+        "https://nowhere",
+        "--class-required",
+        &format!("{}={}", label.0, label.1),
+        "--required-class",
+        "required",
+    ];
     let output = tokio::process::Command::new(support::croft()).args(arguments).output().await?;
     let text = String::from_utf8(output.stdout)?;
     let parts: Vec<_> = text.split("\n---\n").filter(|part| part.contains(REQUIRED)).collect();

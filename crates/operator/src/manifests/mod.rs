@@ -1,70 +1,114 @@
 //! `croft manifests`: everything an installation needs, generated from the code.
 
+mod around;
+mod installation;
+mod table;
+pub mod values;
+mod workload;
+
 use croft_api::{yaml_document, yaml_stream};
 use k8s_openapi::{
     api::{
-        core::v1::{Namespace, ServiceAccount},
+        core::v1::{ConfigMap, Namespace, ServiceAccount},
         rbac::v1::{ClusterRole, ClusterRoleBinding, PolicyRule, Role, RoleBinding, RoleRef, Subject},
     },
     apimachinery::pkg::apis::meta::v1::ObjectMeta,
 };
 
+pub use self::{installation::Installation, table::commented as values_yaml};
 use crate::{
     admission::{self, WebhookTarget},
-    cli::ManifestOptions,
     parts,
     rbac::{self, Within},
-    roles, workload,
+    roles,
 };
 
 /// The Service in front of the webhook.
 pub const SERVICE: &str = "croft-webhook";
+/// The one in front of the metrics, where somebody reads them by a Service.
+const METRICS_SERVICE: &str = "croft-metrics";
 pub(crate) const ACCOUNT: &str = "croft";
+/// Where the settings are in their ConfigMap.
+const SETTINGS_FILE: &str = "settings.yaml";
 
 /// The manifests as one YAML stream, in the order they can be applied.
-pub fn yaml(options: &ManifestOptions) -> String {
-    let mut all = vec![yaml_document(&namespace(options))];
-    // Kinds of parts that do not run may be another operator's here.
-    let groups: Vec<_> = parts::of(&options.enable).flat_map(|part| part.groups).collect();
-    let crds = croft_api::crds();
-    all.extend(crds.iter().filter(|crd| groups.iter().any(|group| **group == crd.spec.group)).map(yaml_document));
-    all.extend(objects(options));
+pub fn yaml(installation: &Installation) -> String {
+    let mut all = vec![yaml_document(&namespace(installation))];
+    if installation.values.crds.install {
+        // Kinds of parts that do not run may be another operator's here.
+        let groups: Vec<_> = parts::of(&installation.parts()).flat_map(|part| part.groups).collect();
+        let crds = croft_api::crds();
+        all.extend(crds.iter().filter(|crd| groups.iter().any(|group| **group == crd.spec.group)).map(yaml_document));
+    }
+    all.extend(objects(installation));
     yaml_stream(all)
 }
 
 /// Everything else, each as a document. All are built of Kubernetes' own types: a field that does not exist does not compile.
-fn objects(options: &ManifestOptions) -> Vec<String> {
-    let uses = rbac::uses(&options.enable);
-    let own = options.namespace.as_str();
-    let account = ServiceAccount { metadata: meta(Some(own)), ..ServiceAccount::default() };
-    let mut objects = vec![yaml_document(&account)];
+fn objects(installation: &Installation) -> Vec<String> {
+    let parts = installation.parts();
+    let uses = rbac::uses(&parts);
+    let own = installation.namespace.as_str();
+    let mut objects = vec![yaml_document(&service_account(own))];
     objects.extend(cluster_role(rbac::rules(&uses, Within::Cluster), own));
     objects.extend(role(rbac::rules(&uses, Within::OperatorNamespace), own, own));
     let velero = rbac::rules(&uses, Within::VeleroNamespace);
     if !velero.is_empty() {
-        objects.push(yaml_document(&Namespace {
-            metadata: ObjectMeta { name: Some(options.velero_namespace.clone()), ..ObjectMeta::default() },
-            ..Namespace::default()
-        }));
-        objects.extend(role(velero, &options.velero_namespace, own));
+        let place = installation.velero_namespace();
+        if place != own {
+            objects.push(yaml_document(&Namespace {
+                metadata: ObjectMeta { name: Some(place.to_owned()), ..ObjectMeta::default() },
+                ..Namespace::default()
+            }));
+        }
+        objects.extend(role(velero, place, own));
     }
-    objects.extend(roles::tenants(&options.enable).iter().map(yaml_document));
-    objects.extend(parts::of(&options.enable).flat_map(|part| (part.manifests)(options)));
-    objects.push(yaml_document(&workload::service(own)));
-    objects.push(yaml_document(&workload::deployment(options)));
-    let target = match &options.webhook_url {
-        Some(url) => WebhookTarget::Url(url.clone()),
-        None => WebhookTarget::Service { namespace: own.to_owned(), name: SERVICE.to_owned(), port: 443 },
+    objects.extend(roles::tenants(&parts).iter().map(yaml_document));
+    objects.extend(parts::of(&parts).flat_map(|part| (part.manifests)(installation)));
+    let target = if let Some(url) = &installation.webhook_url {
+        WebhookTarget::Url(url.clone())
+    } else {
+        objects.extend(running(installation));
+        WebhookTarget::Service { namespace: own.to_owned(), name: SERVICE.to_owned(), port: 443 }
     };
     objects.push(yaml_document(&admission::webhook_configuration(&target)));
     objects
 }
 
-fn namespace(options: &ManifestOptions) -> Namespace {
+/// The operator inside the cluster.
+fn running(installation: &Installation) -> Vec<String> {
+    let mut objects = vec![
+        yaml_document(&settings(installation)),
+        yaml_document(&workload::service(&installation.namespace)),
+        yaml_document(&workload::deployment(installation)),
+    ];
+    objects.extend(around::documents(installation));
+    objects
+}
+
+fn settings(installation: &Installation) -> ConfigMap {
+    let file = yaml_document(&installation.settings());
+    ConfigMap {
+        metadata: meta(Some(&installation.namespace)),
+        data: Some([(SETTINGS_FILE.to_owned(), file)].into()),
+        ..ConfigMap::default()
+    }
+}
+
+/// Nobody who merely uses the account gets its token: the operator's pods ask for it.
+fn service_account(own: &str) -> ServiceAccount {
+    ServiceAccount {
+        metadata: meta(Some(own)),
+        automount_service_account_token: Some(false),
+        ..ServiceAccount::default()
+    }
+}
+
+fn namespace(installation: &Installation) -> Namespace {
     let restricted = ("pod-security.kubernetes.io/enforce".to_owned(), "restricted".to_owned());
     Namespace {
         metadata: ObjectMeta {
-            name: Some(options.namespace.clone()),
+            name: Some(installation.namespace.clone()),
             labels: Some([restricted].into()),
             ..ObjectMeta::default()
         },
@@ -121,8 +165,13 @@ mod tests {
     use crate::cli::{Cli, Command};
 
     fn all() -> Vec<Value> {
-        let Command::Manifests(options) = Cli::parse_from(["croft", "manifests"]).command else { unreachable!() };
-        serde_saphyr::from_multiple(&yaml(&options)).unwrap()
+        chosen(&[])
+    }
+
+    fn chosen(arguments: &[&str]) -> Vec<Value> {
+        let all = ["croft", "manifests", "--image", "registry.example.com/croft"].iter().chain(arguments).copied();
+        let Command::Manifests(options) = Cli::parse_from(all).command else { unreachable!() };
+        serde_saphyr::from_multiple(&yaml(&options.installation().unwrap())).unwrap()
     }
 
     fn text<'a>(object: &'a Value, place: &str) -> &'a str {
@@ -132,9 +181,7 @@ mod tests {
     #[test]
     fn only_the_kinds_of_the_parts_that_run_are_installed() {
         let groups = |arguments: &[&str]| -> BTreeSet<String> {
-            let all = ["croft", "manifests"].iter().chain(arguments).copied();
-            let Command::Manifests(options) = Cli::parse_from(all).command else { unreachable!() };
-            let objects: Vec<Value> = serde_saphyr::from_multiple(&yaml(&options)).unwrap();
+            let objects = chosen(arguments);
             let crds = objects.iter().filter(|object| object["kind"] == "CustomResourceDefinition");
             crds.map(|crd| text(crd, "/spec/group").to_owned()).collect()
         };
@@ -145,9 +192,7 @@ mod tests {
 
     #[test]
     fn whom_and_what_the_fences_know_can_be_added_to() {
-        let arguments = ["croft", "manifests", "--trusted-user", "breakglass", "--system-namespace", "monitoring"];
-        let Command::Manifests(options) = Cli::parse_from(arguments).command else { unreachable!() };
-        let objects: Vec<Value> = serde_saphyr::from_multiple(&yaml(&options)).unwrap();
+        let objects = chosen(&["--trusted-user", "breakglass", "--system-namespace", "monitoring"]);
         let policy = |name: &str| {
             let is_it = |object: &&Value| {
                 object["kind"] == "ValidatingAdmissionPolicy" && text(object, "/metadata/name") == name
@@ -212,5 +257,25 @@ mod tests {
         assert_eq!(deployment["spec"]["selector"]["matchLabels"], service["spec"]["selector"]);
         let ports = &deployment["spec"]["template"]["spec"]["containers"][0]["ports"];
         assert_eq!(service["spec"]["ports"][0]["targetPort"], ports[0]["containerPort"]);
+    }
+
+    #[test]
+    fn the_settings_follow_from_the_other_values_and_can_be_read() {
+        let objects = chosen(&["--velero-namespace", "safe", "--system-namespace", "monitoring", "--without-hooks"]);
+        let file = objects.iter().find(|object| object["kind"] == "ConfigMap").unwrap();
+        let settings = crate::settings::Settings::parse(text(file, "/data/settings.yaml")).unwrap();
+        assert_eq!((settings.backup.velero_namespace.as_str(), settings.backup.hooks), ("safe", false));
+        assert!(settings.namespaces.system_namespaces.contains(&"monitoring".to_owned()));
+        assert!(settings.storage.restorers.contains(&"system:serviceaccount:safe:velero".to_owned()));
+    }
+
+    #[test]
+    fn an_operator_outside_of_the_cluster_needs_no_image_and_nothing_of_it_runs_inside() {
+        let arguments = ["croft", "manifests", "--webhook-url", "https://10.0.0.1"];
+        let Command::Manifests(options) = Cli::parse_from(arguments).command else { unreachable!() };
+        let yaml = yaml(&options.installation().unwrap());
+        assert!(!yaml.contains("kind: Deployment"));
+        let Command::Manifests(options) = Cli::parse_from(["croft", "manifests"]).command else { unreachable!() };
+        assert!(options.installation().unwrap_err().to_string().contains("--image"));
     }
 }

@@ -1,0 +1,220 @@
+//! Taking Croft out of a cluster: from what is there to ordered steps.
+//!
+//! Guarantees: what could stand in anybody's way goes first, what others may depend on goes last; under [`Choice::KeepData`] nothing
+//! that holds a tenant's data, and no fence of a namespace, goes with its owner.
+
+mod text;
+
+use std::collections::BTreeSet;
+
+use serde_json::{Value, json};
+
+pub use self::text::{describe, headline};
+
+/// On every CRD of ours that we installed: one without it is another operator's.
+pub const PART_OF: (&str, &str) = ("app.kubernetes.io/part-of", "croft");
+
+const POLICIES: &str = "admissionregistration.k8s.io";
+
+/// What becomes of what tenants have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Choice {
+    /// It stays where it is, without an owner.
+    KeepData,
+    /// It goes.
+    Purge,
+}
+
+/// A kind.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Kind {
+    pub group: String,
+    pub kind: String,
+}
+
+/// One object, as far as it matters here.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Seen {
+    pub kind: Kind,
+    pub namespace: String,
+    pub name: String,
+    pub uid: String,
+    pub labels: BTreeSet<(String, String)>,
+    pub annotations: BTreeSet<String>,
+    pub finalizers: Vec<String>,
+    /// The kinds of its owners.
+    pub owners: Vec<Kind>,
+}
+
+/// What is known about Croft itself.
+#[derive(Clone, Debug)]
+pub struct Ground {
+    pub choice: Choice,
+    /// The operator's own namespace.
+    pub namespace: String,
+    /// Our kinds, with the name of the CRD of each.
+    pub kinds: Vec<(Kind, String)>,
+    /// The finalizers we set.
+    pub finalizers: Vec<&'static str>,
+    /// Labels of stamped objects and annotations of Namespaces by which we know them.
+    pub marks: Vec<&'static str>,
+    /// On what the operator makes for a class besides: revisions and gates.
+    pub of_a_class: Vec<&'static str>,
+    /// Everything an installation may consist of, by kind, namespace and name.
+    pub installed: BTreeSet<(Kind, String, String)>,
+}
+
+impl Ground {
+    fn is_ours(&self, kind: &Kind) -> bool {
+        self.kinds.iter().any(|(ours, _)| ours == kind)
+    }
+
+    fn is_installed(&self, object: &Seen) -> bool {
+        self.installed.contains(&(object.kind.clone(), object.namespace.clone(), object.name.clone()))
+    }
+}
+
+/// What is done in which order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Stage {
+    /// Policies, bindings first, and webhooks are deleted: an absent operator blocks nobody.
+    Fences,
+    /// The operator ends.
+    Operator,
+    /// What belongs to objects of ours loses that owner and our marks, and stays.
+    Orphans,
+    /// What belongs to objects of ours is deleted.
+    Dependents,
+    /// Namespaces lose our marks.
+    Marks,
+    /// Objects of ours lose our finalizers.
+    Held,
+    /// Rights, settings, certificates are deleted.
+    Belongings,
+    /// CRDs are deleted, with every object of theirs.
+    Kinds,
+}
+
+/// One stage, with everything it is about.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Step {
+    pub stage: Stage,
+    pub objects: Vec<Seen>,
+}
+
+/// All steps, in order. Objects of ours that nothing holds go with their CRD and are in none.
+pub fn plan(objects: &[Seen], ground: &Ground) -> Vec<Step> {
+    let mut steps: Vec<Step> = Vec::new();
+    for object in objects {
+        let Some(stage) = stage(object, ground) else { continue };
+        match steps.iter_mut().find(|step| step.stage == stage) {
+            Some(step) => step.objects.push(object.clone()),
+            None => steps.push(Step { stage, objects: vec![object.clone()] }),
+        }
+    }
+    steps.sort_by_key(|step| step.stage);
+    for step in steps.iter_mut().filter(|step| step.stage == Stage::Fences) {
+        // A policy without binding judges nobody; a binding without policy would be an error for everybody.
+        step.objects.sort_by_key(|object| !object.kind.kind.ends_with("Binding"));
+    }
+    steps
+}
+
+fn stage(object: &Seen, ground: &Ground) -> Option<Stage> {
+    let is_crd = object.kind.kind == "CustomResourceDefinition";
+    let of_a_class = object.labels.iter().any(|(key, _)| ground.of_a_class.contains(&key.as_str()));
+    if is_crd {
+        let is_of_ours = ground.kinds.iter().any(|(_, name)| *name == object.name);
+        let label = (PART_OF.0.to_owned(), PART_OF.1.to_owned());
+        return (is_of_ours && object.labels.contains(&label)).then_some(Stage::Kinds);
+    }
+    if ground.is_ours(&object.kind) {
+        let is_held = object.finalizers.iter().any(|held| ground.finalizers.contains(&held.as_str()));
+        // What belongs to another object of ours goes with its own CRD, whatever becomes of that one.
+        return is_held.then_some(Stage::Held);
+    }
+    if object.kind.group == POLICIES && (of_a_class || ground.is_installed(object)) {
+        return Some(Stage::Fences);
+    }
+    if ground.is_installed(object) {
+        return Some(if object.kind.kind == "Deployment" { Stage::Operator } else { Stage::Belongings });
+    }
+    if of_a_class && object.namespace == ground.namespace {
+        return Some(Stage::Belongings);
+    }
+    if object.owners.iter().any(|owner| ground.is_ours(owner)) {
+        return Some(match ground.choice {
+            Choice::KeepData => Stage::Orphans,
+            Choice::Purge => Stage::Dependents,
+        });
+    }
+    let is_marked = object.annotations.iter().any(|key| ground.marks.contains(&key.as_str()));
+    (object.kind.kind == "Namespace" && is_marked).then_some(Stage::Marks)
+}
+
+/// Something the operator does before it ends, where data is not kept.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Work {
+    pub kind: Kind,
+    /// What is set on each object first.
+    pub set: Option<Value>,
+    /// Whether each is deleted then.
+    pub deletes: bool,
+    /// Whether nothing goes on before all of them are gone.
+    pub awaits: bool,
+}
+
+/// What the operator is asked to do, in order: what makes more of something first, what holds the data last.
+pub fn work() -> Vec<Work> {
+    let of = |group: &str, kind: &str, set: Option<Value>, deletes: bool, awaits: bool| Work {
+        kind: Kind { group: group.to_owned(), kind: kind.to_owned() },
+        set,
+        deletes,
+        awaits,
+    };
+    let purge = || Some(json!({ "spec": { "onDelete": "Purge" } }));
+    let (namespaces, storage, backup, croft) = ("akuity.io", "s3.snappcloud.io", "oadp.openshift.io", "croft.dev");
+    vec![
+        of(croft, "BackupSchedule", None, true, true),
+        of(storage, "S3Class", purge(), false, false),
+        of(croft, "BackupVault", purge(), false, false),
+        of(backup, "NonAdminDownloadRequest", None, true, false),
+        of(backup, "NonAdminRestore", None, true, true),
+        of(backup, "NonAdminBackup", Some(json!({ "spec": { "deleteBackup": true } })), false, true),
+        of(
+            namespaces,
+            "NamespaceClass",
+            Some(json!({ "spec": { "policy": { "onClassDelete": "Delete" } } })),
+            true,
+            true,
+        ),
+        of(croft, "BackupVault", None, true, true),
+        of(backup, "NonAdminBackupStorageLocation", None, true, true),
+        of(storage, "UserMigration", None, true, true),
+        of(storage, "S3UserClaim", None, true, false),
+        of(storage, "S3Bucket", None, true, true),
+        of(storage, "S3UserClaim", None, true, true),
+    ]
+}
+
+/// What an orphan keeps: owners that are not ours, and no mark of ours.
+pub fn orphaned(metadata: &Value, ground: &Ground) -> Value {
+    let owners = metadata["ownerReferences"].as_array().into_iter().flatten();
+    let is_ours = |owner: &&Value| {
+        let group =
+            owner["apiVersion"].as_str().and_then(|version| version.split_once('/')).map_or("", |(group, _)| group);
+        let kind = Kind { group: group.to_owned(), kind: owner["kind"].as_str().unwrap_or_default().to_owned() };
+        ground.is_ours(&kind)
+    };
+    let owners: Vec<_> = owners.filter(|owner| !is_ours(owner)).cloned().collect();
+    json!({ "ownerReferences": owners, "labels": without(&metadata["labels"], ground), "annotations": without(&metadata["annotations"], ground) })
+}
+
+/// In a merge patch: each of our marks that is there is taken away.
+pub fn without(marks: &Value, ground: &Ground) -> Value {
+    let ours = marks.as_object().into_iter().flatten().map(|(key, _)| key);
+    ours.filter(|key| ground.marks.contains(&key.as_str())).map(|key| (key.clone(), Value::Null)).collect()
+}
+
+#[cfg(test)]
+mod tests;
