@@ -3,14 +3,15 @@
 use std::{path::PathBuf, time::Instant};
 
 use anyhow::{Result, ensure};
-use croft_testbed::{parts, product};
+use croft_testbed::{parts, product, wait};
 use tokio::process::Command;
 
-use super::cluster::{Cluster, OPERATOR};
+use super::cluster::{Cluster, OPERATOR, SOON};
 use crate::{
     story::{Story, show_command, show_output},
     terminal::seconds,
     tools::{root, target},
+    world::World,
 };
 
 /// As `make image` names it.
@@ -33,7 +34,18 @@ impl Cluster {
         .await?;
         product::make_class(&self.bed, self.bed.ceph()).await?;
         self.deployment_is_ready(OPERATOR, "croft").await?;
+        self.admission_answers().await?;
         self.admin().kubectl(&format!("get pods,poddisruptionbudget -n {OPERATOR}")).await
+    }
+
+    /// The API server's way to new pods leads through kube-proxy, which hears of them a moment later.
+    async fn admission_answers(&self) -> Result<()> {
+        let class = World::write_class()?.display().to_string();
+        wait::until("admission to be reached", SOON, || async {
+            self.bed.admin().kubectl(&["apply", "--dry-run=server", "-f", &class]).await.map(Some)
+        })
+        .await
+        .map(drop)
     }
 
     /// Every replica is replaced, because each is told something else.
