@@ -1,6 +1,6 @@
 # Thin over `cargo xtask`: `make` alone lists what there is.
 .DEFAULT_GOAL := help
-.PHONY: help setup dev demo test check bench image chart generate
+.PHONY: help setup dev demo test check e2e matrix bench image chart generate
 
 # Right after an installation the shell may not know these places yet.
 export PATH := $(PATH):$(HOME)/.cargo/bin:/usr/local/go/bin
@@ -15,7 +15,7 @@ endif
 endif
 
 help:  ## list the targets
-	@sed -n 's/^\([a-z]*\):.*## \(.*\)/make \1\t\2/p' Makefile | expand -t 16
+	@sed -n 's/^\([a-z0-9]*\):.*## \(.*\)/make \1\t\2/p' Makefile | expand -t 16
 
 setup:  ## build or install Kubernetes, Velero and Ceph, once (13 minutes on two cores)
 	@cargo xtask setup
@@ -28,6 +28,12 @@ dev:  ## the same parts with the operator, for you to play with (KUBECONFIG_OUT=
 
 test:  ## formatting, lints, generated files, set-up and all tests
 	@cargo xtask test
+
+e2e:  ## the operator as pods on a real node, with Velero and volumes; as root (CROFT_KUBERNETES=1.33 chooses another version)
+	@cargo xtask e2e
+
+matrix:  ## the story of `make e2e` on every Kubernetes version there is a module for; builds each once (6 minutes on two cores)
+	@cargo xtask matrix
 
 check:  ## formatting, lints, generated files and dependencies (builds cargo-deny once, 6 minutes on two cores)
 	@cargo xtask check

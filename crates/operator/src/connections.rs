@@ -7,8 +7,8 @@ use std::{
     time::Duration,
 };
 
-use axum::Router;
-use http::Request;
+use axum::{Router, response::Response};
+use http::{HeaderValue, Request, header::CONNECTION};
 use hyper::body::Incoming;
 use hyper_util::{
     rt::{TokioExecutor, TokioIo},
@@ -21,7 +21,7 @@ use tokio::{
     sync::watch,
 };
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
-use tower::util::MapRequest;
+use tower::util::{MapRequest, MapResponse};
 use tracing::{debug, warn};
 
 /// Whoever opens a connection has something to ask,
@@ -45,6 +45,16 @@ const HEADERS: usize = 64 << 10;
 pub(crate) struct Limits {
     pub(crate) all: usize,
     pub(crate) of_one_address: usize,
+}
+
+/// How a server comes to its end.
+#[derive(Clone, Debug, Default)]
+pub struct End {
+    /// Nobody should come back: whoever is answered is asked to hang up, and whoever comes all the same is answered. To close
+    /// what is open would cut off who is just about to ask: over HTTP/1 nobody could tell him that he was not heard.
+    pub near: CancellationToken,
+    /// Nobody comes any more: what is still open is closed.
+    pub here: CancellationToken,
 }
 
 /// Who asks: an extension of every request.
@@ -157,13 +167,20 @@ pub(crate) async fn accept<F>(
     }
 }
 
-/// Answers what is asked over one connection, until `stop` or until it has had its time.
-pub(crate) async fn answer<S>(stream: S, peer: Peer, routes: Router, stop: CancellationToken)
+/// Answers what is asked over one connection, until the end or until it has had its time.
+pub(crate) async fn answer<S>(stream: S, peer: Peer, routes: Router, end: End)
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let (asked, asking) = watch::channel(());
-    let service = MapRequest::new(routes, move |mut request: Request<Incoming>| {
+    let near = end.near;
+    let parting = MapResponse::new(routes, move |mut response: Response| {
+        if near.is_cancelled() {
+            response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+        }
+        response
+    });
+    let service = MapRequest::new(parting, move |mut request: Request<Incoming>| {
         asked.send_replace(());
         request.extensions_mut().insert(peer);
         request
@@ -178,7 +195,7 @@ where
     let mut serving = std::pin::pin!(builder.serve_connection(TokioIo::new(stream), TowerToHyperService::new(service)));
     let ended = tokio::select! {
         ended = serving.as_mut() => ended,
-        () = has_had_its_time(asking, &stop) => {
+        () = has_had_its_time(asking, &end.here) => {
             serving.as_mut().graceful_shutdown();
             // One that has not even said which protocol it speaks does not hear that.
             match tokio::time::timeout(DRAIN, serving).await {
@@ -258,7 +275,7 @@ mod tests {
     fn served() -> (DuplexStream, impl Future<Output = Duration>) {
         let (client, server) = tokio::io::duplex(1 << 16);
         let routes = Router::new().route("/", get(|| async { "ok" }));
-        let serving = answer(server, Peer(here(1)), routes, CancellationToken::new());
+        let serving = answer(server, Peer(here(1)), routes, End::default());
         let lasted = async move {
             let begun = Instant::now();
             serving.await;
@@ -297,6 +314,26 @@ mod tests {
         }
     }
 
+    #[tokio::test(start_paused = true)]
+    async fn when_the_end_is_near_who_asks_is_answered_and_asked_to_hang_up() {
+        let (mut client, server) = tokio::io::duplex(1 << 16);
+        let (routes, end) = (Router::new().route("/", get(|| async { "ok" })), End::default());
+        let serving = tokio::spawn(answer(server, Peer(here(1)), routes, end.clone()));
+        let mut said = [0; 1 << 10];
+        client.write_all(REQUEST).await.unwrap();
+        let length = client.read(&mut said).await.unwrap();
+        assert!(!String::from_utf8_lossy(&said[..length]).contains("connection: close"));
+
+        end.near.cancel();
+        tokio::time::sleep(FIRST_REQUEST).await;
+        assert!(!serving.is_finished(), "he may be about to ask");
+        client.write_all(REQUEST).await.unwrap();
+        let mut rest = String::new();
+        client.read_to_string(&mut rest).await.unwrap();
+        assert!(rest.starts_with("HTTP/1.1 200") && rest.contains("connection: close"), "{rest}");
+        serving.await.unwrap();
+    }
+
     #[tokio::test]
     async fn who_takes_all_places_of_one_address_shuts_nobody_else_out() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -304,7 +341,7 @@ mod tests {
         let routes = Router::new().route("/", get(|| async { "ok" }));
         let _until_the_end = stop.clone().drop_guard();
         tokio::spawn(accept(listener, LIMITS, stop.clone(), move |stream, peer| {
-            answer(stream, peer, routes.clone(), stop.clone())
+            answer(stream, peer, routes.clone(), End { here: stop.clone(), ..End::default() })
         }));
         let mut silent = Vec::new();
         for _ in 0..200 {

@@ -14,6 +14,7 @@ use crate::{
     admission::{self, AdmissionOptions, Door, ServingCertificate},
     cli::RunOptions,
     client,
+    connections::End,
     engine::{
         Clock, EngineBuilder, Readiness, Writer,
         events::Events,
@@ -76,16 +77,10 @@ async fn operate(options: RunOptions, settings: Settings) -> anyhow::Result<()> 
     let readiness = running.readiness.clone();
     let health = server::serve(health, metrics.clone(), readiness.clone(), certificate.clone(), stop.clone());
     tasks.spawn(essential("health", health));
-    let closed = CancellationToken::new();
+    let end = End { near: stop.clone(), here: CancellationToken::new() };
     let door = Door { listener: webhook, certificate, metrics, grounds };
-    let admission = admission::run(
-        admission_options(&options),
-        client.clone(),
-        settings,
-        door,
-        surroundings.clone(),
-        closed.clone(),
-    );
+    let admission =
+        admission::run(admission_options(&options), client.clone(), settings, door, surroundings.clone(), end.clone());
     let admission = tokio::spawn(essential("admission", admission));
     tasks.spawn(announce(readiness, clock));
 
@@ -111,7 +106,7 @@ async fn operate(options: RunOptions, settings: Settings) -> anyhow::Result<()> 
     };
     let close_door = async {
         tokio::time::sleep(LINGER).await;
-        closed.cancel();
+        end.here.cancel();
         let _ = admission.await;
     };
     tokio::join!(hand_over, close_door);

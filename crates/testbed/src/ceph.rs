@@ -2,6 +2,7 @@
 
 use std::{
     fmt, fs,
+    net::Ipv4Addr,
     path::{Path, PathBuf},
     process::Command,
     sync::{Mutex, PoisonError},
@@ -46,13 +47,13 @@ impl Ceph {
     pub async fn start() -> Result<Self> {
         runtime::run(async {
             runtime::run_blocking(parts::ensure_ceph).await?;
-            Self::start_in(RunDir::create()?).await
+            Self::start_in(RunDir::create()?, Ipv4Addr::LOCALHOST).await
         })
         .await
     }
 
-    pub(crate) async fn start_in(run: RunDir) -> Result<Self> {
-        let site = Site::create(run)?;
+    pub(crate) async fn start_in(run: RunDir, address: Ipv4Addr) -> Result<Self> {
+        let site = Site::create(run, address)?;
         let access_key = format!("{:020X}", rand::random::<u64>());
         let secret_key = format!("{:040x}", rand::random::<u128>());
         let keys = (access_key.clone(), secret_key.clone());
@@ -213,6 +214,7 @@ impl fmt::Debug for Ceph {
 
 /// Directory, ports and configuration of one cluster.
 struct Site {
+    address: Ipv4Addr,
     fsid: String,
     osd_uuid: String,
     ports: PortBlock,
@@ -220,11 +222,11 @@ struct Site {
 }
 
 impl Site {
-    fn create(run: RunDir) -> Result<Self> {
+    fn create(run: RunDir, address: Ipv4Addr) -> Result<Self> {
         for name in ["run", "log", "mon", "osd", "crash"] {
             run.sub(name)?;
         }
-        let site = Self { fsid: uuid()?, osd_uuid: uuid()?, ports: PortBlock::reserve()?, run };
+        let site = Self { address, fsid: uuid()?, osd_uuid: uuid()?, ports: PortBlock::reserve()?, run };
         fs::write(site.dir().join("ceph.conf"), site.configuration()).context("writing ceph.conf")?;
         Ok(site)
     }
@@ -232,6 +234,7 @@ impl Site {
     fn configuration(&self) -> String {
         let values = [
             ("{fsid}", self.fsid.clone()),
+            ("{address}", self.address.to_string()),
             ("{dir}", self.dir().display().to_string()),
             ("{mon_port}", self.ports.get(MONITOR).to_string()),
             ("{gateway_port}", self.ports.get(GATEWAY).to_string()),
@@ -246,7 +249,7 @@ impl Site {
     }
 
     fn authority(&self) -> String {
-        format!("127.0.0.1:{}", self.ports.get(GATEWAY))
+        format!("{}:{}", self.address, self.ports.get(GATEWAY))
     }
 
     fn command(&self, program: &str) -> Command {
@@ -273,7 +276,7 @@ impl Site {
 
     fn start_store(&self) -> Result<(Process, Process)> {
         let monmap = self.dir().join("monmap").display().to_string();
-        let address = format!("[v2:127.0.0.1:{}/0]", self.ports.get(MONITOR));
+        let address = format!("[v2:{}:{}/0]", self.address, self.ports.get(MONITOR));
         self.run("monmaptool", &["--create", "--fsid", &self.fsid, "--addv", "a", &address, &monmap])?;
         self.run("ceph-mon", &["--mkfs", "-i", "a", "--monmap", &monmap])?;
         let monitor = self.spawn("ceph-mon", &["-f", "-i", "a"])?;

@@ -1,6 +1,7 @@
 //! The Kubernetes part: etcd, kube-apiserver and kube-controller-manager, or the cluster `KUBECONFIG` names.
 
 use std::{
+    net::Ipv4Addr,
     path::{Path, PathBuf},
     process::Command,
     sync::{Mutex, OnceLock, PoisonError},
@@ -17,7 +18,7 @@ use kube::{
 use serde_json::{Value, json};
 
 use crate::{
-    Want, http_client,
+    Place, Want, http_client,
     identity::{Access, Credential, Identity},
     parts::Parts,
     pki::{Authority, signing_keys},
@@ -30,6 +31,9 @@ use crate::{
 const START_LIMIT: Duration = Duration::from_secs(60);
 /// Whoever collects garbage on request does so by himself when he has this much.
 pub(crate) const MOST_GARBAGE: &str = "6GiB";
+const SERVICES: &str = "10.0.0.0/24";
+/// The first of [`SERVICES`]: the API server as pods reach it.
+const API_SERVICE: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
 
 pub(crate) struct Kubernetes {
     pub(crate) access: Access,
@@ -46,11 +50,11 @@ impl Kubernetes {
     }
 
     async fn own(parts: &Parts, run: &RunDir, want: Want) -> Result<Self> {
-        let files = Files::create(run)?;
+        let files = Files::create(run, want)?;
         let block = PortBlock::reserve()?;
         let access = Access {
             cluster: Cluster {
-                server: Some(format!("https://127.0.0.1:{}", block.get(API_SERVER))),
+                server: Some(format!("https://{}:{}", want.place.address(), block.get(API_SERVER))),
                 certificate_authority_data: Some(BASE64_STANDARD.encode(&files.ca)),
                 ..Cluster::default()
             },
@@ -120,10 +124,10 @@ struct Files {
 }
 
 impl Files {
-    fn create(run: &RunDir) -> Result<Self> {
+    fn create(run: &RunDir, want: Want) -> Result<Self> {
         let dir = run.sub("kubernetes")?;
         let authority = Authority::new()?;
-        let server = authority.server()?;
+        let server = authority.server(&[want.place.address(), API_SERVICE])?;
         let admin_token = format!("{:032x}", rand::random::<u128>());
         let (signing_key, signing_key_public) = signing_keys()?;
         for (name, content) in [
@@ -151,7 +155,7 @@ pub(crate) struct ControlPlane {
     api_server: Mutex<Option<Process>>,
     etcd: Process,
     api_server_program: PathBuf,
-    collects_on_request: bool,
+    want: Want,
     files: Files,
     block: PortBlock,
     client: Client,
@@ -165,7 +169,7 @@ impl ControlPlane {
             api_server: Mutex::new(None),
             etcd,
             api_server_program: parts.kube_apiserver.clone(),
-            collects_on_request: want.collects_on_request,
+            want,
             files,
             block,
             client: admin.client.clone(),
@@ -184,8 +188,9 @@ impl ControlPlane {
         {
             let mut api_server = self.api_server.lock().unwrap_or_else(PoisonError::into_inner);
             if api_server.is_none() {
-                let mut command = api_server_command(&self.api_server_program, &self.files, &self.block);
-                if self.collects_on_request {
+                let mut command =
+                    api_server_command(&self.api_server_program, &self.files, &self.block, self.want.place);
+                if self.want.collects_on_request {
                     command.env("GOGC", "off").env("GOMEMLIMIT", MOST_GARBAGE);
                 }
                 *api_server = Some(start(&self.files, &command)?);
@@ -234,7 +239,11 @@ impl ControlPlane {
 
     /// The two objects every namespace gets show that the controllers work, not only run.
     async fn start_controllers(&self, program: &Path, admin: &Identity) -> Result<()> {
-        let command = controller_manager_command(program, &self.files, &self.block, &admin.kubeconfig);
+        let mut command = controller_manager_command(program, &self.files, &self.block, &admin.kubeconfig);
+        if self.want.place == Place::Node {
+            // Else a pod with a volume sometimes waits for fifteen seconds.
+            command.arg("--pvclaimbinder-sync-period=1s");
+        }
         let started = start(&self.files, &command)?;
         let controller_manager = self.controller_manager.get_or_init(|| started);
         let accounts = Api::<ServiceAccount>::namespaced(self.client.clone(), "default");
@@ -287,11 +296,11 @@ fn etcd_command(program: &Path, files: &Files, block: &PortBlock) -> Command {
     command
 }
 
-fn api_server_command(program: &Path, files: &Files, block: &PortBlock) -> Command {
+fn api_server_command(program: &Path, files: &Files, block: &PortBlock, place: Place) -> Command {
     let mut command = Command::new(program);
     command.args([
         format!("--etcd-servers=http://127.0.0.1:{}", block.get(ETCD_CLIENT)),
-        "--bind-address=127.0.0.1".into(),
+        format!("--bind-address={}", place.address()),
         format!("--secure-port={}", block.get(API_SERVER)),
         format!("--cert-dir={}", files.path("api-server")),
         format!("--tls-cert-file={}", files.path("server.crt")),
@@ -302,8 +311,11 @@ fn api_server_command(program: &Path, files: &Files, block: &PortBlock) -> Comma
         format!("--service-account-signing-key-file={}", files.path("service-account.key")),
         format!("--service-account-key-file={}", files.path("service-account.pub")),
         "--authorization-mode=RBAC".into(),
-        "--service-cluster-ip-range=10.0.0.0/24".into(),
+        format!("--service-cluster-ip-range={SERVICES}"),
     ]);
+    if place == Place::Node {
+        command.args(["--kubelet-preferred-address-types=InternalIP", "--allow-privileged"]);
+    }
     command
 }
 

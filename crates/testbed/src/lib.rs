@@ -11,7 +11,7 @@
 //! # Ok(()) }
 //! ```
 //!
-//! Guarantees: every daemon listens on 127.0.0.1 only and dies with its owner, however that ends; instances in any
+//! Guarantees: every daemon listens on 127.0.0.1 only (those of a [`node`] in a network of their own) and dies with its owner, however that ends; instances in any
 //! number of processes run side by side; nothing here is a mock.
 
 mod accounts;
@@ -21,6 +21,7 @@ pub mod fault;
 mod http_client;
 pub mod identity;
 mod kubernetes;
+pub mod node;
 pub mod parts;
 mod pki;
 pub mod ports;
@@ -35,6 +36,7 @@ pub mod wait;
 use std::{
     fmt,
     future::Future,
+    net::Ipv4Addr,
     sync::{Mutex, PoisonError},
     time::{Duration, Instant},
 };
@@ -73,6 +75,25 @@ pub struct Want {
     pub velero: bool,
     /// The API server collects its garbage when it is asked to, or at [`kubernetes::MOST_GARBAGE`].
     pub collects_on_request: bool,
+    pub place: Place,
+}
+
+/// Where the daemons listen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Place {
+    #[default]
+    Loopback,
+    /// Inside an [`node::enclosure`], where pods reach them.
+    Node,
+}
+
+impl Place {
+    fn address(self) -> Ipv4Addr {
+        match self {
+            Self::Loopback => Ipv4Addr::LOCALHOST,
+            Self::Node => node::ADDRESS,
+        }
+    }
 }
 
 impl Want {
@@ -88,6 +109,11 @@ impl Want {
     /// For measurements: a collection takes as long as much of what is measured, and comes when it comes.
     pub fn collecting_on_request(self) -> Self {
         Self { collects_on_request: true, ..self }
+    }
+
+    /// Everything within reach of the pods of a [`node::Node`].
+    pub fn on_a_node(self) -> Self {
+        Self { place: Place::Node, ..self }
     }
 
     /// A new instance; dropping it ends all its processes and removes its files.
@@ -141,7 +167,7 @@ impl Testbed {
         let run = RunDir::create()?;
         let clock = Instant::now();
         let (kubernetes, ceph) = tokio::try_join!(timed(Kubernetes::start(&parts, &run, want)), async {
-            if want.ceph { timed(start_ceph()).await.map(Some) } else { Ok(None) }
+            if want.ceph { timed(start_ceph(want.place)).await.map(Some) } else { Ok(None) }
         })?;
         let bed = Self {
             timings: Mutex::new(vec![Timing { part: "kubernetes", took: kubernetes.1 }]),
@@ -164,7 +190,7 @@ impl Testbed {
         if want.ceph {
             self.ceph
                 .get_or_try_init(|| async {
-                    let (ceph, took) = timed(start_ceph()).await?;
+                    let (ceph, took) = timed(start_ceph(want.place)).await?;
                     self.record("ceph", took);
                     anyhow::Ok(ceph)
                 })
@@ -292,9 +318,9 @@ impl fmt::Debug for Testbed {
     }
 }
 
-async fn start_ceph() -> Result<Ceph> {
+async fn start_ceph(place: Place) -> Result<Ceph> {
     runtime::run_blocking(parts::ensure_ceph).await?;
-    Ceph::start_in(RunDir::create()?).await
+    Ceph::start_in(RunDir::create()?, place.address()).await
 }
 
 async fn timed<T>(work: impl Future<Output = Result<T>>) -> Result<(T, Duration)> {

@@ -15,14 +15,25 @@ use anyhow::{Context, Result, bail, ensure};
 
 use crate::{Want, digest::sha256_hex, process, rundir::cache_root};
 
+/// Chooses another Kubernetes than the one that is pinned beside the tests, such as `1.33`.
+pub const VERSION: &str = "CROFT_KUBERNETES";
+/// What `controlplane` and `node` are of.
+const PINNED: &str = "1.36";
 const BUILD_LIMIT: Duration = Duration::from_secs(3600);
 const PROGRESS_EVERY: Duration = Duration::from_secs(15);
 const INSTALL_LIMIT: Duration = Duration::from_secs(900);
 /// Debian's own package is older than the modules ask for.
 const INSTALL_GO: &str =
     "curl -fsSL https://go.dev/dl/go1.26.8.linux-$(dpkg --print-architecture).tar.gz | tar -xzC /usr/local";
-const CEPH_PACKAGES: [&str; 3] = ["ceph-mon", "ceph-osd", "radosgw"];
-const CEPH_PROGRAMS: [&str; 6] = ["ceph-mon", "ceph-osd", "radosgw", "radosgw-admin", "monmaptool", "ceph"];
+const CEPH: Packages = Packages {
+    programs: &["ceph-mon", "ceph-osd", "radosgw", "radosgw-admin", "monmaptool", "ceph"],
+    names: &["ceph-mon", "ceph-osd", "radosgw"],
+};
+/// Programs of Debian's that a node needs; what they need of each other comes along.
+const NODE: Packages = Packages {
+    programs: &["containerd", "ctr", "runc", "busybox", "iptables", "ip", "/usr/lib/cni/bridge"],
+    names: &["containerd", "runc", "busybox-static", "containernetworking-plugins", "iptables", "iproute2"],
+};
 
 /// Paths of the programs an instance needs.
 #[derive(Debug, Clone)]
@@ -38,6 +49,22 @@ pub struct Parts {
 pub struct VeleroParts {
     pub server: PathBuf,
     pub aws_plugin: PathBuf,
+}
+
+/// What a real node runs, beside the control plane and what Debian has.
+#[derive(Debug, Clone)]
+pub struct NodeParts {
+    pub kubelet: PathBuf,
+    pub kube_scheduler: PathBuf,
+    pub kube_proxy: PathBuf,
+    /// What Velero puts into a restored pod, to make it wait for its volumes.
+    pub velero_restore_helper: PathBuf,
+}
+
+struct Packages {
+    /// Found in `PATH`, or at their place.
+    programs: &'static [&'static str],
+    names: &'static [&'static str],
 }
 
 struct Program {
@@ -64,6 +91,16 @@ const AWS_PLUGIN: Program = Program {
     package: "github.com/vmware-tanzu/velero-plugin-for-aws/velero-plugin-for-aws",
     usual_seconds: 14,
 };
+const VELERO_RESTORE_HELPER: Program = Program {
+    name: "velero-restore-helper",
+    package: "github.com/vmware-tanzu/velero/cmd/velero-restore-helper",
+    usual_seconds: 5,
+};
+const KUBELET: Program = Program { name: "kubelet", package: "k8s.io/kubernetes/cmd/kubelet", usual_seconds: 120 };
+const KUBE_SCHEDULER: Program =
+    Program { name: "kube-scheduler", package: "k8s.io/kubernetes/cmd/kube-scheduler", usual_seconds: 14 };
+const KUBE_PROXY: Program =
+    Program { name: "kube-proxy", package: "k8s.io/kubernetes/cmd/kube-proxy", usual_seconds: 22 };
 
 const HELM: Program = Program { name: "helm", package: "helm.sh/helm/v4/cmd/helm", usual_seconds: 180 };
 
@@ -78,13 +115,14 @@ impl Parts {
         if want.ceph {
             ensure_ceph()?;
         }
-        let module = Module::open("controlplane")?;
+        let (module, pinned) = (Module::of_kubernetes("controlplane")?, Module::open("controlplane")?);
         let assets = std::env::var_os("KUBEBUILDER_ASSETS").map(PathBuf::from);
         let given = |program: &Program| assets.as_ref().map(|dir| dir.join(program.name)).filter(|path| path.exists());
         let program = |program: &Program| given(program).map_or_else(|| module.build(program), Ok);
         Ok(Self {
             kube_apiserver: program(&KUBE_APISERVER)?,
-            etcd: program(&ETCD)?,
+            // Of whichever Kubernetes: it asks etcd for nothing that is new.
+            etcd: given(&ETCD).map_or_else(|| pinned.build(&ETCD), Ok)?,
             kube_controller_manager: program(&KUBE_CONTROLLER_MANAGER)?,
             kubectl: program(&KUBECTL)?,
             velero: if want.velero { Some(VeleroParts::ensure()?) } else { None },
@@ -99,31 +137,54 @@ impl VeleroParts {
     }
 }
 
+impl NodeParts {
+    /// Builds the programs and installs Debian's packages where they are missing. Blocks.
+    pub fn ensure() -> Result<Self> {
+        NODE.ensure()?;
+        let module = Module::of_kubernetes("node")?;
+        Ok(Self {
+            kubelet: module.build(&KUBELET)?,
+            kube_scheduler: module.build(&KUBE_SCHEDULER)?,
+            kube_proxy: module.build(&KUBE_PROXY)?,
+            velero_restore_helper: Module::open("velero")?.build(&VELERO_RESTORE_HELPER)?,
+        })
+    }
+}
+
 /// Installs the Ceph packages where their programs are missing. Blocks.
 pub fn ensure_ceph() -> Result<()> {
-    let missing: Vec<_> = CEPH_PROGRAMS.into_iter().filter(|program| find_program(program).is_none()).collect();
-    if missing.is_empty() {
-        return Ok(());
+    CEPH.ensure()
+}
+
+impl Packages {
+    fn ensure(&self) -> Result<()> {
+        let missing: Vec<_> = self.programs.iter().copied().filter(|program| find_program(program).is_none()).collect();
+        if missing.is_empty() {
+            return Ok(());
+        }
+        let names = self.names.join(" ");
+        let missing = missing.join(", ");
+        ensure!(
+            find_program("apt-get").is_some(),
+            "{missing} not found and there is no apt-get: install what Debian has in {names}"
+        );
+        ensure!(
+            rustix::process::geteuid().is_root(),
+            "{missing} not found: run `apt-get install -y --no-install-recommends {names}` as root"
+        );
+        let log = cache_root()?.join("apt-get.log");
+        create_dir(&cache_root()?)?;
+        eprintln!("testbed: installing {names} (about 30 s)");
+        let mut update = Command::new("apt-get");
+        update.arg("update").env("DEBIAN_FRONTEND", "noninteractive");
+        process::run("apt-get update", &update, &log, INSTALL_LIMIT)?;
+        let mut install = Command::new("apt-get");
+        install
+            .args(["install", "-y", "--no-install-recommends"])
+            .args(self.names)
+            .env("DEBIAN_FRONTEND", "noninteractive");
+        process::run("apt-get install", &install, &log, INSTALL_LIMIT)
     }
-    let by_hand = format!("apt-get install -y --no-install-recommends {}", CEPH_PACKAGES.join(" "));
-    let missing = missing.join(", ");
-    ensure!(
-        find_program("apt-get").is_some(),
-        "{missing} not found and there is no apt-get: install Ceph's monitor, OSD and gateway"
-    );
-    ensure!(rustix::process::geteuid().is_root(), "{missing} not found: run `{by_hand}` as root");
-    let log = cache_root()?.join("apt-get.log");
-    create_dir(&cache_root()?)?;
-    eprintln!("testbed: installing {} (about 30 s)", CEPH_PACKAGES.join(" "));
-    let mut update = Command::new("apt-get");
-    update.arg("update").env("DEBIAN_FRONTEND", "noninteractive");
-    process::run("apt-get update", &update, &log, INSTALL_LIMIT)?;
-    let mut install = Command::new("apt-get");
-    install
-        .args(["install", "-y", "--no-install-recommends"])
-        .args(CEPH_PACKAGES)
-        .env("DEBIAN_FRONTEND", "noninteractive");
-    process::run("apt-get install", &install, &log, INSTALL_LIMIT)
 }
 
 /// One of the Go modules beside this crate, with its place in the cache.
@@ -133,7 +194,28 @@ struct Module {
     ldflags: String,
 }
 
+/// Every Kubernetes that can be chosen, the pinned one last.
+pub fn versions() -> Result<Vec<String>> {
+    let place = Path::new(env!("CARGO_MANIFEST_DIR")).join("kubernetes");
+    let others = fs::read_dir(&place).with_context(|| format!("reading {}", place.display()))?;
+    let mut versions: Vec<_> = others.flatten().map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
+    versions.sort();
+    versions.push(PINNED.to_owned());
+    Ok(versions)
+}
+
 impl Module {
+    /// Of the version that was chosen, or `pinned`.
+    fn of_kubernetes(pinned: &str) -> Result<Self> {
+        let chosen = std::env::var(VERSION).unwrap_or_default();
+        if chosen.is_empty() || chosen == PINNED {
+            return Self::open(pinned);
+        }
+        let versions = versions()?;
+        ensure!(versions.contains(&chosen), "{VERSION}={chosen} is none of {}", versions.join(", "));
+        Self::open(&format!("kubernetes/{chosen}"))
+    }
+
     fn open(name: &str) -> Result<Self> {
         let source = Path::new(env!("CARGO_MANIFEST_DIR")).join(name);
         let sums = fs::read(source.join("go.sum")).with_context(|| format!("reading {name}/go.sum"))?;
@@ -231,6 +313,7 @@ fn required_version<'a>(go_mod: &'a str, module: &str) -> Option<&'a str> {
     })
 }
 
+/// A name with slashes is a place of its own.
 fn find_program(name: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH")?;
     std::env::split_paths(&path).map(|dir| dir.join(name)).find(|candidate| candidate.is_file())
@@ -249,6 +332,16 @@ mod tests {
         let flags = ldflags("module m\n\nrequire (\n\tk8s.io/kubernetes v1.36.3\n)\n");
         assert!(flags.contains("-X k8s.io/component-base/version.gitVersion=v1.36.3"));
         assert!(flags.contains("-X k8s.io/client-go/pkg/version.gitMinor=36"));
+    }
+
+    #[test]
+    fn the_pinned_kubernetes_is_the_one_that_is_said_to_be() {
+        for module in ["controlplane", "node"] {
+            let place = Path::new(env!("CARGO_MANIFEST_DIR")).join(module).join("go.mod");
+            let go_mod = fs::read_to_string(place).unwrap();
+            let version = required_version(&go_mod, "k8s.io/kubernetes").unwrap();
+            assert!(version.starts_with(&format!("v{PINNED}.")), "{module} is of {version}");
+        }
     }
 
     #[test]

@@ -1,5 +1,7 @@
 //! The instance's own certificate authority and keys.
 
+use std::net::Ipv4Addr;
+
 use anyhow::Result;
 use rcgen::{
     BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, KeyUsagePurpose,
@@ -37,9 +39,10 @@ impl Authority {
         self.issuer.key().serialize_pem()
     }
 
-    /// A serving certificate for this machine's loopback.
-    pub(crate) fn server(&self) -> Result<Pair> {
-        let mut params = CertificateParams::new(["127.0.0.1".to_owned(), "localhost".to_owned()])?;
+    /// A serving certificate for whoever comes to one of `addresses`.
+    pub(crate) fn server(&self, addresses: &[Ipv4Addr]) -> Result<Pair> {
+        let names = addresses.iter().map(ToString::to_string).chain(["localhost".to_owned()]);
+        let mut params = CertificateParams::new(names.collect::<Vec<_>>())?;
         params.distinguished_name.push(DnType::CommonName, "kube-apiserver");
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
         let key = KeyPair::generate()?;

@@ -203,7 +203,8 @@ impl GroupGuard {
     }
 }
 
-fn leash(command: &Command) -> Command {
+/// `command`, dying with the thread that starts it.
+pub(crate) fn leash(command: &Command) -> Command {
     let mut leashed = Command::new("setpriv");
     leashed
         .args(["--pdeathsig", "KILL", "--", "sh", "-c", CHECK_OWNER_THEN_EXEC])

@@ -207,7 +207,8 @@ async fn pass_on(listener: TcpListener, replicas: Arc<Mutex<Vec<u16>>>) {
     }
 }
 
-async fn printed(croft: &Path, arguments: &[&str]) -> Result<String> {
+/// What the program prints when it is called so.
+pub async fn printed(croft: &Path, arguments: &[&str]) -> Result<String> {
     let mut command = tokio::process::Command::new(croft);
     command.args(arguments).kill_on_drop(true);
     let line = format!("{} {}", croft.display(), arguments.join(" "));
@@ -219,14 +220,15 @@ async fn printed(croft: &Path, arguments: &[&str]) -> Result<String> {
     .await
 }
 
-async fn apply(bed: &Testbed, manifests: &str) -> Result<()> {
+/// Applies manifests as the administrator.
+pub async fn apply(bed: &Testbed, manifests: &str) -> Result<()> {
     let arguments = ["apply", "--server-side", "--force-conflicts", "--validate=ignore", "-f", "-"];
     bed.admin().kubectl_stdin(&arguments, manifests).await?;
     Ok(())
 }
 
 /// The testbed's Ceph, for every claim that names no class.
-async fn make_class(bed: &Testbed, ceph: &Ceph) -> Result<()> {
+pub async fn make_class(bed: &Testbed, ceph: &Ceph) -> Result<()> {
     let secret = json!({
         "apiVersion": "v1",
         "kind": "Secret",

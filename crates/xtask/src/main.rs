@@ -5,9 +5,11 @@ mod chart;
 mod check;
 mod demo;
 mod dev;
+mod e2e;
 mod generate;
 mod image;
 mod setup;
+mod story;
 mod terminal;
 mod tools;
 mod world;
@@ -32,6 +34,17 @@ enum Chore {
     Dev,
     /// Tell the story of one tenant on real Kubernetes, Ceph and Velero
     Demo,
+    /// The same on a real node, with real pods and what is in their volumes
+    E2e {
+        /// What to do; default: everything
+        #[arg(value_enum)]
+        chapter: Option<e2e::Chapter>,
+        /// With the image of the release, or of what tests run: that is sooner built
+        #[arg(long, value_enum, default_value_t = tools::Profile::Release)]
+        profile: tools::Profile,
+    },
+    /// The story of `e2e` on every Kubernetes there is a module for
+    Matrix,
     /// Measure the operator at rest and under load, into target/bench.json
     Bench {
         /// What to measure; default: everything
@@ -69,6 +82,8 @@ fn run(chore: &Chore) -> Result<()> {
         Chore::Setup => setup::setup(),
         Chore::Dev => dev::dev(),
         Chore::Demo => demo::demo(),
+        Chore::E2e { chapter, profile } => e2e::e2e(*chapter, *profile),
+        Chore::Matrix => e2e::matrix::matrix(),
         Chore::Bench { subjects } => bench::bench(subjects),
         Chore::Image { profile } => image::image(*profile),
         Chore::Chart => chart::chart(),

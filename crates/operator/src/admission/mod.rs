@@ -41,7 +41,6 @@ use std::sync::Arc;
 
 use kube::{Api, Client};
 use tokio::{net::TcpListener, sync::watch};
-use tokio_util::sync::CancellationToken;
 
 pub use self::context::Grounds;
 pub use self::server::ServingCertificate;
@@ -58,6 +57,7 @@ pub(crate) use self::{
     scopes::ClusterScoped,
 };
 use crate::{
+    connections::End,
     engine::{Writer, watch::Surroundings},
     panics::restarted,
     rbac::{Use, Within},
@@ -108,15 +108,16 @@ pub struct Door {
     pub grounds: Grounds,
 }
 
-/// Serves until `stop`, keeps the certificate fresh and the API server's trust in it.
+/// Serves until the end is here, keeps the certificate fresh and the API server's trust in it.
 pub async fn run(
     options: AdmissionOptions,
     client: Client,
     settings: SharedSettings,
     door: Door,
     surroundings: Surroundings,
-    stop: CancellationToken,
+    end: End,
 ) {
+    let stop = end.here.clone();
     let cluster_scoped = ClusterScoped::default();
     let (trust, trusted) = watch::channel(None);
     let certificates = Certificates {
@@ -133,7 +134,7 @@ pub async fn run(
     let routes = answers::routes(&HOOKS, &context, &door.metrics);
     let metrics = door.metrics.as_ref();
     tokio::join!(
-        server::serve(door.listener, door.certificate, certificates.settings.clone(), routes, stop.clone()),
+        server::serve(door.listener, door.certificate, certificates.settings.clone(), routes, end),
         stop.run_until_cancelled(restarted("scopes", metrics, || {
             cluster_scoped.clone().keep(client.clone(), surroundings.kinds.changes())
         })),

@@ -12,11 +12,10 @@ use rustls::{
 };
 use tokio::net::TcpListener;
 use tokio_rustls::TlsAcceptor;
-use tokio_util::sync::CancellationToken;
 use tracing::{debug, error};
 
 use crate::{
-    connections::{self, Limits, Peer},
+    connections::{self, End, Limits, Peer},
     settings::SharedSettings,
 };
 
@@ -55,28 +54,28 @@ fn acceptor(serving: Arc<ServingCertificate>) -> Result<TlsAcceptor, rustls::Err
     Ok(TlsAcceptor::from(Arc::new(config)))
 }
 
-/// Serves until `stop`, then lets the requests under way finish.
+/// Serves until the end is here, then lets the requests under way finish.
 pub(super) async fn serve(
     listener: TcpListener,
     serving: Arc<ServingCertificate>,
     settings: SharedSettings,
     routes: Router,
-    stop: CancellationToken,
+    end: End,
 ) {
     let acceptor = match acceptor(serving) {
         Ok(acceptor) => acceptor,
         Err(error) => return error!(%error, "the admission server cannot start"),
     };
-    let until = stop.clone();
+    let until = end.here.clone();
     let serve = |stream, peer: Peer| {
-        let (acceptor, routes, stop) = (acceptor.clone(), routes.clone(), stop.clone());
+        let (acceptor, routes, end) = (acceptor.clone(), routes.clone(), end.clone());
         let is_answered = settings.load().admission.answers(peer.0);
         async move {
             if !is_answered {
                 return debug!(address = %peer.0, "not among admission.callers; its connection is closed");
             }
             match tokio::time::timeout(HANDSHAKE_TIMEOUT, acceptor.accept(stream)).await {
-                Ok(Ok(stream)) => connections::answer(stream, peer, routes, stop).await,
+                Ok(Ok(stream)) => connections::answer(stream, peer, routes, end).await,
                 Ok(Err(error)) => debug!(%error, "TLS handshake failed"),
                 Err(_) => debug!("TLS handshake took too long"),
             }
@@ -99,6 +98,7 @@ mod tests {
         net::TcpStream,
     };
     use tokio_rustls::{TlsConnector, client::TlsStream};
+    use tokio_util::sync::CancellationToken;
 
     use super::*;
     use crate::{
@@ -122,7 +122,8 @@ mod tests {
             let (serving, stop) = (Arc::<ServingCertificate>::default(), CancellationToken::new());
             let routes = routes(&HOOKS, &Context::default(), &Arc::default());
             let settings = SharedSettings::default();
-            let ended = tokio::spawn(serve(listener, serving.clone(), settings.clone(), routes, stop.clone()));
+            let end = End { here: stop.clone(), ..End::default() };
+            let ended = tokio::spawn(serve(listener, serving.clone(), settings.clone(), routes, end));
             Self { address, serving, settings, stop, ended }
         }
 

@@ -16,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 use super::metrics::Metrics;
 use crate::{
     admission::ServingCertificate,
-    connections::{self, Limits},
+    connections::{self, End, Limits},
     engine::Readiness,
     parts::PARTS,
 };
@@ -50,7 +50,8 @@ pub async fn serve(
         .route("/metrics", get(text))
         .with_state(Health { metrics, readiness, certificate });
     let until = stop.clone();
-    let serve = |stream, peer| connections::answer(stream, peer, routes.clone(), stop.clone());
+    let serve =
+        |stream, peer| connections::answer(stream, peer, routes.clone(), End { here: stop.clone(), ..End::default() });
     connections::accept(listener, LIMITS, until, serve).await;
 }
 

@@ -13,7 +13,7 @@ use k8s_openapi::api::{
 use kube::{Api, Client, ResourceExt, api::ListParams};
 use serde_json::Value;
 
-use super::story::Kind;
+use crate::story::Kind;
 
 /// Every value of every object, by `kind/name` and path.
 #[derive(Debug, PartialEq, Eq)]

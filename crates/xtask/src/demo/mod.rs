@@ -4,17 +4,17 @@
 
 mod compare;
 mod steps;
-mod story;
-mod tenant;
+pub(crate) mod tenant;
 mod trust;
 
 use std::path::Path;
 
 use anyhow::{Result, anyhow};
 
-use self::{steps::Demo, story::Story};
+use self::steps::Demo;
 use crate::{
     setup,
+    story::Story,
     terminal::{bold, dim},
     tools::{Profile, croft, target},
     world::{Kubeconfig, World, to_the_end, until_stopped},

@@ -13,12 +13,11 @@ use k8s_openapi::api::{apps::v1::ReplicaSet, core::v1::ResourceQuota, networking
 use kube::{Api, api::ListParams};
 use serde_json::{Value, json};
 
-use super::{
-    compare::Snapshot,
+use super::{compare::Snapshot, tenant};
+use crate::{
     story::{Actor, Story, Watched, show_command, show_output},
-    tenant,
+    world::{World, write_file},
 };
-use crate::world::{World, write_file};
 
 pub(super) const NAMESPACE: &str = "blue";
 pub(super) const TENANT: &str = "maria";

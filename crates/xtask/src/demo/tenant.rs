@@ -2,7 +2,7 @@
 
 use k8s_openapi::api::rbac::v1::PolicyRule;
 
-pub(super) fn rules() -> Vec<PolicyRule> {
+pub(crate) fn rules() -> Vec<PolicyRule> {
     vec![
         rule("apps", &["deployments", "replicasets"], &["*"]),
         rule("", &["configmaps", "secrets", "pods"], &["*"]),
@@ -14,7 +14,7 @@ pub(super) fn rules() -> Vec<PolicyRule> {
     ]
 }
 
-fn rule(group: &str, resources: &[&str], verbs: &[&str]) -> PolicyRule {
+pub(crate) fn rule(group: &str, resources: &[&str], verbs: &[&str]) -> PolicyRule {
     let strings = |words: &[&str]| words.iter().map(ToString::to_string).collect();
     PolicyRule {
         api_groups: Some(vec![group.to_owned()]),

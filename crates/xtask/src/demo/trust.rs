@@ -8,10 +8,12 @@ use tokio::process::Command;
 
 use super::{
     steps::{Demo, NAMESPACE, SOON, TENANT},
-    story::{Actor, Story, Watched, show_command, show_output},
     tenant,
 };
-use crate::world::write_file;
+use crate::{
+    story::{Actor, Story, Watched, show_command, show_output},
+    world::write_file,
+};
 
 const NEIGHBOUR: &str = "green";
 

@@ -13,55 +13,61 @@ use crate::terminal::{bold, dim, seconds};
 const STEP_LIMIT: Duration = Duration::from_secs(60);
 
 /// Numbers the steps and takes their times.
-pub(super) struct Story {
+pub(crate) struct Story {
     begun: Instant,
     step: usize,
     clock: Option<Instant>,
 }
 
 impl Story {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self { begun: Instant::now(), step: 0, clock: None }
     }
 
     /// Ends the step before.
-    pub(super) fn begin(&mut self, sentence: &str) {
+    pub(crate) fn begin(&mut self, sentence: &str) {
         self.end();
         self.step += 1;
         println!("\n{}", bold(&format!("{}. {sentence}", self.step)));
         self.clock = Some(Instant::now());
     }
 
-    pub(super) fn end(&mut self) {
+    pub(crate) fn end(&mut self) {
         if let Some(clock) = self.clock.take() {
             println!("   {}", dim(&format!("({})", seconds(clock.elapsed()))));
         }
     }
 
-    pub(super) fn step(&self) -> usize {
+    pub(crate) fn step(&self) -> usize {
         self.step
     }
 
-    pub(super) fn told_in(&self) -> String {
+    pub(crate) fn told_in(&self) -> String {
         seconds(self.begun.elapsed())
     }
 }
 
 /// Somebody at a terminal.
-pub(super) struct Actor<'a> {
-    pub(super) name: &'static str,
-    pub(super) identity: &'a Identity,
+pub(crate) struct Actor<'a> {
+    pub(crate) name: &'static str,
+    pub(crate) identity: &'a Identity,
 }
 
 impl Actor<'_> {
     /// Runs `kubectl <line>` and shows both. Single quotes hold words together, as in a shell.
-    pub(super) async fn kubectl(&self, line: &str) -> Result<()> {
-        show_output(&self.run(line).await?);
-        Ok(())
+    pub(crate) async fn kubectl(&self, line: &str) -> Result<()> {
+        self.told(line).await.map(drop)
+    }
+
+    /// [`Actor::kubectl`] for one who wants to know what it said.
+    pub(crate) async fn told(&self, line: &str) -> Result<String> {
+        let told = self.run(line).await?;
+        show_output(&told);
+        Ok(told)
     }
 
     /// Runs what must not be allowed and shows in which words it is refused.
-    pub(super) async fn is_refused(&self, line: &str, words: &str) -> Result<()> {
+    pub(crate) async fn is_refused(&self, line: &str, words: &str) -> Result<()> {
         match self.run(line).await {
             Ok(_) => bail!("{} may `kubectl {line}` and should not", self.name),
             Err(refusal) => {
@@ -83,11 +89,11 @@ impl Actor<'_> {
     }
 }
 
-pub(super) fn show_command(who: &str, line: &str) {
+pub(crate) fn show_command(who: &str, line: &str) {
     println!("   {} {line}", dim(&format!("{who:<5} $")));
 }
 
-pub(super) fn show_output(output: &str) {
+pub(crate) fn show_output(output: &str) {
     for line in output.lines() {
         println!("     {line}");
     }
@@ -107,15 +113,15 @@ fn words(line: &str) -> Vec<String> {
 }
 
 /// One object of one namespace that is waited for.
-pub(super) struct Watched<'a> {
-    pub(super) client: &'a Client,
-    pub(super) namespace: &'a str,
-    pub(super) name: &'a str,
+pub(crate) struct Watched<'a> {
+    pub(crate) client: &'a Client,
+    pub(crate) namespace: &'a str,
+    pub(crate) name: &'a str,
 }
 
 impl Watched<'_> {
     /// Waits until the condition `Ready` is true.
-    pub(super) async fn is_ready<K: Kind>(&self) -> Result<()> {
+    pub(crate) async fn is_ready<K: Kind>(&self) -> Result<()> {
         self.until::<K>("ready", |object| {
             let conditions = object["status"]["conditions"].as_array();
             conditions.is_some_and(|all| all.iter().any(|one| one["type"] == "Ready" && one["status"] == "True"))
@@ -124,11 +130,11 @@ impl Watched<'_> {
     }
 
     /// Waits until the field at `pointer` is `wanted`.
-    pub(super) async fn has<K: Kind>(&self, pointer: &str, wanted: &str) -> Result<()> {
+    pub(crate) async fn has<K: Kind>(&self, pointer: &str, wanted: &str) -> Result<()> {
         self.until::<K>(wanted, |object| object.pointer(pointer).and_then(Value::as_str) == Some(wanted)).await
     }
 
-    pub(super) async fn is_gone<K: Kind>(&self) -> Result<()> {
+    pub(crate) async fn is_gone<K: Kind>(&self) -> Result<()> {
         let what = format!("{} {} to be gone", K::kind(&()), self.name);
         wait::until(&what, STEP_LIMIT, || async {
             match self.api::<K>().get_opt(self.name).await? {
@@ -139,7 +145,8 @@ impl Watched<'_> {
         .await
     }
 
-    async fn until<K: Kind>(&self, state: &str, holds: impl Fn(&Value) -> bool) -> Result<()> {
+    /// Waits until it exists and `holds`.
+    pub(crate) async fn until<K: Kind>(&self, state: &str, holds: impl Fn(&Value) -> bool) -> Result<()> {
         let what = format!("{} {} to be {state}", K::kind(&()), self.name);
         wait::until(&what, STEP_LIMIT, || async {
             let object = self.api::<K>().get_opt(self.name).await?.context("it does not exist")?;
@@ -160,7 +167,7 @@ fn status<K: Serialize>(object: &K) -> Result<Value> {
 }
 
 /// A kind of objects that live in namespaces.
-pub(super) trait Kind:
+pub(crate) trait Kind:
     Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + std::fmt::Debug + DeserializeOwned + Serialize
 {
 }
