@@ -92,6 +92,7 @@ const WRONG: &[(&str, &str)] = &[
     ("settings: {concurency: 3}", "concurency"),
     ("settings: {backup: {onDelete: Perhaps}}", "onDelete"),
     ("resources: {requests: {cpu: 1}}", "cpu"),
+    ("classRequired: {label: example.com/tenant}", "classRequired"),
     ("parts: {namespaces: false, storage: false, backup: false}", "leave one of them on"),
 ];
 

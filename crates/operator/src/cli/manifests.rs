@@ -7,7 +7,11 @@ use clap::Args;
 
 use crate::{
     engine::Part,
-    manifests::{Installation, values::Values, values_yaml},
+    manifests::{
+        Installation,
+        values::{Values, is_plain},
+        values_yaml,
+    },
     parts,
 };
 
@@ -133,11 +137,6 @@ impl ValueOptions {
     pub fn text(&self) -> String {
         if self.schema { format!("{:#}\n", Values::schema()) } else { values_yaml() }
     }
-}
-
-/// What becomes part of expressions is of letters that mean nothing there.
-fn is_plain(text: &str) -> bool {
-    !text.is_empty() && text.chars().all(|letter| letter.is_ascii_alphanumeric() || "-_./:@".contains(letter))
 }
 
 fn plain_name(text: &str) -> Result<String, String> {

@@ -9,8 +9,13 @@ use serde_json::{Map, Value, json};
 
 use crate::settings::{Settings, SettingsError};
 
-/// What becomes part of expressions is of letters that mean nothing there.
-pub(crate) const PLAIN: &str = "^[A-Za-z0-9_./:@-]+$";
+/// What becomes part of expressions is of letters that mean nothing there: [`is_plain`].
+const PLAIN: &str = "^[A-Za-z0-9_./:@-]+$";
+
+/// Whether a text may become part of an expression.
+pub(crate) fn is_plain(text: &str) -> bool {
+    !text.is_empty() && text.chars().all(|letter| letter.is_ascii_alphanumeric() || "-_./:@".contains(letter))
+}
 
 /// Everything that can be chosen about an installation of Croft.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -330,9 +335,16 @@ impl Values {
             "" => Value::Null,
             text => serde_saphyr::from_str(text).map_err(|error| format!("not valid YAML: {error}"))?,
         };
+        Self::over_defaults(&given).map_err(|error| match culprit(&given, &mut Vec::new()) {
+            Some((path, error)) => format!("{path}: {error}"),
+            None => error,
+        })
+    }
+
+    fn over_defaults(given: &Value) -> Result<Self, String> {
         let mut all = json!(Self::default());
         if !given.is_null() {
-            merge(&mut all, given);
+            merge(&mut all, given.clone());
         }
         let values: Self = serde_json::from_value(all).map_err(|error| error.to_string())?;
         values.check()?;
@@ -341,8 +353,17 @@ impl Values {
 
     fn check(&self) -> Result<(), String> {
         let settings = Value::Object(self.settings.clone()).to_string();
-        let _: Settings = Settings::parse(&settings).map_err(|error: SettingsError| format!("settings: {error}"))?;
-        Ok(())
+        let _: Settings = Settings::parse(&settings).map_err(|error: SettingsError| error.to_string())?;
+        let required = &self.class_required;
+        if required.label.is_empty() != required.value.is_empty() {
+            return Err("classRequired: give label and value, or none of them".into());
+        }
+        let named = [&required.label, &required.value].into_iter().filter(|text| !text.is_empty());
+        let named = named.chain(&required.classes).chain(&self.trusted_users).chain(&self.system_namespaces);
+        match named.chain([&self.velero.namespace]).find(|text| !is_plain(text)) {
+            Some(text) => Err(format!("`{text}`: give letters, digits and - _ . / : @ only")),
+            None => Ok(()),
+        }
     }
 
     /// What Helm checks values against: an unknown one is refused by its name.
@@ -356,6 +377,23 @@ impl Values {
         }
         schema
     }
+}
+
+/// The innermost value that is wrong by itself, and why.
+fn culprit(given: &Value, path: &mut Vec<String>) -> Option<(String, String)> {
+    let at = |path: &[String]| {
+        path.iter().rev().fold(given.clone(), |inner, key| Value::Object(Map::from_iter([(key.clone(), inner)])))
+    };
+    for (key, value) in given.as_object().into_iter().flatten() {
+        path.push(key.clone());
+        let found = culprit(value, path);
+        path.pop();
+        if found.is_some() {
+            return found;
+        }
+    }
+    let error = Values::over_defaults(&at(path)).err()?;
+    (!path.is_empty()).then(|| (path.join("."), error))
 }
 
 /// Our own objects take the fields they list; those of Kubernetes may get more.
@@ -400,5 +438,14 @@ mod tests {
     fn a_wrong_value_is_refused_by_its_name() {
         assert!(Values::parse("replica: 3").unwrap_err().contains("replica"));
         assert!(Values::parse("settings: {concurency: 3}").unwrap_err().contains("did you mean `concurrency`"));
+        let starts = |values: &str, named: &str| {
+            let error = Values::parse(values).unwrap_err();
+            assert!(error.starts_with(named), "{error}");
+        };
+        starts("replicas: many", "replicas: ");
+        starts("resources: {requests: {cpu: 1}}", "resources.requests.cpu: ");
+        starts("settings: {backup: {onDelete: Perhaps}}", "settings.backup.onDelete: ");
+        starts("trustedUsers: [\"o'brien\"]", "trustedUsers: ");
+        starts("classRequired: {label: a}", "classRequired: ");
     }
 }
