@@ -52,7 +52,7 @@ impl Cluster {
     pub(super) async fn upgrade_croft(&self) -> Result<()> {
         self.helm(&format!("upgrade croft deploy/chart --namespace {OPERATOR} --reuse-values --set log.format=json"))
             .await?;
-        self.deployment_is_ready(OPERATOR, "croft").await
+        self.replicas_are_settled().await
     }
 
     async fn helm(&self, line: &str) -> Result<()> {

@@ -49,7 +49,7 @@ pub(crate) fn e2e(chapter: Option<Chapter>, profile: Profile) -> Result<()> {
     }
     enclosure::ensure_possible()?;
     timed("the parts of a node are here", ensure_parts)?;
-    if chapter != Some(Chapter::Idle) {
+    if !matches!(chapter, Some(Chapter::Gone | Chapter::Idle)) {
         timed("image", || image::build(profile))?;
     }
     match chapter {

@@ -39,7 +39,7 @@ impl Cluster {
         story.begin("The leader is killed.");
         let took = self.kill_leader().await?;
         ensure!(took <= AFTER_DEATH, "another replica led after {}, more than five seconds", seconds(took));
-        self.deployment_is_ready(OPERATOR, "croft").await
+        self.replicas_are_settled().await
     }
 
     async fn furnish_steadily(&self, story: &mut Story) -> Result<Steady<'_>> {
@@ -64,7 +64,7 @@ impl Cluster {
         let clock = Instant::now();
         self.pods().delete(&leader, &DeleteParams::default()).await?;
         let took = self.another_leads(&leader, clock).await?;
-        self.deployment_is_ready(OPERATOR, "croft").await?;
+        self.replicas_are_settled().await?;
         Ok(took)
     }
 
@@ -78,7 +78,17 @@ impl Cluster {
             })
             .await?;
         }
-        self.deployment_is_ready(OPERATOR, "croft").await
+        self.replicas_are_settled().await
+    }
+
+    /// As many as there should be, and none of those before is on its way out any more: until its end it may be asked.
+    pub(super) async fn replicas_are_settled(&self) -> Result<()> {
+        self.deployment_is_ready(OPERATOR, "croft").await?;
+        wait::until_true("pods that were replaced to be gone", SOON, || async {
+            let pods = self.pods().list(&ListParams::default().labels(PODS)).await?;
+            Ok(pods.iter().all(|pod| pod.metadata.deletion_timestamp.is_none()))
+        })
+        .await
     }
 
     /// By a signal that nobody can answer.
