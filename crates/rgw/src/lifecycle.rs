@@ -9,7 +9,7 @@ use crate::xml::{Element, escape};
 pub struct Lifecycle {
     pub rules: Vec<LifecycleRule>,
     /// Rules that say more than a [`LifecycleRule`] can, such as moves to another storage class. They are written back
-    /// as they were read.
+    /// with all that was read.
     pub others: Vec<OtherRule>,
 }
 
@@ -30,7 +30,7 @@ pub struct LifecycleRule {
     pub abort_multipart_days: Option<u32>,
 }
 
-/// A rule as the gateway told it.
+/// A rule that says what the gateway told, in the words in which it takes that back.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OtherRule {
     id: String,
@@ -66,7 +66,7 @@ impl Lifecycle {
                 Some(rule) => lifecycle.rules.push(rule),
                 None => lifecycle.others.push(OtherRule {
                     id: element.text_of("ID").unwrap_or_default().to_owned(),
-                    xml: element.source.to_owned(),
+                    xml: as_taken(element),
                 }),
             }
         }
@@ -123,6 +123,16 @@ impl LifecycleRule {
         }
         Some(read)
     }
+}
+
+/// Ceph tells a prefix beside `And`, and takes nothing but what stands in it: put back as it was told, the rule would be for more
+/// objects than it was.
+fn as_taken(rule: &Element<'_>) -> String {
+    let told = rule.child("Filter").and_then(|filter| Some((filter, filter.child("And")?)));
+    let Some((filter, and)) = told else { return rule.source.to_owned() };
+    let beside = filter.children.iter().filter(|condition| condition.name != and.name);
+    let all: String = beside.chain(&and.children).map(|condition| condition.source).collect();
+    rule.source.replacen(filter.source, &format!("<Filter><And>{all}</And></Filter>"), 1)
 }
 
 fn days(action: &Element<'_>, unit: &str) -> Option<u32> {
@@ -204,6 +214,25 @@ mod tests {
         let written = lifecycle.to_xml();
         assert!(others.iter().all(|other| written.contains(other)), "{written}");
         assert_eq!(read(&written), lifecycle);
+    }
+
+    /// As Ceph 16.2.15 answers, and as it takes it.
+    #[test]
+    fn a_rule_for_several_tags_keeps_the_prefix_that_is_told_beside_them() {
+        let tag = |key| format!("<Tag><Key>{key}</Key><Value>v</Value></Tag>");
+        let rule = |filter: &str| {
+            format!(
+                "<LifecycleConfiguration><Rule><ID>and</ID><Filter>{filter}</Filter><Status>Enabled</Status><Expiration>\
+                 <Days>1</Days></Expiration></Rule></LifecycleConfiguration>"
+            )
+        };
+        let tags = tag("x") + &tag("y");
+        let told = read(&rule(&format!("<Prefix>a&amp;b/</Prefix><And>{tags}</And>")));
+
+        let taken = format!("<Filter><And><Prefix>a&amp;b/</Prefix>{tags}</And></Filter><Status>");
+        assert!(told.to_xml().contains(&taken), "{}", told.to_xml());
+        assert_eq!(read(&told.to_xml()), told);
+        assert_eq!(read(&rule(&format!("<And>{tags}</And>"))).to_xml().matches("<Prefix>").count(), 0);
     }
 
     fn any_rule() -> impl Strategy<Value = LifecycleRule> {

@@ -4,16 +4,17 @@ use anyhow::{Context, Result};
 use croft_api::storage::MigrationPhase;
 use croft_rgw::{Lifecycle, LifecycleRule, UserId};
 use croft_testbed::{
-    Testbed,
+    S3Call, Testbed,
     fault::{Action, FaultProxy, Match, Rule},
     wait,
 };
+use http::Method;
 use k8s_openapi::api::core::v1::ResourceQuota;
 use kube::{
     Api,
     api::{DeleteParams, Patch, PatchParams},
 };
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::{
     migration::{ends, message, migrate, migrations},
@@ -51,6 +52,41 @@ async fn the_gateway_goes_on_with_the_lifecycle_of_a_bucket_that_was_moved() -> 
         let entry = format!("{}:{bucket}:", to.user_id("data").tenant());
         assert!(listed.contains(&entry), "{entry} is not in {listed}");
     }
+    Ok(())
+}
+
+/// What the rule `and` of the bucket `photos` is for, as the gateway goes by it.
+async fn filter(plot: &Plot<'_>) -> Result<Value> {
+    let bucket = format!("--bucket={}/photos", plot.user_id("data").tenant());
+    let rules: Value = serde_json::from_str(&plot.ceph.admin(&["lc", "get", &bucket]).await?)?;
+    let mut rules = rules["rule_map"].as_array().into_iter().flatten().map(|entry| &entry["rule"]);
+    Ok(rules.find(|rule| rule["id"] == "and").with_context(|| format!("a rule among {rules:?}"))?["filter"].clone())
+}
+
+#[tokio::test]
+async fn a_rule_of_the_tenants_own_with_a_prefix_and_tags_stays_as_narrow_as_it_was_when_ours_change_and_the_bucket_moves()
+-> Result<()> {
+    let (from, to) = (Plot::new("narrow").await?, Plot::new("narrows").await?);
+    from.claim(json!({})).await?;
+    from.bucket("photos", json!({})).await?;
+    from.bucket_says("photos", "True", "Provisioned").await;
+    let rules = b"<LifecycleConfiguration><Rule><ID>and</ID><Filter><And><Prefix>old/</Prefix><Tag><Key>a</Key><Value>1</Value>\
+                  </Tag><Tag><Key>b</Key><Value>2</Value></Tag></And></Filter><Status>Enabled</Status><Expiration><Days>1</Days>\
+                  </Expiration></Rule></LifecycleConfiguration>";
+    let keys = from.secret("admin").await?;
+    let put = S3Call { method: Method::PUT, path: "/photos", query: "lifecycle=", body: rules, ..S3Call::default() };
+    let (status, answer) = from.ceph.call((&keys["accessKey"], &keys["secretKey"]), &put).await?;
+    anyhow::ensure!(status.is_success(), "{status} {answer}");
+    let narrow = filter(&from).await?;
+    assert_eq!(narrow["prefix"], "old/", "{narrow}");
+
+    from.bucket("photos", json!({ "lifecycle": [{ "id": "tmp", "prefix": "tmp/", "expirationDays": 7 }] })).await?;
+    from.bucket_says("photos", "True", "Provisioned").await;
+    assert_eq!(filter(&from).await?, narrow);
+
+    let name = migrate(&from, &to, &["photos"], json!({})).await?;
+    ends(&from, &name, MigrationPhase::Succeeded).await;
+    assert_eq!(filter(&to).await?, narrow);
     Ok(())
 }
 
