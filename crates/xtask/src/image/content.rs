@@ -103,7 +103,7 @@ mod tests {
     }
 
     /// Answers every question for an IPv4 address with 10.1.2.3, and says of anything else that there is none.
-    fn answer_questions(server: UdpSocket) {
+    fn answer_questions(server: &UdpSocket) {
         let mut bytes = [0; 512];
         while let Ok((size, asker)) = server.recv_from(&mut bytes) {
             let question = &bytes[12..size];
@@ -127,7 +127,7 @@ mod tests {
             eprintln!("not tried: only root can serve names, and change into the image");
             return;
         };
-        std::thread::spawn(move || answer_questions(server));
+        std::thread::spawn(move || answer_questions(&server));
         let root = std::env::temp_dir().join(format!("croft-names-{}", std::process::id()));
         let content = content(Path::new("/usr/bin/getent")).unwrap();
         unpack(&content.base, &root);
