@@ -29,6 +29,7 @@ pub mod product;
 mod rundir;
 mod runtime;
 mod s3;
+mod upload;
 pub mod velero;
 pub mod wait;
 
@@ -62,6 +63,7 @@ pub use crate::{
     product::{Installed, Operator},
     rundir::cache_root,
     s3::S3Call,
+    upload::Upload,
     velero::Velero,
 };
 

@@ -202,8 +202,8 @@ fn a_released_user_is_cleared_of_its_old_keys_before_it_can_be_used_again() {
     assert_eq!(
         tell(),
         "add the finalizer to S3UserClaim team-a/data: a user is to be made\n\
-         grant S3UserClaim team-a/data 5000 bytes, 10 objects, 0 buckets in the books\n\
-         update S3User team-a.data granting 5k bytes, 10 objects, 0 buckets\n\
+         grant S3UserClaim team-a/data 5000 bytes, 10 objects, 1 buckets in the books\n\
+         update S3User team-a.data granting 5k bytes, 10 objects, 1 buckets\n\
          remove key AK1 of Ceph user lab_team_a$data: it is handed out to nobody\n\
          remove key AK3 of Ceph user lab_team_a$data: it is handed out to nobody\n\
          remove key AK2 of Ceph user lab_team_a$data: it is handed out to nobody\n\
@@ -214,7 +214,7 @@ fn a_released_user_is_cleared_of_its_old_keys_before_it_can_be_used_again() {
     );
     assert_eq!(
         tell(),
-        "update S3User team-a.data granting 5k bytes, 10 objects, 0 buckets\n\
+        "update S3User team-a.data granting 5k bytes, 10 objects, 1 buckets\n\
          create Secret team-a/admin\ncreate Secret team-a/read"
     );
     assert_eq!(tell(), "mark S3User team-a.data as Bound: Provisioned");
@@ -377,9 +377,9 @@ fn a_new_claim_gets_everything_in_two_looks_and_in_the_safe_order() {
     assert_eq!(
         made,
         "add the finalizer to S3UserClaim team-a/data: a user is to be made\n\
-         grant S3UserClaim team-a/data 5000 bytes, 10 objects, 0 buckets in the books\n\
-         create S3User team-a.data granting 5k bytes, 10 objects, 0 buckets\n\
-         create Ceph user lab_team_a$data with at most 0 buckets\n\
+         grant S3UserClaim team-a/data 5000 bytes, 10 objects, 1 buckets in the books\n\
+         create S3User team-a.data granting 5k bytes, 10 objects, 1 buckets\n\
+         create Ceph user lab_team_a$data with at most 1 buckets\n\
          let Ceph user lab_team_a$data store at most 5000 bytes in 10 objects\n\
          create Ceph subuser lab_team_a$data:readonly that may read and nothing else"
     );
