@@ -286,6 +286,23 @@ fn a_bucket_is_worked_on_with_a_key_that_stays() {
 }
 
 #[test]
+fn a_bucket_whose_claim_is_gone_and_whose_user_was_let_go_waits_for_a_claim() {
+    let mut world = at_rest(&World::new(ClassState::Retain));
+    world.user.as_mut().unwrap().stored = Some(2);
+    world.edit(|claim| claim.deleting = true);
+    let seen = at_rest(&world).seen();
+    assert!(seen.claim.is_none() && seen.record.as_ref().is_some_and(|record| record.phase == Some(Phase::Released)));
+    let target =
+        Target { namespace: "team-a".into(), name: "photos".into(), uid: "u".into(), resource_version: "1".into() };
+    let (spec, status, deletion) = (Err(Vec::new()), bucket::Status::default(), Deletion::Delete);
+    let stays = Bucket { target, generation: 1, deleting: None, finalizer: true, deletion, spec, status };
+    let owner = Lookup::new(None, seen.record.as_ref(), &stays).expect_err("nobody is to be asked");
+    assert!(matches!(&*owner, Owner::NotReady(why) if why.starts_with("it is gone")), "{owner:?}");
+    let goes = Bucket { deleting: Some(Duration::ZERO), ..stays };
+    assert!(Lookup::new(None, seen.record.as_ref(), &goes).is_ok(), "it is removed all the same");
+}
+
+#[test]
 fn what_a_class_took_away_comes_back_with_it_and_with_nobody_else() {
     let taken = RecordState {
         claim: Some(EARLIER),
