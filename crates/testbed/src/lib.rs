@@ -30,6 +30,7 @@ pub mod product;
 mod rundir;
 mod runtime;
 mod s3;
+mod upload;
 pub mod velero;
 pub mod wait;
 
@@ -64,6 +65,7 @@ pub use crate::{
     product::{Installed, Operator},
     rundir::cache_root,
     s3::S3Call,
+    upload::Upload,
     velero::Velero,
 };
 

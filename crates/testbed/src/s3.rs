@@ -44,6 +44,8 @@ impl Signer<'_> {
             .method(method)
             .uri(format!("http://{authority}{path}{separator}{query}"))
             .header("host", authority)
+            // Where there is no body, nobody else would say so, and the gateway wants to know before it copies.
+            .header("content-length", body.len())
             .header("x-amz-date", &time)
             .header("x-amz-content-sha256", PAYLOAD)
             .header(

@@ -2,7 +2,8 @@
 //!
 //! - A class that is in use is never let go, and serves whom it has until then.
 //! - Nobody calls a gateway that is known not to answer: claims wait for the class, and one look after the other is made here.
-//! - No two classes of one Ceph can put two namespaces into one tenant: the younger class waits.
+//! - No two classes of one Ceph can put two namespaces into one tenant: the younger class waits, also where nobody knows whether it is
+//!   one.
 //! - A class with users serves nobody in another Ceph than the one they are in.
 
 mod cluster;
@@ -113,8 +114,8 @@ pub fn default_of(classes: &[ClassSeen]) -> Option<&ClassSeen> {
     classes.iter().filter(|class| class.default && !class.deleting).min_by_key(|class| class.age())
 }
 
-/// The older class of the same Ceph with which `class` could share a tenant of two namespaces. One that is refused for that
-/// reason itself stands in nobody's way.
+/// The older class with which `class` could share a tenant of two namespaces, unless they are known to be of two Cephs. One that is
+/// refused for that reason itself stands in nobody's way.
 pub fn overlapping<'a>(class: &ClassSeen, others: &'a [ClassSeen]) -> Option<&'a ClassSeen> {
     let mut older: Vec<_> = others.iter().filter(|other| other.age() < class.age()).collect();
     older.sort_by_key(|other| other.age());
@@ -128,31 +129,44 @@ pub fn overlapping<'a>(class: &ClassSeen, others: &'a [ClassSeen]) -> Option<&'a
 }
 
 /// What stands in the way of a class that somebody wants to make or change, beside all others. Of several in its way the
-/// oldest is named: the same answer however often it is asked.
+/// oldest is named: the same answer however often it is asked. Which Ceph it is of, its gateway tells only once it is there.
 pub fn beside_others(class: &ClassSeen, others: &[ClassSeen]) -> Vec<Problem> {
     let mut problems = Vec::new();
     if let Some(other) = default_of(others).filter(|_| class.default) {
         let message = format!("S3Class {} is the default already; of two the older one counts", other.name());
         problems.push(Problem::new("spec.default", message));
     }
-    if let Some(other) = others.iter().filter(|other| share(other, class)).min_by_key(|other| other.age()) {
-        problems.push(Problem::new("spec.tenantPrefix", overlap(other)));
+    let is_in_the_way = |other: &&ClassSeen| has_such_a_prefix(other, class) && is_one_ceph(other, class);
+    if let Some(other) = others.iter().filter(is_in_the_way).min_by_key(|other| other.age()) {
+        problems.push(Problem::new("spec.tenantPrefix", overlap(class, other)));
     }
     problems
 }
 
-fn overlap(other: &ClassSeen) -> String {
+fn overlap(class: &ClassSeen, other: &ClassSeen) -> String {
+    let (name, remedy) = (other.name(), "make this class anew with another prefix");
+    if is_one_ceph(class, other) {
+        return format!(
+            "S3Class {name} on the same Ceph has a prefix with which two namespaces could share a tenant; {remedy}"
+        );
+    }
     format!(
-        "S3Class {} on the same Ceph has a prefix with which two namespaces could share a tenant; make this class anew with another prefix",
-        other.name()
+        "S3Class {name} has a prefix with which two namespaces could share a tenant, and may be of the same Ceph at another address: not \
+         both gateways tell which one they are of (their administrators need the capability info=read for that, from Ceph 17 on); \
+         {remedy}"
     )
 }
 
 /// Whether two classes could put two namespaces into one tenant.
 fn share(one: &ClassSeen, other: &ClassSeen) -> bool {
+    has_such_a_prefix(one, other) && !cluster::are_two_cephs(one, other)
+}
+
+/// Whether they would if they were of one Ceph.
+fn has_such_a_prefix(one: &ClassSeen, other: &ClassSeen) -> bool {
     let (Ok(here), Ok(there)) = (&one.spec, &other.spec) else { return false };
     let (here, there) = (&here.tenant_prefix, &there.tenant_prefix);
-    (extends(here, there) || extends(there, here)) && is_one_ceph(one, other)
+    extends(here, there) || extends(there, here)
 }
 
 /// Whether `<longer>_<namespace>` may be `<shorter>_<another namespace>`. A namespace begins with a letter or digit.
@@ -246,8 +260,9 @@ fn verdict(seen: &Observed) -> Readiness {
     if let Some((bound, reached)) = cluster::led_astray(seen) {
         return cluster::another(class.name(), bound, &reached);
     }
-    if let Some(other) = overlapping(&as_told(seen), &seen.others) {
-        return Reason::PrefixOverlap.stalled(format!("spec.tenantPrefix: {}", overlap(other)));
+    let told = as_told(seen);
+    if let Some(other) = overlapping(&told, &seen.others) {
+        return Reason::PrefixOverlap.stalled(format!("spec.tenantPrefix: {}", overlap(&told, other)));
     }
     let health = match &seen.gateway {
         None => Reason::Deleting.progressing("nobody uses the class"),

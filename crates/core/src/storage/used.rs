@@ -82,8 +82,8 @@ fn verdict(hard: Bounds, sum: Units, claims: usize) -> Readiness {
         )),
         None => Reason::WithinLimits.ready("the team has no more than its limits"),
         Some(member) => Reason::QuotaExceeded.stalled(format!(
-            "the team has more {} than the limit, which was lowered or came later: nothing is taken away, and nobody \
-             gets more until there is room",
+            "the team has more {} than the limit, which was lowered, came later, or was passed by an upload under way while a quota \
+             was lowered: nothing is taken away, and nobody gets more until there is room",
             member.units()
         )),
     }

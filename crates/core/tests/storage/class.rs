@@ -185,13 +185,6 @@ fn an_address_is_one_however_it_is_spelled() {
 }
 
 #[test]
-fn classes_of_different_gateways_never_overlap() {
-    let mut elsewhere = class("old", 1, "croft");
-    elsewhere.spec.as_mut().unwrap().endpoint = "http://other".into();
-    assert_eq!(overlapping(&class("young", 2, "croft_a"), &[elsewhere]), None);
-}
-
-#[test]
 fn a_second_default_changes_nothing_and_says_so() {
     let default = |name, second| ClassSeen { default: true, ..class(name, second, "lab") };
     let (old, young) = (default("old", 1), default("young", 2));
@@ -301,17 +294,26 @@ fn an_administrator_confirms_exactly_one_other_ceph() {
 }
 
 #[test]
-fn prefixes_overlap_at_two_addresses_of_one_ceph_too() {
+fn prefixes_overlap_at_two_addresses_unless_both_are_known_to_be_of_two_cephs() {
     let at = |name, second, prefix, endpoint, id| looked_at(answering(class(name, second, prefix), endpoint, id, &[]));
     let old = at("old", 1, "croft", "http://s3", Some("A"));
-    for (id, shares) in [(Some("A"), true), (Some("B"), false), (None, false)] {
+    for (id, shares) in [(Some("A"), true), (Some("B"), false), (None, true)] {
         let young = answering(class("young", 2, "croft_a"), "http://also-s3", id, &[]);
         let reason = told(&Observed { others: vec![old.clone()], ..young.clone() }).0;
         assert_eq!(reason == "PrefixOverlap", shares, "{id:?}: {reason}");
         assert_eq!(overlapping(&looked_at(young), std::slice::from_ref(&old)).is_some(), shares, "{id:?}");
     }
-    // It is told at once should its endpoint lead elsewhere.
-    let mut elsewhere = at("young", 2, "croft_a", "http://also-s3", Some("A"));
+    let (_, message) = told(&Observed {
+        others: vec![old.clone()],
+        ..answering(class("young", 2, "croft_a"), "http://also-s3", None, &[])
+    });
+    assert!(message.contains("may be of the same Ceph at another address"), "{message}");
+    // What was told of one address says nothing of another, and one address is one Ceph whatever it told.
+    let mut elsewhere = at("young", 2, "croft_a", "http://also-s3", Some("B"));
     elsewhere.spec.as_mut().unwrap().endpoint = "http://third".into();
-    assert_eq!(overlapping(&elsewhere, &[old]), None);
+    assert!(overlapping(&elsewhere, std::slice::from_ref(&old)).is_some());
+    assert!(overlapping(&at("young", 2, "croft_a", "http://s3", Some("B")), std::slice::from_ref(&old)).is_some());
+    // Whoever makes one is told what is certain, and the class itself whatever else there is to say.
+    let new = answering(class("new", 2, "croft_a"), "http://also-s3", None, &[]).class;
+    assert_eq!(class::beside_others(&new, &[old]), []);
 }

@@ -102,8 +102,8 @@ impl Ceph {
                     Ok(listed) => (listed, None),
                     Err(error) => (Listed::default(), Some(failure(error))),
                 };
-                let Listed { buckets, others_buckets, gone_buckets } = listed;
-                claim::User { buckets, others_buckets, gone_buckets, unlisted, ..user }
+                let Listed { buckets, others_buckets, gone_buckets, usage } = listed;
+                claim::User { buckets, others_buckets, gone_buckets, unlisted, usage, ..user }
             }
         }))
     }

@@ -199,9 +199,9 @@ impl ClaimReconciler {
                     move |ledger: &mut Ledger, limits: &Limits| Ok(ledger.confirm(&place, &form, units, limits)?);
                 self.book(&claim.namespace, Arc::new(change)).await
             }
-            Step::Settle { claim, generation, seen, units } => {
-                let seen = seen.clone();
-                let (place, form, units) = (entry_key(&claim.namespace, &claim.name), form(claim, *generation), *units);
+            Step::Settle { claim, form, seen, units } => {
+                let (seen, form, units) = (seen.clone(), form.clone(), *units);
+                let place = entry_key(&claim.namespace, &claim.name);
                 let change = move |ledger: &mut Ledger, _: &Limits| Ok(ledger.settle(&place, &seen, &form, units)?);
                 self.book(&claim.namespace, Arc::new(change)).await
             }

@@ -74,6 +74,8 @@ impl Ceph {
             match self.gateway.buckets_with_usage_of(id).await {
                 Ok(buckets) => {
                     listed.gone_buckets = self.gone_among(id, left_out(&names, &buckets).into_iter()).await;
+                    let is_whole = buckets.len() == names.len() && buckets.iter().all(|bucket| bucket.owner == *id);
+                    listed.usage = is_whole.then(|| stored(&buckets));
                     for bucket in buckets {
                         listed.add(bucket, id, &self.not_empty);
                     }
@@ -102,6 +104,8 @@ pub(super) struct Listed {
     pub(super) buckets: BTreeMap<String, u64>,
     pub(super) others_buckets: BTreeSet<String>,
     pub(super) gone_buckets: BTreeSet<String>,
+    /// What is in all of them, where that was told and they are its own.
+    pub(super) usage: Option<Usage>,
 }
 
 /// What a gateway does not tell of although it is on the list.

@@ -30,14 +30,16 @@ const WRITE: [&str; 7] = [
 const CHANGE: [&str; 6] = ["s3:Abort*", "s3:Bypass*", "s3:Create*", "s3:Delete*", "s3:Put*", "s3:Restore*"];
 
 /// What Ceph lets every subuser change, whatever its access.
-const LEAKS: [&str; 7] = [
+const LEAKS: [&str; 9] = [
     "s3:DeleteBucketWebsite",
+    "s3:DeleteReplicationConfiguration",
     "s3:PutBucketCORS",
     "s3:PutBucketObjectLockConfiguration",
     "s3:PutBucketRequestPayment",
     "s3:PutBucketTagging",
     "s3:PutBucketVersioning",
     "s3:PutBucketWebsite",
+    "s3:PutReplicationConfiguration",
 ];
 
 /// The policy the bucket should have, made from the one it has. `former`: the tenants it came from, if it was moved.

@@ -1,13 +1,17 @@
 //! Quota: exact whatever happens at once, and given back.
 
-use anyhow::Result;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
 use croft_api::storage::{S3QuotaLedger, S3TeamQuota, S3UserClaim};
 use croft_rgw::{BucketLimit, Quota};
 use croft_testbed::{
-    Testbed,
+    S3Call, Testbed,
     fault::{Action, FaultProxy, Match},
+    wait,
 };
 use futures::future::join_all;
+use http::Method;
 use k8s_openapi::api::core::v1::ResourceQuota;
 use kube::{
     Api,
@@ -17,7 +21,7 @@ use serde_json::{Value, json};
 
 use crate::{
     plot::{Plot, apply, gone},
-    support::eventually,
+    support::{PATIENCE, eventually},
 };
 
 /// Two namespaces of a team whose limit is this.
@@ -175,6 +179,53 @@ async fn what_is_lowered_is_free_for_others_only_when_ceph_has_less() -> Result<
     Ok(())
 }
 
+/// When what is stored is counted once more after a quota was lowered.
+const RECOUNT: Duration = Duration::from_secs(60);
+
+/// Waits until the S3TeamQuota of the plot's name says that its team has so many bytes.
+async fn uses(plot: &Plot<'_>, wanted: &str) -> Result<()> {
+    let quotas: Api<S3TeamQuota> = Api::all(plot.client.clone());
+    wait::until(&format!("{wanted} bytes to be used"), RECOUNT + PATIENCE, || async {
+        let used = quotas.get(&plot.namespace).await?.status.and_then(|status| status.used);
+        let size = used.as_ref().and_then(|used| used.size.as_ref());
+        anyhow::ensure!(size.is_some_and(|size| size.0 == wanted), "{used:?} is used");
+        Ok(Some(()))
+    })
+    .await
+}
+
+#[tokio::test]
+async fn what_an_upload_brings_that_began_before_its_quota_was_lowered_counts_for_its_team_until_it_is_gone()
+-> Result<()> {
+    let plots = team_of_two("slow", json!({ "size": "64Ki" })).await?;
+    team_is_known(&plots).await;
+    let [plot, other] = &plots;
+    plot.claim(json!({ "quota": { "size": "64Ki", "objects": 9, "buckets": 1 } })).await?;
+    plot.ready("data").await;
+    let s3 = plot.s3("admin").await?;
+    s3.create_bucket("photos").await?;
+    let keys = plot.secret("admin").await?;
+    let put = S3Call { method: Method::PUT, path: "/photos/cat.jpg", body: &[b'x'; 40 << 10], ..S3Call::default() };
+    let upload = plot.ceph.begin((&keys["accessKey"], &keys["secretKey"]), &put).await?;
+    plot.claim(json!({ "quota": { "size": 0, "objects": 9, "buckets": 1 } })).await?;
+    let fair = async || other.claims().create(&PostParams::default(), &claim_of("fair", 30 << 10)).await;
+    eventually("the rest to be free", || async { Ok(Some(fair().await?)) }).await;
+    other.ready("fair").await;
+    upload.finish().await.context("the gateway goes by the quota there was")?;
+
+    uses(plot, "71680").await?;
+    let quotas: Api<S3TeamQuota> = Api::all(plot.client.clone());
+    let told = quotas.get(&plot.namespace).await?.status.unwrap_or_default().conditions;
+    assert!(told.iter().any(|it| it.type_ == "Ready" && it.reason == "QuotaExceeded"), "{told:?}");
+    let more = other.claims().create(&PostParams::default(), &claim_of("late", 1)).await;
+    assert!(more.expect_err("there is no room").to_string().contains("exceeded cluster quota"));
+
+    s3.delete_object("photos", "cat.jpg").await?;
+    // A Secret that is lost has its claim looked at before its turn.
+    plot.secrets().delete("read", &DeleteParams::default()).await?;
+    uses(plot, "30720").await
+}
+
 #[tokio::test]
 async fn what_is_stored_counts_for_its_team_until_it_is_gone_however_low_its_quota_is_and_also_without_its_claim()
 -> Result<()> {
@@ -187,22 +238,12 @@ async fn what_is_stored_counts_for_its_team_until_it_is_gone_however_low_its_quo
     s3.create_bucket("photos").await?;
     s3.put_object("photos", "cat.jpg", vec![b'x'; 40 << 10]).await?;
     plot.claim(json!({ "quota": { "size": 0, "objects": 0, "buckets": 0 } })).await?;
-    let quotas: Api<S3TeamQuota> = Api::all(plot.client.clone());
-    let used = async |wanted: &str| {
-        eventually(&format!("{wanted} bytes to be used"), || async {
-            let used = quotas.get(&plot.namespace).await?.status.and_then(|status| status.used);
-            let size = used.as_ref().and_then(|used| used.size.as_ref());
-            anyhow::ensure!(size.is_some_and(|size| size.0 == wanted), "{used:?} is used");
-            Ok(Some(()))
-        })
-        .await;
-    };
-    used("40960").await;
+    uses(plot, "40960").await?;
     let too_much = other.claims().create(&PostParams::default(), &claim_of("thief", 25 << 10)).await;
     assert!(too_much.expect_err("24Ki are left").to_string().contains("exceeded cluster quota"));
     plot.claims().delete("data", &DeleteParams::default()).await?;
     gone(&plot.claims(), "data").await;
-    used("40960").await;
+    uses(plot, "40960").await?;
     other.claims().create(&PostParams::default(), &claim_of("fair", 24 << 10)).await?;
     other.ready("fair").await;
     Ok(())

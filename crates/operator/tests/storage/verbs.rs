@@ -43,6 +43,11 @@ const DELETE: &str = "<Delete><Object><Key>dog.jpg</Key></Object></Delete>";
 const RETENTION: &str =
     "<Retention><Mode>GOVERNANCE</Mode><RetainUntilDate>2030-01-01T00:00:00Z</RetainUntilDate></Retention>";
 const HOLD: &str = "<LegalHold><Status>ON</Status></LegalHold>";
+/// To whom one goes would have to be made first. Whoever may not set any is told so before this is read.
+const NOTIFICATION: &str = "<NotificationConfiguration></NotificationConfiguration>";
+const REPLICATION: &str = "<ReplicationConfiguration><Role></Role><Rule><ID>x</ID><Status>Enabled</Status><Priority>1</Priority>\
+                           <Filter><Prefix>x</Prefix></Filter><Destination><Bucket>x</Bucket></Destination></Rule>\
+                           </ReplicationConfiguration>";
 const LOCK: &str = "<ObjectLockConfiguration><ObjectLockEnabled>Enabled</ObjectLockEnabled></ObjectLockConfiguration>";
 
 /// What changes something stands behind what reads.
@@ -69,6 +74,8 @@ pub(crate) fn all() -> Vec<Verb> {
         Verb("get payer", get(), Bucket, "requestPayment=", ""),
         Verb("get public access", get(), Bucket, "publicAccessBlock=", ""),
         Verb("get object lock", get(), Bucket, "object-lock=", ""),
+        Verb("get notification", get(), Bucket, "notification=", ""),
+        Verb("get replication", get(), Bucket, "replication=", ""),
         Verb("get object", get(), Object, "", ""),
         Verb("head object", head(), Object, "", ""),
         Verb("get object acl", get(), Object, "acl=", ""),
@@ -98,6 +105,10 @@ pub(crate) fn all() -> Vec<Verb> {
         Verb("put payer", put(), Bucket, "requestPayment=", PAYER),
         Verb("put public access", put(), Bucket, "publicAccessBlock=", PUBLIC),
         Verb("delete public access", delete(), Bucket, "publicAccessBlock=", ""),
+        Verb("put notification", put(), Bucket, "notification=", NOTIFICATION),
+        Verb("delete notification", delete(), Bucket, "notification=", ""),
+        Verb("put replication", put(), Bucket, "replication=", REPLICATION),
+        Verb("delete replication", delete(), Bucket, "replication=", ""),
         Verb("put object lock", put(), Bucket, "object-lock=", LOCK),
         Verb("put policy", put(), Bucket, "policy=", OPEN_POLICY),
         Verb("delete policy", delete(), Bucket, "policy=", ""),

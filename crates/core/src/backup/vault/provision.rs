@@ -225,12 +225,12 @@ impl Wanted<'_> {
         (books.exceeded.is_none() && !books.grant(&self.vault.form(), units, has)).then(confirm)
     }
 
-    /// What is stored beyond a lowered quota counts on until it is gone.
+    /// What is stored beyond the quota counts until it is gone.
     fn settlement(&self, user: Option<&User>) -> Option<Step> {
-        let stored = user.and_then(|user| user.usage).map(Units::from).unwrap_or_default();
-        let units = Units::from(&self.quota).or_more(stored);
-        let seen = self.seen.books.beyond(units)?.clone();
-        Some(Step::Settle { vault: self.vault.target.clone(), generation: self.vault.generation, seen, units })
+        let stored = user.map_or(Some(Units::default()), |user| user.usage.map(Units::from))?;
+        let (seen, units) = self.seen.books.settled(Units::from(&self.quota), stored)?;
+        let (vault, generation) = (self.vault.target.clone(), self.vault.generation);
+        Some(Step::Settle { vault, generation, seen: seen.clone(), units })
     }
 
     /// Once the record is of this vault, nobody finds the Secret of the one before.

@@ -25,7 +25,7 @@ pub enum Step {
         generation: i64,
         units: Units,
     },
-    /// Ceph has no more than this. Fails if the books were granted anew since they were seen.
+    /// Ceph has this, which is less than is booked, or more. Fails if the books were granted anew since they were seen.
     Settle {
         vault: Target,
         generation: i64,
@@ -135,7 +135,7 @@ impl fmt::Display for Step {
             }
             Step::Confirm { vault, units, .. } => write!(out, "grant BackupVault {vault} {units} in the books"),
             Step::Settle { vault, units, .. } => {
-                write!(out, "give back what BackupVault {vault} had beyond {units}: Ceph has no more")
+                write!(out, "book {units} for BackupVault {vault}: Ceph has so much, and no more")
             }
             Step::ReleaseQuota { namespace, vault, .. } => {
                 write!(out, "give back the quota of BackupVault {namespace}/{vault}: nothing is left in Ceph")

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::{
     super::{
         CephUser, KeyPair, NoClass, Problem, Target, Usage,
-        claim::{Claim, Record, SetAside, User, Version},
+        claim::{Claim, Phase, Record, SetAside, User, Version},
         lost_keys::Standing,
     },
     grants::Bindings,
@@ -164,6 +164,9 @@ impl<'a> Lookup<'a> {
                 not_ready("the user of its name is of an earlier claim")
             }
             (Some(claim), _) if claim.deleting && !removing => not_ready("it is being deleted"),
+            (None, Some(record)) if record.phase == Some(Phase::Released) && !removing => not_ready(
+                "it is gone, and its user is suspended; an administrator can give that to a claim of its name that is made anew",
+            ),
             (claim, Some(record)) => match (&record.body.class, &record.body.user, record.claim_uid()) {
                 (Some(class), Some(user), Some(claim_uid)) => {
                     let claim_is_gone = claim.is_none_or(|claim| !record.is_of(claim));

@@ -68,6 +68,15 @@ impl Books {
         self.entry.as_ref().filter(|entry| entry.granted.is_some_and(|granted| !granted.is_within(units)))
     }
 
+    /// The entry, and what is to be booked instead for who `has` so much in Ceph and has `stored` that: what was granted beyond both
+    /// is given back, and what is stored beyond what was granted counts, however it came in.
+    pub(crate) fn settled(&self, has: Units, stored: Units) -> Option<(&Entry, Units)> {
+        let entry = self.entry.as_ref()?;
+        let granted = entry.granted?;
+        let units = granted.or_less(has).or_more(stored);
+        (units != granted).then_some((entry, units))
+    }
+
     /// The entry, if it grants anything.
     pub(crate) fn granting(&self) -> Option<&Entry> {
         self.entry.as_ref().filter(|entry| entry.granted.is_some())

@@ -1,5 +1,7 @@
 //! A claim that is there to stay: record it, make its user as granted, publish the keys.
 
+mod booking;
+
 use std::{collections::BTreeSet, time::Duration};
 
 use super::{
@@ -27,6 +29,13 @@ pub(crate) const KEY_LOST: &str = "the gateway no longer knows a key it made; a 
 
 /// What is said where quota that was lowered is not free.
 const UNCOUNTED: &str = "; more than that stays booked as long as the gateway does not tell what is stored";
+
+/// What is said where more is stored than the quota allows.
+const BEYOND: &str = "; what is stored beyond that counts until it is removed";
+
+/// When what is stored is counted once more after books were settled: the gateway judges an upload by the quota there was when it
+/// began.
+const RECOUNT: Duration = Duration::from_secs(60);
 
 pub(super) fn decide(seen: &Observed, claim: &Claim) -> Decision {
     let spec = match &claim.spec {
@@ -130,8 +139,13 @@ impl<'a> Wanted<'a> {
         steps.extend((!self.lacks_keys(user)).then(|| self.mark(user)).flatten());
         // What was asked for meanwhile begins once this is done, and what is free then is found out.
         let goes_on = !steps.is_empty() && (self.next_rotation_waits() || self.is_to_settle(user));
+        let is_recounted = self.settlement(user).is_some();
         let decision = Decision::new(steps, self.verdict(user));
-        if goes_on { decision.again(Duration::ZERO) } else { decision }
+        match (goes_on, is_recounted) {
+            (true, _) => decision.again(Duration::ZERO),
+            (false, true) => decision.again(RECOUNT),
+            (false, false) => decision,
+        }
     }
 
     /// Whether new keys are asked for once more than they are being made.
@@ -160,40 +174,6 @@ impl<'a> Wanted<'a> {
 
     fn finalizer(&self) -> Option<Step> {
         (!self.claim.finalizer).then(|| Step::AddFinalizer { claim: self.claim.target.clone() })
-    }
-
-    /// Before Ceph is given more.
-    fn confirmation(&self) -> Option<Step> {
-        let units = Units::from(&self.quota);
-        let books = &self.seen.books;
-        let has = self.seen.record.as_ref().and_then(|record| record.body.quota);
-        let confirm = || Step::Confirm { claim: self.claim.target.clone(), generation: self.claim.generation, units };
-        (books.exceeded.is_none() && !books.grant(&self.claim.form(), units, has)).then(confirm)
-    }
-
-    /// After Ceph was given less. What is stored beyond that counts on until it is gone, and what a migration brings is stored when it
-    /// is over.
-    fn settlement(&self, user: Option<&User>) -> Option<Step> {
-        if self.seen.holder().is_some() {
-            return None;
-        }
-        let units = Units::from(&self.quota).or_more(self.stored(user)?);
-        let seen = self.seen.books.beyond(units)?.clone();
-        Some(Step::Settle { claim: self.claim.target.clone(), generation: self.claim.generation, seen, units })
-    }
-
-    /// What the user has stored and cannot add to beyond its quota, if it was told.
-    fn stored(&self, user: Option<&User>) -> Option<Units> {
-        match user {
-            None => Some(Units::default()),
-            Some(user) => user.usage.filter(|_| self.user_itself(Some(user)).is_empty()).map(Units::from),
-        }
-    }
-
-    /// Whether it has yet to be asked what is stored, before what Ceph was given less of is free.
-    fn is_to_settle(&self, user: Option<&User>) -> bool {
-        let is_beyond = self.seen.books.beyond(Units::from(&self.quota)).is_some();
-        is_beyond && self.stored(user).is_none() && self.seen.holder().is_none()
     }
 
     fn record(&self, user: Option<&User>) -> Option<Step> {
@@ -423,8 +403,13 @@ impl<'a> Wanted<'a> {
         if self.lacks_keys(user) {
             return Reason::Working.progressing("the keys are being made");
         }
-        let untold = if user.is_some_and(|user| is_uncounted(self.seen, user)) { UNCOUNTED } else { "" };
-        Reason::Provisioned.ready(format!("the user has {}{untold}", self.quota))
+        let is_beyond = |stored: Units| !stored.is_within(Units::from(&self.quota));
+        let note = match user {
+            Some(user) if is_uncounted(self.seen, user) => UNCOUNTED,
+            Some(user) if user.usage.map(Units::from).is_some_and(is_beyond) => BEYOND,
+            _ => "",
+        };
+        Reason::Provisioned.ready(format!("the user has {}{note}", self.quota))
     }
 
     fn secret_seen(&self, name: &str) -> Option<&'a SecretSeen> {

@@ -4,8 +4,8 @@ use std::{collections::BTreeMap, fmt};
 
 use super::{
     super::{
-        CephUser, Reason, Target,
-        ledger::{Entry, Units},
+        CephUser, Place, Reason, Target,
+        ledger::{Entry, Form, Units},
     },
     observed::{Access, Phase, Purge, RecordBody, UserQuota},
     set_aside::SetAside,
@@ -24,10 +24,10 @@ pub enum Step {
         generation: i64,
         units: Units,
     },
-    /// Ceph has no more than this. Fails if the books were granted anew since they were seen.
+    /// Ceph has this, which is less than is booked, or more. Fails if the books were granted anew since they were seen.
     Settle {
-        claim: Target,
-        generation: i64,
+        claim: Place,
+        form: Form,
         seen: Entry,
         units: Units,
     },
@@ -226,6 +226,9 @@ impl fmt::Display for Step {
                 write!(out, "add the finalizer to S3UserClaim {claim}: a user is to be made")
             }
             Step::Confirm { claim, units, .. } => write!(out, "grant S3UserClaim {claim} {units} in the books"),
+            Step::Settle { claim, units, seen, .. } if seen.granted.is_none_or(|granted| !units.is_within(granted)) => {
+                write!(out, "book {units} for S3UserClaim {claim}: so much is in Ceph, whoever let it in")
+            }
             Step::Settle { claim, units, .. } => {
                 write!(out, "give back what S3UserClaim {claim} had beyond {units}: Ceph has no more")
             }

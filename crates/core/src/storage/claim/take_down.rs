@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use super::{
-    super::{CephUser, OnDelete, Reason, record_name},
+    super::{CephUser, OnDelete, Place, Reason, ledger::Units, record_name},
     cleanup::{marked, release, removing},
     observed::{ClaimIdentity, Observed, Phase, Purge, Reached, Record, RecordBody, User, ceph_user},
     set_aside::SetAside,
@@ -151,6 +151,7 @@ impl TakeDown<'_> {
         let mut steps = Vec::new();
         steps.extend(lost.then(|| Step::CreateRecord { name, body: self.body_of_kept(user) }));
         steps.extend((!found.suspended).then(|| Step::SuspendUser { user: user.clone() }));
+        steps.extend(self.settlement(found));
         if lost || self.record.is_some() {
             // Of what is gone nothing needs to be remembered.
             let stays =
@@ -169,6 +170,14 @@ impl TakeDown<'_> {
             steps.extend(marked(self.claim, self.record, mark));
         }
         steps
+    }
+
+    /// An upload that was under way when the claim went may have brought more than is booked.
+    fn settlement(&self, found: &User) -> Option<Step> {
+        let (books, stored) = (&self.seen.books, Units::from(found.usage?));
+        let (seen, units) = books.settled(books.entry.as_ref()?.granted?, stored)?;
+        let claim = Place { namespace: self.claim.namespace.clone(), name: self.claim.name.clone() };
+        Some(Step::Settle { claim, form: seen.form.clone().unwrap_or_default(), seen: seen.clone(), units })
     }
 
     /// What we take away comes back to the same namespace if its class brings it again.

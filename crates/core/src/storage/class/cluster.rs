@@ -62,6 +62,14 @@ pub fn is_one_ceph(one: &ClassSeen, other: &ClassSeen) -> bool {
     one.has_address(&other.endpoint) || one.is(&other)
 }
 
+/// Whether two classes are known to lead to two Cephs: by their ids, and one address is one Ceph all the same. Two names of one host
+/// look like two.
+pub(super) fn are_two_cephs(one: &ClassSeen, other: &ClassSeen) -> bool {
+    let (Some(one), Some(other)) = (one.cluster(), other.cluster()) else { return false };
+    let are_two = one.id.as_ref().zip(other.id.as_ref()).is_some_and(|(one, other)| one != other);
+    are_two && !one.has_address(&other.endpoint)
+}
+
 /// The Ceph that has answered. An id that is no longer told holds as long as the address does.
 pub(super) fn reached(seen: &Observed) -> Option<Cluster> {
     let Some(Ok(gateway)) = &seen.gateway else { return None };

@@ -6,6 +6,7 @@
 //!
 //! Guarantees:
 //! - no growth passes a limit; reaching it is allowed, and a limit that is missing limits nothing;
+//! - what is stored counts, also where it passes a limit, as an upload does that began under a higher quota: nobody gets more then;
 //! - what does not grow is never refused, also while a limit is passed because it was lowered or a namespace came;
 //! - a promise is kept until somebody who has seen the claim as the promise is for it confirms or settles it, or it is old and
 //!   not what the claim asks for;
@@ -166,10 +167,10 @@ impl Ledger {
         Ok(())
     }
 
-    /// Ceph has no more than this: what it had before is free again.
+    /// Ceph has this: what it had beyond that before is free again, and what it has beyond what was granted counts, whatever the limits.
     pub fn settle(&mut self, key: &str, seen: &Entry, form: &Form, has: Units) -> Result<(), Regranted> {
         let Some(entry) = self.granted_as(key, seen)? else { return Ok(()) };
-        entry.granted = entry.granted.map(|granted| granted.or_less(has));
+        entry.granted = entry.granted.map(|_| has);
         entry.note(form);
         Ok(())
     }
@@ -340,6 +341,18 @@ mod tests {
         assert!(ledger.reserve("a/y", promise(size(5)), &at_most(10)).is_err());
         settle(&mut ledger, &form(1), size(3));
         assert!(ledger.entries["a/x"].is_settled_at(size(3)));
+        assert!(ledger.reserve("a/y", promise(size(7)), &at_most(10)).is_ok());
+    }
+
+    #[test]
+    fn what_is_stored_beyond_what_was_granted_counts_whatever_the_limits_say_until_it_is_gone() {
+        let mut ledger = Ledger::default();
+        ledger.confirm("a/x", &form(1), size(3), &at_most(10)).unwrap();
+        ledger.confirm("a/y", &form(1), size(4), &at_most(10)).unwrap();
+        settle(&mut ledger, &form(1), size(8));
+        assert_eq!(ledger.sum(), size(12));
+        assert!(ledger.reserve("a/y", promise(size(5)), &at_most(10)).is_err(), "nobody gets more");
+        settle(&mut ledger, &form(1), size(3));
         assert!(ledger.reserve("a/y", promise(size(7)), &at_most(10)).is_ok());
     }
 

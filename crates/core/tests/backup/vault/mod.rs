@@ -44,7 +44,7 @@ impl explorer::World for World {
             Step::Confirm { units, .. } => self.granted = Some(self.granted.unwrap_or_default().max(units.size)),
             Step::Settle { units, .. } => {
                 assert!(self.user.as_ref().is_none_or(|user| user.size.is_none_or(|size| size <= units.size)));
-                self.granted = self.granted.map(|granted| granted.min(units.size));
+                self.granted = Some(units.size);
             }
             Step::ReleaseQuota { .. } => {
                 assert!(self.user.is_none() || self.is_lost, "gave back what Ceph still has");

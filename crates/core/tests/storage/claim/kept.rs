@@ -276,7 +276,7 @@ fn a_record_made_anew_keeps_what_no_s3_bucket_answers_for() {
     world.record = None;
     assert_eq!(
         crate::explorer::plans(&world).concat(),
-        "create S3User team-a.data granting 5k bytes, 10 objects, 0 buckets\n\
+        "create S3User team-a.data granting 5k bytes, 10 objects, 1 buckets\n\
          mark S3User team-a.data as Bound: Provisioned"
     );
     // The mark is lost on the way: the record is still known to be blank.
@@ -309,11 +309,38 @@ fn what_is_stored_beyond_a_lowered_quota_counts_until_it_is_gone() {
     let told = |units: &str| format!("give back what S3UserClaim team-a/data had beyond {units}: Ceph has no more");
     assert_eq!(settling(Some(15_000), 5000).0, told("15000 bytes, 10 objects, 1 buckets"));
     assert_eq!(settling(Some(0), 5000).0, told("5000 bytes, 10 objects, 1 buckets"));
+    let count_again = Next::After(Duration::from_secs(60));
+    assert_eq!(settling(Some(0), 5000).1, count_again, "an upload may be under way");
     assert_eq!(settling(Some(20_000), 5000), ("nothing to do".to_owned(), Next::Settled), "quietly");
     assert_eq!(settling(None, 5000).0, "nothing to do", "nobody knows what is stored");
     let (plan, next) = settling(Some(0), 20_000);
     assert!(plan.starts_with("let Ceph user") && !plan.contains("give back"), "more may be stored meanwhile: {plan}");
     assert_eq!(next, Next::After(Duration::ZERO));
+}
+
+#[test]
+fn what_an_upload_brings_that_began_under_a_higher_quota_is_booked_with_its_claim_and_without() {
+    let mut world = at_rest(&World::new(ClassState::Retain));
+    assert_eq!(world.granted, Some(5000));
+    world.user.as_mut().unwrap().stored = Some(7);
+    let plan = claim::plan(&world.seen()).to_string();
+    let booked =
+        "book 7000 bytes, 10 objects, 1 buckets for S3UserClaim team-a/data: so much is in Ceph, whoever let it in";
+    assert_eq!(plan, booked);
+    let mut kept = world.clone();
+    world = at_rest(&world);
+    assert_eq!(world.granted, Some(7000));
+    let ready = world.claim.as_ref().unwrap().status.conditions.get("Ready").unwrap();
+    assert!(ready.message.ends_with("what is stored beyond that counts until it is removed"), "{}", ready.message);
+    world.user.as_mut().unwrap().stored = Some(0);
+    assert_eq!(at_rest(&world).granted, Some(5000), "it is gone");
+
+    kept.user.as_mut().unwrap().stored = Some(2);
+    kept.edit(|claim| claim.deleting = true);
+    kept = at_rest(&kept);
+    assert!(kept.claim.is_none() && kept.granted == Some(5000));
+    kept.user.as_mut().unwrap().stored = Some(7);
+    assert_eq!(at_rest(&kept).granted, Some(7000));
 }
 
 #[test]

@@ -202,8 +202,8 @@ fn a_released_user_is_cleared_of_its_old_keys_before_it_can_be_used_again() {
     assert_eq!(
         tell(),
         "add the finalizer to S3UserClaim team-a/data: a user is to be made\n\
-         grant S3UserClaim team-a/data 5000 bytes, 10 objects, 0 buckets in the books\n\
-         update S3User team-a.data granting 5k bytes, 10 objects, 0 buckets\n\
+         grant S3UserClaim team-a/data 5000 bytes, 10 objects, 1 buckets in the books\n\
+         update S3User team-a.data granting 5k bytes, 10 objects, 1 buckets\n\
          remove key AK1 of Ceph user lab_team_a$data: it is handed out to nobody\n\
          remove key AK3 of Ceph user lab_team_a$data: it is handed out to nobody\n\
          remove key AK2 of Ceph user lab_team_a$data: it is handed out to nobody\n\
@@ -214,7 +214,7 @@ fn a_released_user_is_cleared_of_its_old_keys_before_it_can_be_used_again() {
     );
     assert_eq!(
         tell(),
-        "update S3User team-a.data granting 5k bytes, 10 objects, 0 buckets\n\
+        "update S3User team-a.data granting 5k bytes, 10 objects, 1 buckets\n\
          create Secret team-a/admin\ncreate Secret team-a/read"
     );
     assert_eq!(tell(), "mark S3User team-a.data as Bound: Provisioned");
@@ -283,6 +283,23 @@ fn a_bucket_is_worked_on_with_a_key_that_stays() {
     let retired = [key.access_key].into();
     record.body.rotation = Some(Rotation { asked: "once".into(), retired });
     assert_eq!(with_key(Some(&record), &[]), Owner::NotReady("its user has no key yet".into()));
+}
+
+#[test]
+fn a_bucket_whose_claim_is_gone_and_whose_user_was_let_go_waits_for_a_claim() {
+    let mut world = at_rest(&World::new(ClassState::Retain));
+    world.user.as_mut().unwrap().stored = Some(2);
+    world.edit(|claim| claim.deleting = true);
+    let seen = at_rest(&world).seen();
+    assert!(seen.claim.is_none() && seen.record.as_ref().is_some_and(|record| record.phase == Some(Phase::Released)));
+    let target =
+        Target { namespace: "team-a".into(), name: "photos".into(), uid: "u".into(), resource_version: "1".into() };
+    let (spec, status, deletion) = (Err(Vec::new()), bucket::Status::default(), Deletion::Delete);
+    let stays = Bucket { target, generation: 1, deleting: None, finalizer: true, deletion, spec, status };
+    let owner = Lookup::new(None, seen.record.as_ref(), &stays).expect_err("nobody is to be asked");
+    assert!(matches!(&*owner, Owner::NotReady(why) if why.starts_with("it is gone")), "{owner:?}");
+    let goes = Bucket { deleting: Some(Duration::ZERO), ..stays };
+    assert!(Lookup::new(None, seen.record.as_ref(), &goes).is_ok(), "it is removed all the same");
 }
 
 #[test]
@@ -377,9 +394,9 @@ fn a_new_claim_gets_everything_in_two_looks_and_in_the_safe_order() {
     assert_eq!(
         made,
         "add the finalizer to S3UserClaim team-a/data: a user is to be made\n\
-         grant S3UserClaim team-a/data 5000 bytes, 10 objects, 0 buckets in the books\n\
-         create S3User team-a.data granting 5k bytes, 10 objects, 0 buckets\n\
-         create Ceph user lab_team_a$data with at most 0 buckets\n\
+         grant S3UserClaim team-a/data 5000 bytes, 10 objects, 1 buckets in the books\n\
+         create S3User team-a.data granting 5k bytes, 10 objects, 1 buckets\n\
+         create Ceph user lab_team_a$data with at most 1 buckets\n\
          let Ceph user lab_team_a$data store at most 5000 bytes in 10 objects\n\
          create Ceph subuser lab_team_a$data:readonly that may read and nothing else"
     );

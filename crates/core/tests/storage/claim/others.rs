@@ -205,6 +205,9 @@ impl World {
                 user.retained &= user.stored.is_some();
             }),
             change("the tenant makes a bucket, or empties it", |user| user.stored = Some(0)),
+            change("an upload ends that began under a higher quota", |user| {
+                user.stored = user.stored.map(|_| 7);
+            }),
             change("an administrator suspends the user, or no longer", |user| user.suspended = !user.suspended),
             change("an administrator lifts the quota", |user| (user.size, user.buckets) = (None, None)),
             change("an administrator lets the subusers write", |user| {
@@ -234,6 +237,12 @@ impl World {
         let is_served = self.is_complete(claim) && is_offered && claim.finalizer && claim.valid;
         assert_eq!(ready, is_served, "{reason}");
         assert!(!ready || claim.status.quota.is_some(), "ready without a grant");
+        let stored = self.user.as_ref().and_then(UserState::counted).unwrap_or_default() * 1000;
+        assert!(
+            !ready || self.granted == Some(stored.max(5000)),
+            "the books tell {:?}: {stored} is stored",
+            self.granted
+        );
         let is_ours = |user: &UserState| matches!(user.owner.as_deref(), Some(NEW | EARLIER));
         let is_free = self
             .record

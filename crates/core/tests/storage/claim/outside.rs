@@ -97,7 +97,7 @@ impl World {
             Step::Settle { units, .. } => {
                 let has = self.user.as_ref().and_then(|user| user.size).unwrap_or_default();
                 assert!(has <= units.size, "gave back what Ceph still has");
-                self.granted = self.granted.map(|granted| granted.min(units.size));
+                self.granted = Some(units.size);
             }
             Step::ReleaseQuota { .. } => {
                 let left = self.user.as_ref().is_some_and(|user| user.owner.is_some());

@@ -135,7 +135,7 @@ pub(crate) struct World {
     /// An S3Bucket needs the user.
     pub(crate) in_use: bool,
     pub(crate) class: ClassState,
-    /// Size granted in the books; what is in Ceph is never more.
+    /// Size booked; what Ceph gives is never more.
     pub(crate) granted: Option<u64>,
     pub(crate) keys_used: u32,
     /// Somebody took away our finalizer or our record, and not all is put right yet: what cannot be found again meanwhile is theirs to
@@ -166,11 +166,11 @@ fn amount(value: u64) -> Amount {
 }
 
 fn asked() -> QuotaAsked {
-    QuotaAsked { size: Some(amount(5000)), objects: Some(amount(10)), buckets: Some(0) }
+    QuotaAsked { size: Some(amount(5000)), objects: Some(amount(10)), buckets: Some(1) }
 }
 
 pub(crate) fn quota(size: u64) -> Quota {
-    Quota { size: amount(size), objects: amount(10), buckets: 0 }
+    Quota { size: amount(size), objects: amount(10), buckets: 1 }
 }
 
 pub(crate) fn access_key(number: u32) -> String {
@@ -406,7 +406,7 @@ impl RecordState {
 }
 
 impl UserState {
-    fn counted(&self) -> Option<u64> {
+    pub(crate) fn counted(&self) -> Option<u64> {
         self.stored.map(|objects| if self.miscounted { 0 } else { objects })
     }
 
@@ -415,7 +415,7 @@ impl UserState {
         Self {
             owner: Some(uid.to_owned()),
             suspended: false,
-            buckets: Some(0),
+            buckets: Some(1),
             size: Some(5000),
             stored: None,
             miscounted: false,
