@@ -335,10 +335,15 @@ impl Values {
             "" => Value::Null,
             text => serde_saphyr::from_str(text).map_err(|error| format!("not valid YAML: {error}"))?,
         };
-        Self::over_defaults(&given).map_err(|error| match culprit(&given, &mut Vec::new()) {
+        let values = Self::over_defaults(&given).map_err(|error| match culprit(&given, &mut Vec::new()) {
             Some((path, error)) => format!("{path}: {error}"),
             None => error,
-        })
+        })?;
+        let required = &values.class_required;
+        if required.label.is_empty() != required.value.is_empty() {
+            return Err("classRequired: give label and value, or none of them".into());
+        }
+        Ok(values)
     }
 
     fn over_defaults(given: &Value) -> Result<Self, String> {
@@ -351,13 +356,11 @@ impl Values {
         Ok(values)
     }
 
+    /// What each value must be, whatever the others are.
     fn check(&self) -> Result<(), String> {
         let settings = Value::Object(self.settings.clone()).to_string();
         let _: Settings = Settings::parse(&settings).map_err(|error: SettingsError| error.to_string())?;
         let required = &self.class_required;
-        if required.label.is_empty() != required.value.is_empty() {
-            return Err("classRequired: give label and value, or none of them".into());
-        }
         let named = [&required.label, &required.value].into_iter().filter(|text| !text.is_empty());
         let named = named.chain(&required.classes).chain(&self.trusted_users).chain(&self.system_namespaces);
         match named.chain([&self.velero.namespace]).find(|text| !is_plain(text)) {
