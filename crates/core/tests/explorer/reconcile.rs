@@ -153,7 +153,8 @@ impl<W: World> Reconcile<W> {
                 moment.outcomes[number] = Some(failed(FailureClass::Transient, "TimedOut", "no reply"));
             }
             Event::Refusal(number) => {
-                moment.outcomes[number] = Some(failed(FailureClass::Rejected, "Rejected", "refused"));
+                // Not for what was asked for, so it may go well the next time.
+                moment.outcomes[number] = Some(failed(FailureClass::Rejected, "Refused", "refused"));
             }
             Event::Act(number) => moment.world = moment.world.others().swap_remove(number).after,
             Event::Time => moment.world = moment.world.passes().unwrap_or_else(|| moment.world.clone()),
