@@ -325,7 +325,7 @@ async fn in_a_bucket_that_was_moved_everybody_has_exactly_what_its_new_owner_say
 }
 
 /// Stores an object as the bucket's owner, with an access list.
-async fn put_with(plot: &Plot<'_>, object: &str, list: (&str, &str)) -> Result<()> {
+pub(crate) async fn put_with(plot: &Plot<'_>, object: &str, list: (&str, &str)) -> Result<()> {
     let (keys, path) = (plot.secret("admin").await?, format!("/photos/{object}"));
     let call = S3Call { method: Method::PUT, path: &path, query: "", header: Some(list), body: b"meow" };
     let (status, body) = plot.ceph.call((&keys["accessKey"], &keys["secretKey"]), &call).await?;
