@@ -1,5 +1,7 @@
 //! An upload that takes its time, as one over a slow line does.
 
+use std::fmt::Write as _;
+
 use anyhow::{Context, Result, ensure};
 use http_body_util::BodyExt;
 use tokio::{
@@ -28,7 +30,7 @@ impl Ceph {
         let body = body.collect().await?.to_bytes().to_vec();
         let mut lines = format!("{} {} HTTP/1.1\r\n", head.method, head.uri.path());
         for (name, value) in &head.headers {
-            lines += &format!("{name}: {}\r\n", value.to_str()?);
+            write!(lines, "{name}: {}\r\n", value.to_str()?)?;
         }
         lines += "expect: 100-continue\r\nconnection: close\r\n\r\n";
         let mut stream = TcpStream::connect(authority).await?;
