@@ -205,7 +205,8 @@ async fn what_an_upload_brings_that_began_before_its_quota_was_lowered_counts_fo
     let s3 = plot.s3("admin").await?;
     s3.create_bucket("photos").await?;
     let keys = plot.secret("admin").await?;
-    let put = S3Call { method: Method::PUT, path: "/photos/cat.jpg", body: &[b'x'; 40 << 10], ..S3Call::default() };
+    let picture = vec![b'x'; 40 << 10];
+    let put = S3Call { method: Method::PUT, path: "/photos/cat.jpg", body: &picture, ..S3Call::default() };
     let upload = plot.ceph.begin((&keys["accessKey"], &keys["secretKey"]), &put).await?;
     plot.claim(json!({ "quota": { "size": 0, "objects": 9, "buckets": 1 } })).await?;
     let fair = async || other.claims().create(&PostParams::default(), &claim_of("fair", 30 << 10)).await;
