@@ -305,6 +305,6 @@ mod tests {
         let plan = plan(&seen);
         let outcomes: Vec<_> = plan.iter().map(|step| (step, Outcome::done())).collect();
         report(&seen, &outcomes, &Timestamp::default());
-        assert!(begun.elapsed() < Duration::from_secs(5), "it took {:?}", begun.elapsed());
+        assert!(begun.elapsed() < Duration::from_secs(20), "it took {:?}", begun.elapsed());
     }
 }
