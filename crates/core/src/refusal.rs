@@ -21,6 +21,13 @@ pub fn is_over_quota(message: &str) -> bool {
     message.split_once(" is forbidden: ").is_some_and(|(_, why)| why.starts_with("exceeded quota: "))
 }
 
+/// Whether a request was refused by a policy or a webhook: whoever wrote that may think better of it, whatever number it answers.
+pub fn is_by_a_rule(message: &str) -> bool {
+    let denied = message.split_once(" is forbidden: ").map(|(_, why)| why);
+    denied.is_some_and(|why| why.starts_with("ValidatingAdmissionPolicy '"))
+        || message.starts_with("admission webhook \"")
+}
+
 /// What follows a value that is repeated as JSON or as Go writes it: nothing inside its quotes or braces counts.
 fn after_value(text: &str) -> Option<&str> {
     let (mut depth, mut quoted, mut escaped) = (0_u32, false, false);
@@ -69,6 +76,14 @@ mod tests {
     fn a_quota_that_is_used_up_is_told_from_a_missing_right() {
         assert!(is_over_quota(r#"configmaps "a" is forbidden: exceeded quota: few, requested: count/configmaps=1"#));
         assert!(!is_over_quota(r#"configmaps "a" is forbidden: User "x" cannot create resource"#));
+    }
+
+    #[test]
+    fn what_an_administrators_rule_denies_is_told_from_what_the_kind_does_not_take() {
+        let policy = "ValidatingAdmissionPolicy 'labels' with binding 'labels' denied request: no label";
+        assert!(is_by_a_rule(&format!(r#"backups.velero.io "a" is forbidden: {policy}"#)));
+        assert!(is_by_a_rule(r#"admission webhook "rules.example.com" denied the request: no label"#));
+        assert!(!is_by_a_rule(&format!(r#"Backup.velero.io "a" is invalid: spec.ttl: Invalid value: "{policy}""#)));
     }
 
     #[test]

@@ -1,17 +1,28 @@
 //! Taking Croft out of a cluster: from what is there to ordered steps.
 //!
 //! Guarantees: what could stand in anybody's way goes first, what others may depend on goes last; under [`Choice::KeepData`] nothing
-//! that holds a tenant's data, and no fence of a namespace, goes with its owner.
+//! that holds a tenant's data, and no fence of a namespace, goes with its owner; what belongs to another operator of the same kinds
+//! is in no step.
 
+mod ground;
+mod place;
+mod pulse;
 mod text;
+mod work;
 
 use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 
-pub use self::text::{describe, headline};
+pub use self::{
+    ground::{Ground, OurKind, Unclear, misplaced},
+    place::{Staying, staying},
+    pulse::{Beat, Pulse},
+    text::{concerns, describe, headline},
+    work::{Work, held_up, hindrance, without_giving_up, work},
+};
 
-/// On every CRD of ours that we installed: one without it is another operator's.
+/// On every CRD of ours that we installed: one without it is another operator's, unless the part of it runs here.
 pub const PART_OF: (&str, &str) = ("app.kubernetes.io/part-of", "croft");
 
 const POLICIES: &str = "admissionregistration.k8s.io";
@@ -44,33 +55,14 @@ pub struct Seen {
     pub finalizers: Vec<String>,
     /// The kinds of its owners.
     pub owners: Vec<Kind>,
+    /// Somebody has deleted it; what else holds it is not ours to know.
+    pub is_going: bool,
 }
 
-/// What is known about Croft itself.
-#[derive(Clone, Debug)]
-pub struct Ground {
-    pub choice: Choice,
-    /// The operator's own namespace.
-    pub namespace: String,
-    /// Our kinds, with the name of the CRD of each.
-    pub kinds: Vec<(Kind, String)>,
-    /// The finalizers we set.
-    pub finalizers: Vec<&'static str>,
-    /// Labels of stamped objects and annotations of Namespaces by which we know them.
-    pub marks: Vec<&'static str>,
-    /// On what the operator makes for a class besides: revisions and gates.
-    pub of_a_class: Vec<&'static str>,
-    /// Everything an installation may consist of, by kind, namespace and name.
-    pub installed: BTreeSet<(Kind, String, String)>,
-}
-
-impl Ground {
-    fn is_ours(&self, kind: &Kind) -> bool {
-        self.kinds.iter().any(|(ours, _)| ours == kind)
-    }
-
-    fn is_installed(&self, object: &Seen) -> bool {
-        self.installed.contains(&(object.kind.clone(), object.namespace.clone(), object.name.clone()))
+impl Seen {
+    /// Whether it has the label, with that value.
+    pub fn has(&self, (key, value): (&str, &str)) -> bool {
+        self.labels.contains(&(key.to_owned(), value.to_owned()))
     }
 }
 
@@ -83,7 +75,7 @@ pub enum Stage {
     Operator,
     /// What belongs to objects of ours loses that owner and our marks, and stays.
     Orphans,
-    /// What belongs to objects of ours is deleted.
+    /// What belongs to objects of ours, and to nothing else, is deleted.
     Dependents,
     /// Namespaces lose our marks.
     Marks,
@@ -120,13 +112,19 @@ pub fn plan(objects: &[Seen], ground: &Ground) -> Vec<Step> {
     steps
 }
 
-fn stage(object: &Seen, ground: &Ground) -> Option<Stage> {
+/// What is done with an object, if anything.
+pub fn stage(object: &Seen, ground: &Ground) -> Option<Stage> {
+    let needs_nothing = |stage: &Stage| object.is_going && [Stage::Dependents, Stage::Belongings].contains(stage);
+    stage_of_all(object, ground).filter(|stage| !needs_nothing(stage))
+}
+
+fn stage_of_all(object: &Seen, ground: &Ground) -> Option<Stage> {
     let is_crd = object.kind.kind == "CustomResourceDefinition";
     let of_a_class = object.labels.iter().any(|(key, _)| ground.of_a_class.contains(&key.as_str()));
     if is_crd {
-        let is_of_ours = ground.kinds.iter().any(|(_, name)| *name == object.name);
-        let label = (PART_OF.0.to_owned(), PART_OF.1.to_owned());
-        return (is_of_ours && object.labels.contains(&label)).then_some(Stage::Kinds);
+        // One of ours that somebody else installed is his to remove.
+        let is_of_ours = ground.kinds.iter().any(|ours| ours.crd == object.name);
+        return (is_of_ours && object.has(PART_OF)).then_some(Stage::Kinds);
     }
     if ground.is_ours(&object.kind) {
         let is_held = object.finalizers.iter().any(|held| ground.finalizers.contains(&held.as_str()));
@@ -143,58 +141,13 @@ fn stage(object: &Seen, ground: &Ground) -> Option<Stage> {
         return Some(Stage::Belongings);
     }
     if object.owners.iter().any(|owner| ground.is_ours(owner)) {
-        return Some(match ground.choice {
-            Choice::KeepData => Stage::Orphans,
-            Choice::Purge => Stage::Dependents,
-        });
+        // Whoever else owns it decides about it.
+        let is_ours_alone = object.owners.iter().all(|owner| ground.is_ours(owner));
+        let goes = ground.choice == Choice::Purge && is_ours_alone;
+        return Some(if goes { Stage::Dependents } else { Stage::Orphans });
     }
     let is_marked = object.annotations.iter().any(|key| ground.marks.contains(&key.as_str()));
     (object.kind.kind == "Namespace" && is_marked).then_some(Stage::Marks)
-}
-
-/// Something the operator does before it ends, where data is not kept.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Work {
-    pub kind: Kind,
-    /// What is set on each object first.
-    pub set: Option<Value>,
-    /// Whether each is deleted then.
-    pub deletes: bool,
-    /// Whether nothing goes on before all of them are gone.
-    pub awaits: bool,
-}
-
-/// What the operator is asked to do, in order: what makes more of something first, what holds the data last.
-pub fn work() -> Vec<Work> {
-    let of = |group: &str, kind: &str, set: Option<Value>, deletes: bool, awaits: bool| Work {
-        kind: Kind { group: group.to_owned(), kind: kind.to_owned() },
-        set,
-        deletes,
-        awaits,
-    };
-    let purge = || Some(json!({ "spec": { "onDelete": "Purge" } }));
-    let (namespaces, storage, backup, croft) = ("akuity.io", "s3.snappcloud.io", "oadp.openshift.io", "croft.dev");
-    vec![
-        of(croft, "BackupSchedule", None, true, true),
-        of(storage, "S3Class", purge(), false, false),
-        of(croft, "BackupVault", purge(), false, false),
-        of(backup, "NonAdminDownloadRequest", None, true, false),
-        of(backup, "NonAdminRestore", None, true, true),
-        of(backup, "NonAdminBackup", Some(json!({ "spec": { "deleteBackup": true } })), false, true),
-        of(
-            namespaces,
-            "NamespaceClass",
-            Some(json!({ "spec": { "policy": { "onClassDelete": "Delete" } } })),
-            true,
-            true,
-        ),
-        of(croft, "BackupVault", None, true, true),
-        of(backup, "NonAdminBackupStorageLocation", None, true, true),
-        of(storage, "UserMigration", None, true, true),
-        of(storage, "S3UserClaim", None, true, false),
-        of(storage, "S3Bucket", None, true, true),
-        of(storage, "S3UserClaim", None, true, true),
-    ]
 }
 
 /// What an orphan keeps: owners that are not ours, and no mark of ours.

@@ -1,5 +1,7 @@
 //! How much of the memory a JSON text takes once it is read: a text of `[0,0,...]` becomes sixteen times as large.
 
+use std::borrow::Cow;
+
 use crate::conditions::cut;
 
 /// No field of an object has a longer name.
@@ -31,6 +33,16 @@ impl Limit {
         Self { bytes: part(self.bytes), values: part(self.values) }
     }
 
+    /// The text of an object as it is read, or why it is not. Who manages which field is not read where it would be too much: anybody
+    /// who may write an object may write as much there as he likes, and nobody reads it.
+    pub fn read(self, text: &str) -> Result<Cow<'_, str>, String> {
+        if self.objection(text).is_none() {
+            return Ok(text.into());
+        }
+        let text = without_managed_fields(text);
+        self.objection(&text).map_or(Ok(text), Err)
+    }
+
     /// Why the object is not read; `None` if it is.
     pub fn objection(self, text: &str) -> Option<String> {
         let Self { bytes, values } = self;
@@ -42,6 +54,17 @@ impl Limit {
         (text.len() > values && values_in(text) > values)
             .then(|| format!("it holds more than {values} values") + &shorten(text, values_in))
     }
+}
+
+fn without_managed_fields(text: &str) -> Cow<'_, str> {
+    let member_of = |text, name| members(text).into_iter().find(|(known, _)| *known == name).map(|(_, member)| member);
+    let managed = member_of(text, "metadata").and_then(|metadata| member_of(metadata, "managedFields"));
+    let parts = managed.and_then(|managed: &str| {
+        // It is a part of the text.
+        let begin = managed.as_ptr().addr().checked_sub(text.as_ptr().addr())?;
+        Some((text.get(..begin)?, text.get(begin.checked_add(managed.len())?..)?))
+    });
+    parts.map_or(text.into(), |(before, behind)| format!("{before}null{behind}").into())
 }
 
 /// What to do about a text that is too heavy.
@@ -103,6 +126,8 @@ fn values_in(text: &str) -> usize {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use serde_json::{Value, json};
 
     use super::*;
@@ -133,6 +158,24 @@ mod tests {
         for none in ["", "[]", "7", "[{\"a\":1}]", "{}", "{,}", "}", "\"{\""] {
             assert!(members(none).is_empty(), "{none}");
         }
+    }
+
+    #[test]
+    fn who_manages_the_fields_of_an_object_keeps_nobody_from_reading_it() {
+        let limit = Limit { bytes: 1000, values: 20 };
+        let object = |labels: usize| {
+            let labels: BTreeMap<_, _> = (0..labels).map(|number| (format!("l{number}"), "")).collect();
+            let fields: BTreeMap<_, _> = (0..200).map(|number| (format!("f:l{number}"), json!({}))).collect();
+            let managed = json!([{ "manager": "m]}", "fieldsV1": { "f:metadata": { "f:labels": fields } } }]);
+            json!({ "metadata": { "labels": labels, "managedFields": managed, "name": "a" }, "spec": { "a": 1 } })
+        };
+        let read: Value = serde_json::from_str(&limit.read(&object(2).to_string()).unwrap()).unwrap();
+        assert_eq!(
+            read,
+            json!({ "metadata": { "labels": { "l0": "", "l1": "" }, "managedFields": null, "name": "a" }, "spec": { "a": 1 } })
+        );
+        assert!(limit.read(&object(30).to_string()).unwrap_err().contains("shorten metadata.labels"));
+        assert_eq!(limit.read("{}").unwrap(), "{}");
     }
 
     #[test]

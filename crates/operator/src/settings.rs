@@ -123,13 +123,22 @@ pub struct BackupLimits {
     pub locations: u64,
     /// Every BackupSchedule.
     pub schedules: u64,
+    /// Download requests that Velero has been asked for and has not answered: it answers one after the other.
+    pub unanswered_downloads: u64,
     /// Every BackupVault: Velero checks the place of each every minute, one after the other.
     pub vaults: u64,
 }
 
 impl Default for BackupLimits {
     fn default() -> Self {
-        Self { unfinished_backups: 20, unfinished_restores: 10, locations: 10, schedules: 20, vaults: 5 }
+        Self {
+            unfinished_backups: 20,
+            unfinished_restores: 10,
+            locations: 10,
+            schedules: 20,
+            unanswered_downloads: 10,
+            vaults: 5,
+        }
     }
 }
 

@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Context, Result, anyhow, bail, ensure};
 use base64::{Engine, prelude::BASE64_STANDARD};
 use k8s_openapi::api::core::v1::{ConfigMap, ServiceAccount};
 use kube::{
@@ -42,8 +42,9 @@ pub(crate) struct Kubernetes {
 }
 
 impl Kubernetes {
-    pub(crate) async fn start(parts: &Parts, run: &RunDir, want: Want) -> Result<Self> {
-        match existing_cluster() {
+    /// One of its own, unless a cluster is given.
+    pub(crate) async fn start(parts: &Parts, run: &RunDir, want: Want, given: Option<PathBuf>) -> Result<Self> {
+        match given {
             Some(path) => Self::existing(parts, run, path).await,
             None => Self::own(parts, run, want).await,
         }
@@ -63,6 +64,9 @@ impl Kubernetes {
         };
         let admin = access.identity("admin", Credential::Token(files.admin_token.clone())).await?;
         let own = ControlPlane::start(parts, files, block, &admin, want).await?;
+        if let Some(version) = &parts.version {
+            own.is_of(version).await?;
+        }
         Ok(Self { access, admin, own: Some(own) })
     }
 
@@ -87,7 +91,8 @@ impl Kubernetes {
     }
 }
 
-fn existing_cluster() -> Option<PathBuf> {
+/// The cluster that the user of the tests gives them.
+pub(crate) fn given() -> Option<PathBuf> {
     if std::env::var_os("CROFT_TESTBED_OWN").is_some() {
         return None;
     }
@@ -178,6 +183,18 @@ impl ControlPlane {
         // Only now: the controller manager waits ten seconds for an API server and then gives up.
         plane.start_controllers(&parts.kube_controller_manager, admin).await?;
         Ok(plane)
+    }
+
+    /// Binaries that were brought along may be of another Kubernetes than was asked for.
+    async fn is_of(&self, version: &str) -> Result<()> {
+        let runs = self.client.apiserver_version().await?.git_version;
+        ensure!(
+            runs.starts_with(&format!("v{version}.")),
+            "{} is Kubernetes {runs}, not {version}: unset KUBEBUILDER_ASSETS or {}",
+            self.api_server_program.display(),
+            crate::parts::VERSION
+        );
+        Ok(())
     }
 
     pub(crate) fn stop_api_server(&self) {

@@ -38,6 +38,7 @@ use std::{
     fmt,
     future::Future,
     net::Ipv4Addr,
+    path::PathBuf,
     sync::{Mutex, PoisonError},
     time::{Duration, Instant},
 };
@@ -118,9 +119,10 @@ impl Want {
         Self { place: Place::Node, ..self }
     }
 
-    /// A new instance; dropping it ends all its processes and removes its files.
+    /// A new instance; dropping it ends all its processes and removes its files. Its Kubernetes is never the one of `KUBECONFIG`:
+    /// whoever wants an instance of his own may take it apart.
     pub async fn start(self) -> Result<Testbed> {
-        runtime::run(Testbed::start(self)).await
+        runtime::run(Testbed::start(self, None)).await
     }
 }
 
@@ -141,13 +143,14 @@ pub struct Timing {
     pub took: Duration,
 }
 
-/// The one instance all tests of this process share; parts not yet running are started.
+/// The one instance all tests of this process share; parts not yet running are started. Its Kubernetes is that of `KUBECONFIG`,
+/// where that is set.
 ///
-/// It ends with the process. Tests that stop or restart parts take an instance of their own.
+/// It ends with the process. Tests that stop or restart parts, or take Croft out again, take an instance of their own.
 pub async fn shared(want: Want) -> Result<&'static Testbed> {
     static SHARED: OnceCell<Testbed> = OnceCell::const_new();
     runtime::run(async move {
-        let bed = SHARED.get_or_try_init(|| Testbed::start(want)).await?;
+        let bed = SHARED.get_or_try_init(|| Testbed::start(want, kubernetes::given())).await?;
         bed.grow(want).await?;
         Ok(bed)
     })
@@ -160,15 +163,15 @@ impl Testbed {
     }
 
     /// Boxed: the future of everything is too big to be carried around.
-    fn start(want: Want) -> BoxFuture<'static, Result<Self>> {
-        Self::start_parts(want).boxed()
+    fn start(want: Want, given: Option<PathBuf>) -> BoxFuture<'static, Result<Self>> {
+        Self::start_parts(want, given).boxed()
     }
 
-    async fn start_parts(want: Want) -> Result<Self> {
+    async fn start_parts(want: Want, given: Option<PathBuf>) -> Result<Self> {
         let parts = runtime::run_blocking(move || Parts::ensure(&want)).await?;
         let run = RunDir::create()?;
         let clock = Instant::now();
-        let (kubernetes, ceph) = tokio::try_join!(timed(Kubernetes::start(&parts, &run, want)), async {
+        let (kubernetes, ceph) = tokio::try_join!(timed(Kubernetes::start(&parts, &run, want, given)), async {
             if want.ceph { timed(start_ceph(want.place)).await.map(Some) } else { Ok(None) }
         })?;
         let bed = Self {

@@ -4,6 +4,8 @@
 //! versions of this checkout (the cache directory is named after the digest of `go.sum`). Two processes never build
 //! the same module at once.
 
+mod packages;
+
 use std::{
     fs::{self, File},
     path::{Path, PathBuf},
@@ -13,6 +15,7 @@ use std::{
 
 use anyhow::{Context, Result, bail, ensure};
 
+use self::packages::{Packages, find_program};
 use crate::{Want, digest::sha256_hex, process, rundir::cache_root};
 
 /// Chooses another Kubernetes than the one that is pinned beside the tests, such as `1.33`.
@@ -21,19 +24,27 @@ pub const VERSION: &str = "CROFT_KUBERNETES";
 const PINNED: &str = "1.36";
 const BUILD_LIMIT: Duration = Duration::from_secs(3600);
 const PROGRESS_EVERY: Duration = Duration::from_secs(15);
-const INSTALL_LIMIT: Duration = Duration::from_secs(900);
 /// Debian's own package is older than the modules ask for.
 const INSTALL_GO: &str =
     "curl -fsSL https://go.dev/dl/go1.26.8.linux-$(dpkg --print-architecture).tar.gz | tar -xzC /usr/local";
-const CEPH: Packages = Packages {
-    programs: &["ceph-mon", "ceph-osd", "radosgw", "radosgw-admin", "monmaptool", "ceph"],
-    names: &["ceph-mon", "ceph-osd", "radosgw"],
-};
+const CEPH: Packages = Packages(&[
+    ("ceph-mon", "ceph-mon"),
+    ("monmaptool", "ceph-mon"),
+    ("ceph-osd", "ceph-osd"),
+    ("radosgw", "radosgw"),
+    ("radosgw-admin", "radosgw"),
+    ("ceph", "ceph-common"),
+]);
 /// Programs of Debian's that a node needs; what they need of each other comes along.
-const NODE: Packages = Packages {
-    programs: &["containerd", "ctr", "runc", "busybox", "iptables", "ip", "/usr/lib/cni/bridge"],
-    names: &["containerd", "runc", "busybox-static", "containernetworking-plugins", "iptables", "iproute2"],
-};
+const NODE: Packages = Packages(&[
+    ("containerd", "containerd"),
+    ("ctr", "containerd"),
+    ("runc", "runc"),
+    ("busybox", "busybox-static"),
+    ("/usr/lib/cni/bridge", "containernetworking-plugins"),
+    ("iptables", "iptables"),
+    ("ip", "iproute2"),
+]);
 
 /// Paths of the programs an instance needs.
 #[derive(Debug, Clone)]
@@ -43,6 +54,8 @@ pub struct Parts {
     pub kube_controller_manager: PathBuf,
     pub kubectl: PathBuf,
     pub velero: Option<VeleroParts>,
+    /// The Kubernetes that was asked for, if any was: nothing else will do.
+    pub version: Option<String>,
 }
 
 #[derive(Debug, Clone)]
@@ -59,12 +72,6 @@ pub struct NodeParts {
     pub kube_proxy: PathBuf,
     /// What Velero puts into a restored pod, to make it wait for its volumes.
     pub velero_restore_helper: PathBuf,
-}
-
-struct Packages {
-    /// Found in `PATH`, or at their place.
-    programs: &'static [&'static str],
-    names: &'static [&'static str],
 }
 
 struct Program {
@@ -109,6 +116,11 @@ pub fn helm() -> Result<PathBuf> {
     Module::open("helm")?.build(&HELM)
 }
 
+/// Installs Debian's packages for a node where their programs are missing. Blocks.
+pub fn ensure_node_packages() -> Result<()> {
+    NODE.ensure()
+}
+
 impl Parts {
     /// Finds, builds or installs everything `want` needs. Blocks; the first time for minutes.
     pub fn ensure(want: &Want) -> Result<Self> {
@@ -126,6 +138,7 @@ impl Parts {
             kube_controller_manager: program(&KUBE_CONTROLLER_MANAGER)?,
             kubectl: program(&KUBECTL)?,
             velero: if want.velero { Some(VeleroParts::ensure()?) } else { None },
+            version: chosen(),
         })
     }
 }
@@ -140,7 +153,7 @@ impl VeleroParts {
 impl NodeParts {
     /// Builds the programs and installs Debian's packages where they are missing. Blocks.
     pub fn ensure() -> Result<Self> {
-        NODE.ensure()?;
+        ensure_node_packages()?;
         let module = Module::of_kubernetes("node")?;
         Ok(Self {
             kubelet: module.build(&KUBELET)?,
@@ -154,37 +167,6 @@ impl NodeParts {
 /// Installs the Ceph packages where their programs are missing. Blocks.
 pub fn ensure_ceph() -> Result<()> {
     CEPH.ensure()
-}
-
-impl Packages {
-    fn ensure(&self) -> Result<()> {
-        let missing: Vec<_> = self.programs.iter().copied().filter(|program| find_program(program).is_none()).collect();
-        if missing.is_empty() {
-            return Ok(());
-        }
-        let names = self.names.join(" ");
-        let missing = missing.join(", ");
-        ensure!(
-            find_program("apt-get").is_some(),
-            "{missing} not found and there is no apt-get: install what Debian has in {names}"
-        );
-        ensure!(
-            rustix::process::geteuid().is_root(),
-            "{missing} not found: run `apt-get install -y --no-install-recommends {names}` as root"
-        );
-        let log = cache_root()?.join("apt-get.log");
-        create_dir(&cache_root()?)?;
-        eprintln!("testbed: installing {names} (about 30 s)");
-        let mut update = Command::new("apt-get");
-        update.arg("update").env("DEBIAN_FRONTEND", "noninteractive");
-        process::run("apt-get update", &update, &log, INSTALL_LIMIT)?;
-        let mut install = Command::new("apt-get");
-        install
-            .args(["install", "-y", "--no-install-recommends"])
-            .args(self.names)
-            .env("DEBIAN_FRONTEND", "noninteractive");
-        process::run("apt-get install", &install, &log, INSTALL_LIMIT)
-    }
 }
 
 /// One of the Go modules beside this crate, with its place in the cache.
@@ -204,13 +186,15 @@ pub fn versions() -> Result<Vec<String>> {
     Ok(versions)
 }
 
+/// The version that was asked for.
+fn chosen() -> Option<String> {
+    std::env::var(VERSION).ok().filter(|chosen| !chosen.is_empty())
+}
+
 impl Module {
     /// Of the version that was chosen, or `pinned`.
     fn of_kubernetes(pinned: &str) -> Result<Self> {
-        let chosen = std::env::var(VERSION).unwrap_or_default();
-        if chosen.is_empty() || chosen == PINNED {
-            return Self::open(pinned);
-        }
+        let Some(chosen) = chosen().filter(|chosen| chosen != PINNED) else { return Self::open(pinned) };
         let versions = versions()?;
         ensure!(versions.contains(&chosen), "{VERSION}={chosen} is none of {}", versions.join(", "));
         Self::open(&format!("kubernetes/{chosen}"))
@@ -311,12 +295,6 @@ fn required_version<'a>(go_mod: &'a str, module: &str) -> Option<&'a str> {
         let mut words = line.trim().trim_start_matches("require ").split_whitespace();
         (words.next() == Some(module)).then(|| words.next())?
     })
-}
-
-/// A name with slashes is a place of its own.
-fn find_program(name: &str) -> Option<PathBuf> {
-    let path = std::env::var_os("PATH")?;
-    std::env::split_paths(&path).map(|dir| dir.join(name)).find(|candidate| candidate.is_file())
 }
 
 fn create_dir(path: &Path) -> Result<()> {

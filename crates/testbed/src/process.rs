@@ -73,6 +73,12 @@ pub fn run(name: &str, command: &Command, log: &Path, timeout: Duration) -> Resu
     }
 }
 
+/// `SIGKILL` to a process that somebody else started.
+pub fn kill(pid: i32) -> Result<()> {
+    let pid = Pid::from_raw(pid).with_context(|| format!("{pid} is no process"))?;
+    kill_process(pid, Signal::KILL).with_context(|| format!("killing process {}", pid.as_raw_nonzero()))
+}
+
 impl Process {
     pub fn pid(&self) -> u32 {
         self.pid.as_raw_nonzero().get().unsigned_abs()
@@ -204,7 +210,7 @@ impl GroupGuard {
 }
 
 /// `command`, dying with the thread that starts it.
-pub(crate) fn leash(command: &Command) -> Command {
+pub fn leash(command: &Command) -> Command {
     let mut leashed = Command::new("setpriv");
     leashed
         .args(["--pdeathsig", "KILL", "--", "sh", "-c", CHECK_OWNER_THEN_EXEC])

@@ -56,7 +56,8 @@ impl Installed {
     pub async fn new(bed: &Testbed, croft: &Path) -> Result<Self> {
         let front = FrontDoor::open().await?;
         let url = front.url();
-        apply(bed, &printed(croft, &["manifests", "--namespace", NAMESPACE, "--webhook-url", &url]).await?).await?;
+        let arguments = ["manifests", "--namespace", NAMESPACE, "--webhook-url", &url, "--create-velero-namespace"];
+        apply(bed, &printed(croft, &arguments).await?).await?;
         let (identity, ()) = tokio::try_join!(bed.service_account(NAMESPACE, ACCOUNT), async {
             match bed.ceph.get() {
                 Some(ceph) => make_class(bed, ceph).await,

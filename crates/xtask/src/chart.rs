@@ -24,6 +24,7 @@ const IMAGE: &str = "image: {repository: registry.example.com/croft}";
 const CHOICES: &[(&str, &str, &str)] = &[
     ("defaults", "croft-system", ""),
     ("another namespace", "platform", "velero: {namespace: safe}"),
+    ("Velero's namespace as well", "platform", "velero: {namespace: safe, createNamespace: true}"),
     ("namespaces only", "croft-system", "parts: {storage: false, backup: false}"),
     ("storage only", "croft-system", "parts: {namespaces: false, backup: false}"),
     ("backup only", "croft-system", "parts: {namespaces: false, storage: false}"),
@@ -54,7 +55,7 @@ const CHOICES: &[(&str, &str, &str)] = &[
         "replicas: 3\npriorityClassName: system-cluster-critical\nnodeSelector: {role: infra}\n\
          tolerations: [{key: infra, operator: Exists, effect: NoSchedule}]\n\
          topologySpread: [{topologyKey: topology.kubernetes.io/zone, maxSkew: 2, whenUnsatisfiable: DoNotSchedule}]\n\
-         resources: {requests: {cpu: '1', memory: null}, limits: {memory: 1Gi, cpu: '2'}}\n\
+         resources: {requests: {cpu: '1', memory: null}, limits: {memory: 1Gi, cpu: 2}}\n\
          log: {filter: 'info,croft=debug', format: json}",
     ),
     (
@@ -77,7 +78,7 @@ const CHOICES: &[(&str, &str, &str)] = &[
     (
         "an image by digest",
         "croft-system",
-        "image: {tag: old, digest: 'sha256:abc', pullPolicy: Always, pullSecrets: [registry]}",
+        "image: {tag: old, digest: 'sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef', pullPolicy: Always, pullSecrets: [registry]}",
     ),
 ];
 
@@ -91,7 +92,10 @@ const WRONG: &[(&str, &str)] = &[
     ("systemNamespaces: ['a b']", "systemNamespaces"),
     ("settings: {concurency: 3}", "concurency"),
     ("settings: {backup: {onDelete: Perhaps}}", "onDelete"),
-    ("resources: {requests: {cpu: 1}}", "cpu"),
+    ("resources: {requests: {cpu: [1]}}", "cpu"),
+    ("image: {digest: 'sha256:abc'}", "digest"),
+    ("image: {tag: 'a b'}", "tag"),
+    ("networkPolicy: {webhookFrom: [10.0.0.0]}", "webhookFrom"),
     ("classRequired: {label: example.com/tenant}", "classRequired"),
     ("parts: {namespaces: false, storage: false, backup: false}", "leave one of them on"),
 ];

@@ -34,7 +34,7 @@ pub struct BackupVaultSpec {
     /// How much the vault may hold. It counts like a claim of the namespace. A member left out takes the default of the class.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub quota: Option<VaultQuota>,
-    /// What becomes of the backups when the vault is deleted.
+    /// What becomes of the backups when the vault is deleted, also with its namespace or by a NamespaceClass that stamped it.
     #[serde(default)]
     pub on_delete: VaultOnDelete,
 }

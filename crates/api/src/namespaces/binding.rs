@@ -93,16 +93,16 @@ pub struct FurnishedMetadata {
     /// Annotations that were there before with another value.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub annotations_before: BTreeMap<String, String>,
-    /// What the class set over `labelsBefore`: only that is put back which is still so.
+    /// What the class set: only what is still so is taken away when the class does not set it any more, or put back as it was.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub labels_over: BTreeMap<String, String>,
-    /// What the class set over `annotationsBefore`.
+    /// The same of annotations.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub annotations_over: BTreeMap<String, String>,
-    /// What the class is about to set over `labelsBefore`, noted before it is done: it may still be refused.
+    /// What the class is about to set, noted before it is done: it may still be refused.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub labels_due: BTreeMap<String, String>,
-    /// What the class is about to set over `annotationsBefore`.
+    /// The same of annotations.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub annotations_due: BTreeMap<String, String>,
 }
@@ -120,6 +120,9 @@ pub struct AppliedResource {
     /// The template of its name, where the class has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub named_by: Option<String>,
+    /// The class it was made by, or last changed by.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub class: Option<String>,
     /// UID of the object, once it exists.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub uid: Option<String>,

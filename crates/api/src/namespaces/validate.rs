@@ -5,7 +5,7 @@ use croft_core::{
     namespaces::{
         blueprint::Blueprint,
         gate,
-        manifest::group_of,
+        manifest::{group_of, is_own_label},
         params::{Declared, Kind},
         resources::Policy,
         rollout::{self, Share, Wishes},
@@ -98,6 +98,22 @@ pub fn content(spec: &NamespaceClassSpec) -> Value {
 /// The spec a revision holds, if it is one.
 pub fn from_content(content: &Value) -> Option<NamespaceClassSpec> {
     serde_json::from_value(content.clone()).ok()
+}
+
+/// Labels of items that only we set. What a class says there from before is not heeded.
+pub fn own_labels(class: &NamespaceClass) -> Vec<Problem> {
+    let items = class.spec.resources.iter().enumerate();
+    let labels = items.flat_map(|(index, item)| {
+        let labels = item.get("metadata").and_then(|metadata| metadata.get("labels")?.as_object());
+        labels.into_iter().flat_map(Map::keys).map(move |label| (index, label))
+    });
+    let problem = |(index, label): (usize, &String)| {
+        Problem::new(
+            format!("spec.resources[{index}].metadata.labels"),
+            format!("{label} is set by the operator alone; remove it"),
+        )
+    };
+    labels.filter(|(_, label)| is_own_label(label)).map(problem).take(MOST_PROBLEMS).collect()
 }
 
 /// Objects that would not live in the namespace, by what the cluster says about their kinds.

@@ -57,16 +57,16 @@ pub fn promised_again<'a>(
     })
 }
 
-/// The claims and vaults, by namespace and name, that have been granted more than before, with what they have now.
-pub fn granted_more<'a>(
+/// The claims and vaults, by namespace and name, that have more than before, granted or stored, with what they have now.
+pub fn have_more<'a>(
     before: &'a S3QuotaLedgerSpec,
     after: &'a S3QuotaLedgerSpec,
 ) -> impl Iterator<Item = (&'a str, &'a str, Entry)> {
-    let granted = |stored: &LedgerEntry| stored.granted.map(units).unwrap_or_default();
+    let has = |stored: &LedgerEntry| entry(stored).has().unwrap_or_default();
     after.entries.iter().filter_map(move |(key, stored)| {
-        let had = before.entries.get(key).map(granted).unwrap_or_default();
+        let had = before.entries.get(key).map(has).unwrap_or_default();
         let (namespace, name) = claim_of_entry(key)?;
-        (!granted(stored).is_within(had)).then(|| (namespace, name, entry(stored)))
+        (!has(stored).is_within(had)).then(|| (namespace, name, entry(stored)))
     })
 }
 
@@ -75,6 +75,7 @@ pub fn entry(stored: &LedgerEntry) -> Entry {
     Entry {
         form: stored.uid.clone().map(|uid| Form { uid, generation: stored.generation.unwrap_or_default() }),
         granted: stored.granted.map(units),
+        stored: stored.stored.map(units),
         pending: stored.pending.map(|pending| Reservation {
             units: units(pending),
             at: at.unwrap_or_default(),
@@ -99,6 +100,7 @@ fn stored_entry(entry: &Entry) -> LedgerEntry {
         uid: entry.form.as_ref().map(|form| form.uid.clone()),
         generation: entry.form.as_ref().map(|form| form.generation).filter(|generation| *generation != 0),
         granted: entry.granted.map(amount),
+        stored: entry.stored.map(amount),
         pending: pending.map(|pending| amount(pending.units)),
         reserved_at: at.map(Time),
         request_uid: pending.map(|pending| pending.request.clone()),

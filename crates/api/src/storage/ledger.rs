@@ -41,7 +41,7 @@ pub struct S3QuotaLedgerSpec {
     pub entries: BTreeMap<String, LedgerEntry>,
 }
 
-/// What one claim was promised. It is charged with the larger of `granted` and `pending`, member by member.
+/// What one claim was promised. It is charged with the largest of `granted`, `stored` and `pending`, member by member.
 #[derive(JsonSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct LedgerEntry {
@@ -54,6 +54,9 @@ pub struct LedgerEntry {
     /// What Ceph is, or is being, set to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub granted: Option<LedgerAmount>,
+    /// What Ceph has stored beyond `granted`, of what there is more: it counts, and gives no right to as much.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stored: Option<LedgerAmount>,
     /// What was reserved at admission and not yet confirmed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pending: Option<LedgerAmount>,

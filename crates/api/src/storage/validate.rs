@@ -8,7 +8,7 @@ use std::{collections::BTreeSet, fmt::Display, str::FromStr};
 use croft_core::{
     name::{LONGEST_NAME, is_dns_subdomain},
     quantity::Quantity as Exact,
-    storage::{self, Amount, Class, Quota, QuotaAsked, Usage, bucket, claim},
+    storage::{self, Amount, Class, GIVE_UP, Quota, QuotaAsked, Usage, bucket, claim},
 };
 use kube::core::Selector;
 
@@ -111,13 +111,20 @@ pub fn class(class: &S3Class) -> Result<Class, Vec<Problem>> {
         endpoint: spec.endpoint.trim_end_matches('/').to_owned(),
         region: spec.region.clone(),
         tenant_prefix: spec.tenant_prefix.clone(),
-        on_delete: match spec.on_delete {
-            OnDelete::Retain => storage::OnDelete::Retain,
-            OnDelete::Purge => storage::OnDelete::Purge,
-        },
+        on_delete: on_delete(class),
         team_required: spec.team_required,
         default_quota,
     })
+}
+
+/// What becomes of what tenants have of a class.
+pub fn on_delete(class: &S3Class) -> storage::OnDelete {
+    let gives_up = class.metadata.annotations.as_ref().is_some_and(|annotations| annotations.contains_key(GIVE_UP));
+    match class.spec.on_delete {
+        OnDelete::Retain => storage::OnDelete::Retain,
+        OnDelete::Purge if gives_up => storage::OnDelete::GiveUp,
+        OnDelete::Purge => storage::OnDelete::Purge,
+    }
 }
 
 /// What is asked for in `field`, or everything that is wrong with it.

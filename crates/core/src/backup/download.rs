@@ -5,6 +5,7 @@
 //! its backup is not in a place of the
 //! tenant's                             -> BackingOff for good: what is in the administrator's location is not handed out
 //! not finished                         -> New, and goes on by itself
+//! Velero has many of the namespace     -> New, and goes on by itself
 //! finished, and proven hers            -> Velero is asked for a signed URL
 //! Velero has signed                    -> proven once more; URL and `Processed` in one write, Created
 //! the URL expires                      -> the request goes
@@ -25,6 +26,7 @@ use super::{
     Phase, Victim,
     handover::BROUGHT_BACK,
     ownership::{Marks, Origin},
+    policy::HeldBack,
     velero::{Fields, text},
 };
 use crate::{
@@ -54,6 +56,10 @@ pub struct Observed {
     pub expires_in: Option<Duration>,
     /// The Velero DownloadRequest under our name, whoever made it.
     pub velero: Option<VeleroDownload>,
+    /// Others of the namespace that Velero has been asked for and has not answered.
+    pub ahead: u64,
+    /// How many a namespace may have there: Velero answers one after the other, whoever asks. 0 does not limit.
+    pub limit: u64,
 }
 
 /// `status` of a `NonAdminDownloadRequest`.
@@ -169,6 +175,10 @@ impl Observed {
         said == Some(BROUGHT_BACK) || (self.is_brought_back && self.status == Status::default())
     }
 
+    fn held_back(&self) -> Option<HeldBack> {
+        HeldBack::by(self.limit, self.ahead, "downloads without an answer")
+    }
+
     fn has_url(&self) -> bool {
         self.status.velero.as_ref().is_some_and(|velero| velero.status.has_url())
     }
@@ -190,6 +200,8 @@ pub fn plan(seen: &Observed) -> Plan<Step> {
         return Plan::settled();
     }
     match seen.asked(target) {
+        // Whoever is held back is woken when there is room.
+        Asked::Nothing if seen.held_back().is_some() => Plan::settled(),
         Asked::Nothing => Plan::step(Step::CreateDownload {
             name: seen.velero_name(),
             origin: seen.origin(),
@@ -240,9 +252,12 @@ pub fn report(seen: &Observed, outcomes: &[(&Step, Outcome)], now: &Timestamp) -
                 None => waits("Velero is asked for the URL".to_owned()),
             },
             Asked::Taken => waits(format!("Velero DownloadRequest {} is not of this request", seen.velero_name())),
-            Asked::Nothing | Asked::AnotherFile(_) => match failure {
-                Some(failure) => waits(failure.message.clone()),
-                None => waits("Velero is asked for the URL".to_owned()),
+            asked @ (Asked::Nothing | Asked::AnotherFile(_)) => match (failure, seen.held_back()) {
+                (Some(failure), _) => waits(failure.message.clone()),
+                (None, Some(HeldBack(message))) if matches!(asked, Asked::Nothing) => {
+                    Told { reason: HeldBack::REASON, ..waits(message) }
+                }
+                (None, _) => waits("Velero is asked for the URL".to_owned()),
             },
         },
     };
@@ -305,6 +320,8 @@ mod tests {
             status: Status::default(),
             expires_in: None,
             velero: None,
+            ahead: 0,
+            limit: 0,
         }
     }
 
@@ -347,6 +364,19 @@ mod tests {
         {
             assert!(super::plan(&seen(subject)).is_settled());
         }
+    }
+
+    #[test]
+    fn velero_is_asked_for_no_more_than_so_many_files_of_a_namespace_at_a_time() {
+        let look = |ahead, limit| Observed { ahead, limit, ..proven() };
+        assert!(plan(&look(10, 10)).is_settled());
+        assert_eq!(told(&look(10, 10)), (Some(Phase::New), vec!["Processed=False LimitReached".into()]));
+        for (ahead, limit) in [(9, 10), (10, 0)] {
+            assert!(!plan(&look(ahead, limit)).is_settled(), "{ahead} {limit}");
+        }
+        let mut asked = look(10, 10);
+        asked.velero = Some(answered(&asked, signed()));
+        assert_eq!(told(&asked).1, ["Processed=True Success"], "what it has been asked for is answered");
     }
 
     #[test]

@@ -28,6 +28,7 @@ use crate::{
     conditions::{Conditions, Truth},
     namespaces::manifest,
     plan::{FailureClass, Outcome},
+    refusal,
     time::Timestamp,
 };
 
@@ -200,7 +201,7 @@ impl<'a> HandOver<'a> {
         match &self.wanted {
             _ if was_brought_back || (self.object.is_brought_back && says_nothing) => Verdict::BroughtBack,
             _ if is_still_refused(self.phase, self.conditions, self.object.generation) => Verdict::StillRefused,
-            Ok(_) if self.object.velero_is_away() => Verdict::VeleroAway,
+            Ok(_) | Err(Refusal::NotYet { .. }) if self.object.velero_is_away() => Verdict::VeleroAway,
             Ok(_) if self.is_lost() => Verdict::Lost,
             Ok(spec) => Verdict::Go(spec),
             Err(refusal) => Verdict::Refused(refusal),
@@ -329,7 +330,8 @@ impl<'a> HandOver<'a> {
                     told.conditions.remove(QUEUED);
                 }
                 told.conditions.set(QUEUED, Truth::False, failure.reason, failure.message.clone(), now);
-                if failure.reason == REJECTED {
+                // What an administrator's rule denies it may let pass tomorrow.
+                if failure.reason == REJECTED && !refusal::is_by_a_rule(&failure.message) {
                     *told.phase = Some(Phase::BackingOff);
                     let (why, message, generation) = (self.words.invalid, &failure.message, self.object.generation);
                     told.conditions.set_observed(ACCEPTED, Truth::False, why, message, Some(generation), now);

@@ -396,7 +396,9 @@ pub fn report(seen: &Observed, policy: &Policy, outcomes: &[(&Step, Outcome)], n
     let is_withdrawn = seen.standing.is_withheld() && !seen.object.velero_is_away() && seen.is_clear(policy).is_ok();
     // Whoever never was in force and is not allowed waits for nobody's approval.
     let was_approved = is_withdrawn && (seen.standing.is_refused() || status.conditions.is_true(APPROVED));
-    if refused.is_none() || was_approved {
+    // What is said about the approval stays true, whatever else is wrong.
+    let is_said = status.conditions.get(APPROVED).is_some() && !seen.object.velero_is_away();
+    if refused.is_none() || was_approved || (is_said && seen.is_clear(policy).is_ok()) {
         seen.standing.tell(&mut status.conditions, now);
     }
     if refused.is_none() {

@@ -91,7 +91,7 @@ impl Turn {
         let takes = |turn: Option<Turn>| turn.map_or(0, Turn::takes);
         match after {
             _ if takes(before) <= takes(after) => Room::Nobody,
-            Some(Turn::Waiting) => Room::WhoWasPassed,
+            Some(Turn::Waiting) if before == Some(Turn::HandedOver) => Room::WhoWasPassed,
             _ => Room::Everybody,
         }
     }
@@ -101,7 +101,8 @@ impl Turn {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Room {
     Nobody,
-    /// Nothing came of handing it over, and it waits again: before whoever waits and came later, as it did all the time.
+    /// Nothing came of handing it over, and it waits again: before whoever waits and came later, as it did all the time. That frees one
+    /// at most, and nobody whom the limit did not hold back.
     WhoWasPassed,
     Everybody,
 }
@@ -154,10 +155,15 @@ pub fn whose_turn<C: Ord>(room: Room, own: &C, all: impl IntoIterator<Item = (Tu
             Turn::Elsewhere | Turn::Over => {}
         }
     }
+    let is_full = line.len() >= free;
     let line = first(line, free).into_iter();
-    // Two of whom nothing comes do not wake each other for ever.
-    let has_room = |waits: bool, came: &C| room == Room::Everybody || !waits || came < own;
-    line.filter(|(waits, came)| has_room(*waits, came)).map(|(_, came)| came).collect()
+    if room == Room::Everybody {
+        return line.map(|(_, came)| came).collect();
+    }
+    // Whoever is woken without having been held back fails as well, and wakes others in turn, for ever.
+    let last = line.last().filter(|_| is_full);
+    let is_freed = |(waits, came): &(bool, C)| if *waits { came < own } else { own < came };
+    last.filter(is_freed).map(|(_, came)| came).into_iter().collect()
 }
 
 /// How many of those that came in a namespace came before `own`. No more are counted than it takes to be held back by `limit`, and
@@ -258,7 +264,8 @@ mod tests {
             for (own, after) in changes.filter(|(own, after)| line[*own].0 != Turn::Running || !after.is_to_come()) {
                 let (woken, freed) = woken(&line, own, after, limit);
                 assert!(freed.iter().all(|came| woken.contains(came)), "{line:?}, {own} is {after:?}, {limit}");
-                assert!(after != Turn::Waiting || !woken.contains(&own), "{line:?}, {own} is {after:?}, {limit}");
+                let is_exact = after != Turn::Waiting || woken == freed;
+                assert!(is_exact, "{line:?}, {own} is {after:?}, {limit}: woken {woken:?}, freed {freed:?}");
             }
         }
     }
@@ -267,7 +274,11 @@ mod tests {
     fn two_of_whom_nothing_comes_do_not_wake_each_other_for_ever() {
         let fails = |line: &[(Turn, usize)], own| woken(line, own, Turn::Waiting, 2).0;
         assert_eq!(fails(&[(Turn::HandedOver, 0), (Turn::Waiting, 1)], 0), [0; 0]);
-        assert_eq!(fails(&[(Turn::Waiting, 0), (Turn::HandedOver, 1)], 1), [0]);
+        assert_eq!(fails(&[(Turn::Waiting, 0), (Turn::HandedOver, 1)], 1), [0; 0], "the limit never held it back");
+        assert_eq!(fails(&[(Turn::HandedOver, 0), (Turn::HandedOver, 1)], 0), [0; 0]);
+        assert_eq!(fails(&[(Turn::HandedOver, 0), (Turn::HandedOver, 1)], 1), [0; 0]);
+        let third = [(Turn::Waiting, 0), (Turn::HandedOver, 1), (Turn::HandedOver, 2)];
+        assert_eq!(fails(&third, 2), [0], "it was passed, and may go now");
     }
 
     /// Every way in which up to four requests can stand, in the order of their coming.

@@ -24,6 +24,11 @@ pub const MOST_METADATA: usize = 64;
 const RESERVED: [&str; 4] =
     ["namespaceclass.akuity.io/", "akuity.io/", "kubernetes.io/metadata.name", "snappcloud.io/team"];
 
+/// Whether a label or annotation of a Namespace is no class's to set.
+pub(super) fn is_reserved(key: &str) -> bool {
+    RESERVED.iter().any(|reserved| key.starts_with(reserved))
+}
+
 /// The spec of a class in the vocabulary of the core.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Blueprint {
@@ -123,7 +128,7 @@ impl Blueprint {
             let mut problem =
                 |message: String| problems.push(Problem::new(format!("spec.namespaceMetadata.{field}"), message));
             for (key, value) in map {
-                if RESERVED.iter().any(|reserved| key.starts_with(reserved)) {
+                if is_reserved(key) {
                     problem(format!("{} is reserved; remove it", quoted(key)));
                 } else if !template::is_metadata_key(key) {
                     problem(format!(

@@ -1,7 +1,9 @@
 //! What an object has beyond its manifest. An apply leaves alone what others added; where an object is to be what its class says and
 //! nothing else, this takes it away.
 
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
+
+use crate::quantity::Quantity;
 
 /// What the API server keeps, and what is never part of a manifest.
 const NOT_OURS: [&str; 3] = ["apiVersion", "kind", "status"];
@@ -22,10 +24,9 @@ pub enum Extent {
 /// by it again.
 pub fn excess(live: &Value, manifest: &Value, extent: Extent) -> Option<Value> {
     let mut live = live.clone();
-    if extent == Extent::Owned {
-        for pointer in ignored(manifest) {
-            forget(&mut live, &pointer);
-        }
+    let said = if extent == Extent::Owned { ignored(manifest) } else { Vec::new() };
+    for pointer in said.into_iter().chain(set_for_good(manifest)) {
+        forget(&mut live, &pointer);
     }
     let (Value::Object(live), Value::Object(manifest)) = (live, manifest) else { return None };
     let mut patch = Map::new();
@@ -39,6 +40,82 @@ pub fn excess(live: &Value, manifest: &Value, extent: Extent) -> Option<Value> {
     (!patch.is_empty()).then_some(Value::Object(patch))
 }
 
+/// Whether an object (a `ConfigMap` or `Secret`) forbids that anything in it changes, and its manifest does not.
+pub fn is_locked(live: &Value, manifest: &Value) -> bool {
+    let says = |object: &Value| object.get("immutable").and_then(Value::as_bool).unwrap_or_default();
+    says(live) && !says(manifest)
+}
+
+/// What the cluster sets once and for all: a claim is bound to its volume.
+fn set_for_good(manifest: &Value) -> Option<Vec<String>> {
+    let is_claim = manifest.get("kind").and_then(Value::as_str) == Some("PersistentVolumeClaim");
+    is_claim.then(|| ["spec", "volumeName"].map(str::to_owned).into())
+}
+
+/// A merge patch that takes away what `former` set and `manifest` does not, where `live` still has it so. Members of lists are left to
+/// the apply: only the API server knows which is which.
+pub fn dropped(live: &Value, former: &Value, manifest: &Value) -> Option<Value> {
+    left_of(live, former, Some(manifest))
+}
+
+fn left_of(live: &Value, former: &Value, wanted: Option<&Value>) -> Option<Value> {
+    match (live, former, wanted) {
+        (Value::Object(live), Value::Object(former), None | Some(Value::Object(_))) => {
+            let wanted_at = |key: &String| wanted.and_then(|wanted| wanted.get(key));
+            let taken = former
+                .iter()
+                .filter_map(|(key, former)| Some((key.clone(), left_of(live.get(key)?, former, wanted_at(key))?)));
+            let patch: Map<_, _> = taken.collect();
+            let is_all = live.keys().all(|key| patch.get(key).is_some_and(Value::is_null));
+            if wanted.is_none() && is_all {
+                return Some(Value::Null);
+            }
+            (!patch.is_empty()).then_some(Value::Object(patch))
+        }
+        (_, _, Some(_)) => None,
+        (live, former, None) => shows(live, former).then_some(Value::Null),
+    }
+}
+
+/// Whether all of `set` is in `live`: the API server may have set more beside it, and writes quantities in its own way.
+fn shows(live: &Value, set: &Value) -> bool {
+    match (live, set) {
+        (Value::Object(live), Value::Object(set)) => {
+            set.iter().all(|(key, set)| live.get(key).is_some_and(|live| shows(live, set)))
+        }
+        (Value::Array(live), Value::Array(set)) => {
+            live.len() == set.len() && live.iter().zip(set).all(|(live, set)| shows(live, set))
+        }
+        (live, set) => live == set || is_same_quantity(live, set),
+    }
+}
+
+fn is_same_quantity(live: &Value, set: &Value) -> bool {
+    let quantity = |value: &Value| match value {
+        Value::String(text) => text.parse::<Quantity>().ok(),
+        Value::Number(number) => number.to_string().parse().ok(),
+        _ => None,
+    };
+    quantity(live).is_some_and(|live| quantity(set) == Some(live))
+}
+
+/// One patch that does what both do.
+pub(super) fn union(one: Value, other: Value) -> Value {
+    match (one, other) {
+        (Value::Object(mut one), Value::Object(other)) => {
+            for (key, value) in other {
+                let both = match one.remove(&key) {
+                    Some(known) => union(known, value),
+                    None => value,
+                };
+                one.insert(key, both);
+            }
+            Value::Object(one)
+        }
+        (one, _) => one,
+    }
+}
+
 /// The same patch with all that `manifest` says: some objects are valid only if both are done at once.
 pub(super) fn with_values(excess: Value, manifest: &Value) -> Value {
     let Value::Object(mut values) = manifest.clone() else { return excess };
@@ -49,6 +126,23 @@ pub(super) fn with_values(excess: Value, manifest: &Value) -> Value {
     let mut patch = excess;
     add(&mut patch, Value::Object(values));
     patch
+}
+
+/// As [`with_values`], but for lists: others may have members of their own there.
+pub(super) fn with_plain_values(excess: Value, manifest: &Value) -> Value {
+    with_values(excess, &without_lists(manifest))
+}
+
+fn without_lists(value: &Value) -> Value {
+    let Value::Object(all) = value else { return value.clone() };
+    let plain = all.iter().filter(|(_, value)| !value.is_array());
+    plain.map(|(key, value)| (key.clone(), without_lists(value))).collect::<Map<_, _>>().into()
+}
+
+/// What of `excess` lets go of an object that finalizers would hold once it is deleted.
+pub(super) fn finalizers_in(excess: &Value) -> Option<Value> {
+    let left = excess.get("metadata")?.get("finalizers")?;
+    Some(json!({ "metadata": { "finalizers": left } }))
 }
 
 /// Puts `values` into a patch that mentions none of them.
@@ -66,7 +160,7 @@ fn add(patch: &mut Value, values: Value) {
 /// What of an object is compared where it is to be exactly its manifest.
 pub(super) fn owned(live: &Value, manifest: &Value) -> Value {
     let mut live = live.clone();
-    for pointer in ignored(manifest) {
+    for pointer in ignored(manifest).into_iter().chain(set_for_good(manifest)) {
         forget(&mut live, &pointer);
     }
     let Value::Object(all) = &mut live else { return live };
@@ -103,6 +197,10 @@ fn forget(value: &mut Value, pointer: &[String]) {
 /// Of metadata only what authors write is compared.
 const OF_AUTHORS: [&str; 3] = ["labels", "annotations", "ownerReferences"];
 
+/// By these the cluster itself holds what must not go yet, whoever made it.
+const HELD_BY_CLUSTER: [&str; 4] =
+    ["foregroundDeletion", "kubernetes.io/pvc-protection", "orphan", "service.kubernetes.io/load-balancer-cleanup"];
+
 fn beyond_metadata(live: &Value, manifest: Option<&Value>, extent: Extent) -> Option<Value> {
     let mut patch = Map::new();
     for field in OF_AUTHORS {
@@ -111,7 +209,18 @@ fn beyond_metadata(live: &Value, manifest: Option<&Value>, extent: Extent) -> Op
         let taken = live.get(field).filter(|_| is_ours).and_then(|live| beyond(live, wanted));
         patch.extend(taken.map(|taken| (field.to_owned(), taken)));
     }
+    if extent == Extent::Whole {
+        patch.extend(finalizers_beyond(live).map(|left| ("finalizers".to_owned(), left)));
+    }
     (!patch.is_empty()).then_some(Value::Object(patch))
+}
+
+/// What is left of the finalizers once those are gone by which somebody holds it: no manifest sets any.
+fn finalizers_beyond(live: &Value) -> Option<Value> {
+    let all = live.get("finalizers")?.as_array()?;
+    let is_clusters = |finalizer: &&Value| finalizer.as_str().is_some_and(|it| HELD_BY_CLUSTER.contains(&it));
+    let kept: Vec<_> = all.iter().filter(is_clusters).collect();
+    (kept.len() < all.len()).then(|| json!(kept))
 }
 
 /// What to write over a value so that nothing of it is left that is not wanted. What is wanted and missing is not its concern.
@@ -123,12 +232,8 @@ fn beyond(live: &Value, wanted: Option<&Value>) -> Option<Value> {
             let patch: Map<_, _> = taken.collect();
             (!patch.is_empty()).then_some(Value::Object(patch))
         }
-        // A list cannot be patched in part.
-        (Value::Array(live), Some(list @ Value::Array(wanted))) => {
-            let members = live.len() > wanted.len()
-                || live.iter().zip(wanted).any(|(live, wanted)| beyond(live, Some(wanted)).is_some());
-            members.then(|| list.clone())
-        }
+        // A list cannot be patched in part, and which members an apply would leave in it only the API server knows.
+        (live @ Value::Array(_), Some(list @ Value::Array(_))) => (live != list).then(|| list.clone()),
         _ => None,
     }
 }
@@ -148,7 +253,7 @@ mod tests {
         assert_eq!(excess(&manifest, &manifest, Extent::Whole), None);
         let mut live = manifest.clone();
         live["metadata"]["uid"] = json!("u");
-        live["metadata"]["finalizers"] = json!(["theirs"]);
+        live["metadata"]["finalizers"] = json!(["theirs", "service.kubernetes.io/load-balancer-cleanup"]);
         live["metadata"]["labels"]["theirs"] = json!("1");
         live["metadata"]["annotations"] = json!({"theirs": "1"});
         live["spec"]["selector"]["more"] = json!("x");
@@ -159,7 +264,10 @@ mod tests {
         assert_eq!(
             patch,
             json!({
-                "metadata": {"labels": {"theirs": null}, "annotations": null},
+                "metadata": {
+                    "labels": {"theirs": null}, "annotations": null,
+                    "finalizers": ["service.kubernetes.io/load-balancer-cleanup"],
+                },
                 "spec": {"selector": {"more": null}, "externalIPs": null, "ports": [{"port": 80}]},
             })
         );
@@ -197,6 +305,41 @@ mod tests {
                 "data": null,
             })
         );
+    }
+
+    #[test]
+    fn what_a_class_has_dropped_goes_where_it_is_still_what_was_set() {
+        let former = json!({
+            "metadata": {"labels": {"kept": "1", "gone": "1"}},
+            "spec": {"ingress": [{"from": []}], "policyTypes": ["Ingress"], "limit": "1000m", "selector": {"a": "b"}},
+        });
+        let manifest = json!({"metadata": {"labels": {"kept": "2"}}, "spec": {"policyTypes": ["Ingress"]}});
+        let mut live = former.clone();
+        live["spec"]["ingress"][0]["ports"] = json!([]);
+        live["spec"]["limit"] = json!("1");
+        live["spec"]["selector"]["theirs"] = json!("x");
+        live["spec"]["more"] = json!("theirs");
+        let labels = json!({"labels": {"gone": null}});
+        assert_eq!(
+            dropped(&live, &former, &manifest),
+            Some(json!({"metadata": labels, "spec": {"ingress": null, "limit": null, "selector": {"a": null}}}))
+        );
+        live["spec"]["limit"] = json!("2");
+        live["spec"]["ingress"] = json!([{"from": ["theirs"]}]);
+        live["metadata"]["labels"]["gone"] = json!("theirs");
+        live["spec"]["selector"] = json!({"a": "b"});
+        assert_eq!(dropped(&live, &former, &manifest), Some(json!({"spec": {"selector": null}})));
+        assert_eq!(dropped(&former, &former, &former), None);
+    }
+
+    #[test]
+    fn what_excludes_what_was_dropped_is_written_with_it_and_lists_of_others_stay() {
+        let manifest = json!({"metadata": {"name": "a"}, "spec": {"maxUnavailable": 1, "ports": [{"port": 80}]}});
+        assert_eq!(
+            with_plain_values(json!({"spec": {"minAvailable": null}}), &manifest),
+            json!({"metadata": {}, "spec": {"minAvailable": null, "maxUnavailable": 1}})
+        );
+        assert_eq!(finalizers_in(&json!({"data": null})), None);
     }
 
     #[test]

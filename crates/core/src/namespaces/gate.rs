@@ -94,13 +94,12 @@ pub(super) fn trouble(seen: &Seen) -> Option<(&'static str, String)> {
         (true, Standing::Foreign, _) => {
             format!("what has the name of the gate is not ours; to have the gate raised: {delete}")
         }
-        (false, Standing::Raised | Standing::Changed, _) => {
+        (false, Standing::Raised | Standing::Idle | Standing::Changed, _) => {
             let message =
-                format!("Pods still wait for the class; the operator takes no fence down, so do it: {delete}");
+                format!("Pods may still wait for the class; the operator takes no fence down, so do it: {delete}");
             return Some((LEFT, message));
         }
-        (true, Standing::Nothing | Standing::Raised, _)
-        | (false, Standing::Nothing | Standing::Idle | Standing::Foreign, _) => {
+        (true, Standing::Nothing | Standing::Raised, _) | (false, Standing::Nothing | Standing::Foreign, _) => {
             return None;
         }
     };
@@ -131,11 +130,11 @@ mod tests {
         let told = |wanted, standing| trouble(&seen(wanted, standing));
         let reasons = |wanted| ALL.map(|standing| told(wanted, standing).map(|(reason, _)| reason));
         assert_eq!(reasons(true), [None, None, Some(NOT_RAISED), Some(NOT_RAISED), Some(NOT_RAISED)]);
-        assert_eq!(reasons(false), [None, Some(LEFT), None, Some(LEFT), None]);
+        assert_eq!(reasons(false), [None, Some(LEFT), Some(LEFT), Some(LEFT), None]);
         for (standing, wanted) in ALL.into_iter().flat_map(|standing| [(standing, true), (standing, false)]) {
             let Some((_, message)) = told(wanted, standing) else { continue };
             let cure = match standing {
-                Standing::Idle => "croft manifests",
+                Standing::Idle if wanted => "croft manifests",
                 _ => "kubectl delete validatingadmissionpolicybinding croft-gate-team",
             };
             assert!(message.contains(cure), "{message}");

@@ -53,12 +53,12 @@ pub struct Furnished {
     pub labels_before: BTreeMap<String, String>,
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub annotations_before: BTreeMap<String, String>,
-    /// What was set over them.
+    /// What was set, over them or where there was nothing.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub labels_over: BTreeMap<String, String>,
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub annotations_over: BTreeMap<String, String>,
-    /// What is about to be set over them: it may have been, or may be refused.
+    /// What is about to be set: it may have been, or may be refused.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub labels_due: BTreeMap<String, String>,
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
@@ -75,6 +75,12 @@ impl Status {
     /// What is on record about an object.
     pub fn applied(&self, identity: &Identity) -> Option<&Applied> {
         self.applied_resources.iter().find(|applied| applied.is(identity))
+    }
+
+    /// The classes whose objects are on record.
+    pub fn classes(&self) -> impl Iterator<Item = &str> {
+        let classes: BTreeSet<_> = self.applied_resources.iter().filter_map(|known| known.class.as_deref()).collect();
+        classes.into_iter()
     }
 
     /// Everything the class wants stands, and nothing is left to do.
@@ -144,6 +150,9 @@ pub struct Applied {
     /// The template its name was made of.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub named_by: Option<String>,
+    /// The class it was made by, or last changed by.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub class: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub uid: Option<String>,
     /// A [`Fingerprint`] in its text form.
@@ -182,7 +191,13 @@ impl Applied {
         let vouched = |applied: &'_ Self| {
             let fingerprint =
                 applied.fingerprint().map(|fingerprint| Fingerprint { content: "", ..fingerprint }.to_string());
-            (applied.api_version.clone(), applied.uid.clone(), fingerprint)
+            (
+                applied.api_version.clone(),
+                applied.uid.clone(),
+                applied.class.clone(),
+                applied.named_by.clone(),
+                fingerprint,
+            )
         };
         if self.fingerprint().is_some() && vouched(self) == vouched(other) {
             Difference::Vouched
@@ -191,9 +206,23 @@ impl Applied {
         }
     }
 
+    /// Whether it has been deleted, and is there only as long as finalizers hold it.
+    pub fn is_deleted(&self) -> bool {
+        self.state == State::Pruning && self.message.as_deref().is_some_and(|message| message.starts_with(DELETED))
+    }
+
     pub fn fingerprint(&self) -> Option<Fingerprint<'_>> {
         Fingerprint::parse(self.digest.as_deref()?)
     }
+}
+
+/// Marks a message about an object that has been deleted.
+const DELETED: &str = "no longer wanted and deleted";
+
+/// What is said about an object that finalizers hold.
+pub(super) fn held(by: Option<&str>) -> String {
+    let by = by.map(|by| format!(" ({by})")).unwrap_or_default();
+    format!("{DELETED}; goes when its finalizers{by} let go of it")
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -253,6 +282,13 @@ mod tests {
             ..Applied::default()
         };
         Status { observed_class_generation: Some(1), applied_resources: vec![applied], ..Status::default() }
+    }
+
+    #[test]
+    fn that_it_is_known_of_which_class_an_object_is_gets_written() {
+        let (before, mut after) = (status("1", State::Applied), status("1", State::Applied));
+        after.applied_resources[0].class = Some("web".into());
+        assert_eq!(before.difference(&after), Difference::Routine);
     }
 
     fn with_digest(digest: &str) -> Status {

@@ -24,9 +24,20 @@ fn members(value: Option<&Value>) -> &[Value] {
 fn is_within(given: &Value, wanted: &Value) -> bool {
     match (given, wanted) {
         (Value::Object(given), Value::Object(wanted)) => {
-            wanted.iter().all(|(field, value)| given.get(field) == Some(value))
+            let given = |field: &String| given.get(field).unwrap_or(&Value::Null);
+            wanted.iter().all(|(field, value)| given(field) == value || (is_nothing(given(field)) && is_nothing(value)))
         }
         _ => given == wanted,
+    }
+}
+
+/// What the API server leaves out as it stores it.
+fn is_nothing(value: &Value) -> bool {
+    match value {
+        Value::Null => true,
+        Value::String(text) => text.is_empty(),
+        Value::Array(members) => members.is_empty(),
+        _ => false,
     }
 }
 
@@ -52,5 +63,10 @@ mod tests {
         };
         assert!(!gives_more(&role(&["get"]), &role(&["list", "get"])));
         assert!(gives_more(&role(&["get", "delete"]), &role(&["get"])));
+        let mut empty = role(&["get"]);
+        empty["rules"][0]["resourceNames"] = json!([]);
+        assert!(!gives_more(&role(&["get"]), &empty), "stored without what is empty");
+        empty["rules"][0]["resourceNames"] = json!(["one"]);
+        assert!(gives_more(&role(&["get"]), &empty));
     }
 }

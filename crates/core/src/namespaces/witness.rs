@@ -87,7 +87,12 @@ pub struct Witness {
     pub fields: String,
     /// Digest of everything but what the server keeps; the object's `apiVersion` is part of it.
     pub content: String,
+    /// Something is left in it that the class has dropped.
+    pub rest: bool,
 }
+
+/// Ends the text of a witness of an object in which something is left.
+const REST: char = '+';
 
 impl Witness {
     /// What `object` shows of `manifest`.
@@ -98,12 +103,13 @@ impl Witness {
             Care::Parts => write_parts(object, manifest, &mut shown),
             Care::Exact => write_canonical(&owned(object, manifest), &mut shown),
         }
-        Self { fields: short(&seal.hash(object, &shown)), content: content(object, seal) }
+        Self { fields: short(&seal.hash(object, &shown)), content: content(object, seal), rest: false }
     }
 
     pub fn parse(text: &str) -> Option<Self> {
+        let (text, rest) = text.strip_suffix(REST).map_or((text, false), |text| (text, true));
         let (fields, content) = text.split_once('.')?;
-        (!content.contains('.')).then(|| Self { fields: fields.to_owned(), content: content.to_owned() })
+        (!content.contains('.')).then(|| Self { fields: fields.to_owned(), content: content.to_owned(), rest })
     }
 }
 
@@ -122,7 +128,8 @@ pub enum Care {
 
 impl fmt::Display for Witness {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "{}.{}", self.fields, self.content)
+        write!(out, "{}.{}", self.fields, self.content)?;
+        if self.rest { write!(out, "{REST}") } else { Ok(()) }
     }
 }
 

@@ -233,7 +233,7 @@ pub fn beside_guests<T>(ledger: &mut Ledger, guests: Ledger, change: impl FnOnce
 
 /// Whether limits have a say in what an entry is to have: not in what it was granted or promised.
 pub fn needs_limits(entry: Option<&Entry>, wanted: Units) -> bool {
-    !entry.is_some_and(|entry| wanted.is_within(entry.charge()))
+    !entry.is_some_and(|entry| wanted.is_within(entry.may_have()))
 }
 
 /// What the books say about the entry `place`, which is to have so much at most. What its namespace brings along counts as its own

@@ -3,7 +3,7 @@
 //! - A class that is in use is never let go, and serves whom it has until then.
 //! - Nobody calls a gateway that is known not to answer: claims wait for the class, and one look after the other is made here.
 //! - No two classes of one Ceph can put two namespaces into one tenant: the younger class waits, also where nobody knows whether it is
-//!   one.
+//!   one, unless it has users already, who are served on.
 //! - A class with users serves nobody in another Ceph than the one they are in.
 
 mod cluster;
@@ -14,7 +14,7 @@ use std::{collections::BTreeSet, fmt, time::Duration};
 
 use serde::{Deserialize, Serialize};
 
-use super::{Class, NoClass, Problem, Reason, Target, reason::readiness_of};
+use super::{Class, GIVE_UP, NoClass, OnDelete, Problem, Reason, Target, reason::readiness_of};
 use crate::{
     conditions::{Conditions, Readiness},
     plan::{self, Failure, FailureClass, Outcomes, Plan, first_failure},
@@ -121,7 +121,8 @@ pub fn overlapping<'a>(class: &ClassSeen, others: &'a [ClassSeen]) -> Option<&'a
     older.sort_by_key(|other| other.age());
     let mut served: Vec<&ClassSeen> = Vec::new();
     for other in older {
-        if !served.iter().any(|before| share(before, other)) {
+        let is_served = other.status.conditions.is_true("Ready");
+        if is_served || !served.iter().any(|before| share(before, other)) {
             served.push(other);
         }
     }
@@ -261,8 +262,12 @@ fn verdict(seen: &Observed) -> Readiness {
         return cluster::another(class.name(), bound, &reached);
     }
     let told = as_told(seen);
-    if let Some(other) = overlapping(&told, &seen.others) {
-        return Reason::PrefixOverlap.stalled(format!("spec.tenantPrefix: {}", overlap(&told, other)));
+    let other = overlapping(&told, &seen.others);
+    let overlap = other.map(|other| format!("spec.tenantPrefix: {}", overlap(&told, other)));
+    // Whoever has users could not be made anew with another prefix: they would never go.
+    let is_known = other.is_some_and(|other| is_one_ceph(&told, other));
+    if let Some(overlap) = overlap.as_ref().filter(|_| is_known || seen.users.is_empty()) {
+        return Reason::PrefixOverlap.stalled(overlap);
     }
     let health = match &seen.gateway {
         None => Reason::Deleting.progressing("nobody uses the class"),
@@ -273,10 +278,11 @@ fn verdict(seen: &Observed) -> Readiness {
         )),
         Some(Ok(gateway)) => Reason::Reached.ready(answers(seen, gateway)),
     };
-    match waits_for(seen) {
-        Some(note) => health.noting(&note),
-        None => health,
-    }
+    let gives_up = class.spec.as_ref().is_ok_and(|spec| spec.on_delete == OnDelete::GiveUp).then(|| {
+        format!("it gives up everything its users have, also what was kept of them; annotation {GIVE_UP} says so")
+    });
+    let notes = [overlap, gives_up, waits_for(seen)].into_iter().flatten();
+    notes.fold(health, |health, note| health.noting(&note))
 }
 
 /// The class with what its gateway says of the Ceph behind it.

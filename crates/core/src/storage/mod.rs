@@ -44,6 +44,9 @@ pub const READONLY_SUBUSER: &str = "readonly";
 /// Annotation of an S3Class by which an administrator says in which Ceph its users are: its id, or the endpoint where that is not told.
 pub const CONFIRM_CLUSTER: &str = "s3.snappcloud.io/confirm-cluster";
 
+/// On an S3Class, by an uninstallation that takes all data with it; see [`OnDelete::GiveUp`].
+pub const GIVE_UP: &str = "s3.snappcloud.io/give-up";
+
 /// What a person must put right in Ceph is looked at again after this long: Ceph tells nobody.
 pub(crate) const RECHECK: Duration = Duration::from_secs(60);
 
@@ -55,6 +58,8 @@ pub enum OnDelete {
     Retain,
     /// The user goes with all its data.
     Purge,
+    /// The same, whatever it was promised before: buckets that were to be retained, and those of who was let go.
+    GiveUp,
 }
 
 /// An administrator's offer of storage: what decisions need to know of it.

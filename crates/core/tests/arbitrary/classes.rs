@@ -191,7 +191,9 @@ fn read(dice: &mut Dice, item: &Rendered, json: &Value) -> Option<Read> {
         version: "1".into(),
         owner: owner(dice),
         deleting: dice.flip(),
+        held_by: dice.some("example.com/mine".to_owned()),
         witness: dice.some(Witness::of(json, &item.manifest, &SEAL, Care::Parts)),
+        is_locked: dice.flip(),
         excess: dice.some(json.clone()),
         gives_more: gives_more(json, &item.manifest),
         changed_by: dice.some("somebody".to_owned()),
@@ -250,6 +252,8 @@ fn observed(blueprint: &Blueprint, facts: &Facts, status: Status, json: &Value, 
     };
     let resting =
         class.items.iter().filter(|_| dice.flip()).map(|item| (item.identity.clone(), Duration::MAX)).collect();
+    let reshaped = class.items.iter().filter(|_| dice.flip());
+    let former = reshaped.map(|item| (item.identity.clone(), item.clone())).collect();
     Observed {
         namespace: Namespace {
             name: facts.name.clone(),
@@ -275,6 +279,8 @@ fn observed(blueprint: &Blueprint, facts: &Facts, status: Status, json: &Value, 
         kinds,
         stamped,
         orphan_unstamped: dice.flip(),
+        keeping: dice.some(blueprint.class.clone()).into_iter().collect(),
+        former,
         read,
         unreadable,
         resting,

@@ -280,9 +280,18 @@ fn what_a_clock_that_was_wrong_has_made_stops_no_schedule() {
     assert_eq!(seen.status.last_schedule_time, Some(at(2)));
     assert_eq!(told(&seen), "nothing to do", "once");
     let keep = Keep { last: Some(1), at_most: None };
-    let seen = keeping(keep, 3, vec![late.clone(), backup(2, State::Good)]);
+    let seen = keeping(keep, 3, vec![late.clone(), backup(1, State::Good), backup(2, State::Good)]);
     let step = plan(&seen, &Policy::default()).iter().next().cloned();
-    assert!(matches!(step, Some(Step::DeleteBackup(victim)) if victim.name == late.name), "it is not the newest");
+    let oldest = backup(1, State::Good).name;
+    assert!(
+        matches!(step, Some(Step::DeleteBackup(victim)) if victim.name == oldest),
+        "it passes for none of the newest"
+    );
+    let seen = keeping(keep, 3, vec![late, backup(2, State::Good)]);
+    assert!(
+        !plan(&seen, &Policy::default()).iter().any(|step| matches!(step, Step::DeleteBackup(_))),
+        "nor for the oldest"
+    );
 }
 
 #[test]

@@ -90,9 +90,14 @@ impl World {
                 self.namespace_labels.clone_from(&metadata.labels);
                 Outcome::done()
             }
-            ResourceStep::ForgetNotes { .. } | ResourceStep::PutBackNamespaceMetadata { .. } => {
-                unreachable!("nobody else labels this namespace")
+            ResourceStep::PutBackNamespaceMetadata { metadata } => {
+                for (key, value) in &metadata.labels {
+                    assert_eq!(*value, None, "nobody else labels this namespace");
+                    self.namespace_labels.remove(key);
+                }
+                Outcome::done()
             }
+            ResourceStep::ForgetNotes { .. } => unreachable!("nobody else labels this namespace"),
             ResourceStep::Create { identity, manifest, .. } => {
                 assert!(is_recorded(seen, step), "made {identity} before the class has recorded its kind");
                 self.create(identity, manifest)
@@ -106,13 +111,10 @@ impl World {
                 assert!(may_be_applied(seen, identity, uid), "applied {identity}, which is not ours");
                 self.apply(seen, identity, uid, manifest)
             }
-            ResourceStep::Strip { identity, uid, .. } => {
-                let Some(object) = self.objects.get_mut(name_of(identity)).filter(|object| object.uid == *uid) else {
-                    return conflict();
-                };
-                Rc::make_mut(object).additions = false;
-                Outcome::done()
+            ResourceStep::Strip { identity, uid, version, manifest, .. } => {
+                self.strip(identity, uid, version, manifest)
             }
+            ResourceStep::LetGo { .. } => unreachable!("nothing here gives rights"),
             ResourceStep::Rehearse { .. } => Outcome::done(),
             ResourceStep::Prune { identity, uid, version, .. } => self.prune(seen, identity, uid, version),
             ResourceStep::Release { identity, uid, version, .. } => {
@@ -168,6 +170,21 @@ impl World {
     /// The label as it arrives.
     fn stored_stamp(&self, identity: &Identity, manifest: &Value) -> Option<String> {
         stamp_in(manifest).filter(|_| self.stripped != Some(name_of(identity)))
+    }
+
+    /// Everything goes that is not in the manifest, whose values are written with it.
+    fn strip(&mut self, identity: &Identity, uid: &str, version: &str, manifest: &Value) -> Outcome {
+        let stamp = self.stored_stamp(identity, manifest);
+        let Some(object) = self.exactly(identity, uid, version) else { return conflict() };
+        if object.owner.is_some() && !object.is_a_bindings() {
+            return failed(FailureClass::Rejected, "TwoControllers");
+        }
+        if object.immutable && object.data != data_in(manifest) {
+            return failed(FailureClass::Rejected, "Immutable");
+        }
+        (object.additions, object.data) = (false, data_in(manifest));
+        (object.owner, object.stamp) = (owner_in(manifest), stamp);
+        answered(object, manifest)
     }
 
     /// Server-side apply can be bound to a UID, but not to a version.
@@ -248,7 +265,13 @@ fn is_wanted(seen: &resources::Observed, identity: &Identity) -> bool {
 fn keeps(seen: &resources::Observed, identity: &Identity, uid: &str) -> bool {
     let in_force = seen.binding.status.observed_class_name.as_ref().unwrap_or(&seen.binding.class);
     let unstamped = (in_force, seen.orphan_unstamped);
-    let (of_class, on_unbind) = seen.stamped.get(identity).map_or(unstamped, |object| (&object.class, object.orphan));
+    let recorded = seen.binding.status.applied(identity).filter(|known| known.uid.as_deref() == Some(uid));
+    let recorded = recorded.and_then(|known| known.class.as_ref());
+    let (of_class, on_unbind) = match (seen.stamped.get(identity), recorded) {
+        (None, _) => unstamped,
+        (Some(_), Some(class)) => (class, seen.keeping.contains(class)),
+        (Some(object), None) => (&object.class, object.orphan),
+    };
     let orphans = match &seen.class {
         ClassSeen::Present(class) if class.deleting && class.name == *of_class && !seen.namespace.unlabelled => {
             class.policy.orphan_on_class_delete

@@ -61,6 +61,7 @@ impl World {
             kinds: self.see_kinds(),
             stamped: self.see_stamped(),
             orphan_unstamped: self.orphans(&origin),
+            keeping: self.classes.keys().filter(|name| self.orphans(name)).map(|name| (*name).to_owned()).collect(),
             ..resources::Observed::default()
         };
         seen.forget_vanished();
@@ -176,6 +177,7 @@ impl World {
                 content: object.content(),
                 created: object.created,
                 deleting: object.deleting,
+                held_by: None,
             };
             Some((identity(name), stamped))
         });
@@ -208,8 +210,10 @@ impl World {
             version: object.version(),
             owner: self.owner(object),
             deleting: object.deleting,
+            held_by: None,
             witness: manifest.map(|manifest| object.witness(manifest)),
             excess: None,
+            is_locked: false,
             gives_more: false,
             changed_by: None,
             changed_field: None,
@@ -282,7 +286,7 @@ impl Object {
     pub fn witness(&self, manifest: &Value) -> Witness {
         let data = manifest.get("data").map(|_| &self.data);
         let fields = format!("{:x}", hash_of((&self.owner, &self.stamp, data)));
-        Witness { fields, content: self.content() }
+        Witness { fields, content: self.content(), rest: false }
     }
 
     /// Whether it is as the manifest wants it; where a class sets no value, others may.

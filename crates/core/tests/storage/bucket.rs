@@ -187,6 +187,7 @@ impl World {
             bucket: self.object.as_ref().map(Object::seen),
             namespace_terminating: self.terminating,
             unwanted: self.unwanted,
+            given_up: false,
             record: (self.owner != OwnerState::Misnamed && !self.record_is_gone).then(|| self.record()),
             record_is_anothers: self.owner == OwnerState::Misnamed && !self.record_is_gone,
             record_comes: self.owner != OwnerState::Nobody && !self.claim_goes,
@@ -416,6 +417,23 @@ fn every_start() -> Vec<World> {
 fn every_bucket_keeps_its_promises_whatever_goes_wrong() {
     let worlds = explore("bucket", every_start(), Limits { acts: 3, faults: true, at_once: 1 }).worlds.len();
     assert!(worlds > 1_000, "only {worlds} worlds");
+}
+
+#[test]
+fn a_full_bucket_of_a_class_that_gives_everything_up_is_left_to_the_end_of_its_user() {
+    let mut seen = World { ceph: Some(InCeph::Filled), ..new() }.seen();
+    let bucket = seen.bucket.as_mut().unwrap();
+    (bucket.finalizer, bucket.deleting) = (true, Some(Duration::ZERO));
+    seen.owner = Owner::Removable { user: user("data"), found: Found::Ours, empty: false };
+    for deletion in [Deletion::Delete, Deletion::Retain] {
+        seen.bucket.as_mut().unwrap().deletion = deletion;
+        seen.given_up = false;
+        let kept = bucket::plan(&seen).to_string();
+        seen.given_up = true;
+        let plan = bucket::plan(&seen);
+        let steps: Vec<_> = plan.iter().collect();
+        assert!(matches!(steps.as_slice(), [Step::RemoveFinalizer { .. }]) && plan.to_string() != kept, "{plan}");
+    }
 }
 
 fn report(world: &World, outcome: &Outcome) -> Status {

@@ -317,3 +317,34 @@ fn prefixes_overlap_at_two_addresses_unless_both_are_known_to_be_of_two_cephs() 
     let new = answering(class("new", 2, "croft_a"), "http://also-s3", None, &[]).class;
     assert_eq!(class::beside_others(&new, &[old]), []);
 }
+
+#[test]
+fn a_class_that_has_users_is_served_on_beside_one_that_only_may_be_of_its_ceph() {
+    let old = looked_at(answering(class("old", 1, "croft"), "http://s3", Some("A"), &[]));
+    let beside_old = |id, users: &[&str]| {
+        let young = answering(class("young", 2, "croft_a"), "http://also-s3", id, users);
+        told(&Observed { others: vec![old.clone()], ..young })
+    };
+    let (reason, message) = beside_old(None, &["shop.data"]);
+    assert_eq!(reason, "Reached", "{message}");
+    assert!(message.contains("S3Class old") && message.contains("may be of the same Ceph"), "{message}");
+    assert_eq!(beside_old(Some("A"), &["shop.data"]).0, "PrefixOverlap", "it is known to be the same");
+    assert_eq!(beside_old(None, &[]).0, "PrefixOverlap", "nobody would miss it");
+    // Who is served stands in the way of others, although somebody stands in his.
+    let mut served = looked_at(answering(class("young", 2, "croft_a"), "http://also-s3", None, &["shop.data"]));
+    served.status.conditions = class::report(&seen(class("any", 1, "any")), &[], &now()).conditions;
+    let third = looked_at(answering(class("third", 3, "croft_a"), "http://third", Some("B"), &[]));
+    let third = ClassSeen { spec: third.spec.map(|spec| Class { tenant_prefix: "croft_a_b".into(), ..spec }), ..third };
+    let others = [old, served];
+    let found = overlapping(&third, &others).map(|class| class.target.name.as_str());
+    assert_eq!(found, Some("young"), "known to be of another Ceph than the old one, and not than the young one");
+}
+
+#[test]
+fn a_class_that_gives_everything_up_says_so() {
+    let mut class = class("gold", 1, "lab");
+    assert!(!told(&seen(class.clone())).1.contains("gives up"));
+    class.spec.as_mut().unwrap().on_delete = OnDelete::GiveUp;
+    let (reason, message) = told(&seen(class));
+    assert!(reason == "Reached" && message.contains("gives up everything"), "{message}");
+}

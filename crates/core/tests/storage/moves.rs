@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashSet, VecDeque};
 
 use croft_core::storage::{
     bookkeeping::{self, Known, Observed, Step, beside_guests, comers, guests},
-    ledger::{Bounds, Entry, Form, Ledger, Limits, Reservation, Units, entry_key, needs_promise},
+    ledger::{Bounds, Entry, Form, Ledger, Limits, Reservation, Settled, Units, entry_key, needs_promise},
 };
 
 const LIMIT: u64 = 2;
@@ -115,7 +115,7 @@ impl World {
             }
             Act::Settle if claim.confirmed.is_none() && claim.spec == Some(claim.ceph) => {
                 let seen = world.ledgers[self.heard].entries.get(&key)?.clone();
-                let has = units(claim.ceph);
+                let has = Settled::at(units(claim.ceph), units(0));
                 world.change(|ledger| ledger.settle(&key, &seen, &form(claim.generation), has)).ok()?;
             }
             // One at a time moves entries.

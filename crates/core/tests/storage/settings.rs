@@ -67,6 +67,7 @@ fn seen(settings: Settings, managed: BTreeSet<Setting>, state: State) -> Observe
         }),
         namespace_terminating: false,
         unwanted: false,
+        given_up: false,
         held_by: None,
         record: None,
         record_is_anothers: false,

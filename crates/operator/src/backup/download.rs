@@ -22,12 +22,21 @@ use super::{BACKUP, Caches, DOWNLOAD, LOCATION, RESTORE, key, marks, request, wa
 use crate::{
     engine::{Change, Key, Reconciler, Report, Work, Writer, Written, is_deleting},
     objects,
+    settings::SharedSettings,
 };
+
+/// Index: what is asked for -> the requests that name it.
+const OF_TARGET: &str = "of-target";
+/// Index: a backup -> the restores of it.
+const RESTORES_OF_BACKUP: &str = "restores-of-backup";
+/// Index: a namespace -> what Velero is asked for by it and has not answered.
+const ASKED_FOR: &str = "asked-for";
 
 #[derive(Debug)]
 pub(super) struct DownloadReconciler {
     caches: Caches,
     writer: Writer,
+    settings: SharedSettings,
 }
 
 #[derive(Debug)]
@@ -37,8 +46,8 @@ pub(super) struct Seen {
 }
 
 impl DownloadReconciler {
-    pub(super) fn new(caches: Caches, writer: Writer) -> Self {
-        Self { caches, writer }
+    pub(super) fn new(caches: Caches, writer: Writer, settings: SharedSettings) -> Self {
+        Self { caches, writer, settings }
     }
 
     /// What the request names, and whether it is proven to be of this namespace.
@@ -96,6 +105,20 @@ fn is_recorded(reference: Option<&Reference>) -> bool {
     reference.is_some_and(|reference| reference.uid.is_some())
 }
 
+/// Whether Velero still has to answer.
+pub(super) fn is_unanswered_by_velero(download: &DownloadRequest) -> bool {
+    download.status.as_ref().is_none_or(|status| status.text("phase") != Some("Processed"))
+}
+
+fn place_of(object: &impl ResourceExt) -> String {
+    place(&object.namespace().unwrap_or_default(), &object.name_any())
+}
+
+/// `<namespace>/<name>`
+fn place(namespace: &str, name: &str) -> String {
+    format!("{namespace}/{name}")
+}
+
 fn is_unanswered(asked: &NonAdminDownloadRequest) -> bool {
     asked.status.as_ref().is_none_or(|status| status.velero.is_none())
 }
@@ -103,6 +126,17 @@ fn is_unanswered(asked: &NonAdminDownloadRequest) -> bool {
 impl Caches {
     /// A download request wakes itself, as does Velero's answer; those that wait are woken by what they wait for.
     pub(super) fn wake_downloads(&self) {
+        self.downloads.index(OF_TARGET, |asked: &NonAdminDownloadRequest| {
+            vec![place(&asked.namespace().unwrap_or_default(), &asked.spec.target.name)]
+        });
+        self.restores.index(RESTORES_OF_BACKUP, |restore: &NonAdminRestore| {
+            let backup = restore.spec.restore_spec.backup_name();
+            backup.map(|backup| place(&restore.namespace().unwrap_or_default(), backup)).into_iter().collect()
+        });
+        self.velero_downloads.index(ASKED_FOR, |download: &DownloadRequest| {
+            let asked = marks::DOWNLOAD.request(DOWNLOAD, &download.metadata);
+            asked.filter(|_| is_unanswered_by_velero(download)).map(|asked| asked.namespace).into_iter().collect()
+        });
         self.downloads.wakes(|change: Change<'_, NonAdminDownloadRequest>| own(DOWNLOAD, change));
         self.velero_downloads.wakes(|change: Change<'_, DownloadRequest>| {
             marks::DOWNLOAD.request(DOWNLOAD, &change.object().metadata).into_iter().collect()
@@ -123,15 +157,19 @@ impl Caches {
 
     /// Requests without an answer that name a backup or restore, or a restore of the backup.
     fn downloads_of(&self, subject: &Key) -> Vec<Key> {
-        let names = |asked: &NonAdminDownloadRequest| {
-            let target = &asked.spec.target;
-            let restore = target.kind.is_of_restore().then(|| self.restores.get(&subject.namespace, &target.name));
-            let backup = restore.flatten().and_then(|it| it.spec.restore_spec.backup_name().map(str::to_owned));
-            target.name == subject.name || backup.as_ref() == Some(&subject.name)
-        };
-        let downloads = self.downloads.in_namespace(&subject.namespace);
-        let waiting = downloads.iter().filter(|asked| is_unanswered(asked));
-        waiting.filter(|asked| names(asked)).map(|asked| key(DOWNLOAD, &**asked)).collect()
+        let place = place(&subject.namespace, &subject.name);
+        let of_backup = self.restores.by(RESTORES_OF_BACKUP, &place).into_iter();
+        let restored = of_backup.flat_map(|restore| self.downloads.by(OF_TARGET, &place_of(&*restore)));
+        let restored = restored.filter(|asked| asked.spec.target.kind.is_of_restore());
+        let waiting = self.downloads.by(OF_TARGET, &place).into_iter().chain(restored);
+        waiting.filter(|asked| is_unanswered(asked)).map(|asked| key(DOWNLOAD, &*asked)).collect()
+    }
+
+    /// Requests of a namespace that Velero has been asked for and has not answered, but for one.
+    fn downloads_ahead(&self, own: &NonAdminDownloadRequest) -> u64 {
+        let asked = self.velero_downloads.by(ASKED_FOR, &own.namespace().unwrap_or_default());
+        let name = format!("nadr-{}", own.uid().unwrap_or_default());
+        asked.iter().filter(|download| download.name_any() != name).count() as u64
     }
 
     fn unanswered_in(&self, namespace: &str) -> Vec<Key> {
@@ -167,6 +205,8 @@ impl Reconciler for DownloadReconciler {
             subject: self.subject(&asked),
             expires_in: copied.and_then(DownloadRequestStatus::expiration).map(request::left_until),
             velero: self.velero(&uid),
+            ahead: self.caches.downloads_ahead(&asked),
+            limit: self.settings.load().backup.limits.unanswered_downloads,
             status,
             uid,
         };

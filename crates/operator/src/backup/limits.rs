@@ -5,8 +5,10 @@ use std::sync::Arc;
 use croft_api::{
     Condition,
     backup::{
-        BackupSchedule, BackupVault, NonAdminBackup, NonAdminBackupStorageLocation, NonAdminPhase, NonAdminRestore,
+        BackupSchedule, BackupVault, NonAdminBackup, NonAdminBackupStorageLocation, NonAdminDownloadRequest,
+        NonAdminPhase, NonAdminRestore,
     },
+    velero::DownloadRequest,
 };
 use croft_core::{
     backup::{
@@ -18,7 +20,9 @@ use croft_core::{
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt;
 
-use super::{BACKUP, Caches, LOCATION, RESTORE, SCHEDULE, VAULT, key, request, waiting::was_queued};
+use super::{
+    BACKUP, Caches, DOWNLOAD, LOCATION, RESTORE, SCHEDULE, VAULT, download, key, marks, request, waiting::was_queued,
+};
 use crate::{
     engine::{Cache, Change, Key, Work, is_deleting, write::Object as Kind},
     settings::SharedSettings,
@@ -205,6 +209,21 @@ impl Caches {
         earlier(own, self.vaults.in_namespace(&own.namespace().unwrap_or_default()).iter(), limit)
     }
 
+    /// Those of the namespace that wait until Velero has answered others, once it has.
+    fn downloads_held_back(&self, change: Change<'_, DownloadRequest>, limit: u64) -> Vec<Key> {
+        let is_busy = |download: Option<&DownloadRequest>| download.is_some_and(download::is_unanswered_by_velero);
+        let namespace = marks::DOWNLOAD.request(DOWNLOAD, &change.object().metadata).map(|asked| asked.namespace);
+        let Some(namespace) = namespace.filter(|_| is_busy(change.before) && !is_busy(change.after)) else {
+            return Vec::new();
+        };
+        let all = self.downloads.in_namespace(&namespace);
+        let waits = |asked: &&Arc<NonAdminDownloadRequest>| {
+            is_held_back(asked.status.as_ref().map(|status| &status.conditions), "Processed")
+        };
+        let next = turn::next_of(all.iter().filter(waits).map(|asked| came(&**asked)), limit);
+        next.into_iter().map(|(_, name)| Key::new(DOWNLOAD, namespace.clone(), name)).collect()
+    }
+
     /// Whoever leaves makes room for those who wait.
     pub(super) fn wake_held_back(&self, settings: &SharedSettings) {
         let (seen, shared) = (self.clone(), settings.clone());
@@ -219,6 +238,10 @@ impl Caches {
         self.locations.wakes(move |change: Change<'_, NonAdminBackupStorageLocation>| {
             let limit = shared.load().backup.limits.locations;
             next_held_back(LOCATION, change, &seen.locations, is_location_held_back, limit)
+        });
+        let (seen, shared) = (self.clone(), settings.clone());
+        self.velero_downloads.wakes(move |change: Change<'_, DownloadRequest>| {
+            seen.downloads_held_back(change, shared.load().backup.limits.unanswered_downloads)
         });
         let (seen, shared) = (self.clone(), settings.clone());
         self.vaults.wakes(move |change: Change<'_, BackupVault>| {

@@ -431,7 +431,7 @@ fn install(engine: &mut EngineBuilder, ground: &Ground) {
     caches.wake_on_leftovers();
     engine.reconciler(LocationReconciler::new(caches.clone(), writer.clone(), settings.clone()));
     engine.reconciler(BackupReconciler::new(caches.clone(), writer.clone(), settings.clone()));
-    engine.reconciler(DownloadReconciler::new(caches.clone(), writer.clone()));
+    engine.reconciler(DownloadReconciler::new(caches.clone(), writer.clone(), settings.clone()));
     engine.reconciler(ScheduleReconciler::new(caches.clone(), writer.clone(), settings.clone()));
     engine.reconciler(SyncReconciler::new(caches.clone(), writer.clone()));
     engine.reconciler(LeftoverReconciler::<Restore>::new(caches.clone(), writer.clone()));

@@ -143,8 +143,8 @@ impl VaultReconciler {
             Step::AddFinalizer { .. } => self.writer.add_finalizer(seen.raw()?, VAULT_FINALIZER).await,
             Step::RemoveFinalizer { .. } => self.writer.release_finalizer(seen.raw()?, VAULT_FINALIZER).await,
             Step::Confirm { vault, generation, units } => self.warehouse()?.confirm(vault, *generation, *units).await,
-            Step::Settle { vault, generation, seen, units } => {
-                self.warehouse()?.settle(vault, *generation, seen, *units).await
+            Step::Settle { vault, generation, seen, has } => {
+                self.warehouse()?.settle(vault, *generation, seen, *has).await
             }
             Step::ReleaseQuota { namespace, vault, seen } => self.warehouse()?.release(namespace, vault, seen).await,
             Step::CreateRecord { name, body } => self.warehouse()?.create_record(name, body).await,
@@ -337,9 +337,9 @@ impl Reconciler for VaultReconciler {
 impl VaultReconciler {
     /// Vaults that are gone and whose S3User still needs looking after.
     fn left_behind(&self) -> Vec<Key> {
-        let records = self.caches.warehouse.as_ref().map(|warehouse| warehouse.records()).unwrap_or_default();
-        let left = records.into_iter().filter(|((namespace, name), record)| {
-            !record.rests_without_claim() && !self.caches.vaults.exists(namespace, name)
+        let Some(warehouse) = &self.caches.warehouse else { return Vec::new() };
+        let left = warehouse.records().into_iter().filter(|((namespace, name), record)| {
+            !warehouse.rests(record) && !self.caches.vaults.exists(namespace, name)
         });
         left.map(|((namespace, name), _)| Key::new(VAULT, namespace, name)).collect()
     }

@@ -20,6 +20,7 @@ use super::{BACKUP, Caches, LOCATION, VAULT, key, marks, vault::vault_seen};
 use crate::{
     engine::{Change, Key, is_deleting},
     objects::controlling,
+    storage::Warehouse,
 };
 
 /// Index: what Velero knows a location by -> the location.
@@ -142,11 +143,15 @@ impl Caches {
             let seen = vault_seen(vault);
             !seen.is_settled() || seen.status.s3_class_name.as_deref() == Some(class)
         });
-        let gone = self.warehouse.iter().flat_map(|warehouse| warehouse.records());
-        let gone = gone.filter(|((namespace, name), record)| {
-            let is_in_class = record.body.class.as_deref() == Some(class);
-            is_in_class && !record.rests_without_claim() && !self.vaults.exists(namespace, name)
-        });
+        let left = |warehouse: &Arc<Warehouse>| {
+            let records = warehouse.records().into_iter();
+            let left = records.filter(|((namespace, name), record)| {
+                let is_in_class = record.body.class.as_deref() == Some(class);
+                is_in_class && !warehouse.rests(record) && !self.vaults.exists(namespace, name)
+            });
+            left.collect::<Vec<_>>()
+        };
+        let gone = self.warehouse.iter().flat_map(left);
         let gone = gone.map(|((namespace, name), _)| Key::new(VAULT, namespace, name));
         concerned.map(|vault| key(VAULT, &**vault)).chain(gone).collect()
     }

@@ -38,6 +38,10 @@ pub struct ManifestOptions {
     #[arg(long, value_parser = plain_name, value_name = "NAME")]
     pub velero_namespace: Option<String>,
 
+    /// Print Velero's namespace, too, so that Croft can be installed before Velero; `kubectl delete` then takes it away with Croft
+    #[arg(long)]
+    pub create_velero_namespace: bool,
+
     /// A user the fences around classes trust like the operator, such as that of a deployer; may be given several times
     #[arg(long, value_parser = plain_name, value_name = "USER")]
     pub trusted_user: Vec<String>,
@@ -101,6 +105,7 @@ impl ManifestOptions {
         if let Some(namespace) = &self.velero_namespace {
             values.velero.namespace.clone_from(namespace);
         }
+        values.velero.create_namespace |= self.create_velero_namespace;
         values.trusted_users.extend(self.trusted_user.iter().cloned());
         values.system_namespaces.extend(self.system_namespace.iter().cloned());
         if let Some((label, value)) = &self.class_required {

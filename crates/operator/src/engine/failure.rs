@@ -36,7 +36,8 @@ fn classify_status(status: &Status) -> Failure {
         (403, _) if refusal::is_over_quota(&message) => Failure::new(FailureClass::Rejected, "QuotaExceeded", message),
         (401 | 403, _) => Failure::new(FailureClass::Forbidden, "Forbidden", message),
         (429, _) => Failure::new(FailureClass::Transient, "Throttled", message),
-        (400 | 405 | 413 | 415 | 422, _) => Failure::new(FailureClass::Rejected, "Rejected", message),
+        (405, _) => Failure::new(FailureClass::Rejected, "MethodNotAllowed", message),
+        (400 | 413 | 415 | 422, _) => Failure::new(FailureClass::Rejected, "Rejected", message),
         _ => Failure::new(FailureClass::Transient, "ApiServerError", message),
     }
 }

@@ -60,6 +60,14 @@ impl Written {
         self
     }
 
+    /// The object has gone with what was taken off it.
+    pub(crate) fn gone(mut self) -> Self {
+        if let Some(echo) = &mut self.echo {
+            echo.version = None;
+        }
+        Self { uid: None, ..self }
+    }
+
     /// A call that made this version of an object.
     fn of(stream: &str, place: Place, uid: Option<String>, version: &str) -> Self {
         let echo = version.parse().ok().map(|version| Echo {

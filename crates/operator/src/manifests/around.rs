@@ -22,7 +22,7 @@ use super::{
 };
 
 /// Where cert-manager puts the certificate.
-pub(super) const CERTIFICATE: &str = "croft-webhook-certificate";
+pub(crate) const CERTIFICATE: &str = "croft-webhook-certificate";
 
 /// Each as a YAML document, those that were chosen.
 pub(super) fn documents(installation: &Installation) -> Vec<String> {

@@ -1,6 +1,7 @@
 //! `croft manifests`: everything an installation needs, generated from the code.
 
 mod around;
+mod forms;
 mod installation;
 mod table;
 pub mod values;
@@ -15,6 +16,7 @@ use k8s_openapi::{
     apimachinery::pkg::apis::meta::v1::ObjectMeta,
 };
 
+pub(crate) use self::around::CERTIFICATE;
 pub use self::{installation::Installation, table::commented as values_yaml};
 use crate::{
     admission::{self, WebhookTarget},
@@ -55,7 +57,8 @@ fn objects(installation: &Installation) -> Vec<String> {
     let velero = rbac::rules(&uses, Within::VeleroNamespace);
     if !velero.is_empty() {
         let place = installation.velero_namespace();
-        if place != own {
+        // Whoever takes away what is printed here must not take Velero's namespace with it, and every backup that is known there.
+        if place != own && installation.values.velero.create_namespace {
             objects.push(yaml_document(&Namespace {
                 metadata: ObjectMeta { name: Some(place.to_owned()), ..ObjectMeta::default() },
                 ..Namespace::default()
@@ -203,6 +206,17 @@ mod tests {
             assert!(policy(name).contains("'breakglass'"), "{name}");
         }
         assert!(policy("croft-class-choice").contains("'monitoring'"));
+    }
+
+    #[test]
+    fn veleros_namespace_is_printed_for_those_only_who_ask_for_it() {
+        let namespaces = |arguments: &[&str]| {
+            let objects = chosen(arguments);
+            let all = objects.iter().filter(|object| object["kind"] == "Namespace");
+            all.map(|object| text(object, "/metadata/name").to_owned()).collect::<Vec<_>>()
+        };
+        assert_eq!(namespaces(&[]), ["croft-system"]);
+        assert_eq!(namespaces(&["--create-velero-namespace"]), ["croft-system", "velero"]);
     }
 
     #[test]

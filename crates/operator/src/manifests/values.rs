@@ -7,6 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
+use super::forms::{self, Amount, DIGEST, RANGE, TAG, amounts};
 use crate::settings::{Settings, SettingsError};
 
 /// What becomes part of expressions is of letters that mean nothing there: [`is_plain`].
@@ -147,8 +148,10 @@ pub struct Image {
     /// Where you pushed it, without tag, for example `registry.example.com/platform/croft`. Must be set.
     pub repository: String,
     /// Its tag; empty: the version of the chart.
+    #[schemars(regex(pattern = TAG))]
     pub tag: String,
     /// Its digest (`sha256:...`), which counts more than the tag; empty: by tag.
+    #[schemars(regex(pattern = DIGEST))]
     pub digest: String,
     pub pull_policy: PullPolicy,
     /// Names of Secrets in the operator's namespace with the registry's credentials.
@@ -204,6 +207,7 @@ pub enum LogForm {
 pub struct OwnNetworkPolicy {
     pub enabled: bool,
     /// Who may ask admission, as ranges of addresses such as `10.0.0.0/28`: those of the API servers. Empty: anybody.
+    #[schemars(inner(regex(pattern = RANGE)))]
     pub webhook_from: Vec<String>,
     /// Who may read metrics, as peers of a NetworkPolicy. Empty: anybody.
     pub metrics_from: Vec<NetworkPolicyPeer>,
@@ -254,8 +258,12 @@ impl Default for DisruptionBudget {
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub struct Resources {
     /// What is set aside for it.
+    #[serde(deserialize_with = "amounts")]
+    #[schemars(with = "BTreeMap<String, Amount>")]
     pub requests: BTreeMap<String, String>,
     /// What it never exceeds.
+    #[serde(deserialize_with = "amounts")]
+    #[schemars(with = "BTreeMap<String, Amount>")]
     pub limits: BTreeMap<String, String>,
 }
 
@@ -317,6 +325,9 @@ pub enum WhenUnsatisfiable {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub struct VeleroPlace {
+    /// Make its namespace, too, so that Croft can be installed first. It then goes with everything else that is printed, and all Backups
+    /// with it; Helm makes it by itself where it is missing, and leaves it behind.
+    pub create_namespace: bool,
     /// The namespace it runs in.
     #[schemars(regex(pattern = PLAIN))]
     pub namespace: String,
@@ -324,7 +335,7 @@ pub struct VeleroPlace {
 
 impl Default for VeleroPlace {
     fn default() -> Self {
-        Self { namespace: "velero".into() }
+        Self { create_namespace: false, namespace: "velero".into() }
     }
 }
 
@@ -363,6 +374,11 @@ impl Values {
         let required = &self.class_required;
         let named = [&required.label, &required.value].into_iter().filter(|text| !text.is_empty());
         let named = named.chain(&required.classes).chain(&self.trusted_users).chain(&self.system_namespaces);
+        for range in &self.network_policy.webhook_from {
+            forms::range(range)?;
+        }
+        forms::tag(&self.image.tag)?;
+        forms::digest(&self.image.digest)?;
         match named.chain([&self.velero.namespace]).find(|text| !is_plain(text)) {
             Some(text) => Err(format!("`{text}`: give letters, digits and - _ . / : @ only")),
             None => Ok(()),
@@ -429,8 +445,9 @@ mod tests {
 
     #[test]
     fn maps_are_merged_and_null_takes_a_default_away() {
-        let values = Values::parse("resources: {requests: {cpu: 1}, limits: {memory: null}}");
-        assert!(values.is_err(), "an amount is text");
+        let values = Values::parse("resources: {requests: {cpu: 0.5}, limits: {cpu: 2}}").unwrap();
+        let cpu = |amounts: &BTreeMap<String, String>| amounts.get("cpu").cloned().unwrap_or_default();
+        assert_eq!((cpu(&values.resources.requests), cpu(&values.resources.limits)), ("0.5".into(), "2".into()));
         let values = Values::parse("resources: {requests: {cpu: '1'}, limits: {memory: null}}").unwrap();
         assert_eq!(values.resources.requests.get("memory").map(String::as_str), Some("32Mi"));
         assert!(values.resources.limits.is_empty());
@@ -446,7 +463,10 @@ mod tests {
             assert!(error.starts_with(named), "{error}");
         };
         starts("replicas: many", "replicas: ");
-        starts("resources: {requests: {cpu: 1}}", "resources.requests.cpu: ");
+        starts("resources: {requests: {cpu: [1]}}", "resources.requests.cpu: ");
+        starts("image: {digest: 'sha256:abc'}", "image.digest: ");
+        starts("image: {tag: 'a b'}", "image.tag: ");
+        starts("networkPolicy: {webhookFrom: [10.0.0.0]}", "networkPolicy.webhookFrom: ");
         starts("settings: {backup: {onDelete: Perhaps}}", "settings.backup.onDelete: ");
         starts("trustedUsers: [\"o'brien\"]", "trustedUsers: ");
         starts("classRequired: {label: a}", "classRequired: ");

@@ -122,7 +122,8 @@ impl Reconciler for BindingReconciler {
     }
 
     async fn observe(&self, key: &Key) -> Result<Option<Seen>, Failure> {
-        let Some(namespace) = self.caches.namespaces.get("", &key.name) else {
+        // What its label was before it could no longer be read says nothing about now.
+        let Some(namespace) = self.caches.namespaces.as_stored("", &key.name) else {
             self.told().remove(&key.name);
             return Ok(None);
         };

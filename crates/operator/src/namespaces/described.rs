@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use croft_api::namespaces::{CLASS_LABEL, NamespaceClass, NamespaceClassBinding, OnUnbind, validate};
 use croft_core::namespaces::{
     blueprint::Furnished,
-    manifest::Stamp,
+    manifest::{Item, Stamp},
     params::Texts,
     resources::{Binding, Class, ClassSeen, KindName, Namespace, NamespaceMetadata, Owner, Read, Stamped},
     template::Facts,
@@ -18,7 +18,7 @@ use serde_json::json;
 use super::{
     blueprints::Checked,
     controller::{Controller, controller_of},
-    entries::Entry,
+    entries::{Entry, held_by},
     fields,
 };
 use crate::{engine::is_deleting, objects};
@@ -48,15 +48,17 @@ pub(crate) fn present(
         Err(problems) => (Furnished::default(), problems),
     };
     let metadata = class.spec.namespace_metadata.clone().unwrap_or_default();
+    let policy = validate::policy(class);
+    let made = |item: Item| policy.made_of(seal.sealed(item.stamped(&stamp)));
     ClassSeen::Present(Class {
         uid: class.uid().unwrap_or_default(),
         generation: class.metadata.generation.unwrap_or_default(),
-        items: furnished.items.into_iter().map(|item| seal.sealed(item.stamped(&stamp))).collect(),
+        items: furnished.items.into_iter().map(made).collect(),
         problems,
         misfits: furnished.misfits,
         params: furnished.params,
         refused_params: furnished.refused,
-        policy: validate::policy(class),
+        policy,
         protect: class.spec.protect,
         namespace_metadata: NamespaceMetadata { labels: metadata.labels, annotations: metadata.annotations },
         deleting: is_deleting(class.meta()),
@@ -91,8 +93,10 @@ pub(crate) fn described(api_version: String, metadata: &ObjectMeta, binding_uid:
         version: metadata.resource_version.clone().unwrap_or_default(),
         owner: owner(controller_of(metadata).as_ref(), binding_uid),
         deleting: metadata.deletion_timestamp.is_some(),
+        held_by: held_by(metadata).map(String::from),
         witness: None,
         excess: None,
+        is_locked: false,
         changed_by: fields::changed_last_by(metadata),
         changed_field: None,
         gives_more: false,
@@ -145,6 +149,7 @@ pub(crate) fn stamped_entry(entry: Entry, orphan: bool, binding_uid: &str) -> St
         class: entry.class.to_string(),
         content: entry.content,
         deleting: entry.deleting,
+        held_by: entry.held_by.map(String::from),
         created: entry.created,
     }
 }

@@ -3,7 +3,10 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use croft_api::namespaces::STAMP_LABEL;
-use croft_core::namespaces::witness::{self, Seal};
+use croft_core::{
+    conditions::cut,
+    namespaces::witness::{self, Seal},
+};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::Value;
 
@@ -12,6 +15,9 @@ use super::{
     fields,
 };
 use crate::engine::Place;
+
+/// Finalizers are told up to this length.
+const LONGEST_HELD: usize = 300;
 
 /// A stamped object, in the few words that matter.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,6 +31,8 @@ pub(crate) struct Entry {
     pub(super) content: String,
     pub(super) created: bool,
     pub(super) deleting: bool,
+    /// The finalizers that hold it once it is deleted.
+    pub(super) held_by: Option<Box<str>>,
 }
 
 impl Entry {
@@ -51,15 +59,23 @@ impl Entry {
             content: format!("unreadable at {version}"),
             created: false,
             deleting: metadata.deletion_timestamp.is_some(),
+            held_by: held_by(metadata),
         }
     }
 
     /// Whether the two tell the same: changes of status and of bookkeeping make no difference.
     fn tells_the_same_as(&self, other: &Self) -> bool {
-        let Self { api_version, uid, version: _, controller, class, content, created, deleting } = self;
+        let Self { api_version, uid, version: _, controller, class, content, created, deleting, held_by } = self;
         (api_version, uid, controller) == (&other.api_version, &other.uid, &other.controller)
             && (class, content, created, deleting) == (&other.class, &other.content, &other.created, &other.deleting)
+            && *held_by == other.held_by
     }
+}
+
+/// What an object waits for once it is deleted.
+pub(super) fn held_by(metadata: &ObjectMeta) -> Option<Box<str>> {
+    let finalizers = metadata.finalizers.as_ref().filter(|finalizers| !finalizers.is_empty())?;
+    Some(cut(finalizers.join(", "), LONGEST_HELD).into())
 }
 
 /// Objects of one kind.
@@ -168,6 +184,7 @@ mod tests {
             content: "c".into(),
             created: false,
             deleting: false,
+            held_by: None,
         }
     }
 

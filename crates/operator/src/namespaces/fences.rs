@@ -17,8 +17,8 @@
 
 use croft_api::namespaces::{CLASS_LABEL, PROTECTED_LABEL, STAMP_LABEL};
 use k8s_openapi::{
-    api::admissionregistration::v1::{ValidatingAdmissionPolicy, ValidatingAdmissionPolicySpec},
-    apimachinery::pkg::apis::meta::v1::LabelSelector,
+    api::admissionregistration::v1::{MatchResources, ValidatingAdmissionPolicy, ValidatingAdmissionPolicySpec},
+    apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelectorRequirement},
 };
 
 mod gate;
@@ -27,6 +27,7 @@ mod marks;
 mod metadata;
 mod params;
 mod required;
+mod size;
 
 pub use self::required::Requirement;
 
@@ -44,6 +45,7 @@ pub const PROTECTION: &str = "croft-protected-objects";
 pub const MARKS: &str = "croft-marks";
 pub const METADATA: &str = "croft-namespace-metadata";
 pub const PARAMS: &str = "croft-class-params";
+pub const SIZE: &str = "croft-namespace-size";
 /// Also how the names of its bindings begin, one for each gated class.
 pub const GATE: &str = croft_core::namespaces::gate::POLICY;
 pub const CLASS_DELETION: &str = "croft-class-deletion";
@@ -92,11 +94,19 @@ pub(crate) fn all(grounds: &Grounds<'_>) -> Vec<Fence> {
         protection(grounds),
         marks::marks(grounds),
         metadata::metadata(grounds),
+        size::size(grounds),
         class_deletion(),
     ]
     .map(plain);
     let required = grounds.requirement.as_ref().map(|requirement| required::required(grounds, requirement));
     plain.into_iter().chain([leaving::leaving(), params::params()]).chain(required).collect()
+}
+
+/// Namespaces that have a class, before or after: whatever else somebody writes into one that has none, no fence reads it.
+fn with_a_class(resources: &[&str], operations: &[&str]) -> MatchResources {
+    let has_a_class = LabelSelectorRequirement { key: CLASS_LABEL.into(), operator: "Exists".into(), values: None };
+    let selector = LabelSelector { match_expressions: Some(vec![has_a_class]), ..LabelSelector::default() };
+    MatchResources { object_selector: Some(selector), ..matched("", resources, operations, None) }
 }
 
 /// Fence 1.
@@ -135,7 +145,7 @@ fn bindings(grounds: &Grounds<'_>) -> ValidatingAdmissionPolicy {
 /// off, and a copy of a stamped object (a restored backup, say) locks nobody out.
 ///
 /// The status belongs to whichever controller RBAC lets write it, as long as the metadata stays: some kinds let metadata be
-/// written with the status.
+/// written with the status. And what is being deleted is held by nobody longer than whoever holds it says.
 fn protection(grounds: &Grounds<'_>) -> ValidatingAdmissionPolicy {
     let labelled = LabelSelector {
         match_labels: Some([(PROTECTED_LABEL.to_owned(), "true".to_owned())].into()),
@@ -156,6 +166,17 @@ fn protection(grounds: &Grounds<'_>) -> ValidatingAdmissionPolicy {
         same("finalizers", "[]"),
         same("ownerReferences", "[]"),
     ];
+    let lets_go = [
+        "request.operation == 'UPDATE' && request.?subResource.orValue('') == '' && object != null".to_owned(),
+        "has(oldObject.metadata.deletionTimestamp)".to_owned(),
+        same("labels", "{}"),
+        same("annotations", "{}"),
+        same("ownerReferences", "[]"),
+        "object.metadata.?finalizers.orValue([]).all(held, held in oldObject.metadata.?finalizers.orValue([]))"
+            .to_owned(),
+        "object.all(field, field == 'metadata' || field in oldObject && object[field] == oldObject[field])".to_owned(),
+        "oldObject.all(field, field in object)".to_owned(),
+    ];
     policy(
         PROTECTION,
         ValidatingAdmissionPolicySpec {
@@ -166,7 +187,7 @@ fn protection(grounds: &Grounds<'_>) -> ValidatingAdmissionPolicy {
                 condition("by-an-outsider", format!("!({})", grounds.trusted())),
             ]),
             validations: Some(vec![denied_unless(
-                status_only.join(" && "),
+                format!("{} || {}", status_only.join(" && "), lets_go.join(" && ")),
                 format!(
                     "'class ' + {} + ' protects the objects it puts into a namespace: change the class, or set its \
                      spec.protect to false'",

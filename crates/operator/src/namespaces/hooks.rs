@@ -24,6 +24,7 @@ pub(super) const HOOKS: &[Hook] = &[Hook {
 impl Checked for NamespaceClass {
     fn problems(&self, cluster_scoped: &ClusterScoped) -> Vec<Problem> {
         let mut problems = validate::validate(self).err().unwrap_or_default();
+        problems.extend(validate::own_labels(self));
         problems.extend(validate::not_namespaced(self, |group, kind| cluster_scoped.has(group, kind)));
         problems
     }

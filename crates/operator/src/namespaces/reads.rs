@@ -8,7 +8,7 @@ use std::{
 use croft_core::{
     namespaces::{
         difference,
-        excess::excess,
+        excess::is_locked,
         manifest::Identity,
         resources::{KindName, Observed, Read},
         rights::gives_more,
@@ -121,7 +121,8 @@ pub(crate) fn read_whole(
     let object = whole(object, api_version, &identity.kind);
     Read {
         witness: Some(Witness::of(&object, manifest, seal, seen.class.care())),
-        excess: seen.extent_of(identity).and_then(|extent| excess(&object, manifest, extent)),
+        excess: seen.excess_in(identity, &object),
+        is_locked: is_locked(&object, manifest),
         gives_more: identity.gives_rights() && gives_more(&object, manifest),
         changed_field: difference::first(&object, manifest),
         ..described

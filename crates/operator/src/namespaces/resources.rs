@@ -153,6 +153,24 @@ impl ResourcesReconciler {
         Ok(if is_gone && !self.caches.classes.exists("", name) { ClassSeen::Gone } else { ClassSeen::Unreadable })
     }
 
+    /// What wanted objects were last applied as, as far as the classes they are of still keep that.
+    fn learn_former(&self, seen: &mut Observed, seal: &Seal, namespace: &Facts) {
+        if !seen.lacks_former() {
+            return;
+        }
+        let status = &seen.binding.status;
+        let names: BTreeSet<_> = status.classes().chain(status.observed_class_name.as_deref()).collect();
+        let classes = names.into_iter().filter_map(|name| self.caches.classes.as_stored("", name));
+        for then in classes.collect::<Vec<_>>().iter().flat_map(|class| self.revisions.kept(class)) {
+            if let ClassSeen::Present(then) = present(&then.class, &then.checked, seal, &seen.binding, namespace) {
+                seen.learn_former(then.items);
+            }
+            if !seen.lacks_former() {
+                return;
+            }
+        }
+    }
+
     fn unknown_class(&self, namespace: &v1::Namespace, bound: &str) -> Option<String> {
         let label = namespace.labels().get(CLASS_LABEL).filter(|label| !label.is_empty() && *label != bound)?;
         (!self.caches.classes.exists("", label)).then(|| label.clone())
@@ -230,6 +248,15 @@ impl ResourcesReconciler {
     }
 }
 
+/// Whatever is decided about a namespace is decided by its labels.
+fn unreadable(key: &Key) -> Failure {
+    let message = format!(
+        "namespace {} cannot be read, and nothing is done in it: it is too large; remove labels, annotations, finalizers or owner references",
+        key.namespace
+    );
+    Failure::new(FailureClass::Rejected, "NamespaceUnreadable", message)
+}
+
 /// What discovery says about the kinds of a binding.
 #[derive(Debug, Default)]
 pub(crate) struct KindsFound {
@@ -298,9 +325,10 @@ pub(crate) async fn carry_out(
         ResourceStep::Create { identity, api_version, manifest, .. } => {
             stamper.create(resource_of(kinds, api_version, identity)?, namespace, manifest).await
         }
-        ResourceStep::Apply { identity, api_version, uid, manifest, .. } => {
+        ResourceStep::Apply { identity, api_version, uid, manifest, former, .. } => {
             let resource = resource_of(kinds, api_version, identity)?;
-            stamper.apply(resource, Target { namespace, name: &identity.name, uid }, manifest).await
+            let target = Target { namespace, name: &identity.name, uid };
+            stamper.apply(resource, target, manifest, former.as_deref()).await
         }
         ResourceStep::TakeFields { identity, api_version, uid, version, fields } => {
             let resource = resource_of(kinds, api_version, identity)?;
@@ -308,9 +336,14 @@ pub(crate) async fn carry_out(
             let patch = json!({ "metadata": { "managedFields": fields } });
             stamper.merge(resource, target, version, patch).await
         }
-        ResourceStep::Strip { identity, api_version, uid, excess } => {
+        ResourceStep::Strip { identity, api_version, uid, version, manifest, excess } => {
             let resource = resource_of(kinds, api_version, identity)?;
-            stamper.strip(resource, Target { namespace, name: &identity.name, uid }, excess.clone()).await
+            let target = Target { namespace, name: &identity.name, uid };
+            stamper.strip(resource, target, version, excess.clone(), manifest).await
+        }
+        ResourceStep::LetGo { identity, api_version, uid, version } => {
+            let resource = resource_of(kinds, api_version, identity)?;
+            stamper.let_go(resource, Target { namespace, name: &identity.name, uid }, version).await
         }
         ResourceStep::Release { identity, api_version, uid, version, owners } => {
             let resource = resource_of(kinds, api_version, identity)?;
@@ -362,7 +395,9 @@ impl Reconciler for ResourcesReconciler {
             self.with_held(&key.namespace, |held| *held = None);
             return Ok(None);
         };
-        let Some(namespace) = self.caches.namespaces.get("", &key.namespace) else { return Ok(None) };
+        let Some(namespace) = self.caches.namespaces.as_stored("", &key.namespace) else {
+            return if self.caches.namespaces.exists("", &key.namespace) { Err(unreadable(key)) } else { Ok(None) };
+        };
         let Some(seal) = self.seal.get().cloned() else {
             return Err(Failure::new(FailureClass::Stale, "NoKey", "the key of digests is not known yet"));
         };
@@ -392,6 +427,7 @@ impl Reconciler for ResourcesReconciler {
             unknown_class: self.unknown_class(&namespace, &class_name),
             stamped: objects,
             orphan_unstamped: self.orphans(bound.status.observed_class_name.as_deref().unwrap_or(&class_name)),
+            keeping: bound.status.classes().filter(|class| self.orphans(class)).map(str::to_owned).collect(),
             binding: bound,
             class,
             kinds,
@@ -399,6 +435,7 @@ impl Reconciler for ResourcesReconciler {
             ..Observed::default()
         };
         observed.forget_vanished();
+        self.learn_former(&mut observed, &stamper.seal, &facts(&namespace));
         self.read_doubtful(&mut observed, &found, &stamper.seal).await?;
         Ok(Some(Seen { binding, stored, observed, kinds: found.kinds, stamper }))
     }

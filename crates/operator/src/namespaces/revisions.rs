@@ -2,7 +2,7 @@
 //!
 //! Guarantee: what is not what its name says, or does not belong to the class, is not used.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{cmp::Reverse, collections::BTreeMap, sync::Arc};
 
 use croft_api::namespaces::{
     NamespaceClass, NamespaceClassBinding, NamespaceClassSpec, Policy, REVISION_GENERATION_ANNOTATION, REVISION_LABEL,
@@ -184,6 +184,13 @@ impl Revisions {
             None if checked.is_err() || has_generation(binding, class) => newest_form(Some(newest.to_string()), None),
             None => newest_form(None, Some(Withheld::Preparing)),
         }
+    }
+
+    /// The class at each of its revisions, the newest first.
+    pub(super) fn kept(&self, class: &NamespaceClass) -> impl Iterator<Item = InForce> {
+        let mut kept = self.of(class);
+        kept.sort_by_key(|revision| Reverse(revision.kept.number));
+        kept.into_iter().map(|revision| self.at(class, revision))
     }
 
     fn at(&self, class: &NamespaceClass, kept: Revision) -> InForce {

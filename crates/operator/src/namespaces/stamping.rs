@@ -4,10 +4,11 @@ use std::fmt::Debug;
 
 use croft_core::{
     namespaces::{
+        excess::dropped,
         manifest::keeps_stamp,
         witness::{Care, Seal, Witness},
     },
-    plan::Failure,
+    plan::{Failure, FailureClass},
 };
 use k8s_openapi::api::core::v1::Namespace;
 use kube::{
@@ -58,7 +59,7 @@ impl Stamper {
         manifest: &Value,
     ) -> Result<Written, Failure> {
         let made = self.post(resource, namespace, manifest, &self.writer.posting(STAMP_MANAGER)).await?;
-        self.witnessed(made, resource, manifest)
+        self.witnessed(made, resource, manifest, None)
     }
 
     /// Whether an object would be accepted. That its name is taken is found last, when nothing else is in the way.
@@ -89,15 +90,16 @@ impl Stamper {
         call("create", self.writer.client().request(request)).await
     }
 
-    /// Server-side apply to exactly `target`, taking the fields `manifest` sets.
+    /// Server-side apply to exactly `target`, taking the fields `manifest` sets. Tells whether something is left of `former`.
     pub(crate) async fn apply(
         &self,
         resource: &ApiResource,
         target: Target<'_>,
         manifest: &Value,
+        former: Option<&Value>,
     ) -> Result<Written, Failure> {
         let made = self.applied(resource, target, manifest).await?;
-        self.witnessed(made, resource, manifest)
+        self.witnessed(made, resource, manifest, former)
     }
 
     /// As [`Stamper::apply`]; gives the object as it is then, in the form asked for.
@@ -118,18 +120,43 @@ impl Stamper {
         call("apply", api.patch(target.name, &params, &Patch::Apply(&guarded))).await
     }
 
-    /// Takes `excess` out of exactly `target`, under the name of applies: what is written on the way is theirs to drop later.
+    /// Takes `excess` out of exactly `target` at `version`, under the name of applies: what is written on the way is theirs to drop
+    /// later. Answered with what the object then shows of `manifest`.
     pub(crate) async fn strip(
         &self,
         resource: &ApiResource,
         target: Target<'_>,
+        version: &str,
         mut excess: Value,
+        manifest: &Value,
     ) -> Result<Written, Failure> {
         excess["metadata"]["uid"] = target.uid.into();
+        excess["metadata"]["resourceVersion"] = version.into();
         let params = self.writer.patching(STAMP_MANAGER);
-        let api = self.api(resource, target.namespace);
+        let api: Api<Live> = Api::namespaced_with(self.writer.client(), target.namespace, resource);
         let made = call("patch", api.patch(target.name, &params, &Patch::Merge(excess))).await?;
-        Ok(written(&made, &stream_of(&resource.plural, &resource.group)))
+        Ok(self.answered(made, resource, manifest, None).0)
+    }
+
+    /// Takes all finalizers off an object that is being deleted: done already if it is gone, and no success if it is held after that.
+    pub(crate) async fn let_go(
+        &self,
+        resource: &ApiResource,
+        target: Target<'_>,
+        version: &str,
+    ) -> Result<Written, Failure> {
+        let metadata = json!({ "uid": target.uid, "resourceVersion": version, "finalizers": null });
+        let (params, api) = (self.writer.patching(FIELD_MANAGER), self.api(resource, target.namespace));
+        let patch = Patch::Merge(json!({ "metadata": metadata }));
+        match call("patch", api.patch(target.name, &params, &patch)).await {
+            Ok(held) if held.metadata.finalizers.as_ref().is_some_and(|finalizers| !finalizers.is_empty()) => {
+                let message = format!("{} is still held by finalizers that were taken off it", target.name);
+                Err(Failure::new(FailureClass::Rejected, "StillHeld", message))
+            }
+            Ok(gone) => Ok(written(&gone, &stream_of(&resource.plural, &resource.group)).gone()),
+            Err(failure) if failure.reason == "NotFound" => Ok(Written::default()),
+            Err(failure) => Err(failure),
+        }
     }
 
     /// Merges `patch` into an object; fails as stale unless it still is `target` at `version`.
@@ -183,11 +210,30 @@ impl Stamper {
         Api::namespaced_with(self.writer.client(), namespace, resource)
     }
 
-    fn witnessed(&self, made: Live, resource: &ApiResource, manifest: &Value) -> Result<Written, Failure> {
+    fn witnessed(
+        &self,
+        made: Live,
+        resource: &ApiResource,
+        manifest: &Value,
+        former: Option<&Value>,
+    ) -> Result<Written, Failure> {
+        let (written, whole) = self.answered(made, resource, manifest, former);
+        keeps_stamp(&whole, manifest)?;
+        Ok(written)
+    }
+
+    /// What was written with what it shows of `manifest` and whether it still has something of `former`, and all of it.
+    fn answered(
+        &self,
+        made: Live,
+        resource: &ApiResource,
+        manifest: &Value,
+        former: Option<&Value>,
+    ) -> (Written, Value) {
         let written = written(&made, &stream_of(&resource.plural, &resource.group));
         let (_, whole) = made.whole(&resource.api_version, &resource.kind);
-        keeps_stamp(&whole, manifest)?;
-        let witness = Witness::of(&whole, manifest, &self.seal, self.care).to_string();
-        Ok(Written { witness: Some(witness), ..written })
+        let rest = former.is_some_and(|former| dropped(&whole, former, manifest).is_some());
+        let witness = Witness { rest, ..Witness::of(&whole, manifest, &self.seal, self.care) }.to_string();
+        (Written { witness: Some(witness), ..written }, whole)
     }
 }

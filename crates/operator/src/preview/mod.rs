@@ -83,7 +83,8 @@ pub fn explain(options: &ExplainOptions) -> anyhow::Result<Answer> {
     block_on(async {
         let (client, of_context) = connect(&options.cluster).await?;
         let namespace = options.namespace.as_ref().unwrap_or(&of_context);
-        let explained = explain::explain(&client, &options.object, namespace, &options.operator_namespace).await?;
+        let explained =
+            Box::pin(explain::explain(&client, &options.object, namespace, &options.operator_namespace)).await?;
         Ok(Answer { text: explained.to_string(), code: u8::from(!explained.is_ours()) })
     })
 }

@@ -79,6 +79,8 @@ pub(super) struct Cluster {
     bindings: BTreeMap<String, NamespaceClassBinding>,
     /// By namespace.
     stamped: BTreeMap<String, BTreeMap<Identity, Listed>>,
+    /// Kinds of which nobody can say what there is, and why.
+    unlistable: BTreeMap<KindName, String>,
     pub(super) seal: Seal,
 }
 
@@ -146,6 +148,7 @@ impl Cluster {
             bindings: bindings.into_iter().filter(own).map(|binding| (binding.name_any(), binding)).collect(),
             namespaces,
             stamped: BTreeMap::new(),
+            unlistable: BTreeMap::new(),
             // Only the operator has the key: here Secrets are told apart by their values alone.
             seal: Seal::new(rand::random()),
         })
@@ -173,6 +176,13 @@ impl Cluster {
         }
         for kind in kinds {
             let listed = list_kind(&self.client, &kind, scope.name()).await;
+            // What can only be created cannot be seen.
+            if let Err(failure) = &listed
+                && failure.reason == "MethodNotAllowed"
+            {
+                self.unlistable.insert((kind.api_version, kind.kind), failure.message.clone());
+                continue;
+            }
             for object in listed.map_err(because(format!("listing {}", kind.resource)))? {
                 let Place { namespace, name } = place_of(&object.metadata);
                 let whole = whole(&object, &kind.api_version, &kind.kind);
@@ -211,18 +221,29 @@ impl Cluster {
             namespace: described_namespace(namespace, false, false),
             orphan_unstamped: self
                 .is_orphaning(binding.status.observed_class_name.as_deref().unwrap_or(&binding.class), class),
+            keeping: binding
+                .status
+                .classes()
+                .filter(|name| self.is_orphaning(name, class))
+                .map(str::to_owned)
+                .collect(),
             stamped,
             binding,
             class: seen,
             kinds: kinds
                 .iter()
-                .map(|(name, kind)| (name.clone(), kind.seen.clone()))
+                .map(|(name, kind)| (name.clone(), self.kind_seen(name, kind)))
                 .chain(unable.into_iter().map(|(name, why)| (name, KindSeen::Unobservable { why })))
                 .collect(),
             ..Observed::default()
         };
         let listed = self.stamped.get(&namespace.name_any()).cloned().unwrap_or_default();
         Ok(Seen { observed, kinds, listed })
+    }
+
+    fn kind_seen(&self, name: &KindName, kind: &ServedKind) -> KindSeen {
+        let unlistable = self.unlistable.get(name).map(|why| KindSeen::Unobservable { why: why.clone() });
+        unlistable.unwrap_or_else(|| kind.seen.clone())
     }
 
     fn stamped_in(

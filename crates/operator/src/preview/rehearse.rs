@@ -235,7 +235,8 @@ fn effect_of(seen: &Observed, recorded: &[Applied], trial: &Trial) -> Option<Eff
         | ResourceStep::PutBackNamespaceMetadata { .. }
         | ResourceStep::ForgetNotes { .. } => Action::Change,
         ResourceStep::Prune { .. } if seen.wants(&object) => Action::Recreate,
-        ResourceStep::Prune { .. } => Action::Prune,
+        ResourceStep::LetGo { .. } if seen.wants(&object) => return None,
+        ResourceStep::Prune { .. } | ResourceStep::LetGo { .. } => Action::Prune,
         ResourceStep::Release { .. } => Action::Release,
         ResourceStep::DeleteBinding { because, .. } => {
             return Some(Effect::new(Action::Unbind, &object).because("Unbound", because.to_string()));

@@ -7,10 +7,11 @@ use croft_core::{
     plan::Failure,
     storage::{BindingSeen, Stamp},
 };
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use k8s_openapi::{api::core::v1::Namespace, apimachinery::pkg::apis::meta::v1::OwnerReference};
 use kube::{Api, Client, Resource, ResourceExt};
 
-use crate::engine::{Cache, is_deleting, write::read};
+use super::Caches;
+use crate::engine::{Cache, Writer, is_deleting, write::read};
 
 #[derive(Clone, Debug)]
 pub(super) struct Bindings(pub(super) Arc<Cache<NamespaceClassBinding>>);
@@ -34,6 +35,25 @@ impl Bindings {
         let api: Api<NamespaceClassBinding> = Api::namespaced(client.clone(), &namespace);
         let live = read(api.get_opt(&owner.name)).await?;
         Ok(Some(Stamp(live.and_then(|binding| seen(&binding)))))
+    }
+}
+
+impl Caches {
+    /// Whether the namespace goes in which an object is. Where that is in doubt, the API server itself is asked.
+    pub(super) async fn is_terminating_with<K: Resource<DynamicType = ()>>(
+        &self,
+        namespace: &str,
+        object: Option<&K>,
+        stamp: Option<&Stamp>,
+        writer: &Writer,
+    ) -> Result<bool, Failure> {
+        let is_terminating = self.is_terminating(namespace);
+        let is_going = object.is_some_and(|object| is_deleting(object.meta()));
+        if !stamp.is_some_and(|stamp| stamp.leaves_doubt(is_going, is_terminating)) {
+            return Ok(is_terminating);
+        }
+        let live = read(Api::<Namespace>::all(writer.client()).get_opt(namespace)).await?;
+        Ok(live.is_none_or(|namespace| is_deleting(&namespace.metadata)))
     }
 }
 

@@ -100,7 +100,7 @@ impl BucketReconciler {
         subusers: &BTreeSet<String>,
         moved_in: &[MovedIn],
     ) -> Result<(Owner, Looked), Failure> {
-        let user = ceph.user(lookup.user, false).await?;
+        let user = ceph.user(lookup.user).await?;
         let told = if user.is_some() { ceph.bucket(&bucket.target.name, lookup.user).await? } else { None };
         let is_empty = told.as_ref().is_none_or(|told| told.objects == 0);
         let found = found(told.as_ref(), lookup.user)?;
@@ -204,10 +204,13 @@ impl Reconciler for BucketReconciler {
         let Sighting { owner, looked, ceph } = sighting;
         let subusers = Lookup::subusers(claim.as_ref(), record.as_ref());
         let record_seen = record.as_ref().and_then(|record| RecordSeen::of(name, record));
+        let namespace_terminating =
+            self.caches.is_terminating_with(&key.namespace, Some(&*raw), stamp.as_ref(), &self.writer).await?;
         let observed = Observed {
             bucket: Some(bucket),
-            namespace_terminating: self.caches.is_terminating(&key.namespace),
+            namespace_terminating,
             unwanted: stamp.is_some_and(|stamp| stamp.is_withdrawn()),
+            given_up: record.as_ref().is_some_and(|record| self.caches.gives_up(record)),
             held_by: record.as_ref().and_then(|record| self.caches.holder(record)),
             record_is_anothers: record.is_some() && record_seen.is_none(),
             record: record_seen,

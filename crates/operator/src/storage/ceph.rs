@@ -64,12 +64,9 @@ impl Ceph {
     }
 
     /// The user of that name, whosever it is.
-    pub(super) async fn user(&self, name: &CephUser, with_buckets: bool) -> Result<Option<claim::User>, Failure> {
-        let id = user_id(name)?;
-        let Some(user) = self.gateway.user(&id).await.map_err(failure)? else { return Ok(None) };
-        let buckets =
-            if with_buckets { Some(self.gateway.buckets_with_usage_of(&id).await.map_err(failure)?) } else { None };
-        Ok(Some(seen(&user, buckets.as_deref())))
+    pub(super) async fn user(&self, name: &CephUser) -> Result<Option<claim::User>, Failure> {
+        let user = self.gateway.user(&user_id(name)?).await.map_err(failure)?;
+        Ok(user.as_ref().map(seen))
     }
 
     /// The same, with the names of its buckets, and with what is in them if that can be told in reasonable time.
@@ -79,7 +76,7 @@ impl Ceph {
         with_buckets: bool,
         with_usage: bool,
     ) -> Result<Option<claim::User>, Failure> {
-        let Some(user) = self.user(name, false).await? else { return Ok(None) };
+        let Some(user) = self.user(name).await? else { return Ok(None) };
         if !with_buckets {
             return Ok(Some(user));
         }
@@ -92,7 +89,7 @@ impl Ceph {
 
     /// The same, with what a look at a claim has to know besides.
     pub(super) async fn user_for(&self, name: &CephUser, inquiry: &Inquiry) -> Result<Option<claim::User>, Failure> {
-        let Some(user) = self.user(name, false).await? else { return Ok(None) };
+        let Some(user) = self.user(name).await? else { return Ok(None) };
         let id = user_id(name)?;
         Ok(Some(match inquiry {
             Inquiry::Nothing => user,
@@ -294,7 +291,7 @@ fn credentials(pair: &KeyPair) -> Credentials {
     Credentials::new(&pair.access_key, pair.secret_key.expose())
 }
 
-fn seen(user: &User, buckets: Option<&[Bucket]>) -> claim::User {
+fn seen(user: &User) -> claim::User {
     let full = user.id.to_string();
     // `tenant$id:name` -> `name`
     let subuser = |owner: &str| owner.strip_prefix(&full).and_then(|rest| rest.strip_prefix(':')).map(str::to_owned);
@@ -319,11 +316,11 @@ fn seen(user: &User, buckets: Option<&[Bucket]>) -> claim::User {
         },
         subusers: subusers.collect::<BTreeMap<_, _>>(),
         keys: keys.map(|key| Key { subuser: subuser(&key.user), pair: pair(&key.credentials) }).collect(),
-        buckets: buckets.into_iter().flatten().map(|bucket| (bucket.name.clone(), bucket.objects)).collect(),
+        buckets: BTreeMap::new(),
         others_buckets: BTreeSet::new(),
         gone_buckets: BTreeSet::new(),
         unlisted: None,
-        usage: buckets.map(stored),
+        usage: None,
     }
 }
 

@@ -199,10 +199,10 @@ impl ClaimReconciler {
                     move |ledger: &mut Ledger, limits: &Limits| Ok(ledger.confirm(&place, &form, units, limits)?);
                 self.book(&claim.namespace, Arc::new(change)).await
             }
-            Step::Settle { claim, form, seen, units } => {
-                let (seen, form, units) = (seen.clone(), form.clone(), *units);
+            Step::Settle { claim, form, seen, has } => {
+                let (seen, form, has) = (seen.clone(), form.clone(), *has);
                 let place = entry_key(&claim.namespace, &claim.name);
-                let change = move |ledger: &mut Ledger, _: &Limits| Ok(ledger.settle(&place, &seen, &form, units)?);
+                let change = move |ledger: &mut Ledger, _: &Limits| Ok(ledger.settle(&place, &seen, &form, has)?);
                 self.book(&claim.namespace, Arc::new(change)).await
             }
             Step::ReleaseQuota { namespace, claim, seen } => {
@@ -258,7 +258,9 @@ impl Reconciler for ClaimReconciler {
         let claims = self.caches.claims.all();
         let is_unsettled = |claim: &S3UserClaim| !self.caches.is_settled(claim) || self.has_to_settle(claim);
         let unsettled = claims.iter().filter(|claim| is_unsettled(claim)).map(|claim| super::claim_key(claim));
-        unsettled.chain(self.left_behind(|record| !record.rests_without_claim())).collect()
+        unsettled
+            .chain(self.left_behind(|record| !record.rests_without_claim() || self.caches.gives_up(record)))
+            .collect()
     }
 
     /// All of them: what others change in Ceph tells nobody.
@@ -304,9 +306,11 @@ impl Reconciler for ClaimReconciler {
             Backend::Reached(reached) => self.caches.lost_keys.among(reached.user.as_ref()),
             _ => BTreeSet::new(),
         };
+        let namespace_terminating =
+            self.caches.is_terminating_with(&key.namespace, raw.as_deref(), stamp.as_ref(), &self.writer).await?;
         let observed = Observed {
             claim: seen_claim,
-            namespace_terminating: self.caches.is_terminating(&key.namespace),
+            namespace_terminating,
             namespace_uid: self.caches.namespaces.get("", &key.namespace).and_then(|namespace| namespace.uid()),
             stamp,
             record: seen_record,

@@ -12,7 +12,7 @@ use croft_core::{
     budget::{Budget, Budgets},
     plan::{Failure, FailureClass},
     queue::Priority,
-    storage::{Class, ClassChoice, NoClass, QuotaAsked, class},
+    storage::{Class, ClassChoice, NoClass, OnDelete, QuotaAsked, class},
 };
 use croft_rgw::{Credentials, Endpoint, Gateway};
 use k8s_openapi::api::core::v1::Secret;
@@ -123,6 +123,11 @@ impl Gateways {
 
     pub(super) fn team_required(&self, choice: ClassChoice<'_>) -> bool {
         self.raw(choice).is_ok_and(|class| class.spec.team_required)
+    }
+
+    /// Whether all that tenants have of a class is to go.
+    pub(super) fn gives_up(&self, choice: ClassChoice<'_>) -> bool {
+        self.raw(choice).is_ok_and(|class| validate::on_delete(&class) == OnDelete::GiveUp)
     }
 
     /// The address of the gateway behind a class, for those who share it.

@@ -77,7 +77,7 @@ impl Caches {
             !self.claims.exists(namespace, name) && !self.users.exists("", &record_name(namespace, name))
         };
         if differs(change, |ledger| (has_promises(ledger), whose(ledger), books::namespaces(&ledger.spec)))
-            || books::granted_more(before, after).any(is_nobodys)
+            || books::have_more(before, after).any(is_nobodys)
         {
             keys.push(Key::cluster(LEDGER, change.object().name_any()));
         }
@@ -100,7 +100,7 @@ impl Caches {
             let claim = self.claims.get(namespace, name)?;
             claim_seen(&claim).form().succeeds(&form).then(|| claim_key(&claim))
         });
-        let brought = books::granted_more(before, after).filter_map(|(namespace, name, booked)| {
+        let brought = books::have_more(before, after).filter_map(|(namespace, name, booked)| {
             let (claim, record) =
                 (self.claims.get(namespace, name)?, self.users.get("", &record_name(namespace, name))?);
             let (seen, record) = (claim_seen(&claim), user::record(&record));

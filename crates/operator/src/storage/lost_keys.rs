@@ -79,6 +79,6 @@ impl LostKeys {
 
 /// It may have been replaced since it was seen.
 async fn is_listed(ceph: &Ceph, user: &CephUser, key: &KeyPair) -> bool {
-    let user = ceph.user(user, false).await.ok().flatten();
+    let user = ceph.user(user).await.ok().flatten();
     user.is_some_and(|user| user.keys.iter().any(|it| it.pair.access_key == key.access_key))
 }

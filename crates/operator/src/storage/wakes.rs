@@ -4,9 +4,13 @@ use std::collections::BTreeSet;
 
 use croft_api::{
     namespaces::NamespaceClassBinding,
-    storage::{S3Bucket, S3Class, S3User, S3UserClaim, S3UserPhase, UserMigration},
+    storage::{S3Bucket, S3Class, S3User, S3UserClaim, S3UserPhase, UserMigration, validate},
 };
-use croft_core::storage::{claim::RecordBody, claim_of_record, record_name};
+use croft_core::storage::{
+    ClassChoice,
+    claim::{Record, RecordBody},
+    claim_of_record, record_name,
+};
 use k8s_openapi::api::core::v1::{Namespace, Secret};
 use kube::{ResourceExt, core::PartialObjectMeta};
 
@@ -108,7 +112,9 @@ impl Caches {
 
     fn woken_by_class(&self, change: Change<'_, S3Class>) -> Vec<Key> {
         let name = change.object().name_any();
-        let is_changed = differs(change, |class| (class.spec.clone(), is_deleting(&class.metadata)));
+        // An annotation decides as well what becomes of data.
+        let is_changed =
+            differs(change, |class| (class.spec.clone(), validate::on_delete(class), is_deleting(&class.metadata)));
         let is_bound_anew = differs(change, |class| class.status.as_ref().and_then(|status| status.cluster.clone()));
         let asks_for_a_look = differs(change, |class| {
             let confirmed = class_seen(class).confirmed_cluster;
@@ -165,6 +171,11 @@ impl Caches {
             keys.extend(buckets.iter().filter(|it| bucket_is_meant(it)).map(|bucket| bucket_key(bucket)));
         }
         keys
+    }
+
+    /// Whether the class of a record gives up whatever it has, also what was kept.
+    pub(super) fn gives_up(&self, record: &Record) -> bool {
+        record.body.class.as_deref().is_some_and(|class| self.gateways.gives_up(ClassChoice::Named(class)))
     }
 
     /// Whether it is on record which class a claim is of.

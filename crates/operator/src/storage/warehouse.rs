@@ -11,8 +11,8 @@ use croft_core::{
     plan::Failure,
     storage::{
         self, CephUser, Class, ClassChoice, KeyPair, QuotaAsked,
-        claim::{self, Backend, Books, FreshKeys, Mark, Reached, Record, RecordBody, Version},
-        ledger::{Entry, Ledger, Limits, Units, vault_entry_key},
+        claim::{self, Backend, Books, FreshKeys, Inquiry, Mark, Reached, Record, RecordBody, SetAside, Version},
+        ledger::{Entry, Ledger, Limits, Settled, Units, vault_entry_key},
         lost_keys::Standing,
     },
 };
@@ -79,6 +79,12 @@ impl Warehouse {
         user::fresh_keys()
     }
 
+    /// Whether nothing is to be done for a record while there is no vault of its name: what was kept is given up where the class gives
+    /// everything up.
+    pub(crate) fn rests(&self, record: &Record) -> bool {
+        record.rests_without_claim() && !self.caches.gives_up(record)
+    }
+
     /// Those who share it share a gateway.
     pub(crate) fn address(&self, choice: ClassChoice<'_>) -> Option<String> {
         self.caches.gateways.address(choice)
@@ -110,7 +116,8 @@ impl Warehouse {
             Ok(ceph) => ceph,
             Err(failure) => return Looked::blind(Backend::Unreachable(failure)),
         };
-        let user = ceph.user(&called(&chosen.class), true).await;
+        // Its bucket decides what becomes of it, and a gateway leaves out without a word what it cannot look into.
+        let user = ceph.user_for(&called(&chosen.class), &Inquiry::Buckets(SetAside::default())).await;
         self.heed(&chosen.class.name, &user);
         let ca_bundle = chosen.ca_bundle();
         let lost = self.caches.lost_keys.among(user.as_ref().ok().and_then(Option::as_ref));
@@ -182,11 +189,11 @@ impl Warehouse {
         vault: &storage::Target,
         generation: i64,
         seen: &Entry,
-        units: Units,
+        has: Settled,
     ) -> Result<Written, Failure> {
         let seen = seen.clone();
         let (place, form) = (vault_entry_key(&vault.namespace, &vault.name), form(vault, generation));
-        let change = move |ledger: &mut Ledger, _: &Limits| Ok(ledger.settle(&place, &seen, &form, units)?);
+        let change = move |ledger: &mut Ledger, _: &Limits| Ok(ledger.settle(&place, &seen, &form, has)?);
         self.book(&vault.namespace, Arc::new(change)).await
     }
 
@@ -250,7 +257,9 @@ impl Warehouse {
         });
         self.caches.classes.wakes(move |change: engine::Change<'_, S3Class>| {
             let serves = |class: &S3Class| class_seen(class).refusal(false).is_none();
-            let view = |class: &S3Class| (class.spec.clone(), is_deleting(&class.metadata), serves(class));
+            let view = |class: &S3Class| {
+                (class.spec.clone(), validate::on_delete(class), is_deleting(&class.metadata), serves(class))
+            };
             if differs(change, view) { in_class(&change.object().name_any()) } else { Vec::new() }
         });
         self.wakes_short_of_quota(short);

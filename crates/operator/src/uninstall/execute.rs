@@ -5,37 +5,34 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, bail};
 use croft_core::{
     plan::{Failure, FailureClass},
-    uninstall::{Ground, Seen, Stage, Step, headline, orphaned, without},
+    uninstall::{Ground, Seen, Stage, Step, headline, orphaned, plan, staying, without},
 };
 use futures::{StreamExt, stream};
-use k8s_openapi::{
-    api::{
-        coordination::v1::Lease,
-        core::v1::{Namespace, Pod},
-    },
-    jiff::Timestamp,
-};
+use k8s_openapi::api::core::v1::{Namespace, Pod};
 use kube::{
     Api, Client,
     api::{DeleteParams, DynamicObject, ListParams, Patch, PatchParams, Preconditions, PropagationPolicy},
 };
 use serde_json::{Value, json};
 
-use super::observe::{World, observe};
+use super::{leads::leads, observe::World};
 use crate::{
     engine::write::{call, read},
     preview::because,
-    run::LEASE,
 };
 
+/// How often it is looked whether something is over.
+pub(super) const LOOK: Duration = Duration::from_millis(500);
+/// How often it is said that it is not.
+pub(super) const TELL: Duration = Duration::from_secs(5);
 /// As many objects are changed at once.
 const AT_ONCE: usize = 16;
-/// How often it is looked whether something is over.
-const LOOK: Duration = Duration::from_millis(500);
 /// How often an object that others change meanwhile is tried.
 const TRIES: usize = 5;
-/// What is in every namespace, or belongs to what we have removed and goes by itself.
-const OF_ITSELF: [&str; 7] = ["Endpoints", "EndpointSlice", "ReplicaSet", "Pod", "PodMetrics", "Lease", "Event"];
+/// How often it is looked again for what others made, or kept, meanwhile.
+const ROUNDS: usize = 3;
+/// As many failures are told.
+const TOLD: usize = 3;
 
 #[derive(Clone, Copy)]
 pub(super) struct Shovel<'a> {
@@ -44,28 +41,118 @@ pub(super) struct Shovel<'a> {
     pub(super) patience: Duration,
 }
 
+/// What came of objects: one that cannot be done keeps nobody from the others.
+#[derive(Default)]
+struct Done {
+    count: usize,
+    failed: Vec<String>,
+}
+
+impl Done {
+    fn told(&self) -> String {
+        let more = self.failed.len().saturating_sub(TOLD);
+        let told = self.failed.iter().take(TOLD).map(String::as_str).collect::<Vec<_>>().join("; ");
+        if more == 0 { told } else { format!("{told}; and {more} more") }
+    }
+}
+
 impl Shovel<'_> {
-    /// Does one step; how many objects that were.
-    pub(super) async fn execute(&self, step: &Step, world: &World) -> anyhow::Result<usize> {
-        eprintln!("{} ({}) ...", headline(step.stage), step.objects.len());
-        let mut work = stream::iter(step.objects.iter().map(|object| self.one(step.stage, object, world)))
-            .buffer_unordered(if step.stage == Stage::Fences { 1 } else { AT_ONCE });
-        let (mut done, mut told) = (0, Instant::now());
-        while let Some(result) = work.next().await {
-            result?;
-            done += 1;
-            if told.elapsed() > Duration::from_secs(1) {
-                told = Instant::now();
-                eprintln!("  {done} of {}", step.objects.len());
+    /// Policies and webhooks go; how many did. Whatever does not go now is tried again with everything else.
+    pub(super) async fn open_the_way(&self, world: &World) -> usize {
+        let mut count = 0;
+        for step in plan(world.seen(), self.ground).iter().filter(|step| step.stage == Stage::Fences) {
+            let done = self.execute(step, world).await;
+            if !done.failed.is_empty() {
+                eprintln!("  not yet: {}", done.told());
+            }
+            count += done.count;
+        }
+        count
+    }
+
+    /// Deletes its Deployment and waits until nobody works any more: whatever is let go of after that stays let go of.
+    pub(super) async fn stop_operator(&self, world: &World) -> anyhow::Result<()> {
+        for step in plan(world.seen(), self.ground).iter().filter(|step| step.stage == Stage::Operator) {
+            let done = self.execute(step, world).await;
+            if !done.failed.is_empty() {
+                bail!("the operator cannot be stopped: {}", done.told());
             }
         }
-        drop(work);
-        if step.stage == Stage::Kinds {
+        let (own, client) = (&self.ground.namespace, self.client);
+        let pods: Api<Pod> = Api::namespaced(client.clone(), own);
+        let replicas = ListParams::default().labels("app.kubernetes.io/name=croft");
+        let what =
+            format!("its pods in {own} to end (one on a node that is lost ends with `kubectl delete pod --force`)");
+        self.until(&what, || async {
+            let left = call("list", pods.list(&replicas)).await.map_err(because("listing its pods"))?;
+            Ok(left.items.is_empty())
+        })
+        .await?;
+        let what = "the operator to end: one that runs outside of the cluster has to be stopped by hand";
+        self.until(what, || async { Ok(!leads(client, own).await?) }).await
+    }
+
+    /// Everything else, from what is there now that nobody makes any more of it; the kinds only once nothing is left that would go
+    /// with them. How many objects that were.
+    pub(super) async fn take_down(&self) -> anyhow::Result<usize> {
+        let (mut count, mut last) = (0, Done::default());
+        for _ in 0..=ROUNDS {
+            let world = World::of_all(self.client, self.ground).await?;
+            let steps = plan(world.seen(), self.ground);
+            if steps.iter().any(|step| step.stage == Stage::Operator) {
+                bail!(
+                    "somebody deploys the operator again while it is removed: tell what does that, such as Argo CD, to stop"
+                );
+            }
+            let (kinds, rest): (Vec<_>, Vec<_>) = steps.into_iter().partition(|step| step.stage == Stage::Kinds);
+            if rest.is_empty() {
+                return Ok(count + self.remove_kinds(&kinds, &world).await?);
+            }
+            last = Done::default();
+            for step in &rest {
+                let done = self.execute(step, &world).await;
+                count += done.count;
+                last.failed.extend(done.failed);
+            }
+        }
+        let left = if last.failed.is_empty() { "others make it anew all the time".to_owned() } else { last.told() };
+        bail!("Croft's kinds stay, as what belongs to them would go with them. Start again once that is mended: {left}")
+    }
+
+    async fn remove_kinds(&self, steps: &[Step], world: &World) -> anyhow::Result<usize> {
+        if let Some(unlisted) = world.unlisted() {
+            bail!("all but Croft's kinds is removed. {unlisted}. Mend that, or remove those kinds, and start again");
+        }
+        let mut count = 0;
+        for step in steps {
+            let done = self.execute(step, world).await;
+            if !done.failed.is_empty() {
+                bail!("{}", done.told());
+            }
             for object in &step.objects {
                 self.until_gone(object, world).await?;
             }
+            count += done.count;
         }
-        Ok(done)
+        Ok(count)
+    }
+
+    async fn execute(&self, step: &Step, world: &World) -> Done {
+        eprintln!("{} ({}) ...", headline(step.stage), step.objects.len());
+        let mut work = stream::iter(step.objects.iter().map(|object| self.one(step.stage, object, world)))
+            .buffer_unordered(if step.stage == Stage::Fences { 1 } else { AT_ONCE });
+        let (mut done, mut told) = (Done::default(), Instant::now());
+        while let Some(result) = work.next().await {
+            match result {
+                Ok(()) => done.count += 1,
+                Err(error) => done.failed.push(format!("{error:#}")),
+            }
+            if told.elapsed() > Duration::from_secs(1) {
+                told = Instant::now();
+                eprintln!("  {} of {}", done.count, step.objects.len());
+            }
+        }
+        done
     }
 
     async fn one(&self, stage: Stage, object: &Seen, world: &World) -> anyhow::Result<()> {
@@ -129,7 +216,7 @@ impl Shovel<'_> {
     }
 
     /// Waits until `is_over`; where that takes too long, says what for.
-    pub(super) async fn until<A: Future<Output = anyhow::Result<bool>>>(
+    async fn until<A: Future<Output = anyhow::Result<bool>>>(
         &self,
         what: &str,
         is_over: impl Fn() -> A,
@@ -139,7 +226,7 @@ impl Shovel<'_> {
             if started.elapsed() > self.patience {
                 bail!("waited {} s for {what}; start again to go on, or give --timeout", self.patience.as_secs());
             }
-            if told.elapsed() > Duration::from_secs(5) {
+            if told.elapsed() > TELL {
                 told = Instant::now();
                 eprintln!("  waiting for {what}, {} s so far", started.elapsed().as_secs());
             }
@@ -148,70 +235,40 @@ impl Shovel<'_> {
         Ok(())
     }
 
-    /// Deletes its Deployment and waits until nobody works any more: whatever is let go of after that stays let go of.
-    pub(super) async fn stop_operator(&self, steps: &[Step], world: &World) -> anyhow::Result<()> {
-        for step in steps.iter().filter(|step| step.stage == Stage::Operator) {
-            self.execute(step, world).await?;
-        }
-        let pods: Api<Pod> = Api::namespaced(self.client.clone(), &self.ground.namespace);
-        let replicas = ListParams::default().labels("app.kubernetes.io/name=croft");
-        self.until("its pods to end", || async {
-            let left = call("list", pods.list(&replicas)).await.map_err(because("listing its pods"))?;
-            Ok(left.items.is_empty())
-        })
-        .await?;
-        let what = "the operator to end: one that runs outside of the cluster has to be stopped by hand";
-        self.until(what, || async { Ok(holder(self.client, &self.ground.namespace).await?.is_none()) }).await
-    }
-
     /// Removes the operator's namespace, unless there is something in it that is not ours; says which of the two.
     pub(super) async fn remove_place(&self) -> anyhow::Result<String> {
         let own = &self.ground.namespace;
         let namespaces: Api<Namespace> = Api::all(self.client.clone());
-        let here = read(namespaces.get_opt(own)).await.map_err(because("reading the namespace"))?;
+        let here = read(namespaces.get_opt(own)).await.map_err(because("reading the operator's namespace"))?;
         let Some(here) = here else { return Ok(String::new()) };
-        let world = observe(self.client).await?;
-        let of_every = |object: &Seen| {
-            OF_ITSELF.contains(&object.kind.kind.as_str())
-                || (object.kind.kind == "ConfigMap" && object.name == "kube-root-ca.crt")
-                || (object.kind.kind == "ServiceAccount" && object.name == "default")
-        };
-        let others: Vec<_> =
-            world.seen().into_iter().filter(|object| object.namespace == *own && !of_every(object)).collect();
-        if let Some(other) = others.first() {
-            let (count, kind, name) = (others.len(), &other.kind.kind, &other.name);
-            return Ok(format!("Namespace {own} stays: {count} objects in it are not Croft's, such as {kind} {name}."));
+        let world = World::of_namespace(self.client, own).await?;
+        if let Some(unlisted) = world.unlisted() {
+            return Ok(format!("Namespace {own} stays: {unlisted}."));
+        }
+        if let Some(why) = staying(world.seen(), self.ground) {
+            return Ok(format!("Namespace {own} stays: {why}."));
         }
         let uid = here.metadata.uid.context("a namespace has a UID")?;
-        let params = DeleteParams {
-            preconditions: Some(Preconditions { uid: Some(uid), resource_version: None }),
-            ..DeleteParams::default()
-        };
-        call("delete", namespaces.delete(own, &params)).await.map_err(because("deleting the namespace"))?;
+        call("delete", namespaces.delete(own, &exactly(uid)))
+            .await
+            .map_err(because("deleting the operator's namespace"))?;
         Ok(format!("Namespace {own} is deleted."))
     }
 }
 
-/// An object that is gone, or another of its name, needs no deleting.
-async fn delete(api: &Api<DynamicObject>, object: &Seen) -> Result<(), Failure> {
-    let params = DeleteParams {
-        preconditions: Some(Preconditions { uid: Some(object.uid.clone()), resource_version: None }),
+/// Only the object of this UID goes.
+pub(super) fn exactly(uid: String) -> DeleteParams {
+    DeleteParams {
+        preconditions: Some(Preconditions { uid: Some(uid), resource_version: None }),
         propagation_policy: Some(PropagationPolicy::Background),
         ..DeleteParams::default()
-    };
-    match call("delete", api.delete(&object.name, &params)).await {
-        Err(failure) if !matches!(failure.reason, "NotFound" | "Conflict") => Err(failure),
-        _ => Ok(()),
     }
 }
 
-/// Who leads, if anybody does.
-pub(super) async fn holder(client: &Client, namespace: &str) -> anyhow::Result<Option<String>> {
-    let leases: Api<Lease> = Api::namespaced(client.clone(), namespace);
-    let lease = read(leases.get_opt(LEASE)).await.map_err(because("reading the lease"))?;
-    let Some(spec) = lease.and_then(|lease| lease.spec) else { return Ok(None) };
-    let term = Duration::from_secs(u64::try_from(spec.lease_duration_seconds.unwrap_or_default()).unwrap_or_default());
-    let is_over =
-        spec.renew_time.is_none_or(|renewed| Timestamp::now().duration_since(renewed.0).unsigned_abs() > term);
-    Ok(spec.holder_identity.filter(|holder| !holder.is_empty() && !is_over))
+/// An object that is gone needs no deleting; another of its name is found when it is looked again.
+async fn delete(api: &Api<DynamicObject>, object: &Seen) -> Result<(), Failure> {
+    match call("delete", api.delete(&object.name, &exactly(object.uid.clone()))).await {
+        Err(failure) if !matches!(failure.reason, "NotFound" | "Conflict") => Err(failure),
+        _ => Ok(()),
+    }
 }

@@ -6,26 +6,33 @@ use anyhow::Context as _;
 use croft_api::{backup as backup_names, namespaces as names, storage as storage_names};
 use croft_core::{
     backup::MODIFIERS,
-    uninstall::{Choice, Ground, Kind},
+    uninstall::{Choice, Ground, Kind, OurKind},
 };
 use serde_json::Value;
 
 use crate::{
     admission::CA_SECRET,
     manifests::{
-        Installation,
+        CERTIFICATE, Installation,
         values::{CertManager, ClassRequired, Monitor, Values, VeleroPlace},
         yaml,
     },
     namespaces::KEY_SECRET,
+    parts::PARTS,
     run::LEASE,
 };
 
-pub(super) fn ground(choice: Choice, namespace: &str, velero_namespace: &str) -> anyhow::Result<Ground> {
-    let kinds = croft_api::crds().into_iter().map(|crd| {
+/// As if all kinds we know were ours.
+pub(super) fn ground(choice: Choice, namespace: &str, veleros: &[String]) -> anyhow::Result<Ground> {
+    let kinds = croft_api::crds().into_iter().filter_map(|crd| {
+        let part = PARTS.iter().find(|part| part.groups.contains(&crd.spec.group.as_str()))?.part.name();
         let kind = Kind { group: crd.spec.group, kind: crd.spec.names.kind };
-        (kind, crd.metadata.name.unwrap_or_default())
+        Some(OurKind { kind, crd: crd.metadata.name.unwrap_or_default(), part })
     });
+    let mut installed = BTreeSet::new();
+    for velero in veleros {
+        installed.extend(self::installed(namespace, velero)?);
+    }
     Ok(Ground {
         choice,
         namespace: namespace.to_owned(),
@@ -49,7 +56,8 @@ pub(super) fn ground(choice: Choice, namespace: &str, velero_namespace: &str) ->
             names::TRIGGER_ANNOTATION,
         ],
         of_a_class: vec![names::REVISION_LABEL, names::GATE_LABEL],
-        installed: installed(namespace, velero_namespace)?,
+        of_velero: (backup_names::MANAGED_BY_LABEL, backup_names::MANAGED_BY_VALUE),
+        installed,
     })
 }
 
@@ -59,7 +67,7 @@ fn installed(namespace: &str, velero_namespace: &str) -> anyhow::Result<BTreeSet
         cert_manager: CertManager { enabled: true, ..CertManager::default() },
         class_required: ClassRequired { label: "any".into(), ..ClassRequired::default() },
         service_monitor: Monitor { enabled: true, ..Monitor::default() },
-        velero: VeleroPlace { namespace: velero_namespace.to_owned() },
+        velero: VeleroPlace { namespace: velero_namespace.to_owned(), ..VeleroPlace::default() },
         ..Values::default()
     };
     let everything = Installation { namespace: namespace.to_owned(), webhook_url: None, values };
@@ -76,7 +84,13 @@ fn installed(namespace: &str, velero_namespace: &str) -> anyhow::Result<BTreeSet
         })
         .filter(|(kind, ..)| kind.kind != "Namespace" && kind.kind != "CustomResourceDefinition")
         .collect();
-    let kept = [("", "Secret", CA_SECRET), ("", "Secret", KEY_SECRET), ("coordination.k8s.io", "Lease", LEASE)];
+    let kept = [
+        ("", "Secret", CA_SECRET),
+        ("", "Secret", KEY_SECRET),
+        // By cert-manager, which leaves it behind when its Certificate goes.
+        ("", "Secret", CERTIFICATE),
+        ("coordination.k8s.io", "Lease", LEASE),
+    ];
     installed.extend(kept.map(|(group, kind, name)| {
         (Kind { group: group.to_owned(), kind: kind.to_owned() }, namespace.to_owned(), name.to_owned())
     }));
@@ -106,5 +120,15 @@ mod tests {
                 && has("Lease", "croft-system", "croft")
         );
         assert!(!installed.iter().any(|(kind, ..)| kind.kind == "Namespace"));
+        assert!(has("Secret", "croft-system", "croft-webhook-certificate"));
+    }
+
+    #[test]
+    fn every_kind_is_of_a_part_and_known_in_every_namespace_velero_may_be_in() {
+        let ground = ground(Choice::KeepData, "croft-system", &["safe".into(), "velero".into()]).unwrap();
+        assert_eq!(ground.kinds.len(), croft_api::crds().len());
+        let rights = ground.installed.iter().filter(|(kind, _, name)| kind.kind == "Role" && name == "croft");
+        let places: Vec<_> = rights.map(|(_, namespace, _)| namespace.as_str()).collect();
+        assert_eq!(places, ["croft-system", "safe", "velero"]);
     }
 }

@@ -2,36 +2,45 @@
 //! `croft_core::uninstall`; it works as well where the operator is gone already.
 
 mod execute;
+mod find;
 mod ground;
+mod leads;
 mod observe;
 mod purge;
 
-use std::time::Duration;
+use std::{fmt::Write as _, time::Duration};
 
-use anyhow::Context as _;
+use anyhow::{anyhow, bail};
 use clap::Args;
-use croft_core::uninstall::{Choice, Stage, describe, plan};
+use croft_core::uninstall::{Choice, describe, hindrance, plan};
 
-use self::execute::Shovel;
+use self::{execute::Shovel, observe::World};
 use crate::{
     cli::ClusterOptions,
+    engine::Part,
+    parts,
     preview::{Answer, block_on, connect},
 };
 
 pub const HELP: &str = "\
-Policies and webhooks go first, so that an absent operator blocks nobody; then the operator; the kinds last.
+Policies and webhooks go first, so that an absent operator blocks nobody; then the operator; the kinds last, once nothing is
+left that would go with them. Without a choice it says what --keep-data would do, and does nothing.
 
   --keep-data   what classes put into namespaces stays without an owner, and so do the Secrets with keys; users and buckets
-                in Ceph, and Velero's backups, are not touched. This is the default.
-  --purge       the operator deletes every backup, vault, bucket and user of tenants first, with all that is in them.
+                in Ceph, and Velero's backups, are not touched.
+  --purge       the operator deletes every backup, vault, bucket and user of tenants first, with all that is in them,
+                also buckets that were to be retained. Where that comes to no end, or is interrupted with Ctrl-C, classes
+                are told to retain again what they retained before, and nothing else is done.
+
+Exit code: 0 all is done, 1 nothing was asked to be done, 2 not done, or not whole: what is left is named.
 
 Examples:
-  croft uninstall --dry-run              what would be done, in numbers
+  croft uninstall --dry-run --purge      what would be done, in numbers
   croft uninstall --keep-data && helm uninstall croft -n croft-system";
 
 #[derive(Debug, Args)]
 pub struct UninstallOptions {
-    /// Leave tenants what they have; the default
+    /// Leave tenants what they have
     #[arg(long, conflicts_with = "purge")]
     pub keep_data: bool,
 
@@ -47,9 +56,13 @@ pub struct UninstallOptions {
     #[arg(long, env = "CROFT_NAMESPACE", default_value = "croft-system", value_name = "NAME")]
     pub namespace: String,
 
-    /// The namespace Velero runs in
+    /// The namespace Velero runs in, besides those where the operator has rights for it
     #[arg(long, default_value = "velero", value_name = "NAME")]
     pub velero_namespace: String,
+
+    /// The parts that ran here, where neither a Deployment nor the kinds themselves tell that these kinds are Croft's
+    #[arg(long, value_delimiter = ',', value_parser = parts::value_parser(), value_name = "PARTS")]
+    pub enable: Vec<Part>,
 
     /// How many seconds to wait for each thing that others have to finish
     #[arg(long, default_value = "600", value_name = "SECONDS")]
@@ -62,35 +75,54 @@ pub struct UninstallOptions {
 /// Does it, or tells what it would do.
 pub fn uninstall(options: &UninstallOptions) -> anyhow::Result<Answer> {
     let choice = if options.purge { Choice::Purge } else { Choice::KeepData };
+    let is_chosen = options.purge || options.keep_data;
     block_on(async {
         let (client, _) = connect(&options.cluster).await?;
-        let ground = ground::ground(choice, &options.namespace, &options.velero_namespace)?;
-        let world = observe::observe(&client).await?;
-        let is_running = execute::holder(&client, &options.namespace).await?.is_some();
+        let found = find::find(&client, options, choice).await?;
+        let ground = &found.ground;
+        let world = World::of_all(&client, ground).await?;
         let objects = world.seen();
-        let steps = plan(&objects, &ground);
-        let text = describe(&steps, &objects, &ground, is_running);
-        if options.dry_run {
-            let text = format!("This would be done; nothing is changed:\n{text}");
-            return Ok(Answer { text, code: 0 });
+        let leads = choice == Choice::Purge && leads::leads(&client, &options.namespace).await?;
+        let hindrance = match choice {
+            Choice::Purge => hindrance(objects, ground, leads, found.parts.as_deref()),
+            Choice::KeepData => None,
+        };
+        let mut text = describe(&plan(objects, ground), objects, ground, hindrance.as_deref());
+        if let Some(unlisted) = world.unlisted() {
+            let _ = writeln!(text, "  but: {unlisted}");
+        }
+        if options.dry_run || !is_chosen {
+            let how = if options.dry_run { "" } else { "\nSay --keep-data to have this done, or --purge.\n" };
+            let text = format!("This would be done; nothing is changed:\n{text}{how}");
+            return Ok(Answer { text, code: u8::from(!options.dry_run) });
+        }
+        if let Some(hindrance) = hindrance {
+            bail!(hindrance);
         }
         eprint!("{text}");
-        let shovel = Shovel { client: &client, ground: &ground, patience: Duration::from_secs(options.timeout) };
-        let mut done = 0;
-        for step in steps.iter().filter(|step| step.stage == Stage::Fences) {
-            done += shovel.execute(step, &world).await?;
+        let shovel = Shovel { client: &client, ground, patience: Duration::from_secs(options.timeout) };
+        let mut done = shovel.open_the_way(&world).await;
+        if leads {
+            purge_or_take_back(&shovel, &world).await?;
         }
-        if choice == Choice::Purge && is_running {
-            purge::purge(&shovel).await?;
-        }
-        // What the operator has done since is not in the plan that was told; what it still holds is.
-        let world = observe::observe(&client).await?;
-        let steps = plan(&world.seen(), &ground);
-        shovel.stop_operator(&steps, &world).await?;
-        for step in steps.iter().filter(|step| step.stage != Stage::Operator) {
-            done += shovel.execute(step, &world).await?;
-        }
-        let left = shovel.remove_place().await.context("removing the operator's namespace")?;
+        shovel.stop_operator(&world).await?;
+        done += shovel.take_down().await?;
+        let left = shovel.remove_place().await?;
         Ok(Answer { text: format!("{done} objects done. {left}\n"), code: 0 })
     })
+}
+
+/// Whoever then decides to keep Croft loses nothing that was to be retained.
+async fn purge_or_take_back(shovel: &Shovel<'_>, world: &World) -> anyhow::Result<()> {
+    let ended = tokio::select! {
+        ended = purge::purge(shovel, world) => ended,
+        _ = tokio::signal::ctrl_c() => Err(anyhow!("interrupted")),
+    };
+    let Err(error) = ended else { return Ok(()) };
+    purge::take_back(shovel, world).await?;
+    Err(error.context(
+        "the purge came to no end; S3Classes say again what they said before, the operator runs, policies and webhooks are gone. \
+         Start again to go on, also with --keep-data; or install the same release once more, which brings policies and webhooks \
+         back",
+    ))
 }

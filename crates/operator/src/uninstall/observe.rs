@@ -1,12 +1,17 @@
 //! Everything that is in the cluster, by its metadata: whatever belongs to an object of ours is found, of whichever kind it is.
+//! Only what concerns us is kept.
 
 use std::collections::BTreeMap;
 
-use croft_core::uninstall::{Kind, Seen};
-use futures::{StreamExt, TryStreamExt, stream};
+use croft_core::{
+    plan::{Failure, FailureClass},
+    uninstall::{Ground, Kind, Seen, concerns, stage},
+};
+use futures::{StreamExt, stream};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::{
     Api, Client,
-    api::{ApiResource, DynamicObject, ListParams, PartialObjectMeta},
+    api::{ApiResource, DynamicObject, ListParams},
     core::discovery::v2::APIResourceDiscovery,
 };
 use serde_json::{Value, json};
@@ -20,19 +25,83 @@ use crate::{
 const PAGE: u32 = 500;
 /// As many kinds are listed at once.
 const AT_ONCE: usize = 8;
+/// How often a list is begun: its pages may be forgotten meanwhile.
+const TRIES: usize = 2;
+/// As many kinds that could not be listed are named.
+const NAMED: usize = 3;
+
+/// Objects of one kind with their metadata; or why they cannot be listed.
+type Listed = Result<Vec<(Seen, Value)>, String>;
 
 /// What was found, with how each kind is called.
 #[derive(Debug, Default)]
 pub(super) struct World {
     objects: Vec<Seen>,
-    /// Of each object, by its UID.
+    /// Of each object that something is done with, by its UID.
     metadata: BTreeMap<String, Value>,
     resources: BTreeMap<Kind, (ApiResource, bool)>,
+    /// Kinds of which nothing is known, each with the reason.
+    unlisted: Vec<String>,
 }
 
 impl World {
-    pub(super) fn seen(&self) -> Vec<Seen> {
-        self.objects.clone()
+    /// All that concerns `ground`. A kind that cannot be listed is named and keeps nobody from finding the others.
+    pub(super) async fn of_all(client: &Client, ground: &Ground) -> anyhow::Result<Self> {
+        let resources = resources(client).await?;
+        let mut world = Self { resources, ..Self::default() };
+        let lists = world.resources.values().map(|(resource, _)| {
+            let all = Api::all_with(client.clone(), resource);
+            list(all, resource.clone(), |object| concerns(object, ground))
+        });
+        let lists: Vec<_> = stream::iter(lists).buffer_unordered(AT_ONCE).collect().await;
+        world.take(lists, |object| stage(object, ground).is_some());
+        Ok(world)
+    }
+
+    /// All that is in one namespace.
+    pub(super) async fn of_namespace(client: &Client, namespace: &str) -> anyhow::Result<Self> {
+        let resources = resources(client).await?;
+        let mut world = Self { resources, ..Self::default() };
+        let lists = world.resources.values().filter(|(_, is_namespaced)| *is_namespaced).map(|(resource, _)| {
+            list(Api::namespaced_with(client.clone(), namespace, resource), resource.clone(), |_| true)
+        });
+        let lists: Vec<_> = stream::iter(lists).buffer_unordered(AT_ONCE).collect().await;
+        world.take(lists, |_| false);
+        Ok(world)
+    }
+
+    fn take(&mut self, lists: Vec<Listed>, needs_metadata: impl Fn(&Seen) -> bool) {
+        for list in lists {
+            match list {
+                Ok(objects) => {
+                    for (object, metadata) in objects {
+                        if needs_metadata(&object) {
+                            self.metadata.insert(object.uid.clone(), metadata);
+                        }
+                        self.objects.push(object);
+                    }
+                }
+                Err(reason) => self.unlisted.push(reason),
+            }
+        }
+        self.unlisted.sort();
+    }
+
+    pub(super) fn seen(&self) -> &[Seen] {
+        &self.objects
+    }
+
+    /// Which kinds nothing is known of, if any.
+    pub(super) fn unlisted(&self) -> Option<String> {
+        let named: Vec<_> = self.unlisted.iter().take(NAMED).map(String::as_str).collect();
+        let more = self.unlisted.len().saturating_sub(NAMED);
+        let more = if more > 0 { format!("; and {more} more") } else { String::new() };
+        (!named.is_empty()).then(|| {
+            format!(
+                "what belongs to Croft cannot be told of kinds that cannot be listed, so its own kinds stay as long: {}{more}",
+                named.join("; ")
+            )
+        })
     }
 
     /// An object's metadata as it was.
@@ -50,7 +119,7 @@ impl World {
     }
 }
 
-pub(super) async fn observe(client: &Client) -> anyhow::Result<World> {
+async fn resources(client: &Client) -> anyhow::Result<BTreeMap<Kind, (ApiResource, bool)>> {
     let groups = discover(client).await.map_err(because("discovering kinds"))?;
     let mut resources: BTreeMap<Kind, (ApiResource, bool)> = BTreeMap::new();
     for group in &groups {
@@ -59,22 +128,11 @@ pub(super) async fn observe(client: &Client) -> anyhow::Result<World> {
         for version in &group.versions {
             let Some(number) = version.version.as_deref() else { continue };
             for (resource, is_namespaced) in version.resources.iter().filter_map(|one| listable(&name, number, one)) {
-                let kind = Kind { group: name.clone(), kind: resource.kind.clone() };
-                resources.entry(kind).or_insert((resource, is_namespaced));
+                resources.entry(kind_of(&resource)).or_insert((resource, is_namespaced));
             }
         }
     }
-    let lists = stream::iter(resources.values().map(|(resource, _)| list(client, resource.clone())));
-    let lists: Vec<_> = lists.buffer_unordered(AT_ONCE).try_collect().await?;
-    let (objects, metadata) = lists
-        .into_iter()
-        .flatten()
-        .map(|(seen, metadata)| {
-            let uid = seen.uid.clone();
-            (seen, (uid, metadata))
-        })
-        .unzip();
-    Ok(World { objects, metadata, resources })
+    Ok(resources)
 }
 
 /// What can be listed and deleted. Nobody owns by way of events, and there are many of them.
@@ -90,19 +148,44 @@ fn listable(group: &str, version: &str, resource: &APIResourceDiscovery) -> Opti
     Some((found, resource.scope.as_deref() == Some("Namespaced")))
 }
 
-async fn list(client: &Client, resource: ApiResource) -> anyhow::Result<Vec<(Seen, Value)>> {
-    let api: Api<DynamicObject> = Api::all_with(client.clone(), &resource);
-    let kind = Kind { group: resource.group.clone(), kind: resource.kind.clone() };
+pub(super) fn kind_of(resource: &ApiResource) -> Kind {
+    Kind { group: resource.group.clone(), kind: resource.kind.clone() }
+}
+
+/// Those of one kind that are wanted.
+async fn list(api: Api<DynamicObject>, resource: ApiResource, is_wanted: impl Fn(&Seen) -> bool) -> Listed {
+    let kind = kind_of(&resource);
+    let mut tries = 1;
+    loop {
+        match pages(&api, &kind, &is_wanted).await {
+            Ok(found) => return Ok(found),
+            // It went since it was discovered.
+            Err(failure) if ["NotFound", "NotServed"].contains(&failure.reason) => return Ok(Vec::new()),
+            Err(failure) if failure.class == FailureClass::Transient && tries < TRIES => tries += 1,
+            Err(failure) => {
+                let dot = if resource.group.is_empty() { "" } else { "." };
+                return Err(format!("{}{dot}{} ({})", resource.plural, resource.group, failure.message));
+            }
+        }
+    }
+}
+
+async fn pages(
+    api: &Api<DynamicObject>,
+    kind: &Kind,
+    is_wanted: &impl Fn(&Seen) -> bool,
+) -> Result<Vec<(Seen, Value)>, Failure> {
     let mut found = Vec::new();
     let mut params = ListParams::default().limit(PAGE);
     loop {
-        let page = match call("list", api.list_metadata(&params)).await {
-            Ok(page) => page,
-            // It went since it was discovered.
-            Err(failure) if failure.reason == "NotFound" => return Ok(found),
-            Err(failure) => return Err(because(format!("listing {}", resource.plural))(failure)),
-        };
-        found.extend(page.items.iter().map(|object| seen(&kind, object)));
+        let page = call("list", api.list_metadata(&params)).await?;
+        for object in page.items {
+            let seen = seen(kind, &object.metadata);
+            if is_wanted(&seen) {
+                let metadata = ObjectMeta { managed_fields: None, ..object.metadata };
+                found.push((seen, json!(metadata)));
+            }
+        }
         match page.metadata.continue_.filter(|token| !token.is_empty()) {
             Some(token) => params = params.continue_token(&token),
             None => return Ok(found),
@@ -110,13 +193,12 @@ async fn list(client: &Client, resource: ApiResource) -> anyhow::Result<Vec<(See
     }
 }
 
-pub(super) fn seen(kind: &Kind, object: &PartialObjectMeta<DynamicObject>) -> (Seen, Value) {
-    let metadata = &object.metadata;
+pub(super) fn seen(kind: &Kind, metadata: &ObjectMeta) -> Seen {
     let owners = metadata.owner_references.iter().flatten().map(|owner| Kind {
         group: owner.api_version.split_once('/').map_or("", |(group, _)| group).to_owned(),
         kind: owner.kind.clone(),
     });
-    let seen = Seen {
+    Seen {
         kind: kind.clone(),
         namespace: metadata.namespace.clone().unwrap_or_default(),
         name: metadata.name.clone().unwrap_or_default(),
@@ -125,6 +207,6 @@ pub(super) fn seen(kind: &Kind, object: &PartialObjectMeta<DynamicObject>) -> (S
         annotations: metadata.annotations.iter().flatten().map(|(key, _)| key.clone()).collect(),
         finalizers: metadata.finalizers.clone().unwrap_or_default(),
         owners: owners.collect(),
-    };
-    (seen, json!(metadata))
+        is_going: metadata.deletion_timestamp.is_some(),
+    }
 }

@@ -92,6 +92,13 @@ async fn what_an_application_says_counts_at_once_and_only_as_long_as_it_says_so(
     plot.status::<NonAdminBackup>("late", "to wait until it is clear what is enforced", unclear).await;
     say(world, json!({ "requireApprovalForBSL": false })).await?;
     plot.status::<NonAdminBackup>("late", "to go on by itself", |status| status["phase"] == "Created").await;
+
+    say(world, json!(["nobody", "knows"])).await?;
+    is_told(&plot, "36h", None).await?;
+    plot.add_backup("later").await?;
+    plot.status::<NonAdminBackup>("later", "to wait until the application can be read", unclear).await;
+    say(world, json!({ "requireApprovalForBSL": false })).await?;
+    plot.status::<NonAdminBackup>("later", "to go on by itself", |status| status["phase"] == "Created").await;
     let (ready, detail) = world.operator.readiness().await?;
     ensure!(ready, "{detail}");
     Ok(())

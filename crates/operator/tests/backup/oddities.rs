@@ -132,3 +132,33 @@ async fn what_becomes_of_a_request_is_told_by_events_that_its_owner_can_read() -
     .await;
     Ok(())
 }
+
+#[tokio::test]
+async fn what_veleros_own_schema_refuses_is_told_and_tried_again_only_when_it_was_edited() -> Result<()> {
+    let plot = Plot::alone("strict", SETTINGS).await?;
+    plot.add_location(json!({})).await?;
+    plot.location_is_available().await;
+    let rule = json!([{ "op": "add", "path": "/spec/versions/0/schema/openAPIV3Schema/properties/spec/x-kubernetes-validations",
+                        "value": [{ "rule": "!has(self.csiSnapshotTimeout) || self.csiSnapshotTimeout != '17m0s'", "message": "never 17 minutes" }] }]);
+    let admin = plot.world.bed.admin();
+    admin.kubectl(&["patch", "crd", "backups.velero.io", "--type=json", "-p", &rule.to_string()]).await?;
+    let with_timeout =
+        |timeout: &str| json!({ "backupSpec": { "storageLocation": "here", "csiSnapshotTimeout": timeout } });
+    let refused = |status: &Value| status["phase"] == "BackingOff" && status.to_string().contains("never 17 minutes");
+    // The API server may judge by the schema of before for a moment.
+    let mut number = 0;
+    let name = loop {
+        number += 1;
+        let name = format!("odd-{number}");
+        plot.create::<NonAdminBackup>(&name, with_timeout("17m0s")).await?;
+        let status = plot.status::<NonAdminBackup>(&name, "to be decided about", |status| {
+            refused(status) || status["phase"] == "Created"
+        });
+        if refused(&status.await) {
+            break name;
+        }
+    };
+    plot.patch::<NonAdminBackup>(&name, json!({ "spec": with_timeout("18m0s") })).await?;
+    plot.status::<NonAdminBackup>(&name, "to be handed over", |status| status["phase"] == "Created").await;
+    Ok(())
+}

@@ -107,6 +107,24 @@ async fn a_backup_of_somebody_elses_in_its_way_is_told_and_left_alone() -> Resul
 }
 
 #[tokio::test]
+async fn a_backup_that_says_it_was_due_in_another_century_stops_no_schedule() -> Result<()> {
+    let plot = Plot::empty("future").await?;
+    let schedule = plot.add_schedule(json!({})).await?;
+    let backup = json!({
+        "apiVersion": "oadp.openshift.io/v1alpha1", "kind": "NonAdminBackup",
+        "metadata": { "name": "zeal", "labels": { SCHEDULE_UID_LABEL: schedule.uid() },
+                      "annotations": { SCHEDULED_AT_ANNOTATION: "2190-01-01T03:00:00Z" } },
+        "spec": { "backupSpec": { "includedResources": ["configmaps"] } },
+    });
+    plot.api::<NonAdminBackup>().create(&PostParams::default(), &serde_json::from_value(backup)?).await?;
+    let made = wait::until("the schedule to go on", VELERO_PATIENCE, || async {
+        Ok(plot.made_by(&schedule).await?.into_iter().find(|name| name != "zeal"))
+    });
+    made.await?;
+    Ok(())
+}
+
+#[tokio::test]
 async fn what_is_no_time_on_a_backup_does_not_get_to_velero() -> Result<()> {
     let plot = Plot::with_vault("timeless").await?;
     plot.add_config_map("prices").await?;

@@ -1,9 +1,9 @@
 //! What cannot be changed in place is made anew where the class says so, and never before it is known that it can be.
 
 use anyhow::Result;
-use croft_api::namespaces::AppliedState;
+use croft_api::namespaces::{AppliedState, STAMP_LABEL};
 use k8s_openapi::api::core::v1::Secret;
-use kube::{Resource, ResourceExt};
+use kube::{Resource, ResourceExt, api::PostParams};
 use serde_json::{Value, json};
 
 use crate::scene::{Class, Space, applied, condition, config_map, world};
@@ -59,5 +59,44 @@ async fn what_would_not_be_accepted_anew_is_not_deleted() -> Result<()> {
     assert!(told.contains("ssh-privatekey") && told.contains("change the class"), "{told}");
     assert!(same(&before, &secrets.get("made").await?), "untouched");
     assert_eq!(before.labels().len(), 2, "and still protected");
+    Ok(())
+}
+
+#[tokio::test]
+async fn what_is_replaced_and_cannot_be_changed_in_place_is_made_anew() -> Result<()> {
+    let world = world().await;
+    let space = Space::new(world.bed, "replaced-anew").await?;
+    let secrets = space.api::<Secret>();
+    let hers = json!({
+        "apiVersion": "v1", "kind": "Secret", "metadata": {"name": "made", "finalizers": ["example.com/mine"]},
+        "type": "example.com/hers", "stringData": {"a": "hers"},
+    });
+    let before = secrets.create(&PostParams::default(), &serde_json::from_value(hers)?).await?;
+    let made = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "made"}, "stringData": {"a": "b"}});
+    let policy = json!({"onConflict": "Replace", "onImmutable": "Recreate"});
+    let class =
+        Class::with_spec(world.client(), "replaced-anew", json!({"policy": policy, "resources": [made]})).await?;
+    space.label(Some("replaced-anew")).await?;
+    space.follows(&class).await;
+    let after = secrets.get("made").await?;
+    assert!(after.uid() != before.uid() && after.type_.as_deref() == Some("Opaque"), "{after:?}");
+    assert!(after.finalizers().is_empty());
+    Ok(())
+}
+
+#[tokio::test]
+async fn what_was_made_to_look_like_ours_and_locked_is_made_anew_whoever_holds_it() -> Result<()> {
+    let world = world().await;
+    let space = Space::new(world.bed, "locked-before").await?;
+    let mut hers = config_map("made", "hers");
+    hers["metadata"]["labels"] = json!({STAMP_LABEL: "locked-before"});
+    hers["metadata"]["finalizers"] = json!(["example.com/mine"]);
+    hers["immutable"] = json!(true);
+    let before = space.stranger_makes(hers).await?;
+    let spec = json!({"policy": {"onImmutable": "Recreate"}, "resources": [config_map("made", "1")]});
+    let class = Class::with_spec(world.client(), "locked-before", spec).await?;
+    space.label(Some("locked-before")).await?;
+    space.follows(&class).await;
+    assert_ne!(space.has_value("made", "1").await.uid(), before.uid());
     Ok(())
 }

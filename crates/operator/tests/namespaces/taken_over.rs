@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 use croft_api::namespaces::STAMP_LABEL;
-use k8s_openapi::api::core::v1;
+use k8s_openapi::api::{apps::v1::Deployment, core::v1};
 use kube::{
     Api, ResourceExt,
     api::{DeleteParams, Patch, PatchParams},
@@ -10,8 +10,8 @@ use kube::{
 use serde_json::json;
 
 use crate::{
-    scene::{Class, Space, config_map, world},
-    support::eventually,
+    scene::{Class, Space, config_map, may_be_in_classes, world},
+    support::{self, eventually},
 };
 
 /// The keys in the data of a config map.
@@ -148,5 +148,102 @@ async fn what_a_backup_brought_back_is_replaced_whole() -> Result<()> {
     assert_eq!(after.labels().keys().collect::<Vec<_>>(), [STAMP_LABEL]);
     space.label(None).await?;
     space.lacks("made").await;
+    Ok(())
+}
+
+#[tokio::test]
+async fn what_was_made_to_look_like_ours_is_not_held_by_who_made_it() -> Result<()> {
+    let world = world().await;
+    let space = Space::new(world.bed, "held-before").await?;
+    let mut theirs = config_map("made", "1");
+    theirs["metadata"]["labels"] = json!({STAMP_LABEL: "held-before"});
+    theirs["metadata"]["finalizers"] = json!(["example.com/mine"]);
+    let before = space.stranger_makes(theirs).await?;
+    let spec = json!({"protect": true, "resources": [config_map("made", "1")]});
+    let class = Class::with_spec(world.client(), "held-before", spec).await?;
+    space.label(Some("held-before")).await?;
+    space.follows(&class).await;
+    let after = space.has("made").await;
+    assert_eq!((after.uid(), after.finalizers()), (before.uid(), &[][..]));
+    space.label(None).await?;
+    space.lacks("made").await;
+    Ok(())
+}
+
+#[tokio::test]
+async fn who_takes_the_stamp_off_with_what_she_adds_adds_nothing_where_drift_is_corrected_exactly() -> Result<()> {
+    let world = world().await;
+    let spec = json!({"policy": {"onDrift": "Exact"}, "resources": [config_map("made", "1")]});
+    let class = Class::with_spec(world.client(), "exact-unstamped", spec).await?;
+    let space = Space::of(world.bed, "exact-unstamped", "exact-unstamped").await?;
+    space.follows(&class).await;
+    let added = json!({"metadata": {"labels": {STAMP_LABEL: null}}, "data": {"more": "theirs"}});
+    space.edit("made", "somebody", added).await?;
+    eventually("what was added to go", || async {
+        let object = space.config_maps().get("made").await?;
+        let is_back = object.labels().contains_key(STAMP_LABEL);
+        Ok((is_back && keys(&space, "made").await? == ["key"]).then_some(()))
+    })
+    .await;
+    space.says("ReconcileSuccess").await;
+    Ok(())
+}
+
+#[tokio::test]
+async fn what_a_class_drops_goes_whoever_says_that_it_is_his_as_well() -> Result<()> {
+    let world = world().await;
+    let mut made = config_map("made", "1");
+    made["data"]["dropped"] = "1".into();
+    let spec = |made: serde_json::Value| json!({"resources": [made]});
+    let class = Class::with_spec(world.client(), "shared-fields", spec(made)).await?;
+    let (applying, emptying) = (
+        Space::of(world.bed, "shared-by-apply", "shared-fields").await?,
+        Space::of(world.bed, "shared-by-nobody", "shared-fields").await?,
+    );
+    for space in [&applying, &emptying] {
+        space.follows(&class).await;
+    }
+    let same = json!({
+        "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "made"}, "data": {"dropped": "1"},
+    });
+    applying.config_maps().patch("made", &PatchParams::apply("somebody"), &Patch::Apply(&same)).await?;
+    emptying.edit("made", "somebody", json!({"metadata": {"managedFields": [{}]}, "data": {"theirs": "1"}})).await?;
+    class.set_spec(spec(config_map("made", "1"))).await?;
+    for (space, left) in [(&applying, &["key"][..]), (&emptying, &["key", "theirs"][..])] {
+        eventually("what was dropped to go", || async { Ok((keys(space, "made").await? == *left).then_some(())) })
+            .await;
+        space.follows(&class).await;
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn what_a_class_drops_keeps_out_nothing_that_excludes_it() -> Result<()> {
+    let world = world().await;
+    support::apply(world.bed.admin(), &may_be_in_classes("apps", "deployments")).await?;
+    let deployment = |strategy: &serde_json::Value| {
+        let labels = json!({"app": "made"});
+        json!({
+            "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "made"},
+            "spec": {
+                "replicas": 0, "strategy": strategy, "selector": {"matchLabels": labels},
+                "template": {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "a", "image": "a"}]}},
+            },
+        })
+    };
+    let (rolling, recreate) = (
+        json!({"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}}),
+        json!({"type": "Recreate"}),
+    );
+    let spec = |strategy| json!({"resources": [deployment(strategy)]});
+    let class = Class::with_spec(world.client(), "excluding", spec(&rolling)).await?;
+    let space = Space::of(world.bed, "excluding", "excluding").await?;
+    space.follows(&class).await;
+    let deployments = space.api::<Deployment>();
+    deployments.patch("made", &PatchParams::apply("somebody").force(), &Patch::Apply(&deployment(&rolling))).await?;
+    class.set_spec(spec(&recreate)).await?;
+    space.follows(&class).await;
+    let strategy = deployments.get("made").await?.spec.and_then(|spec| spec.strategy).unwrap_or_default();
+    assert!(strategy.type_.as_deref() == Some("Recreate") && strategy.rolling_update.is_none(), "{strategy:?}");
     Ok(())
 }

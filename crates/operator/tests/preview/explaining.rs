@@ -211,3 +211,30 @@ async fn what_only_looks_like_an_object_of_a_class_is_told_from_one_that_is() ->
         .mentions(&["ConfigMap/old", "is of class explain-before"]);
     Ok(())
 }
+
+#[tokio::test]
+async fn a_kind_that_can_only_be_created_keeps_nothing_from_being_explained() -> Result<()> {
+    let world = world().await;
+    let role = json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole",
+        "metadata": {"name": "classes-ask", "labels": {"croft.dev/aggregate-to-namespace-classes": "true"}},
+        "rules": [{
+            "apiGroups": ["authorization.k8s.io"], "resources": ["localsubjectaccessreviews"],
+            "verbs": ["get", "list", "watch", "create", "patch", "delete"],
+        }],
+    });
+    define(world, &role).await?;
+    let review = json!({
+        "apiVersion": "authorization.k8s.io/v1", "kind": "LocalSubjectAccessReview", "metadata": {"name": "asked"},
+        "spec": {"user": "somebody", "resourceAttributes": {"verb": "get", "resource": "pods"}},
+    });
+    define(world, &class("explain-asked", &json!([review, config_map("made", &json!({}))]))).await?;
+    let namespace = world.bed.namespace("asked").await?;
+    label(world, &namespace, "explain-asked").await?;
+    says(world, &namespace, "Unobservable").await;
+    explain(world, "cm/made", &namespace).await?.ends_with_code(0).mentions(&["as the class wants it"]);
+    let admin = &world.bed.admin().kubeconfig;
+    let planned = run(admin, &["plan", "--unlabel", "-n", &namespace], "").await?;
+    planned.mentions(&["ConfigMap/made"]);
+    Ok(())
+}

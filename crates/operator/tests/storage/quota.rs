@@ -220,6 +220,10 @@ async fn what_an_upload_brings_that_began_before_its_quota_was_lowered_counts_fo
     assert!(told.iter().any(|it| it.type_ == "Ready" && it.reason == "QuotaExceeded"), "{told:?}");
     let more = other.claims().create(&PostParams::default(), &claim_of("late", 1)).await;
     assert!(more.expect_err("there is no room").to_string().contains("exceeded cluster quota"));
+    let raised = plot.claim(json!({ "quota": { "size": "64Ki", "objects": 9, "buckets": 1 } })).await;
+    let refused = format!("{:#}", raised.expect_err("what it has stored is no right to as much"));
+    assert!(refused.contains("exceeded cluster quota"), "{refused}");
+    assert_eq!(plot.user("data").await?.expect("a Ceph user").user_quota.max_size, Some(0));
 
     s3.delete_object("photos", "cat.jpg").await?;
     // A Secret that is lost has its claim looked at before its turn.

@@ -1,13 +1,15 @@
 //! What `croft uninstall` leaves behind, on a real API server.
 
+mod refused;
 #[path = "../support/mod.rs"]
 mod support;
+mod trouble;
 
-use std::{path::Path, process::Output};
+use std::{path::Path, process::Output, time::Duration};
 
 use anyhow::{Context, Result};
 use croft_api::{namespaces::CLASS_LABEL, storage::S3UserClaim};
-use croft_testbed::{Testbed, wait};
+use croft_testbed::{S3Call, Testbed, wait};
 use k8s_openapi::{
     api::{
         admissionregistration::v1::{ValidatingAdmissionPolicy, ValidatingWebhookConfiguration},
@@ -22,8 +24,12 @@ use kube::{
     api::{DeleteParams, ListParams},
 };
 use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
 
 use crate::support::{PATIENCE, World, apply, croft, eventually};
+
+/// Velero looks at things in its own time.
+const VELERO_PATIENCE: Duration = Duration::from_secs(120);
 
 const CLASS: &str = r#"{"apiVersion": "akuity.io/v1alpha1", "kind": "NamespaceClass", "metadata": {"name": "team"}, "spec": {
   "protect": true, "policy": {"onClassDelete": "Block"}, "resources": [
@@ -108,20 +114,39 @@ async fn with_data_kept_no_fence_falls_with_the_operator_and_nothing_else_of_it_
     .await;
     goes(&client, &namespace).await?;
 
+    assert!(said(&done).contains("is deleted"), "{}", said(&done));
     let again = uninstall(&kubeconfig, &["--keep-data"]).await?;
     assert!(again.status.success() && said(&again).contains("nothing of Croft is here"), "{}", said(&again));
     Ok(())
 }
 
 #[tokio::test]
-async fn while_an_operator_runs_outside_of_the_cluster_nothing_is_let_go_of() -> Result<()> {
+async fn no_fence_falls_that_the_operator_puts_up_until_its_very_end() -> Result<()> {
     let world = World::own(Testbed::kubernetes()).await?;
-    let namespace = furnished(&world.bed).await?;
+    let client = world.client();
+    let first = furnished(&world.bed).await?;
     let kubeconfig = world.bed.admin().kubeconfig.clone();
-    let refused = uninstall(&kubeconfig, &["--timeout", "2"]).await?;
+    let refused = uninstall(&kubeconfig, &["--keep-data", "--timeout", "2"]).await?;
     assert!(!refused.status.success() && said(&refused).contains("stopped by hand"), "{}", said(&refused));
-    let policy = Api::<NetworkPolicy>::namespaced(world.client(), &namespace).get("deny-all").await?;
-    assert_eq!(policy.owner_references().len(), 1);
+    let policy = Api::<NetworkPolicy>::namespaced(client.clone(), &first).get("deny-all").await?;
+    assert_eq!(policy.owner_references().len(), 1, "while somebody works nothing is let go of");
+
+    let running = tokio::spawn(async move { uninstall(&kubeconfig, &["--keep-data", "--timeout", "60"]).await });
+    eventually("policies and webhooks to go", || async {
+        let webhooks = names::<ValidatingWebhookConfiguration>(&client).await?;
+        Ok((!webhooks.iter().any(|name| name == "croft")).then_some(()))
+    })
+    .await;
+    let second = furnished(&world.bed).await?;
+    drop(world.operator);
+    let done = running.await.context("croft uninstall")??;
+    assert!(done.status.success(), "{}", said(&done));
+    nothing_is_left(&client).await?;
+    for namespace in [first, second] {
+        let policy = Api::<NetworkPolicy>::namespaced(client.clone(), &namespace).get("deny-all").await?;
+        assert_eq!(policy.owner_references().len(), 0, "{namespace}");
+        goes(&client, &namespace).await?;
+    }
     Ok(())
 }
 
@@ -142,15 +167,16 @@ async fn keys_stay_with_the_tenant_and_her_user_in_ceph_or_all_of_it_goes() -> R
         assert_eq!(claims.get("app").await?.finalizers().len(), 1);
         assert!(world.bed.ceph().admin(&["user", "list"]).await?.contains("$app"));
         let kubeconfig = world.bed.admin().kubeconfig.clone();
+        if !stays {
+            without_a_leader_nothing_is_purged(&world, &kubeconfig).await?;
+            assert!(claims.get("app").await?.metadata.deletion_timestamp.is_none());
+        }
         let running = tokio::spawn(async move { uninstall(&kubeconfig, &[choice, "--timeout", "60"]).await });
         // Outside of the cluster it is stopped by hand, once it has done its work.
         if stays {
             drop(world.operator);
         } else {
-            eventually("the user to be gone", || async {
-                Ok((!world.bed.ceph().admin(&["user", "list"]).await?.contains("$app")).then_some(()))
-            })
-            .await;
+            no_user_is_left(&world.bed).await?;
             drop(world.operator);
         }
         let done = running.await.context("croft uninstall")??;
@@ -161,4 +187,91 @@ async fn keys_stay_with_the_tenant_and_her_user_in_ceph_or_all_of_it_goes() -> R
         goes(&client, &namespace).await?;
     }
     Ok(())
+}
+
+async fn without_a_leader_nothing_is_purged(world: &World, kubeconfig: &Path) -> Result<()> {
+    world.operator.process.stop();
+    let refused = uninstall(kubeconfig, &["--purge"]).await?;
+    assert!(!refused.status.success() && said(&refused).contains("no operator leads"), "{}", said(&refused));
+    assert!(names::<ValidatingAdmissionPolicy>(&world.client()).await?.iter().any(|name| name == "croft-bindings"));
+    world.operator.process.cont();
+    world.operator.ready(PATIENCE).await
+}
+
+/// Not in Ceph, and none is on record any more: the operator has done its work.
+async fn no_user_is_left(bed: &Testbed) -> Result<()> {
+    wait::until("the operator to have done its work", VELERO_PATIENCE, || async {
+        let users: Vec<String> = serde_json::from_str(&bed.ceph().admin(&["user", "list"]).await?)?;
+        let left: Vec<_> = users.into_iter().filter(|user| user.contains('$')).collect();
+        anyhow::ensure!(left.is_empty(), "{left:?}");
+        let records = bed.admin().kubectl(&["get", "s3users", "-o", "name"]).await?;
+        anyhow::ensure!(records.is_empty(), "{records}");
+        Ok(Some(()))
+    })
+    .await
+}
+
+/// A namespace of a class that gives storage and a vault, with a bucket of its owner's own beside it; both are full, and she has a
+/// backup.
+async fn lived_in(bed: &Testbed, client: &Client) -> Result<String> {
+    let storage = |kind: &str, name: &str, spec: Value| json!({ "apiVersion": "s3.snappcloud.io/v1alpha1", "kind": kind, "metadata": { "name": name }, "spec": spec });
+    let bucket = |name: &str| storage("S3Bucket", name, json!({ "s3UserRef": "store" }));
+    let keys = json!({ "adminSecretName": "store-admin", "readSecretName": "store-read", "quota": { "size": "1Gi", "objects": "100", "buckets": 2 } });
+    let vault = json!({ "apiVersion": "croft.dev/v1alpha1", "kind": "BackupVault", "metadata": { "name": "backups" }, "spec": { "quota": { "size": "1Gi" }, "onDelete": "Retain" } });
+    let class = json!({ "apiVersion": "akuity.io/v1alpha1", "kind": "NamespaceClass", "metadata": { "name": "lively" },
+                        "spec": { "resources": [storage("S3UserClaim", "store", keys), bucket("given"), vault] } });
+    apply(bed.admin(), &class.to_string()).await?;
+    let namespace = bed.namespace("lived-in").await?;
+    bed.admin().kubectl(&["label", "namespace", &namespace, &format!("{CLASS_LABEL}=lively")]).await?;
+    bed.admin().kubectl(&["create", "configmap", "mine", "-n", &namespace, "--from-literal=k=v"]).await?;
+    let in_it = |mut object: Value| {
+        object["metadata"]["namespace"] = namespace.as_str().into();
+        object.to_string()
+    };
+    apply(bed.admin(), &in_it(bucket("own"))).await?;
+    for what in ["s3userclaim/store", "s3bucket/given", "s3bucket/own", "backupvault/backups"] {
+        eventually(&format!("{what} to be ready"), || async {
+            let ready = "jsonpath={.status.conditions[?(@.type=='Ready')].status}";
+            Ok((bed.admin().kubectl(&["get", what, "-n", &namespace, "-o", ready]).await? == "True").then_some(()))
+        })
+        .await;
+    }
+    let secret = Api::<Secret>::namespaced(client.clone(), &namespace).get("store-admin").await?;
+    let data = secret.data.unwrap_or_default();
+    let key = |name: &str| data.get(name).map(|key| String::from_utf8_lossy(&key.0).into_owned()).context("a key");
+    let (access, secret) = (key("accessKey")?, key("secretKey")?);
+    for path in ["/given/cat.jpg", "/own/cat.jpg"] {
+        let put = S3Call { method: http::Method::PUT, path, body: b"meow", ..S3Call::default() };
+        let (status, told) = bed.ceph().call((&access, &secret), &put).await?;
+        anyhow::ensure!(status.is_success(), "{path}: {status} {told}");
+    }
+    let backup = json!({ "apiVersion": "oadp.openshift.io/v1alpha1", "kind": "NonAdminBackup", "metadata": { "name": "nightly" },
+                         "spec": { "backupSpec": { "includedResources": ["configmaps"] } } });
+    apply(bed.admin(), &in_it(backup)).await?;
+    wait::until_true("the backup to be completed", VELERO_PATIENCE, || async {
+        let phase = "jsonpath={.status.veleroBackup.status.phase}";
+        Ok(bed.admin().kubectl(&["get", "nonadminbackup", "nightly", "-n", &namespace, "-o", phase]).await?
+            == "Completed")
+    })
+    .await?;
+    Ok(namespace)
+}
+
+#[tokio::test]
+async fn a_purge_takes_backups_and_full_buckets_with_it_and_not_what_tenants_made_themselves() -> Result<()> {
+    let world = World::own(Testbed::kubernetes().with_velero()).await?;
+    let client = world.client();
+    let namespace = lived_in(&world.bed, &client).await?;
+    let kubeconfig = world.bed.admin().kubeconfig.clone();
+    let running = tokio::spawn(async move { uninstall(&kubeconfig, &["--purge", "--timeout", "150"]).await });
+    no_user_is_left(&world.bed).await?;
+    drop(world.operator);
+    let done = running.await.context("croft uninstall")??;
+    assert!(done.status.success(), "{}", said(&done));
+    nothing_is_left(&client).await?;
+    assert_eq!(world.bed.ceph().admin(&["bucket", "list"]).await?.matches(&namespace).count(), 0);
+    let veleros = ["get", "backups.velero.io,backupstoragelocations.velero.io", "-n", "velero", "-o", "name"];
+    assert_eq!(world.bed.admin().kubectl(&veleros).await?, "");
+    world.bed.admin().kubectl(&["get", "configmap", "mine", "-n", &namespace]).await?;
+    goes(&client, &namespace).await
 }

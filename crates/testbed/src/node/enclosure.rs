@@ -14,7 +14,7 @@ use std::{
 use anyhow::{Context, Result, bail, ensure};
 
 use super::{ADDRESS, BRIDGE};
-use crate::{process, rundir::cache_root};
+use crate::{parts::ensure_node_packages, process, rundir::cache_root};
 
 /// Names the control group of the enclosure one is in.
 const INSIDE: &str = "CROFT_ENCLOSURE";
@@ -41,10 +41,12 @@ pub(super) fn cgroup() -> Result<String> {
 /// Fails with one sentence that says what this machine does not allow.
 pub fn ensure_possible() -> Result<()> {
     ensure!(rustix::process::geteuid().is_root(), "a real node needs root: run this as root");
+    // What is tried then is tried with them.
+    ensure_node_packages()?;
     let tried = Command::new("unshare")
         .args(["--mount", "--net", "--pid", "--fork", "--mount-proc", "--propagation", "private", "ip", "link"])
         .output()
-        .context("a real node needs `unshare` and `ip`: install the packages util-linux and iproute2")?;
+        .context("a real node needs `unshare`: install the package util-linux")?;
     ensure!(
         tried.status.success(),
         "a real node needs CAP_SYS_ADMIN and CAP_NET_ADMIN, which this root lacks ({}): run this on a machine or in a \

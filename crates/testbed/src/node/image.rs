@@ -7,7 +7,7 @@ use std::{
     process::Command,
 };
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use serde_json::{Value, json};
 
 /// The one image that is always there: a shell and its tools; by itself it does nothing, for as long as it is let.
@@ -26,14 +26,39 @@ pub struct Image {
     pub command: Vec<String>,
 }
 
-pub(crate) fn busybox() -> Image {
+/// With the libraries it is linked with, where it is not Debian's static one.
+pub(crate) fn busybox() -> Result<Image> {
     let tools = ["sh", "cat", "cp", "dd", "echo", "mkdir", "sha256sum", "sleep", "sync", "test", "wget"];
-    Image {
+    let mut files = vec![("bin/busybox".to_owned(), BUSYBOX_PROGRAM.into())];
+    files.extend(
+        libraries(BUSYBOX_PROGRAM)?.into_iter().map(|place| (place.trim_start_matches('/').to_owned(), place.into())),
+    );
+    Ok(Image {
         name: BUSYBOX.to_owned(),
-        files: vec![("bin/busybox".to_owned(), BUSYBOX_PROGRAM.into())],
+        files,
         links: tools.iter().map(|tool| (format!("bin/{tool}"), "busybox".to_owned())).collect(),
         command: vec!["/bin/sleep".to_owned(), "2147483647".to_owned()],
+    })
+}
+
+/// What a program is linked with, each at the place where it is looked for; nothing for a static one.
+fn libraries(program: &str) -> Result<Vec<String>> {
+    let output = Command::new("ldd").arg(program).env("LC_ALL", "C").output().context("running ldd")?;
+    let said = String::from_utf8_lossy(&output.stdout);
+    if let Some(lacking) = said.lines().find(|line| line.contains("not found")) {
+        bail!("{program} lacks a library: {}", lacking.trim());
     }
+    // A static one is an error to it.
+    Ok(if output.status.success() { linked(&said) } else { Vec::new() })
+}
+
+fn linked(said: &str) -> Vec<String> {
+    let place = |line: &str| {
+        let place = line.split_once("=>").map_or(line, |(_, place)| place);
+        let place = place.split_whitespace().next()?;
+        place.starts_with('/').then(|| place.to_owned())
+    };
+    said.lines().filter_map(place).collect()
 }
 
 impl Image {
@@ -141,4 +166,17 @@ fn pack(dir: &Path, archive: &Path) -> Result<()> {
         .context("running tar")?;
     ensure!(status.success(), "tar of {} failed", dir.display());
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_that_is_not_static_comes_with_what_it_is_linked_with() {
+        let said = "\tlinux-vdso.so.1 (0x00007ffc)\n\tlibc.so.6 => /lib/x86_64-linux-gnu/libc.so.6 (0x00007f)\n\t/lib64/ld-linux-x86-64.so.2 (0x00007f)\n";
+        assert_eq!(linked(said), ["/lib/x86_64-linux-gnu/libc.so.6", "/lib64/ld-linux-x86-64.so.2"]);
+        assert!(linked("\tstatically linked\n").is_empty());
+        assert!(!libraries("/bin/sh").unwrap().is_empty(), "Debian's own shell is not static");
+    }
 }

@@ -21,7 +21,9 @@ for place in containerd kubelet cni; do
 done
 
 # What kubelet would set for the whole machine.
-for setting in vm/overcommit_memory vm/panic_on_oom kernel/panic kernel/panic_on_oops; do
+for setting in vm/overcommit_memory vm/panic_on_oom kernel/panic kernel/panic_on_oops kernel/keys/root_maxkeys \
+    kernel/keys/root_maxbytes; do
+    [ -e "/proc/sys/$setting" ] || continue
     fake="/run/$(basename "$setting")"
     cat "/proc/sys/$setting" >"$fake"
     mount --bind "$fake" "/proc/sys/$setting"

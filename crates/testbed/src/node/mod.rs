@@ -54,7 +54,7 @@ impl Node {
         let kubeconfig = bed.admin().kubeconfig.clone();
         let node = runtime::run_blocking(move || Self::spawn(&NodeParts::ensure()?, dir, &kubeconfig)).await?;
         let busybox = node.dir.join("busybox.tar");
-        image::busybox().write(&busybox)?;
+        image::busybox()?.write(&busybox)?;
         node.import(&busybox).await?;
         node.wait_until_ready(bed).await?;
         Ok(node)

@@ -46,7 +46,7 @@ impl Node {
 
 async fn images() -> Result<Vec<Image>> {
     let (velero, node) = runtime::run_blocking(|| Ok((VeleroParts::ensure()?, NodeParts::ensure()?))).await?;
-    let mut plugin = Image { name: PLUGIN_IMAGE.to_owned(), ..super::image::busybox() };
+    let mut plugin = Image { name: PLUGIN_IMAGE.to_owned(), ..super::image::busybox()? };
     plugin.files.push(("plugins/velero-plugin-for-aws".to_owned(), velero.aws_plugin));
     plugin.command = ["/bin/cp", "/plugins/velero-plugin-for-aws", "/target/"].map(str::to_owned).to_vec();
     let files =

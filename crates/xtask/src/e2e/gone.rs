@@ -9,7 +9,7 @@ use std::{
 };
 
 use anyhow::{Context, Result, bail, ensure};
-use croft_testbed::wait;
+use croft_testbed::{process, wait};
 
 use super::cluster::Cluster;
 use crate::{story::Story, terminal::green};
@@ -30,11 +30,10 @@ pub(super) fn tell() -> Result<()> {
     let mut story = Story::new();
     story.begin("A run is killed in the middle, without a chance to clean up.");
     let before = Traces::look()?;
-    let mut run = Command::new(std::env::current_exe()?)
-        .args(["e2e", "idle"])
-        .stdout(Stdio::piped())
-        .spawn()
-        .context("starting another run")?;
+    let mut run = Command::new(std::env::current_exe()?);
+    run.args(["e2e", "idle"]);
+    // It never ends by itself: whoever kills this one must not leave it behind.
+    let mut run = process::leash(&run).stdout(Stdio::piped()).spawn().context("starting another run")?;
     let lines = BufReader::new(run.stdout.take().context("it has no output")?).lines();
     if !lines.map_while(Result::ok).any(|line| line == READY) {
         bail!("the run ended before its pod ran: {}", run.wait()?);

@@ -3,7 +3,7 @@
 use std::{process::Command, time::Instant};
 
 use anyhow::{Context, Result, ensure};
-use croft_testbed::parts;
+use croft_testbed::{parts, process};
 
 use crate::terminal::{bold, green, seconds};
 
@@ -12,11 +12,9 @@ pub(crate) fn matrix() -> Result<()> {
     for version in parts::versions()? {
         println!("\n{}", bold(&format!("Kubernetes {version}")));
         let clock = Instant::now();
-        let status = Command::new(std::env::current_exe()?)
-            .args(["e2e", "story"])
-            .env(parts::VERSION, &version)
-            .status()
-            .context("starting the story")?;
+        let mut story = Command::new(std::env::current_exe()?);
+        story.args(["e2e", "story"]).env(parts::VERSION, &version);
+        let status = process::leash(&story).status().context("starting the story")?;
         rows.push((version, status.success(), clock.elapsed()));
     }
     println!();

@@ -3,14 +3,13 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, ensure};
-use croft_testbed::wait;
+use croft_testbed::{process, wait};
 use futures::FutureExt;
 use k8s_openapi::api::{coordination::v1::Lease, core::v1::Pod};
 use kube::{
     Api, ResourceExt,
     api::{DeleteParams, EvictParams, ListParams},
 };
-use tokio::process::Command;
 
 use super::{
     cluster::{Cluster, OPERATOR, SOON},
@@ -97,8 +96,7 @@ impl Cluster {
         let pid = process_of(&leader).with_context(|| format!("{leader} has no process"))?;
         show_command("node", &format!("kill -s KILL {pid}   # croft in {leader}"));
         let clock = Instant::now();
-        let killed = Command::new("kill").args(["-s", "KILL", &pid]).status().await?;
-        ensure!(killed.success(), "kill {pid} failed");
+        process::kill(pid.parse()?)?;
         self.another_leads(&leader, clock).await
     }
 

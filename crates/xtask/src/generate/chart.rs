@@ -138,7 +138,7 @@ fn document(key: &Key, forms: &[(Value, Situations)]) -> Result<String> {
         let body = format!("---\n{}", templated(&kept(form.clone())));
         let mut condition = condition(situations).with_context(|| key.join(" "))?;
         if key[0] == "Namespace" {
-            condition.push(templates::IS_NO_NAMESPACE.to_owned());
+            condition.push(templates::IS_WANTED_NAMESPACE.to_owned());
         }
         text.push_str(&under(&condition, &body));
     }

@@ -2,9 +2,13 @@
 
 use std::process::Command;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
+use k8s_openapi::jiff::Timestamp;
 
 use crate::tools::root;
+
+const COMMIT: &str = "CROFT_COMMIT";
+const DATE: &str = "CROFT_COMMIT_DATE";
 
 /// Where an image comes from. Its time is that of the commit: whoever builds it again gets the same bytes.
 #[derive(Clone, Debug)]
@@ -17,8 +21,24 @@ pub(super) struct Provenance {
 }
 
 impl Provenance {
-    /// Of what is checked out here.
+    /// As it is told, for example where there is no checkout; else of what is checked out here.
     pub(super) fn here() -> Result<Self> {
+        let told = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
+        match (told(COMMIT), told(DATE)) {
+            (Some(commit), Some(date)) => Self::told(commit, date),
+            (None, None) => Self::of_checkout(),
+            _ => bail!("give {COMMIT} and {DATE}, or none of them"),
+        }
+    }
+
+    fn told(commit: String, date: String) -> Result<Self> {
+        let time: Timestamp =
+            date.parse().with_context(|| format!("{DATE}={date}: give it as 2026-01-31T12:00:00Z"))?;
+        let seconds = u64::try_from(time.as_second()).with_context(|| format!("{DATE}={date} is before 1970"))?;
+        Ok(Self { version: env!("CARGO_PKG_VERSION").to_owned(), commit, date, seconds })
+    }
+
+    fn of_checkout() -> Result<Self> {
         let show = |format: &str| {
             git(&[
                 "show",
@@ -41,9 +61,29 @@ impl Provenance {
 }
 
 fn git(arguments: &[&str]) -> Result<String> {
-    let output = Command::new("git").args(arguments).env("TZ", "UTC").current_dir(root()).output();
+    // Whoever builds here, for example as root in the clone of somebody else, runs what is in it anyway.
+    let trusted = format!("safe.directory={}", root().display());
+    let output =
+        Command::new("git").args(["-c", &trusted]).args(arguments).env("TZ", "UTC").current_dir(root()).output();
     let output = output.context("the image tells its commit, and git cannot be started")?;
     let said = String::from_utf8_lossy(&output.stderr);
-    ensure!(output.status.success(), "the image tells its commit: build it in a git checkout ({})", said.trim());
+    ensure!(
+        output.status.success(),
+        "the image tells its commit: build it in a git checkout, or give {COMMIT} and {DATE} ({})",
+        said.trim()
+    );
     Ok(String::from_utf8(output.stdout)?.trim().to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_archive_without_git_tells_its_commit_as_it_is_told() {
+        let told = Provenance::told("abc".into(), "2026-01-31T12:00:00Z".into()).unwrap();
+        assert_eq!((told.commit.as_str(), told.seconds), ("abc", 1_769_860_800));
+        let wrong = Provenance::told("abc".into(), "yesterday".into()).unwrap_err();
+        assert!(wrong.to_string().contains("CROFT_COMMIT_DATE=yesterday"), "{wrong}");
+    }
 }

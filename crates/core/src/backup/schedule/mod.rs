@@ -210,10 +210,12 @@ impl Observed {
 
     /// The oldest backup that is no longer to be kept.
     fn surplus(&self, keep: Keep) -> Option<&Backup> {
+        // What a clock that was wrong has made may be the newest in truth, and must not pass for it for ever: nobody can tell before the
+        // time comes that it tells.
+        let is_told = |backup: &&Backup| backup.state != State::Unfinished && !backup.is_going;
         let mut finished: Vec<_> =
-            self.backups.iter().filter(|backup| backup.state != State::Unfinished && !backup.is_going).collect();
-        // What tells an impossible time must not pass for the newest for ever.
-        finished.sort_by_key(|backup| std::cmp::Reverse((self.is_possible(backup.due), backup.due)));
+            self.backups.iter().filter(|backup| is_told(backup) && self.is_possible(backup.due)).collect();
+        finished.sort_by_key(|backup| std::cmp::Reverse(backup.due));
         let newest = |states: &'static [State], most: usize| {
             finished.iter().filter(move |backup| states.contains(&backup.state)).take(most).map(|backup| &backup.uid)
         };

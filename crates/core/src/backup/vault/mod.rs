@@ -4,13 +4,14 @@
 //! vault                  finalizer, the books, the S3User that records it; then the Ceph user, its bucket, its key in
 //!                        Velero's namespace, and the location of its name; Ready once Velero can use that
 //! deleted                the location goes first; then the key; then what is stored is kept and the user suspended, or
-//!                        all of it goes where the spec says `Purge`
+//!                        all of it goes where the spec says `Purge`, or the class gives everything up
 //! namespace deleted      the record says what was meant, the vault goes at once, and the rest is done from the record
 //! made anew              in the same namespace it has its bucket back
 //! ```
 //!
 //! What holds whatever happens between two steps (`tests/backup/vault.rs`): a Ceph user, Secret, S3User or location that is not
-//! proven to be this vault's is never changed; whatever is in Ceph is on record; nothing stored goes unless the spec says so.
+//! proven to be this vault's is never changed; whatever is in Ceph is on record; nothing stored goes unless the spec says so, or
+//! the class gives everything up.
 
 pub mod names;
 mod observed;
@@ -81,7 +82,12 @@ fn decide(seen: &Observed) -> Decision {
 
 /// Whether to try again although no step failed: a gateway cannot be watched, and a key it refuses may be lost.
 pub fn must_retry(seen: &Observed) -> bool {
-    matches!(seen.backend, Backend::Unreachable(_)) || seen.is_key_refused
+    let is_untold = match &seen.backend {
+        Backend::Unreachable(_) => true,
+        Backend::Reached(reached) => reached.user.as_ref().is_some_and(|user| user.unlisted.is_some()),
+        Backend::NoClass(_) => false,
+    };
+    is_untold || seen.is_key_refused
 }
 
 /// Whether all was well when it was last looked at, nothing is asked for since, and only its class is away.

@@ -18,7 +18,7 @@ use crate::{
         },
         credentials_file, display_name,
         ledger::Units,
-        names_claim,
+        names_claim, readiness_of,
     },
 };
 
@@ -75,7 +75,7 @@ pub fn key_to_try(seen: &Observed) -> Option<KeyToTry<'_>> {
     let location = seen.location.as_ref()?;
     let Backend::Reached(reached) = &seen.backend else { return None };
     let (identity, bucket) = (vault.identity(), names::bucket(&vault.target.name));
-    let user = reached.user.as_ref().filter(|user| user.is_of(&identity.uid) && user.buckets.contains_key(&bucket))?;
+    let user = reached.user.as_ref().filter(|user| user.is_of(&identity.uid) && user.has_bucket(&bucket))?;
     let key = key(seen, user, rotation(seen, Some(user)).as_ref())?;
     let user = ceph_user(&reached.class, &identity, seen.record.as_ref());
     (!location.is_available).then_some(KeyToTry { user, bucket, key })
@@ -207,9 +207,12 @@ impl Wanted<'_> {
             let message = format!("Ceph user {} is suspended; ask the administrator of the gateway", self.user);
             return Some(Reason::UserSuspended.stalled(message));
         }
+        if let Some(failure) = user.and_then(|user| user.unlisted.as_ref()) {
+            return Some(readiness_of(failure));
+        }
         // Made anew it would be empty, and nobody would know.
         let was_there = self.seen.own_record(self.vault).is_some_and(|record| record.phase == Some(Phase::Bound));
-        let is_there = user.is_some_and(|user| user.buckets.contains_key(&names::bucket(&self.identity.name)));
+        let is_there = user.is_some_and(|user| user.has_bucket(&names::bucket(&self.identity.name)));
         (was_there && !is_there).then(|| {
             Reason::BucketLost.stalled(
                 "the bucket was there and is gone: somebody deleted it in Ceph; to begin anew, delete this vault and make it again",
@@ -228,9 +231,9 @@ impl Wanted<'_> {
     /// What is stored beyond the quota counts until it is gone.
     fn settlement(&self, user: Option<&User>) -> Option<Step> {
         let stored = user.map_or(Some(Units::default()), |user| user.usage.map(Units::from))?;
-        let (seen, units) = self.seen.books.settled(Units::from(&self.quota), stored)?;
+        let (seen, has) = self.seen.books.settled(Units::from(&self.quota), stored)?;
         let (vault, generation) = (self.vault.target.clone(), self.vault.generation);
-        Some(Step::Settle { vault, generation, seen: seen.clone(), units })
+        Some(Step::Settle { vault, generation, seen: seen.clone(), has })
     }
 
     /// Once the record is of this vault, nobody finds the Secret of the one before.
@@ -314,7 +317,7 @@ impl Wanted<'_> {
 
     fn bucket(&self, user: &User, key: &KeyPair) -> Option<Step> {
         let bucket = names::bucket(&self.identity.name);
-        let is_there = user.buckets.contains_key(&bucket);
+        let is_there = user.has_bucket(&bucket);
         (!is_there).then(|| Step::CreateBucket { user: self.user.clone(), bucket, key: key.clone() })
     }
 

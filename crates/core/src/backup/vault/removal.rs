@@ -1,4 +1,5 @@
-//! A vault that goes, or is gone: what is stored is kept and the user suspended, unless the spec says otherwise.
+//! A vault that goes, or is gone: what is stored is kept and the user suspended, unless the spec says otherwise or the class gives
+//! everything up.
 
 use std::time::Duration;
 
@@ -11,9 +12,11 @@ use super::{
 use crate::{
     backup::Victim,
     conditions::Readiness,
+    plan::Failure,
     storage::{
         CephUser, NoClass, OnDelete, Reason,
         claim::{self, Backend, ClaimIdentity, Mark, Phase, Purge, Reached, Record, STILL, SetAside, User},
+        readiness_of,
     },
 };
 
@@ -45,13 +48,14 @@ pub(super) fn of_vault(seen: &Observed, vault: &Vault) -> Decision {
         (Backend::Reached(reached), Some(record)) => {
             let take_down = TakeDown { seen, reached, vault: &identity, record, purges };
             match take_down.decide() {
+                left if seen.namespace_terminating && left.is_for(record) => leave_to_record(record),
                 Left::Nothing(steps) => going(steps),
+                Left::Unknown(steps, failure) => Decision::new(steps, readiness_of(&failure)),
                 Left::Kept(steps) => {
                     let name = names::record_name(&identity.namespace, &identity.name);
                     let told = format!("the user is suspended and the backups are kept; see S3User {name}");
                     Decision { verdict: Reason::BucketsKept.progressing(told), ..going(steps) }
                 }
-                Left::Purging { .. } if seen.namespace_terminating => leave_to_record(record),
                 Left::Purging { steps, again } => {
                     Decision { again: Some(again), ..Decision::new(steps, deleting("the backups are being removed")) }
                 }
@@ -79,7 +83,8 @@ pub(super) fn of_vault(seen: &Observed, vault: &Vault) -> Decision {
 pub(super) fn of_orphan(seen: &Observed, record: &Record) -> Decision {
     let verdict = || Reason::ClaimGone.progressing("what a vault that is gone had in Ceph is being looked after");
     let Some(identity) = &record.body.claim else { return Decision::wait(verdict()) };
-    if record.phase == Some(Phase::Released) {
+    let gives_up = matches!(&seen.backend, Backend::Reached(it) if it.class.on_delete == OnDelete::GiveUp);
+    if record.phase == Some(Phase::Released) && !gives_up {
         return Decision::wait(verdict());
     }
     let Backend::Reached(reached) = &seen.backend else { return Decision::wait(seen.backend.readiness()) };
@@ -87,6 +92,7 @@ pub(super) fn of_orphan(seen: &Observed, record: &Record) -> Decision {
     let purges = record.phase == Some(Phase::Removing) && record.purge.is_some();
     match (TakeDown { seen, reached, vault: identity, record, purges }).decide() {
         Left::Nothing(steps) | Left::Kept(steps) => Decision::new(steps, verdict()),
+        Left::Unknown(steps, failure) => Decision::new(steps, readiness_of(&failure)),
         Left::Purging { steps, again } => Decision { again: Some(again), ..Decision::new(steps, verdict()) },
     }
 }
@@ -116,7 +122,24 @@ pub(super) fn before_provisioning(seen: &Observed, vault: &Vault, record: &Recor
 enum Left {
     Nothing(Vec<Step>),
     Kept(Vec<Step>),
-    Purging { steps: Vec<Step>, again: Duration },
+    /// Nobody knows: its buckets could not be told. Nobody gets in meanwhile.
+    Unknown(Vec<Step>, Failure),
+    Purging {
+        steps: Vec<Step>,
+        again: Duration,
+    },
+}
+
+impl Left {
+    /// Whether there is more to ask of the gateway, which may not answer, than a vault in a namespace that goes can wait for. By a
+    /// record that names no vault nothing is done once the vault is gone.
+    fn is_for(&self, record: &Record) -> bool {
+        let asks_gateway = |steps: &[Step]| steps.iter().any(|step| matches!(step, Step::Ceph(_)));
+        match self {
+            Left::Nothing(steps) | Left::Kept(steps) => record.body.claim.is_some() && asks_gateway(steps),
+            Left::Unknown(..) | Left::Purging { .. } => true,
+        }
+    }
 }
 
 struct TakeDown<'a> {
@@ -133,6 +156,10 @@ impl TakeDown<'_> {
             return Left::Nothing(nothing_left(self.seen, self.vault, Some(self.record)));
         };
         let user = ceph_user(&self.reached.class, self.vault, Some(self.record));
+        let mut steps = self.close(found, &user);
+        if let Some(failure) = &found.unlisted {
+            return Left::Unknown(steps, failure.clone());
+        }
         if found.buckets.values().all(|objects| *objects == 0) {
             let buckets = found
                 .buckets
@@ -141,12 +168,21 @@ impl TakeDown<'_> {
             let steps = buckets.chain([claim::Step::RemoveUser { user: user.clone() }]).map(Step::Ceph);
             return Left::Nothing(steps.chain(nothing_left(self.seen, self.vault, Some(self.record))).collect());
         }
-        let mut steps = self.close(found, &user);
-        if let Some((bucket, objects)) = found.buckets.iter().next().filter(|_| self.purges) {
+        let is_own = |name: &String| !found.gone_buckets.contains(name) && !found.others_buckets.contains(name);
+        let full = found.buckets.iter().find(|(name, objects)| is_own(name) && **objects > 0);
+        if let Some((bucket, objects)) = full.filter(|_| self.purges()) {
             return self.purge(steps, user, bucket, *objects);
         }
-        steps.extend(self.released(&user));
+        // The gateway may be about to take off the user's list what it was asked to remove.
+        if self.record.has_just_purged(&found.gone_buckets) {
+            return Left::Purging { steps, again: LOOK };
+        }
+        steps.extend(self.released(found, &user));
         Left::Kept(steps)
+    }
+
+    fn purges(&self) -> bool {
+        self.purges || self.reached.class.on_delete == OnDelete::GiveUp
     }
 
     /// Nobody gets in any more.
@@ -159,11 +195,12 @@ impl TakeDown<'_> {
         keys.chain(suspend).map(Step::Ceph).chain(delete_keys(self.seen, self.vault)).collect()
     }
 
-    fn released(&self, user: &CephUser) -> Option<Step> {
+    fn released(&self, found: &User, user: &CephUser) -> Option<Step> {
         let mark = Mark {
             phase: Phase::Released,
             reason: Reason::BucketsKept,
-            message: format!("the vault is gone; Ceph user {user} is suspended and the backups are kept"),
+            message: found
+                .noting_gone(format!("the vault is gone; Ceph user {user} is suspended and the backups are kept")),
             set_aside: SetAside::default(),
             purge: None,
             returns_to: namespace_of(self.seen, self.vault, self.record),

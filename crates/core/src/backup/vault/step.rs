@@ -9,7 +9,7 @@ use crate::{
     storage::{
         CephUser, KeyPair, Target,
         claim::{self, Mark, RecordBody, Version},
-        ledger::{Entry, Units},
+        ledger::{Entry, Settled, Units},
     },
 };
 
@@ -30,7 +30,7 @@ pub enum Step {
         vault: Target,
         generation: i64,
         seen: Entry,
-        units: Units,
+        has: Settled,
     },
     /// Ceph has nothing any more. Fails if the books were granted anew since they were seen.
     ReleaseQuota {
@@ -134,9 +134,7 @@ impl fmt::Display for Step {
                 write!(out, "add the finalizer to BackupVault {vault}: a user is to be made")
             }
             Step::Confirm { vault, units, .. } => write!(out, "grant BackupVault {vault} {units} in the books"),
-            Step::Settle { vault, units, .. } => {
-                write!(out, "book {units} for BackupVault {vault}: Ceph has so much, and no more")
-            }
+            Step::Settle { vault, seen, has, .. } => out.write_str(&has.told(seen, &format!("BackupVault {vault}"))),
             Step::ReleaseQuota { namespace, vault, .. } => {
                 write!(out, "give back the quota of BackupVault {namespace}/{vault}: nothing is left in Ceph")
             }

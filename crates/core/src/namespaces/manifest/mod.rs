@@ -24,6 +24,11 @@ const STAMP_LABEL: &str = "namespaceclass.akuity.io/class";
 /// On stamped objects that only the operator may change.
 const PROTECTED_LABEL: &str = "namespaceclass.akuity.io/protected";
 
+/// Labels of objects that mean something to us, and that we set.
+pub fn is_own_label(label: &str) -> bool {
+    [STAMP_LABEL, PROTECTED_LABEL].contains(&label)
+}
+
 /// Annotations and labels by which other tools claim an object: a copy carrying them would be pruned by its next owner.
 const FOREIGN_TRACKING: [&str; 5] = [
     "applyset.kubernetes.io/",
@@ -130,7 +135,11 @@ impl Item {
             identity,
             api_version,
             named_by: None,
-            labels: untracked(labels.unwrap_or_default()),
+            labels: {
+                let mut labels = untracked(labels.unwrap_or_default());
+                labels.retain(|label, _| !is_own_label(label));
+                labels
+            },
             annotations: annotations.map(untracked),
             body,
         })
@@ -325,7 +334,7 @@ mod tests {
     fn a_stamped_object_is_ours_by_label_and_owner_and_keeps_its_authors_metadata() {
         let item = Item::parse(map(&json!({
             "apiVersion": "v1", "kind": "ConfigMap",
-            "metadata": {"name": "a", "labels": {"app": "x"}, "finalizers": ["f"], "uid": "u", "ownerReferences": [],
+            "metadata": {"name": "a", "labels": {"app": "x", PROTECTED_LABEL: "true"}, "finalizers": ["f"], "uid": "u", "ownerReferences": [],
                          "annotations": {"argocd.argoproj.io/tracking-id": "t", "note": "n"}},
             "data": {"k": "v"}, "status": {"x": 1}
         })))

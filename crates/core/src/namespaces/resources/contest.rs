@@ -78,19 +78,33 @@ fn put_right(seen: &Observed, outcomes: &[(&ResourceStep, Outcome)]) -> Vec<Iden
         }
         ResourceStep::Create { identity, .. } | ResourceStep::Apply { identity, .. } => {
             let item = class.items.iter().find(|item| item.identity == *identity)?;
-            (seen.had(item, class) && !seen.is_unchanged(identity, outcome)).then(|| identity.clone())
+            (seen.had(item, class) && !seen.is_unchanged(identity, outcomes, outcome)).then(|| identity.clone())
         }
         _ => None,
     };
     done.filter_map(identity).collect()
 }
 
+/// What a step was answered about its object.
+pub(super) fn witnessed(outcome: &Outcome) -> Option<Witness> {
+    match outcome {
+        Outcome::Done { witness: Some(answered), .. } => Witness::parse(answered),
+        _ => None,
+    }
+}
+
+/// What an object was answered to be when everything was taken out of it that is not the class's.
+pub(super) fn stripped(identity: &Identity, outcomes: &[(&ResourceStep, Outcome)]) -> Option<Witness> {
+    let is_strip = |step: &ResourceStep| matches!(step, ResourceStep::Strip { identity: of, .. } if of == identity);
+    outcomes.iter().find(|(step, _)| is_strip(step)).and_then(|(_, outcome)| witnessed(outcome))
+}
+
 impl Observed {
     /// Whether an object was right as it was seen: what others add beside what the class sets is theirs.
-    fn is_unchanged(&self, identity: &Identity, outcome: &Outcome) -> bool {
-        let Outcome::Done { witness: Some(answered), .. } = outcome else { return false };
+    fn is_unchanged(&self, identity: &Identity, outcomes: &[(&ResourceStep, Outcome)], outcome: &Outcome) -> bool {
         let seen = self.stamped.get(identity).map(|object| object.content.as_str());
-        Witness::parse(answered).is_some_and(|answered| Some(answered.content.as_str()) == seen)
+        let answered = stripped(identity, outcomes).or_else(|| witnessed(outcome));
+        answered.is_some_and(|answered| Some(answered.content.as_str()) == seen)
     }
 
     /// What somebody did to an object that has been put right.
@@ -355,6 +369,7 @@ mod tests {
         class.items[0].digest = "new".into();
         class.namespace_metadata.labels.insert("tier".into(), "silver".into());
         fight.stands(false);
+        assert_eq!(fight.look(), 0, "what the label is about to be is on record first");
         assert_eq!(fight.look(), 2, "applied at once");
     }
 }

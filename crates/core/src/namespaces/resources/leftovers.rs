@@ -16,6 +16,7 @@ pub(super) struct Leftover {
     /// Released instead of deleted.
     pub(super) keep: bool,
     pub(super) deleting: bool,
+    pub(super) held_by: Option<String>,
     /// Why nothing can be done about it: what is shown of it may not be true any more, or not be enough.
     pub(super) out_of_sight: Option<String>,
 }
@@ -36,7 +37,9 @@ impl Observed {
                 && !self.may_be_wanted(identity)
         });
         let stamped = stamped.map(|(identity, object)| {
-            let keep = self.is_kept(records.get(identity).copied(), &object.uid, &object.class, object.orphan);
+            let recorded = records.get(identity).copied();
+            let (of_class, orphan) = self.origin_of(recorded, &object.uid, || (&object.class, object.orphan));
+            let keep = self.is_kept(recorded, &object.uid, of_class, orphan);
             Leftover {
                 identity: identity.clone(),
                 api_version: object.api_version.clone(),
@@ -44,6 +47,7 @@ impl Observed {
                 version: object.version.clone(),
                 keep,
                 deleting: object.deleting,
+                held_by: object.held_by.clone(),
                 out_of_sight: self.hidden_because(identity, &object.api_version, keep && !object.deleting),
             }
         });
@@ -57,22 +61,45 @@ impl Observed {
                 api_version: object.api_version.clone(),
                 uid: object.uid.clone(),
                 version: object.version.clone(),
-                keep: self.is_kept(
-                    records.get(identity).copied(),
-                    &object.uid,
-                    self.class_in_force(),
-                    self.orphan_unstamped,
-                ),
+                keep: {
+                    let recorded = records.get(identity).copied();
+                    let (of_class, orphan) =
+                        self.origin_of(recorded, &object.uid, || (self.class_in_force(), self.orphan_unstamped));
+                    self.is_kept(recorded, &object.uid, of_class, orphan)
+                },
                 deleting: object.deleting,
+                held_by: object.held_by.clone(),
                 out_of_sight: self.hidden_because(identity, &object.api_version, false),
             })
         });
         stamped.chain(unstamped).collect()
     }
 
+    /// Whether rights that are no longer given would outlive their deletion.
+    pub(super) fn has_held_rights(&self) -> bool {
+        let leftovers = self.leftovers();
+        let mut rights = leftovers.iter().filter(|leftover| leftover.identity.gives_rights() && !leftover.keep);
+        rights.any(|right| right.held_by.is_some())
+    }
+
     /// The class what is on record came from.
     pub(super) fn class_in_force(&self) -> &str {
         self.binding.status.observed_class_name.as_deref().unwrap_or(&self.binding.class)
+    }
+
+    /// The class an object came from, and whether objects of that are kept. Whoever may edit an object may write another class into
+    /// its stamp: what is on record counts.
+    pub(super) fn origin_of<'a>(
+        &'a self,
+        recorded: Option<&'a Applied>,
+        uid: &str,
+        otherwise: impl FnOnce() -> (&'a str, bool),
+    ) -> (&'a str, bool) {
+        let recorded = recorded.filter(|known| known.uid.as_deref() == Some(uid));
+        match recorded.and_then(|known| known.class.as_deref()) {
+            Some(class) => (class, self.keeping.contains(class)),
+            None => otherwise(),
+        }
     }
 
     /// Whether an object of a class is released instead of deleted when it is no longer wanted. What a class says about its own
@@ -159,26 +186,25 @@ impl Leftover {
 
 /// Rights that are no longer given, and everything else that goes.
 pub(super) fn removals(seen: &Observed) -> (Vec<ResourceStep>, Vec<ResourceStep>) {
-    let is_withdrawal = |step: &ResourceStep| matches!(step, ResourceStep::Prune { because: Removal::Withdrawn, .. });
-    all_removals(seen).into_iter().partition(is_withdrawal)
+    all_removals(seen).into_iter().partition(ResourceStep::is_withdrawal)
 }
 
-/// Deletes what is ours and no longer wanted, by UID; what is to be kept is released instead.
+/// Deletes what is ours and no longer wanted, by UID; what is to be kept is released instead. Nobody keeps a right by holding it in
+/// its deletion.
 fn all_removals(seen: &Observed) -> Vec<ResourceStep> {
     let leftovers = seen.leftovers().into_iter();
-    let leftovers = leftovers.filter(|leftover| !leftover.deleting && leftover.out_of_sight.is_none());
+    let leftovers = leftovers.filter(|leftover| leftover.out_of_sight.is_none());
     let steps = leftovers.filter_map(|leftover| {
-        if !leftover.keep {
-            return Some(ResourceStep::prune(
-                &leftover.identity,
-                &leftover.api_version,
-                &leftover.uid,
-                &leftover.version,
-                leftover.removal(),
-            ));
+        let Leftover { identity, api_version, uid, version, .. } = &leftover;
+        if leftover.deleting {
+            let is_held = identity.gives_rights() && !leftover.keep;
+            return is_held.then(|| ResourceStep::let_go(identity, api_version, uid, version));
         }
-        let read = seen.read.get(&leftover.identity)?.as_ref()?;
-        Some(ResourceStep::release(&leftover.identity, read))
+        if !leftover.keep {
+            return Some(ResourceStep::prune(identity, api_version, uid, version, leftover.removal()));
+        }
+        let read = seen.read.get(identity)?.as_ref()?;
+        Some(ResourceStep::release(identity, read))
     });
     steps.collect()
 }
@@ -267,6 +293,7 @@ mod tests {
                 kind: "RoleBinding".into(),
                 name: name.into(),
                 named_by: (name == "here").then(|| TEMPLATE.to_owned()),
+                class: Some(if name == "before" { "old" } else { "web" }.to_owned()),
                 uid: Some("u".into()),
                 digest: Some("d".into()),
                 ..Applied::default()
@@ -281,6 +308,96 @@ mod tests {
         };
         assert_eq!(gone(Some("here")), ["before", "there"]);
         assert_eq!(gone(None), ["before", "there"], "the name of one is no secret, so it is not what is wanted");
+    }
+
+    #[test]
+    fn a_right_on_record_from_when_its_class_was_not_noted_may_be_what_cannot_be_made_now() {
+        let identity =
+            Identity { group: "rbac.authorization.k8s.io".into(), kind: "RoleBinding".into(), name: "made".into() };
+        let goes = |class: Option<&str>, named_by: Option<&str>| {
+            let misfit = Misfit {
+                group: "rbac.authorization.k8s.io".into(),
+                kind: "RoleBinding".into(),
+                named_by: Some("of".into()),
+                ..Misfit::default()
+            };
+            let class_seen = Class { name: "web".into(), misfits: vec![misfit], ..Class::default() };
+            let mut seen = Observed { class: ClassSeen::Present(class_seen), ..Observed::default() };
+            seen.binding.class = "web".into();
+            let object =
+                Stamped { uid: "u".into(), class: "web".into(), owner: Owner::ThisBinding, ..Stamped::default() };
+            seen.stamped.insert(identity.clone(), object);
+            seen.binding.status.applied_resources = vec![Applied {
+                api_version: "rbac.authorization.k8s.io/v1".into(),
+                kind: "RoleBinding".into(),
+                name: "made".into(),
+                class: class.map(str::to_owned),
+                named_by: named_by.map(str::to_owned),
+                uid: Some("u".into()),
+                ..Applied::default()
+            }];
+            !seen.leftovers().is_empty()
+        };
+        assert!(!goes(None, None), "an upgrade takes no right away");
+        assert!(!goes(Some("web"), Some("of")));
+        assert!(goes(Some("web"), None), "what has another name is another one");
+    }
+
+    #[test]
+    fn nobody_keeps_a_right_by_holding_it_in_its_deletion() {
+        let held = |group: &str, kind: &str| {
+            let identity = Identity { group: group.into(), kind: kind.into(), name: "old".into() };
+            let object = Stamped {
+                api_version: format!("{group}/v1"),
+                uid: "u".into(),
+                owner: Owner::ThisBinding,
+                deleting: true,
+                held_by: Some("example.com/mine".into()),
+                ..Stamped::default()
+            };
+            let mut seen = Observed { class: ClassSeen::Present(Class::default()), ..Observed::default() };
+            seen.stamped.insert(identity.clone(), object);
+            let status = report(&seen, &[], &Timestamp::default());
+            let told = status.applied(&identity).unwrap().clone();
+            assert!(told.is_deleted() && told.message.unwrap().contains("example.com/mine"));
+            let kinds = plan(&seen).iter().map(Step::kind).collect::<Vec<_>>();
+            seen.namespace.unlabelled = true;
+            let ends = plan(&seen).iter().any(|step| step.kind() == "DeleteBinding");
+            assert_eq!(ends, !identity.gives_rights(), "nobody would be left to take it away");
+            kinds
+        };
+        assert_eq!(held("rbac.authorization.k8s.io", "RoleBinding"), ["LetGo"]);
+        assert_eq!(held("", "ConfigMap"), [""; 0], "what gives no right waits for whoever holds it");
+    }
+
+    #[test]
+    fn whoever_writes_another_class_into_a_stamp_keeps_nothing_by_that() {
+        let identity = Identity { kind: "ConfigMap".into(), name: "made".into(), ..Identity::default() };
+        let keeps = |class: Option<&str>, stamp: &str, keeping: &[&str]| {
+            let object = Stamped {
+                uid: "u".into(),
+                owner: Owner::ThisBinding,
+                class: stamp.into(),
+                orphan: keeping.contains(&stamp),
+                ..Stamped::default()
+            };
+            let mut seen = Observed { class: ClassSeen::Present(Class::default()), ..Observed::default() };
+            seen.keeping = keeping.iter().map(|class| (*class).to_owned()).collect();
+            seen.stamped.insert(identity.clone(), object);
+            seen.binding.status.applied_resources = vec![Applied {
+                api_version: "v1".into(),
+                kind: "ConfigMap".into(),
+                name: "made".into(),
+                class: class.map(str::to_owned),
+                uid: Some("u".into()),
+                ..Applied::default()
+            }];
+            seen.leftovers().iter().all(|leftover| leftover.keep)
+        };
+        assert!(!keeps(Some("web"), "keeper", &["keeper"]), "forged");
+        assert!(keeps(Some("keeper"), "web", &["keeper"]), "the other way round");
+        assert!(keeps(Some("keeper"), "keeper", &["keeper"]));
+        assert!(keeps(None, "keeper", &["keeper"]), "on record from when that was not noted");
     }
 
     #[test]

@@ -12,6 +12,7 @@
 //! One bad thing blocks itself only: an item, or a kind that cannot be observed.
 
 mod contest;
+mod extent;
 mod leftovers;
 mod namespace;
 mod need;
@@ -26,13 +27,11 @@ use std::{
     time::Duration,
 };
 
-use serde_json::Value;
-
 pub use self::{
     contest::Contests,
     observed::{
-        Binding, Class, ClassSeen, KindName, KindSeen, Namespace, NamespaceMetadata, Owner, Policy, Read, Stamped,
-        Withheld,
+        Binding, Class, ClassSeen, KindName, KindSeen, Namespace, NamespaceChanges, NamespaceMetadata, Owner, Policy,
+        Read, Stamped, Withheld,
     },
     report::{Blocked, blocked_items, report},
     step::{Removal, ResourceStep, Unwanted},
@@ -42,7 +41,6 @@ use self::{leftovers::removals, need::Need};
 use super::{
     binding::CLASS_LABEL,
     blueprint::Misfit,
-    excess::Extent,
     inventory::{Applied, State},
     manifest::{Identity, Rendered, rank},
 };
@@ -66,6 +64,10 @@ pub struct Observed {
     pub stamped: BTreeMap<Identity, Stamped>,
     /// Objects whose stamp somebody took away are kept when they are no longer wanted: so says the class they came from.
     pub orphan_unstamped: bool,
+    /// Classes on record here whose objects are kept when they are no longer wanted.
+    pub keeping: BTreeSet<String>,
+    /// What wanted objects were last applied as, where that had another shape; as far as it is still known.
+    pub former: BTreeMap<Identity, Rendered>,
     /// Objects read just now, because [`Observed::to_read`] asked for them; `None` where there is none.
     pub read: BTreeMap<Identity, Option<Read>>,
     /// Objects that could not be read, and why.
@@ -197,11 +199,16 @@ impl Observed {
         if class.misfits.is_empty() || self.unwanted_because().is_some() {
             return false;
         }
-        let origin = self.stamped.get(identity).map_or_else(|| self.class_in_force(), |object| &object.class);
+        let origin = match self.stamped.get(identity) {
+            Some(object) => self.origin_of(self.recorded(identity), &object.uid, || (&object.class, false)).0,
+            None => self.class_in_force(),
+        };
         // A right is not kept because of what can only be guessed.
         let is_its_own = |misfit: &Misfit| {
             let known = self.recorded(identity).filter(|_| identity.gives_rights());
-            known.is_none_or(|known| misfit.may_have_made(known.named_by.as_deref()))
+            // On record from when that was not noted.
+            let is_old = |known: &Applied| known.class.is_none() && known.named_by.is_none();
+            known.is_none_or(|known| is_old(known) || misfit.may_have_made(known.named_by.as_deref()))
         };
         let mut misfits = class.misfits.iter();
         origin == class.name && misfits.any(|misfit| misfit.may_be(identity) && is_its_own(misfit))
@@ -216,16 +223,13 @@ impl Observed {
             // A create found the name taken, an adoption was not heard of again, or what was made is not shown.
             None => self.recorded(&item.identity).is_some_and(|applied| match applied.state {
                 State::Conflict => true,
-                State::Failed => applied.adopted || applied.uid.is_some(),
+                State::Failed => applied.adopted || applied.uid.is_some() || report::cannot_change(applied),
                 State::Applied => false,
                 _ => applied.adopted,
             }),
             Some(object) => {
                 self.can_be_put_right(item, object)
-                    && ((object.created && self.shape_changed(item))
-                        || self.is_changed(item, object)
-                        || self.may_give_more(item)
-                        || self.extent_of(&item.identity).is_some())
+                    && ((object.created && self.shape_changed(item)) || self.is_to_be_shown(item))
             }
         }
     }
@@ -245,50 +249,12 @@ impl Observed {
         self.stamped.get(&item.identity).is_some_and(|object| object.deleting)
     }
 
-    /// What an object is to be compared with, where only its values can tell whether a change of it concerns us.
-    pub fn shown_by(&self, identity: &Identity) -> Option<&Value> {
-        let item = self.wanted().iter().find(|item| item.identity == *identity)?;
-        let is_changed = self.stamped.get(identity).is_some_and(|object| self.is_changed(item, object));
-        let is_to_be_shown = is_changed || self.may_give_more(item) || self.extent_of(identity).is_some();
-        is_to_be_shown.then_some(&item.manifest)
-    }
-
-    /// How much of an object is to be its manifest's, where nothing that others put into it is to stay.
-    pub fn extent_of(&self, identity: &Identity) -> Option<Extent> {
-        let ClassSeen::Present(class) = &self.class else { return None };
-        let item = self.wanted().iter().find(|item| item.identity == *identity)?;
-        match self.stamped.get(identity) {
-            None => class.policy.replace.then_some(Extent::Whole),
-            Some(object) if self.comes_from_elsewhere(item, object, class) => Some(Extent::Whole),
-            Some(object) => (class.policy.exact && self.is_changed(item, object)).then_some(Extent::Owned),
-        }
-    }
-
-    /// Whether an object that becomes ours, or says it is, was made by we do not know whom: a backup brought it back, it is to be
-    /// replaced, or its owner is ours and yet we have never heard of it. Had we died right after making it, nothing is in it that
-    /// would have to go.
-    fn comes_from_elsewhere(&self, item: &Rendered, object: &Stamped, class: &Class) -> bool {
-        let is_nobodys = object.owner == Owner::Nobody && self.recorded_uid(&item.identity) != Some(&object.uid);
-        let is_unheard_of = object.owner.is_a_binding() && self.recorded_uid(&item.identity) != Some(&object.uid);
-        self.is_restored(item, object, class) || (class.policy.replace && is_nobodys) || is_unheard_of
-    }
-
-    /// Whether an object is not what it was when the present form of its item was applied.
-    fn is_changed(&self, item: &Rendered, object: &Stamped) -> bool {
-        self.applied_as(item).is_some_and(|known| known.content != object.content)
-    }
-
     /// The class has recorded every kind it is about to make objects of: the watches cover what is about to be made.
     fn is_recorded(&self, class: &Class) -> bool {
         let stampable =
             |item: &&Rendered| matches!(self.kind_of(item), KindSeen::Namespaced | KindSeen::Forbidden { .. });
         let recorded = |item: &Rendered| class.recorded_kinds.iter().any(|name| is_kind_of(name, item));
         class.items.iter().filter(stampable).all(recorded)
-    }
-
-    fn shape_changed(&self, item: &Rendered) -> bool {
-        let known = self.recorded(&item.identity).and_then(Applied::fingerprint);
-        known.is_none_or(|known| known.shape != item.shape)
     }
 
     /// Whether a right may still be given in a form that the class does not give it in: what is there could not be changed.
@@ -335,7 +301,8 @@ pub fn plan(seen: &Observed) -> Plan<ResourceStep> {
     match &seen.class {
         ClassSeen::Gone | ClassSeen::Unreadable => Plan::settled(),
         ClassSeen::Present(class) if class.is_unfit() || !seen.is_recorded(class) => Plan::settled(),
-        ClassSeen::Present(class) if seen.must_announce(class) => Plan::settled(),
+        // Whoever keeps changing a label that is about to be set keeps no right by that.
+        ClassSeen::Present(class) if seen.must_announce(class) => Plan::steps(removals(seen).0),
         ClassSeen::Present(class) => furnish(seen, class),
     }
 }
@@ -382,8 +349,9 @@ fn take_down(seen: &Observed, because: Unwanted) -> Plan<ResourceStep> {
     if seen.recorded_namespace().is_some() {
         groups.extend(seen.namespace_is_left());
     }
-    // What cannot be seen cannot be released, and would go with the binding.
-    if seen.out_of_sight().is_none() {
+    // What cannot be seen cannot be released, and would go with the binding; and nobody would be left to take a right away that is
+    // held.
+    if seen.out_of_sight().is_none() && !seen.has_held_rights() {
         let (uid, version) = (seen.binding.uid.clone(), seen.binding.version.clone());
         groups.push(vec![ResourceStep::DeleteBinding { uid, version, because }]);
     }

@@ -7,8 +7,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Class, NamespaceMetadata, Observed, ResourceStep, step::namespace_identity};
-use crate::namespaces::inventory::{Applied, Furnished, State};
+use super::{Class, NamespaceChanges, NamespaceMetadata, Observed, ResourceStep, step::namespace_identity};
+use crate::namespaces::{
+    blueprint::is_reserved,
+    inventory::{Applied, Furnished, State},
+};
 
 /// On a Namespace of a class that protects: the labels, and the annotations, that only the operator may change.
 const PROTECTED_LABELS: &str = "namespaceclass.akuity.io/protected-labels";
@@ -78,22 +81,33 @@ impl<'f> Half<'f> {
     }
 
     /// All this is about to be set, over what others have set.
-    fn announce(&mut self, wanted: &Texts, taken: Texts) {
+    fn announce(&mut self, wanted: &Texts, taken: Texts, has: &Texts) {
         self.before.extend(taken.into_iter().filter(|(key, _)| wanted.contains_key(key)));
-        for (key, value) in wanted.iter().filter(|(key, _)| self.before.contains_key(*key)) {
+        // Whoever had set the same before keeps it.
+        let same = wanted.iter().filter(|(key, value)| !self.keys.contains(*key) && has.get(*key) == Some(value));
+        self.before.extend(same.map(|(key, value)| (key.clone(), value.clone())));
+        for (key, value) in wanted {
+            // On record from when that was not noted, and set long ago.
+            let is_old = self.keys.contains(key) && !self.before.contains_key(key) && !self.over.contains_key(key);
             if self.over.get(key) == Some(value) {
                 self.due.remove(key);
-            } else {
+            } else if !is_old || self.due.contains_key(key) {
                 self.due.insert(key.clone(), value.clone());
             }
         }
         self.keys.extend(wanted.keys().cloned());
     }
 
+    /// Whether it is on record what is about to be set. What others set in the meantime is noted with the setting: whoever keeps
+    /// changing that keeps nothing waiting.
+    fn is_announced_by(&self, record: &Half<'_>) -> bool {
+        let is_due = |(key, value): (&String, &String)| record.due.get(key) == Some(value);
+        *self.keys == *record.keys && self.due.iter().all(is_due)
+    }
+
     /// All this has been set.
     fn confirm(&mut self, wanted: &Texts) {
-        let set = wanted.iter().filter(|(key, _)| self.before.contains_key(*key));
-        self.over.extend(set.map(|(key, value)| (key.clone(), value.clone())));
+        self.over.extend(wanted.iter().map(|(key, value)| (key.clone(), value.clone())));
         self.due.retain(|key, _| !wanted.contains_key(key));
     }
 
@@ -105,15 +119,21 @@ impl<'f> Half<'f> {
         }
     }
 
-    /// What was there before the class, where it is not wanted any more and nobody has set something else since.
-    fn back(&self, wanted: &Texts, has: &Texts) -> Texts {
+    /// What becomes of what is not wanted any more and nobody has set otherwise since: it is what was there before the class again,
+    /// or goes. An apply that leaves it out would not do: who has said that it is his as well would keep it.
+    fn back(&self, wanted: &Texts, has: &Texts) -> BTreeMap<String, Option<String>> {
         let is_as_it_was_set = |key: &String| match (self.over.get(key), self.due.get(key)) {
             // On record from when that was not noted.
             (None, None) => true,
+            // Set a moment ago, it may not be shown yet: taking away what is not there does no harm.
+            _ if !has.contains_key(key) => !self.before.contains_key(key),
             (over, due) => has.get(key).is_some_and(|now| over == Some(now) || due == Some(now)),
         };
-        let back = self.before.iter().filter(|(key, _)| !wanted.contains_key(*key) && is_as_it_was_set(key));
-        back.map(|(key, value)| (key.clone(), value.clone())).collect()
+        // Our own marks go with the apply; whatever else is reserved no class has set.
+        let is_settable = |key: &&String| !is_reserved(key);
+        let gone = self.keys.iter().filter(is_settable).filter(|key| !wanted.contains_key(*key));
+        let back = gone.filter(|key| is_as_it_was_set(key));
+        back.map(|key| (key.clone(), self.before.get(key).cloned())).collect()
     }
 }
 
@@ -153,15 +173,17 @@ impl Observed {
         let (wanted, taken) = (self.namespace_wanted(class), self.namespace_taken(class));
         let mut furnished = self.furnished().clone();
         let [mut labels, mut annotations] = Half::both(&mut furnished);
-        labels.announce(&wanted.labels, taken.labels);
-        annotations.announce(&wanted.annotations, taken.annotations);
+        labels.announce(&wanted.labels, taken.labels, &self.namespace.labels);
+        annotations.announce(&wanted.annotations, taken.annotations, &self.namespace.annotations);
         furnished
     }
 
     /// The class sets what is not on record yet.
     pub(super) fn must_announce(&self, class: &Class) -> bool {
         let is_missing = self.recorded_namespace().is_none() && !self.namespace_wanted(class).is_empty();
-        is_missing || self.furnished_with(class) != *self.furnished()
+        let (mut next, mut now) = (self.furnished_with(class), self.furnished().clone());
+        let both = Half::both(&mut next).into_iter().zip(Half::both(&mut now));
+        is_missing || both.into_iter().any(|(next, now)| !next.is_announced_by(&now))
     }
 
     pub(super) fn announced(&self, class: &Class) -> Furnished {
@@ -220,16 +242,16 @@ impl Observed {
         }
         let before = self.namespace_before(wanted);
         // First what was there before: in between there would be neither.
-        let back = (!before.is_empty()).then(|| vec![ResourceStep::PutBackNamespaceMetadata { metadata: before }]);
+        let back = (before.count() > 0).then(|| vec![ResourceStep::PutBackNamespaceMetadata { metadata: before }]);
         let apply = ResourceStep::ApplyNamespaceMetadata { metadata: wanted.clone(), last: true };
         back.into_iter().chain([vec![apply]]).collect()
     }
 
     /// What was there before the class, where it is not wanted any more and nobody has set something else since.
-    fn namespace_before(&self, wanted: &NamespaceMetadata) -> NamespaceMetadata {
+    fn namespace_before(&self, wanted: &NamespaceMetadata) -> NamespaceChanges {
         let (has, mut furnished) = (&self.namespace, self.furnished().clone());
         let [labels, annotations] = Half::both(&mut furnished);
-        NamespaceMetadata {
+        NamespaceChanges {
             labels: labels.back(&wanted.labels, &has.labels),
             annotations: annotations.back(&wanted.annotations, &has.annotations),
         }
@@ -290,12 +312,27 @@ mod tests {
     use super::*;
     use crate::{
         namespaces::resources::{ClassSeen, plan, report},
-        plan::{Failure, FailureClass, Outcome},
+        plan::{Failure, FailureClass, Outcome, Step},
         time::Timestamp,
     };
 
     fn texts(key: &str, value: &str) -> Texts {
         Texts::from([(key.to_owned(), value.to_owned())])
+    }
+
+    type Changes = BTreeMap<String, Option<String>>;
+
+    /// What becomes of the level when the namespace leaves.
+    fn back(seen: &Observed) -> Changes {
+        seen.namespace_before(&NamespaceMetadata::default()).labels
+    }
+
+    fn again(value: &str) -> Changes {
+        Changes::from([("level".to_owned(), Some(value.to_owned()))])
+    }
+
+    fn goes() -> Changes {
+        Changes::from([("level".to_owned(), None)])
     }
 
     #[test]
@@ -307,16 +344,12 @@ mod tests {
         seen.binding.status.namespace_metadata = seen.announced(&class);
         let mut put_back = |now: &str| {
             seen.namespace.labels = texts("level", now);
-            seen.namespace_before(&NamespaceMetadata::default()).labels
+            back(&seen)
         };
-        assert_eq!(put_back("restricted"), texts("level", "privileged"));
-        assert_eq!(put_back("baseline"), Texts::new());
+        assert_eq!(put_back("restricted"), again("privileged"));
+        assert_eq!(put_back("baseline"), Changes::new());
         seen.binding.status.namespace_metadata.labels_due.clear();
-        assert_eq!(
-            seen.namespace_before(&NamespaceMetadata::default()).labels,
-            texts("level", "privileged"),
-            "an old record"
-        );
+        assert_eq!(back(&seen), again("privileged"), "an old record");
     }
 
     /// A namespace, before anything was done about a class that sets and protects a level.
@@ -355,8 +388,7 @@ mod tests {
             look(&mut seen, &refusal());
             assert_eq!(record(&seen).labels_over, texts("level", "restricted"), "it was never set to anything else");
         }
-        let back = seen.namespace_before(&NamespaceMetadata::default()).labels;
-        assert_eq!(back, texts("level", "privileged"));
+        assert_eq!(back(&seen), again("privileged"));
     }
 
     #[test]
@@ -368,7 +400,38 @@ mod tests {
         look(&mut seen, &Outcome::done());
         look(&mut seen, &Outcome::done());
         seen.namespace.labels = texts("level", "restricted");
-        assert_eq!(seen.namespace_before(&NamespaceMetadata::default()).labels, texts("level", "custom"));
+        assert_eq!(back(&seen), again("custom"));
+    }
+
+    #[test]
+    fn whoever_keeps_changing_a_label_that_is_about_to_be_set_keeps_nothing_waiting() {
+        let mut seen = asks_for("restricted", "restricted");
+        look(&mut seen, &Outcome::done());
+        for turn in 0..3 {
+            seen.namespace.labels = texts("level", &format!("theirs-{turn}"));
+            let kinds: Vec<_> = plan(&seen).iter().map(Step::kind).collect();
+            assert_eq!(kinds, ["ApplyNamespaceMetadata"]);
+        }
+        look(&mut seen, &Outcome::done());
+        seen.namespace.labels = texts("level", "restricted");
+        assert_eq!(back(&seen), again("theirs-2"), "what it was when it was set");
+    }
+
+    #[test]
+    fn what_a_class_set_is_taken_away_whoever_says_that_it_is_his_as_well_but_not_what_others_set_since() {
+        let mut seen = asks_for("restricted", "restricted");
+        seen.namespace.labels.clear();
+        look(&mut seen, &Outcome::done());
+        look(&mut seen, &Outcome::done());
+        assert_eq!(back(&seen), goes(), "it may not be shown yet");
+        seen.namespace.labels = texts("level", "restricted");
+        look(&mut seen, &Outcome::done());
+        seen.namespace.unlabelled = true;
+        let kinds: Vec<_> = plan(&seen).iter().map(Step::kind).collect();
+        assert_eq!(kinds, ["PutBackNamespaceMetadata", "ApplyNamespaceMetadata", "DeleteBinding"]);
+        assert_eq!(back(&seen), goes());
+        seen.namespace.labels = texts("level", "baseline");
+        assert_eq!(back(&seen), Changes::new());
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use super::{Class, Identity, KindSeen, Observed, Owner, Read, Removal, ResourceStep, Stamped, report};
 use crate::namespaces::{
+    excess::{Extent, finalizers_in},
     inventory::{Applied, Fingerprint, State},
     manifest::Rendered,
     template::quoted,
@@ -81,41 +82,95 @@ impl Observed {
 
     fn need_of_stamped(&self, item: &Rendered, object: &Stamped, read: Option<&Read>, class: &Class) -> Need {
         if !self.can_be_put_right(item, object) {
-            return Need::Blocked(Obstacle::BeingDeleted);
+            return self.need_of_ending(item, &object.uid, &object.version, &object.owner);
         }
         if !self.is_ours(&item.identity, &object.uid, &object.owner) && !self.is_restored(item, object, class) {
             return self.need_of_foreign(item, &object.uid, &object.owner, read, class);
         }
         if let Some(known) = self.applied_as(item) {
-            if known.content == object.content {
+            if known.content == object.content && self.dropping(item).is_none() {
                 return Need::Nothing;
             }
-            let shown = read.and_then(|read| Some((&read.version, read.witness.as_ref()?)));
-            if let Some((version, shown)) = shown.filter(|(_, shown)| shown.fields == known.fields) {
-                // The watch may show another version of the API: what it shows is vouched for if it is what was read.
-                let content = if *version == object.version { &object.content } else { &shown.content };
-                return Need::Vouch(Fingerprint { content, ..known }.to_string());
+            if let Some(read) = read.filter(|read| read.shows(known)) {
+                return self.need_of_right(item, object, read, known);
+            }
+            if known.content == object.content {
+                return Need::Nothing;
             }
             if class.policy.report_drift {
                 return Need::Blocked(Obstacle::Drifted { change: change(read) });
             }
         }
+        if let Some(known) = self.applied_otherwise(item).filter(|_| class.policy.report_drift) {
+            return need_of_reported(item, object, read, known);
+        }
         if self.may_make_anew(&item.identity, class) && self.must_be_made_anew(&item.identity, &object.uid, read) {
-            let (uid, version) = (&object.uid, &object.version);
-            let prune = ResourceStep::prune(&item.identity, &item.api_version, uid, version, Removal::Anew);
-            return Need::Steps(vec![ResourceStep::rehearse(item), prune]);
+            return self.anew(item, &object.uid, &object.version, read);
         }
         let take = read.filter(|_| self.shape_changed(item)).and_then(|read| ResourceStep::take_fields(item, read));
-        let (strip, apply) = (self.strip(item, read), ResourceStep::apply(item, &object.uid));
-        Need::Steps(take.into_iter().chain(strip).chain([apply]).collect())
+        after(take, self.put_right(item, &object.uid, read))
     }
 
-    /// What cannot be taken away stays: a volume is bound to its claim for good. What was refused by itself is tried with the
-    /// class's values: neither half of a Service that was made an alias can be undone without the other.
-    fn strip(&self, item: &Rendered, read: Option<&Read>) -> Option<ResourceStep> {
-        let can_strip = !self.recorded(&item.identity).is_some_and(report::failed_on_immutable);
-        let strip = read.filter(|_| can_strip).and_then(|read| ResourceStep::strip(item, read))?;
-        Some(if self.was_refused(&item.identity) { strip.with_values_of(item) } else { strip })
+    /// What it was applied as is still so: what somebody changed is nothing of ours, but something of ours may be left in it.
+    fn need_of_right(&self, item: &Rendered, object: &Stamped, read: &Read, known: Fingerprint<'_>) -> Need {
+        // What the cluster itself set for good stays.
+        let is_stuck = self.recorded(&item.identity).is_some_and(report::is_stuck);
+        let rest = read.excess.clone().filter(|_| self.dropping(item).is_some() && !is_stuck);
+        if let Some(rest) = rest {
+            return Need::Steps(vec![ResourceStep::take_away(item, read, rest)]);
+        }
+        // The watch may show another version of the API: what it shows is vouched for if it is what was read.
+        let shown = read.witness.as_ref().map_or("", |shown| shown.content.as_str());
+        let content = if read.version == object.version { &object.content } else { shown };
+        let shape = if self.dropping(item).is_some() { &item.shape } else { known.shape };
+        Need::Vouch(Fingerprint { shape, content, ..known }.to_string())
+    }
+
+    /// What there is goes, and is made anew once it is gone. A right is not held until others let go of it: it may be another
+    /// one than the class gives.
+    fn need_of_ending(&self, item: &Rendered, uid: &str, version: &str, owner: &Owner) -> Need {
+        let is_ours = self.is_ours(&item.identity, uid, owner);
+        if !item.identity.gives_rights() || !is_ours || self.is_adopted(&item.identity, uid) {
+            return Need::Blocked(Obstacle::BeingDeleted);
+        }
+        Need::Steps(vec![ResourceStep::let_go(&item.identity, &item.api_version, uid, version)])
+    }
+
+    /// What makes an object what the class says. Where nothing else is to be in it, the rest goes with the values of the class: what
+    /// is answered is then all there may be, and neither half of a Service that was made an alias can be undone without the other.
+    /// Where others may add, what the class has dropped goes only after the rest was accepted.
+    fn put_right(&self, item: &Rendered, uid: &str, read: Option<&Read>) -> Need {
+        let apply = ResourceStep::apply(item, uid, self.dropping(item));
+        let (excess, extent) =
+            (read.and_then(|read| Some((read, read.excess.clone()?))), self.extent_of(&item.identity));
+        Need::Steps(match excess {
+            None => vec![apply],
+            Some((read, dropped)) if extent.is_none() && self.was_refused(&item.identity) => {
+                vec![ResourceStep::exchange(item, read, dropped), apply]
+            }
+            Some(_) if extent.is_none() => vec![apply],
+            // Who has locked what was never the class's gets no further with it: it is made anew.
+            Some((read, _)) if read.is_locked && extent == Some(Extent::Whole) => {
+                return self.anew(item, uid, &read.version, Some(read));
+            }
+            // What the cluster itself set for good stays.
+            Some((read, _)) if !read.is_locked && self.recorded(&item.identity).is_some_and(report::is_stuck) => {
+                vec![apply]
+            }
+            Some((read, excess)) => vec![ResourceStep::strip(item, read, excess), apply],
+        })
+    }
+
+    /// Deletes an object so that it is made anew, once that is known to be accepted. What never was the class's is let go of first:
+    /// whoever made it does not hold it.
+    fn anew(&self, item: &Rendered, uid: &str, version: &str, read: Option<&Read>) -> Need {
+        let read = read.filter(|_| self.extent_of(&item.identity) == Some(Extent::Whole));
+        let held = read.and_then(|read| Some((read, finalizers_in(read.excess.as_ref()?)?)));
+        if let Some((read, finalizers)) = held {
+            return Need::Steps(vec![ResourceStep::take_away(item, read, finalizers)]);
+        }
+        let prune = ResourceStep::prune(&item.identity, &item.api_version, uid, version, Removal::Anew);
+        Need::Steps(vec![ResourceStep::rehearse(item), prune])
     }
 
     /// Whether an object goes where it cannot be changed in place. What was somebody else's does not.
@@ -128,9 +183,17 @@ impl Observed {
     /// Whether this very object could not be changed in place: one made since then is another one. That a role cannot be
     /// changed is told only to who may give the new one; so what was refused goes where it gives what the class does not.
     fn must_be_made_anew(&self, identity: &Identity, uid: &str, read: Option<&Read>) -> bool {
-        let this = self.recorded(identity).filter(|known| known.uid.as_deref() == Some(uid));
+        let is_whole = self.extent_of(identity) == Some(Extent::Whole);
+        // What never was the class's is not on record.
+        let is_this = |known: &Applied| known.uid.as_deref().map_or(is_whole, |known| known == uid);
+        let this = self.recorded(identity).filter(|known| is_this(known));
         let gives_more = identity.gives_rights() && read.is_some_and(|read| read.gives_more);
-        this.is_some_and(|known| report::failed_on_immutable(known) || (known.state == State::Failed && gives_more))
+        let is_locked = read.is_some_and(|read| read.is_locked);
+        this.is_some_and(|known| {
+            report::failed_on_immutable(known)
+                || (report::is_stuck(known) && (is_locked || is_whole))
+                || (known.state == State::Failed && gives_more)
+        })
     }
 
     /// What is on record about the item, if it is its present form that was applied.
@@ -149,33 +212,73 @@ impl Observed {
     /// An object without the stamp under a name we want.
     fn need_of_unstamped(&self, item: &Rendered, object: &Read, class: &Class) -> Need {
         if object.deleting {
-            return Need::Blocked(Obstacle::BeingDeleted);
+            return self.need_of_ending(item, &object.uid, &object.version, &object.owner);
         }
         if !object.owner.is_a_binding() {
             return self.need_of_foreign(item, &object.uid, &object.owner, Some(object), class);
         }
-        taken_over(item, &object.uid, Some(object))
+        if self.may_make_anew(&item.identity, class)
+            && self.must_be_made_anew(&item.identity, &object.uid, Some(object))
+        {
+            return self.anew(item, &object.uid, &object.version, Some(object));
+        }
+        self.taken_over(item, &object.uid, Some(object))
     }
 
     fn need_of_foreign(&self, item: &Rendered, uid: &str, owner: &Owner, read: Option<&Read>, class: &Class) -> Need {
         let announced = self.is_adopted(&item.identity, uid);
         match owner {
-            Owner::Nobody if class.policy.adopt && announced => taken_over(item, uid, read),
-            Owner::Nobody if class.policy.replace && read.is_some() => {
-                let (strip, apply) = (self.strip(item, read), ResourceStep::apply(item, uid));
-                Need::Steps(strip.into_iter().chain([apply]).collect())
-            }
+            Owner::Nobody if class.policy.adopt && announced => self.taken_over(item, uid, read),
+            Owner::Nobody if class.policy.replace => match read {
+                Some(read)
+                    if self.may_make_anew(&item.identity, class)
+                        && self.must_be_made_anew(&item.identity, uid, Some(read)) =>
+                {
+                    self.anew(item, uid, &read.version, Some(read))
+                }
+                Some(_) => self.put_right(item, uid, read),
+                None => Need::Blocked(Obstacle::NotOurs),
+            },
             Owner::Nobody if class.policy.adopt => Need::Blocked(Obstacle::ToAdopt { uid: uid.to_owned() }),
             Owner::Nobody => Need::Blocked(Obstacle::NotOurs),
             Owner::ThisBinding | Owner::FormerBinding | Owner::Other => Need::Blocked(Obstacle::Controlled),
         }
     }
+
+    /// Applied, after the fields of a plain create of ours have become those of an apply.
+    fn taken_over(&self, item: &Rendered, uid: &str, read: Option<&Read>) -> Need {
+        let take = read.and_then(|read| ResourceStep::take_fields(item, read));
+        after(take, self.put_right(item, uid, read))
+    }
 }
 
-/// Applied, after the fields of a plain create of ours have become those of an apply.
-fn taken_over(item: &Rendered, uid: &str, read: Option<&Read>) -> Need {
-    let take = read.and_then(|read| ResourceStep::take_fields(item, read));
-    Need::Steps(take.into_iter().chain([ResourceStep::apply(item, uid)]).collect())
+/// Only what is applied and nothing else needs something done before: everything else goes by the version that was read.
+fn after(first: Option<ResourceStep>, then: Need) -> Need {
+    match then {
+        Need::Steps(steps) if matches!(steps.as_slice(), [ResourceStep::Apply { .. }]) => {
+            Need::Steps(first.into_iter().chain(steps).collect())
+        }
+        then => then,
+    }
+}
+
+/// Where drift is only reported, an object stays as it is although something else counts as set from now on. What of it was
+/// changed before cannot be told.
+fn need_of_reported(item: &Rendered, object: &Stamped, read: Option<&Read>, known: Fingerprint<'_>) -> Need {
+    if known.content != object.content {
+        return Need::Blocked(Obstacle::Drifted { change: change(read) });
+    }
+    let shown = read.filter(|read| read.version == object.version).and_then(|read| read.witness.as_ref());
+    shown.map_or(Need::Nothing, |shown| {
+        Need::Vouch(Fingerprint { manifest: &item.digest, fields: &shown.fields, ..known }.to_string())
+    })
+}
+
+impl Read {
+    /// Whether it is, as far as the class sets it, what is on record.
+    fn shows(&self, known: Fingerprint<'_>) -> bool {
+        self.witness.as_ref().is_some_and(|shown| shown.fields == known.fields)
+    }
 }
 
 /// Who changed what, as far as the object tells: whoever may write it may write anything there.
@@ -187,66 +290,4 @@ pub(super) fn change(read: Option<&Read>) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::{
-        namespaces::resources::{ClassSeen, plan},
-        plan::{Failure, FailureClass, Outcome, Step, may_begin},
-    };
-
-    /// A binding whose only object was refused with these words.
-    fn refused(group: &str, kind: &str, message: &str) -> (Observed, Identity) {
-        let identity = Identity { group: group.into(), kind: kind.into(), name: "given".into() };
-        let api_version = if group.is_empty() { "v1".to_owned() } else { format!("{group}/v1") };
-        let item = Rendered { identity: identity.clone(), api_version: api_version.clone(), ..Rendered::default() };
-        let kind_name = (api_version.clone(), kind.to_owned());
-        let mut class = Class { items: vec![item], recorded_kinds: [kind_name.clone()].into(), ..Class::default() };
-        class.policy.recreate_immutable = true;
-        let mut seen = Observed { class: ClassSeen::Present(class), ..Observed::default() };
-        seen.kinds.insert(kind_name, KindSeen::Namespaced);
-        seen.stamped
-            .insert(identity.clone(), Stamped { uid: "u".into(), owner: Owner::ThisBinding, ..Stamped::default() });
-        seen.binding.status.applied_resources = vec![Applied {
-            api_version,
-            kind: kind.into(),
-            name: "given".into(),
-            uid: Some("u".into()),
-            state: State::Failed,
-            message: Some(message.into()),
-            ..Applied::default()
-        }];
-        (seen, identity)
-    }
-
-    const RBAC: &str = "rbac.authorization.k8s.io";
-
-    #[test]
-    fn a_right_that_is_given_no_more_goes_although_the_new_one_would_not_be_accepted() {
-        let goes = |group: &str, kind: &str| {
-            let (seen, _) = refused(group, kind, "cannot be changed in place: no");
-            let plan = plan(&seen);
-            let steps: Vec<_> = plan.iter().collect();
-            let [rehearse, prune] = steps.as_slice() else { panic!("{plan}") };
-            assert_eq!((rehearse.kind(), prune.kind()), ("Rehearse", "Prune"));
-            let full = Failure::new(FailureClass::Rejected, "QuotaExceeded", "full");
-            may_begin(*prune, &[(*rehearse, Outcome::Failed(full))])
-        };
-        assert!(goes(RBAC, "RoleBinding"));
-        assert!(!goes("", "Service"), "what gives no right stays");
-    }
-
-    #[test]
-    fn what_may_not_be_given_is_taken_away_where_it_gives_what_the_class_does_not() {
-        let (mut seen, identity) = refused(RBAC, "RoleBinding", "not currently held");
-        assert!(seen.to_read().iter().any(|(_, asked)| *asked == identity) && seen.shown_by(&identity).is_some());
-        let mut kinds = |gives_more: bool| {
-            let read = Read { uid: "u".into(), owner: Owner::ThisBinding, gives_more, ..Read::default() };
-            seen.read.insert(identity.clone(), Some(read));
-            plan(&seen).iter().map(Step::kind).collect::<Vec<_>>()
-        };
-        assert_eq!(kinds(true), ["Rehearse", "Prune"]);
-        assert_eq!(kinds(false), ["Apply"], "what is missing is given when it may be");
-        let (seen, _) = refused("", "ConfigMap", "not currently held");
-        assert!(seen.to_read().is_empty());
-    }
-}
+mod tests;

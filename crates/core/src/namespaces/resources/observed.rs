@@ -127,6 +127,29 @@ impl NamespaceMetadata {
     }
 }
 
+/// Labels and annotations of the Namespace that change; those without a value go.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct NamespaceChanges {
+    pub labels: BTreeMap<String, Option<String>>,
+    pub annotations: BTreeMap<String, Option<String>>,
+}
+
+impl NamespaceChanges {
+    pub(super) fn count(&self) -> usize {
+        self.labels.len().saturating_add(self.annotations.len())
+    }
+}
+
+/// Ends the digest of an object in which nothing else may be.
+const EXACT: char = '=';
+/// The same where drift is only told.
+const REPORTED: char = '~';
+
+/// The digest of a manifest, under whatever policy.
+pub(super) fn unmarked(digest: &str) -> &str {
+    digest.trim_end_matches([EXACT, REPORTED])
+}
+
 /// What to do when the world is not as the class wants it. The defaults are the careful ones.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[expect(clippy::struct_excessive_bools, reason = "independent choices, each with its own name")]
@@ -146,6 +169,18 @@ impl Policy {
     /// What is nobody's becomes the class's.
     pub(super) fn takes_over(self) -> bool {
         self.adopt || self.replace
+    }
+
+    /// An object under this policy. What counts as set by its manifest differs, so what stood under another policy is applied anew.
+    #[must_use]
+    pub fn made_of(self, item: Rendered) -> Rendered {
+        let mark = match self {
+            Policy { report_drift: true, .. } => Some(REPORTED),
+            Policy { exact: true, .. } => Some(EXACT),
+            _ => None,
+        };
+        let digest = item.digest.chars().chain(mark).collect();
+        Rendered { digest, ..item }
     }
 }
 
@@ -212,6 +247,8 @@ pub struct Stamped {
     /// See [`Witness::content`].
     pub content: String,
     pub deleting: bool,
+    /// The finalizers that hold it once it is deleted.
+    pub held_by: Option<String>,
     /// It was made by a plain create, whose ownership of fields an apply does not take over by itself.
     pub created: bool,
     /// Objects of the class it was stamped from are kept when they are no longer wanted.
@@ -226,10 +263,14 @@ pub struct Read {
     pub version: String,
     pub owner: Owner,
     pub deleting: bool,
+    /// The finalizers that hold it once it is deleted.
+    pub held_by: Option<String>,
     /// What it shows of the manifest, where [`super::Observed::shown_by`] gives one.
     pub witness: Option<Witness>,
-    /// What takes away what it has beyond the manifest, where [`super::Observed::extent_of`] asks for that.
+    /// What takes away what it has and is not to have: see [`super::Observed::excess_in`].
     pub excess: Option<serde_json::Value>,
+    /// It says itself that nothing in it may change, and its manifest does not.
+    pub is_locked: bool,
     /// It gives rights that the manifest does not, where [`super::Observed::shown_by`] gives one.
     pub gives_more: bool,
     /// Who else manages some of it, and did so last.

@@ -1,12 +1,18 @@
 //! What a binding says about itself after its plan ran.
 
-use std::collections::BTreeMap;
+mod namespace;
+mod pruning;
 
+use std::collections::{BTreeMap, BTreeSet};
+
+use self::{
+    namespace::{is_last_done, is_namespace_set, namespace_announced, namespace_entry},
+    pruning::leftovers,
+};
 use super::{
     Class, ClassSeen, Observed, ResourceStep, Withheld,
-    contest::{despite_contests, namespace_left, until_it_stands},
-    is_adopted,
-    namespace::{despite_conflict, furnished_after},
+    contest::{despite_contests, stripped, until_it_stands, witnessed},
+    namespace::furnished_after,
     need::{Need, Obstacle},
     step::namespace_identity,
     words::{UNOBSERVABLE, explain, reason_of, unmakeable, with_fix},
@@ -14,6 +20,7 @@ use super::{
 use crate::{
     conditions::{Readiness, cut},
     namespaces::{
+        excess::Extent,
         inventory::{Applied, Fingerprint, State, Status},
         manifest::{Identity, Rendered},
         witness::Witness,
@@ -26,6 +33,9 @@ use crate::{
 /// How each step ended, in the order of the plan.
 type Outcomes<'a> = &'a [(&'a ResourceStep, Outcome)];
 
+/// How the last step about each object ended, of those that ran.
+type Ran<'a> = BTreeMap<&'a Identity, &'a (&'a ResourceStep, Outcome)>;
+
 /// The reason while a namespace gives a value that its class does not take.
 const INVALID_PARAMETER: &str = "InvalidParameter";
 
@@ -37,6 +47,9 @@ pub(super) const IMMUTABLE_FIELD: &str = "Immutable";
 
 /// Marks a message about a change that cannot be made in place.
 const IMMUTABLE: &str = "cannot be changed in place";
+
+/// Marks a message about what others put into an object and cannot be taken out again.
+const STUCK: &str = "what others put into it cannot be taken out; delete it, or let the class say so in namespaceclass.akuity.io/ignore-fields";
 
 /// About an object whose name is taken, before it is known by whom.
 const TAKEN: &str = "an object of this name exists; about to be looked at";
@@ -134,16 +147,23 @@ fn despite_params(class: &Class, readiness: Readiness) -> Readiness {
 }
 
 fn readiness(seen: &Observed, class: &Class, outcomes: Outcomes<'_>) -> Readiness {
-    if let Some(identity) = made_anew(outcomes) {
+    if let Some(identity) = made_anew(outcomes).or_else(|| let_go_of(seen, outcomes)) {
         return progressing("RolloutPending", format!("{identity} is made anew"));
     }
     if let Some((step, failure)) = first_failed(outcomes) {
         return match step.identity() {
-            Some(identity) if failure.reason == IMMUTABLE_FIELD && seen.may_make_anew(identity, class) => {
+            Some(identity)
+                if failure.reason == IMMUTABLE_FIELD
+                    && seen.may_make_anew(identity, class)
+                    && !matches!(step, ResourceStep::Strip { .. }) =>
+            {
                 progressing("RolloutPending", format!("{identity} {IMMUTABLE} and is made anew: {}", failure.message))
             }
             _ => failing(step, failure),
         };
+    }
+    if let Some(identity) = has_rest(outcomes) {
+        return progressing("RolloutPending", format!("{identity} still has what the class does not set any more"));
     }
     let blocked = obstructed(seen, class).next();
     if class.deleting {
@@ -181,6 +201,23 @@ fn readiness(seen: &Observed, class: &Class, outcomes: Outcomes<'_>) -> Readines
 /// A wanted object that was deleted because it could not be changed in place.
 fn made_anew(outcomes: Outcomes<'_>) -> Option<&Identity> {
     outcomes.iter().find(|(step, outcome)| step.is_to_make_anew() && outcome.is_done())?.0.identity()
+}
+
+/// An object that never was the class's and is held by nobody any more: it is about to be made anew.
+pub(super) fn let_go_of<'a>(seen: &Observed, outcomes: Outcomes<'a>) -> Option<&'a Identity> {
+    let is_stripped = |step: &ResourceStep| matches!(step, ResourceStep::Strip { .. });
+    let is_applied = |identity: &Identity| {
+        outcomes.iter().any(|(step, _)| matches!(step, ResourceStep::Apply { identity: of, .. } if of == identity))
+    };
+    let stripped = outcomes.iter().filter(|(step, outcome)| is_stripped(step) && outcome.is_done());
+    let mut stripped = stripped.filter_map(|(step, _)| step.identity());
+    stripped.find(|identity| seen.extent_of(identity) == Some(Extent::Whole) && !is_applied(identity))
+}
+
+/// An object in which something is left that the class has dropped: somebody says that it is his as well.
+fn has_rest(outcomes: Outcomes<'_>) -> Option<&Identity> {
+    let has_rest = |outcome: &Outcome| witnessed(outcome).is_some_and(|witness| witness.rest);
+    outcomes.iter().find(|(_, outcome)| has_rest(outcome))?.0.identity()
 }
 
 fn obstructed<'a>(seen: &'a Observed, class: &'a Class) -> impl Iterator<Item = (&'a Rendered, Obstacle)> {
@@ -224,7 +261,7 @@ fn failing(step: &ResourceStep, failure: &Failure) -> Readiness {
         (_, Failure { class: FailureClass::Stale, reason: "Conflict" | "AlreadyExists", .. }) => "RolloutPending",
         (_, Failure { class: FailureClass::Forbidden, .. }) => "Forbidden",
         (_, Failure { reason: "QuotaExceeded", .. }) => "QuotaExceeded",
-        (ResourceStep::Prune { .. } | ResourceStep::Release { .. }, _) => "PruneFailed",
+        (ResourceStep::Prune { .. } | ResourceStep::LetGo { .. } | ResourceStep::Release { .. }, _) => "PruneFailed",
         _ => "ApplyFailed",
     };
     let what = step.identity().map_or_else(|| "the namespace".to_owned(), ToString::to_string);
@@ -235,50 +272,22 @@ fn failing(step: &ResourceStep, failure: &Failure) -> Readiness {
     }
 }
 
-/// Objects somebody made look like ours are listed up to this many: a status has an end.
-const MOST_UNRECORDED: usize = 100;
-
 /// The inventory after the plan ran: the namespace, the class's objects in its order, then what is still to be removed.
 fn inventory(seen: &Observed, class: &Class, outcomes: Outcomes<'_>) -> Vec<Applied> {
-    // Of several steps about an object the last one counts.
-    let ran = outcomes.iter().filter(|(_, outcome)| *outcome != Outcome::NotRun);
-    let ran: BTreeMap<_, _> = ran.filter_map(|ran| Some((ran.0.identity()?, ran))).collect();
+    // Of several steps about an object the last one counts; but one that is applied and not stripped is not right yet.
+    let is_strip = |step: &ResourceStep| matches!(step, ResourceStep::Strip { .. });
+    let failed = outcomes.iter().filter(|(step, outcome)| is_strip(step) && outcome.failure().is_some());
+    let unstripped: BTreeSet<_> = failed.filter_map(|(step, _)| step.identity()).collect();
+    let is_in_vain =
+        |step: &ResourceStep| matches!(step, ResourceStep::Apply { identity, .. } if unstripped.contains(identity));
+    let ran = outcomes.iter().filter(|(step, outcome)| *outcome != Outcome::NotRun && !is_in_vain(step));
+    let ran: Ran<'_> = ran.filter_map(|ran| Some((ran.0.identity()?, ran))).collect();
     let wanted = class.items.iter().map(|item| {
         let last = ran.get(&item.identity).copied();
-        until_it_stands(seen, until_it_is_gone(seen, item, entry(seen, class, item, last)), last.is_some())
+        let entry = as_stripped(seen, item, outcomes, entry(seen, class, item, last));
+        until_it_stands(seen, until_it_is_gone(seen, item, entry), last.is_some())
     });
-    let (mut unrecorded, records) = (0, seen.records());
-    let waits = waits_for(seen, class, outcomes);
-    let leftovers = seen.leftovers().into_iter().filter_map(|leftover| {
-        let recorded = records.get(&leftover.identity).copied();
-        unrecorded += usize::from(recorded.is_none());
-        let outcome = ran.get(&leftover.identity).copied();
-        let is_gone = outcome.is_some_and(|(step, outcome)| match step {
-            // One that finalizers hold is answered by what is left of it, and nothing more is heard of it until it goes.
-            ResourceStep::Prune { .. } => matches!(outcome, Outcome::Done { uid: None, .. }),
-            ResourceStep::Release { .. } => outcome.is_done(),
-            _ => false,
-        });
-        if is_gone || (recorded.is_none() && unrecorded > MOST_UNRECORDED) {
-            return None;
-        }
-        let failure = outcome.and_then(|(_, outcome)| outcome.failure());
-        Some(Applied {
-            api_version: leftover.api_version.clone(),
-            kind: leftover.identity.kind.clone(),
-            name: leftover.identity.name.clone(),
-            uid: Some(leftover.uid.clone()),
-            adopted: is_adopted(recorded, &leftover.uid),
-            state: State::Pruning,
-            message: failure
-                .map(|failure| failure.message.clone())
-                .or(leftover.out_of_sight)
-                .or(leftover.deleting.then(|| HELD.to_owned()))
-                .or_else(|| waits.clone()),
-            ..recorded.cloned().unwrap_or_default()
-        })
-    });
-    let leftovers: Vec<_> = leftovers.collect();
+    let leftovers = leftovers(seen, class, outcomes, &ran);
     let lost = seen.unaccounted().map(|(applied, why)| Applied {
         state: State::Pruning,
         message: Some(why),
@@ -294,63 +303,8 @@ fn inventory(seen: &Observed, class: &Class, outcomes: Outcomes<'_>) -> Vec<Appl
     all.map(|applied| Applied { message: applied.message.map(|message| cut(message, LONGEST)), ..applied }).collect()
 }
 
-/// What keeps an object that is no longer wanted from going.
-fn waits_for(seen: &Observed, class: &Class, outcomes: Outcomes<'_>) -> Option<String> {
-    let failed = first_failed(outcomes).and_then(|(step, _)| step.identity().map(ToString::to_string));
-    let blocking = obstructed(seen, class).next().map(|(item, _)| item.identity.to_string()).or(failed);
-    let misfit = || class.problems_of_misfits().next().map(|problem| problem.field.clone());
-    let blocking = blocking.or_else(misfit)?;
-    Some(format!("no longer wanted; goes when all of class {} stands, and waits for {blocking}", class.name))
-}
-
-/// About an object that finalizers hold.
-const HELD: &str = "no longer wanted and deleted; goes when its finalizers let go of it";
-
 /// A message about one of many objects.
 const LONGEST: usize = 1_000;
-
-/// The Namespace is listed while it carries labels or annotations of the class.
-fn namespace_entry(seen: &Observed, class: &Class, outcomes: Outcomes<'_>) -> Option<Applied> {
-    let before = seen.recorded_namespace().cloned();
-    let is_about = |step: &ResourceStep| {
-        matches!(step, ResourceStep::ApplyNamespaceMetadata { .. } | ResourceStep::PutBackNamespaceMetadata { .. })
-    };
-    // Of several the last one counts.
-    let ran = outcomes.iter().rfind(|(step, outcome)| is_about(step) && *outcome != Outcome::NotRun);
-    let (entry, wanted) = (namespace_announced(seen), seen.namespace_wanted(class));
-    match ran.map(|(_, outcome)| outcome) {
-        Some(Outcome::Done { .. })
-            if wanted.is_empty() && (is_last_done(outcomes) || !seen.namespace_drops(&wanted)) =>
-        {
-            None
-        }
-        Some(Outcome::Done { .. }) => Some(Applied { state: State::Applied, digest: Some(wanted.digest()), ..entry }),
-        Some(Outcome::Failed(failure)) if is_refusal(failure) => {
-            Some(Applied { state: State::Failed, message: Some(failure.message.clone()), ..entry })
-        }
-        None | Some(Outcome::Failed(_) | Outcome::NotRun) => before,
-    }
-    .map(|entry| until_it_stands(seen, namespace_left(seen, class, entry), ran.is_some()))
-    .map(|entry| despite_conflict(seen, class, entry))
-}
-
-/// Whether the Namespace has got what the class sets.
-fn is_namespace_set(outcomes: Outcomes<'_>) -> bool {
-    let is_about = |step: &ResourceStep| matches!(step, ResourceStep::ApplyNamespaceMetadata { .. });
-    outcomes.iter().any(|(step, outcome)| is_about(step) && outcome.is_done())
-}
-
-/// Whether everything has gone from the Namespace that the class does not set any more.
-fn is_last_done(outcomes: Outcomes<'_>) -> bool {
-    let is_last = |step: &ResourceStep| matches!(step, ResourceStep::ApplyNamespaceMetadata { last: true, .. });
-    outcomes.iter().any(|(step, outcome)| is_last(step) && outcome.is_done())
-}
-
-/// The Namespace, before its first label of the class is set.
-fn namespace_announced(seen: &Observed) -> Applied {
-    let identity = namespace_identity(&seen.namespace.name);
-    Applied { api_version: "v1".into(), kind: identity.kind, name: identity.name, ..Applied::default() }
-}
 
 fn is_refusal(failure: &Failure) -> bool {
     matches!(failure.class, FailureClass::Forbidden | FailureClass::Rejected)
@@ -365,8 +319,13 @@ fn entry(seen: &Observed, class: &Class, item: &Rendered, last: Option<&(&Resour
         ..on_record(seen, &item.identity)
     };
     match last {
-        Some((step, Outcome::Done { uid, witness })) => return done(applied, step, uid.clone(), witness.as_deref()),
+        Some((step, Outcome::Done { uid, witness })) => {
+            return done(&class.name, applied, step, uid.clone(), witness.as_deref());
+        }
         Some((ResourceStep::Rehearse { .. }, Outcome::Failed(failure))) => return not_anew(applied, failure),
+        Some((ResourceStep::Strip { .. }, Outcome::Failed(failure))) if failure.reason == IMMUTABLE_FIELD => {
+            return Applied { state: State::Failed, message: Some(format!("{STUCK}: {}", failure.message)), ..applied };
+        }
         Some((_, Outcome::Failed(failure))) => {
             return failed(item, applied, failure, seen.may_make_anew(&item.identity, class));
         }
@@ -375,10 +334,11 @@ fn entry(seen: &Observed, class: &Class, item: &Rendered, last: Option<&(&Resour
     match seen.need_now(item, class) {
         Need::Blocked(obstacle) => blocked(item, applied, &obstacle),
         Need::Vouch(fingerprint) => {
-            Applied { state: State::Applied, message: None, digest: Some(fingerprint), ..applied }
+            let class = Some(class.name.clone());
+            Applied { state: State::Applied, message: None, class, digest: Some(fingerprint), ..applied }
         }
         // Whatever went wrong before is over.
-        Need::Nothing => Applied { state: State::Applied, message: None, ..applied },
+        Need::Nothing => Applied { state: State::Applied, message: None, class: Some(class.name.clone()), ..applied },
         Need::Steps(_) => applied,
     }
 }
@@ -405,16 +365,38 @@ fn on_record(seen: &Observed, identity: &Identity) -> Applied {
     }
 }
 
-fn done(applied: Applied, step: &ResourceStep, uid: Option<String>, witness: Option<&str>) -> Applied {
+/// The record of an object that was stripped of all but the class's: what it was then is right, and not what somebody may have put
+/// into it before it was applied as well.
+fn as_stripped(seen: &Observed, item: &Rendered, outcomes: Outcomes<'_>, applied: Applied) -> Applied {
+    let is_applied = |(step, outcome): &(&ResourceStep, Outcome)| {
+        matches!(step, ResourceStep::Apply { identity, .. } if *identity == item.identity) && outcome.is_done()
+    };
+    // Where others may add, what was applied after it is what counts.
+    let counts = applied.state == State::Applied
+        && (seen.extent_of(&item.identity).is_some() || !outcomes.iter().any(is_applied));
+    let stripped = stripped(&item.identity, outcomes).filter(|_| counts);
+    match stripped {
+        Some(witness) => {
+            let fingerprint = Fingerprint::new(&item.digest, &item.shape, &witness).to_string();
+            Applied { digest: Some(fingerprint), ..applied }
+        }
+        None => applied,
+    }
+}
+
+fn done(class: &str, applied: Applied, step: &ResourceStep, uid: Option<String>, witness: Option<&str>) -> Applied {
     match step {
         ResourceStep::Create { digest, shape, .. } | ResourceStep::Apply { digest, shape, .. } => {
             let witness = witness.and_then(Witness::parse).unwrap_or_default();
-            let fingerprint = Fingerprint::new(digest, shape, &witness);
+            // It stays on record that something has to go.
+            let before = applied.fingerprint().filter(|_| witness.rest).map(|before| before.shape);
+            let fingerprint = Fingerprint::new(digest, before.unwrap_or(shape), &witness).to_string();
             Applied {
                 // What we made ourselves is no longer what was taken over.
-                adopted: applied.adopted && matches!(step, ResourceStep::Apply { .. }),
+                adopted: applied.adopted && !matches!(step, ResourceStep::Create { .. }),
+                class: Some(class.to_owned()),
                 uid: uid.or(applied.uid),
-                digest: Some(fingerprint.to_string()),
+                digest: Some(fingerprint),
                 state: State::Applied,
                 message: None,
                 ..applied
@@ -453,6 +435,16 @@ fn not_anew(applied: Applied, failure: &Failure) -> Applied {
 /// Whether the last attempt failed because a field cannot be changed.
 pub(super) fn failed_on_immutable(applied: &Applied) -> bool {
     applied.state == State::Failed && applied.message.as_deref().is_some_and(|message| message.starts_with(IMMUTABLE))
+}
+
+/// Whether the last attempt failed because of something there is: that may be known again, or another object by now.
+pub(super) fn cannot_change(applied: &Applied) -> bool {
+    failed_on_immutable(applied) || is_stuck(applied)
+}
+
+/// Whether the last attempt failed because what others put into it cannot be taken out.
+pub(super) fn is_stuck(applied: &Applied) -> bool {
+    applied.state == State::Failed && applied.message.as_deref().is_some_and(|message| message.starts_with(STUCK))
 }
 
 fn blocked(item: &Rendered, applied: Applied, obstacle: &Obstacle) -> Applied {

@@ -4,10 +4,10 @@ use std::{fmt, sync::Arc};
 
 use serde_json::{Value, json};
 
-use super::{NamespaceMetadata, Read};
+use super::{NamespaceChanges, NamespaceMetadata, Read};
 use crate::{
     namespaces::{
-        excess::with_values,
+        excess::{with_plain_values, with_values},
         manifest::{Identity, Rendered},
     },
     plan::Step,
@@ -17,22 +17,35 @@ use crate::{
 pub enum ResourceStep {
     /// Labels and annotations of the Namespace itself; empty takes ours away. The last one takes away what is no longer wanted.
     ApplyNamespaceMetadata { metadata: NamespaceMetadata, last: bool },
-    /// What the Namespace had before the class set it otherwise.
-    PutBackNamespaceMetadata { metadata: NamespaceMetadata },
+    /// What the Namespace had before the class set it otherwise, and nothing where it had nothing.
+    PutBackNamespaceMetadata { metadata: NamespaceChanges },
     /// What the Namespace says is kept, and no class it has keeps.
     ForgetNotes { notes: Vec<String> },
     /// Fails if the name is taken: nothing is ever overwritten by accident.
     Create { identity: Identity, api_version: String, manifest: Arc<Value>, digest: String, shape: String },
     /// An object made by a plain create becomes one made by apply, so that fields the class drops go away.
     TakeFields { identity: Identity, api_version: String, uid: String, version: String, fields: Value },
-    /// What others put into an object that is to be as its class says, and nothing else.
-    Strip { identity: Identity, api_version: String, uid: String, excess: Value },
+    /// What is in an object and is not to be: what others put into one that is to be as its class says and nothing else, or what the
+    /// class has dropped; exactly as it was read: what is put into it since is not overlooked.
+    Strip { identity: Identity, api_version: String, uid: String, version: String, manifest: Arc<Value>, excess: Value },
     /// Only on exactly the object that is ours, or adopted on purpose: fails if another one has its name by now.
-    Apply { identity: Identity, api_version: String, uid: String, manifest: Arc<Value>, digest: String, shape: String },
+    /// Tells whether something is left of what it was applied as before and does not say any more: somebody may have said that this
+    /// is his as well.
+    Apply {
+        identity: Identity,
+        api_version: String,
+        uid: String,
+        manifest: Arc<Value>,
+        digest: String,
+        shape: String,
+        former: Option<Arc<Value>>,
+    },
     /// Whether an object that has to be deleted to be changed would be accepted anew: nothing goes before that is known.
     Rehearse { identity: Identity, api_version: String, manifest: Arc<Value> },
     /// Only exactly as it was seen: whoever has just taken it from us keeps it.
     Prune { identity: Identity, api_version: String, uid: String, version: String, because: Removal },
+    /// A right that has been deleted is held by finalizers no longer.
+    LetGo { identity: Identity, api_version: String, uid: String, version: String },
     /// The object stays, but is no longer ours.
     Release { identity: Identity, api_version: String, uid: String, version: String, owners: Value },
     /// Nothing it owned is left.
@@ -87,9 +100,10 @@ impl ResourceStep {
         ResourceStep::Create { identity, api_version, manifest, digest, shape }
     }
 
-    pub(super) fn apply(item: &Rendered, uid: &str) -> Self {
+    pub(super) fn apply(item: &Rendered, uid: &str, former: Option<&Arc<Value>>) -> Self {
         let Rendered { identity, api_version, manifest, digest, shape, .. } = item.clone();
-        ResourceStep::Apply { identity, api_version, uid: uid.to_owned(), manifest, digest, shape }
+        let (uid, former) = (uid.to_owned(), former.cloned());
+        ResourceStep::Apply { identity, api_version, uid, manifest, digest, shape, former }
     }
 
     pub(super) fn prune(identity: &Identity, api_version: &str, uid: &str, version: &str, because: Removal) -> Self {
@@ -109,7 +123,22 @@ impl ResourceStep {
 
     /// Whether it takes away a right that is to be given in another form.
     pub(super) fn withdraws(&self) -> bool {
-        self.is_to_make_anew() && self.identity().is_some_and(Identity::gives_rights)
+        let is_let_go = matches!(self, ResourceStep::LetGo { .. });
+        is_let_go || (self.is_to_make_anew() && self.identity().is_some_and(Identity::gives_rights))
+    }
+
+    /// Whether it takes away a right that is not to be given any more.
+    pub(super) fn is_withdrawal(&self) -> bool {
+        matches!(self, ResourceStep::Prune { because: Removal::Withdrawn, .. } | ResourceStep::LetGo { .. })
+    }
+
+    pub(super) fn let_go(identity: &Identity, api_version: &str, uid: &str, version: &str) -> Self {
+        ResourceStep::LetGo {
+            identity: identity.clone(),
+            api_version: api_version.to_owned(),
+            uid: uid.to_owned(),
+            version: version.to_owned(),
+        }
     }
 
     pub(super) fn rehearse(item: &Rendered) -> Self {
@@ -128,22 +157,26 @@ impl ResourceStep {
         })
     }
 
-    pub(super) fn strip(item: &Rendered, read: &Read) -> Option<Self> {
-        let excess = read.excess.clone()?;
-        Some(ResourceStep::Strip {
+    /// Takes something away, and sets the values of the class with it.
+    pub(super) fn strip(item: &Rendered, read: &Read, excess: Value) -> Self {
+        Self::take_away(item, read, with_values(excess, &item.manifest))
+    }
+
+    /// Takes away what the class has dropped, with what it sets instead: together they may be valid and one by one not.
+    pub(super) fn exchange(item: &Rendered, read: &Read, dropped: Value) -> Self {
+        Self::take_away(item, read, with_plain_values(dropped, &item.manifest))
+    }
+
+    /// Takes something away, and nothing else.
+    pub(super) fn take_away(item: &Rendered, read: &Read, excess: Value) -> Self {
+        ResourceStep::Strip {
             identity: item.identity.clone(),
             api_version: item.api_version.clone(),
             uid: read.uid.clone(),
+            version: read.version.clone(),
+            manifest: item.manifest.clone(),
             excess,
-        })
-    }
-
-    /// What takes something away, together with the values of the class.
-    pub(super) fn with_values_of(mut self, item: &Rendered) -> Self {
-        if let ResourceStep::Strip { excess, .. } = &mut self {
-            *excess = with_values(excess.take(), &item.manifest);
         }
-        self
     }
 
     pub(super) fn release(identity: &Identity, read: &Read) -> Self {
@@ -165,6 +198,7 @@ impl ResourceStep {
             | ResourceStep::Apply { identity, .. }
             | ResourceStep::Rehearse { identity, .. }
             | ResourceStep::Prune { identity, .. }
+            | ResourceStep::LetGo { identity, .. }
             | ResourceStep::Release { identity, .. } => Some(identity),
             ResourceStep::ApplyNamespaceMetadata { .. }
             | ResourceStep::PutBackNamespaceMetadata { .. }
@@ -184,6 +218,7 @@ impl ResourceStep {
             | ResourceStep::Apply { identity, api_version, .. }
             | ResourceStep::Rehearse { identity, api_version, .. }
             | ResourceStep::Prune { identity, api_version, .. }
+            | ResourceStep::LetGo { identity, api_version, .. }
             | ResourceStep::Release { identity, api_version, .. } => Some((api_version, &identity.kind)),
             ResourceStep::ApplyNamespaceMetadata { .. }
             | ResourceStep::PutBackNamespaceMetadata { .. }
@@ -205,6 +240,7 @@ impl Step for ResourceStep {
             ResourceStep::Apply { .. } => "Apply",
             ResourceStep::Rehearse { .. } => "Rehearse",
             ResourceStep::Prune { .. } => "Prune",
+            ResourceStep::LetGo { .. } => "LetGo",
             ResourceStep::Release { .. } => "Release",
             ResourceStep::DeleteBinding { .. } => "DeleteBinding",
         }
@@ -214,14 +250,17 @@ impl Step for ResourceStep {
     /// itself only.
     fn needs(&self, earlier: &Self) -> bool {
         let is_same = self.identity().is_some() && self.identity() == earlier.identity();
-        let is_withdrawal = matches!(earlier, ResourceStep::Prune { because: Removal::Withdrawn, .. });
         match self {
-            ResourceStep::Prune { because: Removal::Unwanted, .. } | ResourceStep::Release { .. } => !is_withdrawal,
+            ResourceStep::Prune { because: Removal::Unwanted, .. } | ResourceStep::Release { .. } => {
+                !earlier.is_withdrawal()
+            }
             ResourceStep::DeleteBinding { .. }
             | ResourceStep::PutBackNamespaceMetadata { .. }
             | ResourceStep::ApplyNamespaceMetadata { last: true, .. } => true,
             // A right that is given no more goes, whatever becomes of the new one: the quota may be full of the old one.
             _ if self.withdraws() => is_same && !matches!(earlier, ResourceStep::Rehearse { .. }),
+            // Whoever keeps writing into an object keeps what is not to be in it for a while, but changes nothing of the class's.
+            ResourceStep::Apply { .. } => is_same && !matches!(earlier, ResourceStep::Strip { .. }),
             _ => is_same,
         }
     }
@@ -247,6 +286,9 @@ impl fmt::Display for ResourceStep {
                 write!(out, "ask whether {identity} would be accepted anew: it cannot be changed in place")
             }
             ResourceStep::Prune { identity, because, .. } => write!(out, "delete {identity}: {because}"),
+            ResourceStep::LetGo { identity, .. } => {
+                write!(out, "take the finalizers off {identity}: a right no longer given")
+            }
             ResourceStep::Release { identity, .. } => write!(out, "release {identity}: no longer wanted, kept"),
             ResourceStep::DeleteBinding { because, .. } => write!(out, "delete the binding: {because}"),
         }

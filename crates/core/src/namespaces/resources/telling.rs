@@ -2,7 +2,11 @@
 
 use std::time::Duration;
 
-use super::{Observed, ResourceStep, report, words::UNOBSERVABLE};
+use super::{
+    Observed, ResourceStep,
+    report::{let_go_of, report},
+    words::UNOBSERVABLE,
+};
 use crate::{
     budget::{Budget, Budgets},
     namespaces::inventory::{Difference, Status},
@@ -87,7 +91,7 @@ pub fn tell(
     });
     let retry = waits_unseen || matches!(status.conditions.reason("Ready"), Some("Conflict" | UNOBSERVABLE));
     let waits = |next| Telling { next, retry, ..Telling::default() };
-    match stored.difference(&status) {
+    let telling = match stored.difference(&status) {
         Difference::None => {
             *held = None;
             waits(Next::Settled)
@@ -106,7 +110,19 @@ pub fn tell(
             *held = None;
             written(seen, status, retry)
         }
+    };
+    // What we did ourselves wakes nobody.
+    if outcomes.iter().any(is_held) || let_go_of(seen, outcomes).is_some() {
+        Telling { next: Next::After(Duration::ZERO), ..telling }
+    } else {
+        telling
     }
+}
+
+/// Whether something was deleted and is still there: by whom it is held is seen at the next look.
+fn is_held((step, outcome): &(&ResourceStep, Outcome)) -> bool {
+    let is_removal = matches!(step, ResourceStep::Prune { .. } | ResourceStep::LetGo { .. });
+    is_removal && matches!(outcome, Outcome::Done { uid: Some(_), .. })
 }
 
 fn ends_binding((step, outcome): &(&ResourceStep, Outcome)) -> bool {

@@ -1,10 +1,7 @@
 //! An edit that would delete much waits until somebody confirms it: `resources: []` by mistake empties no cluster.
 
 use super::Share;
-use crate::namespaces::{
-    inventory::{Applied, State},
-    manifest::Identity,
-};
+use crate::namespaces::{inventory::Applied, manifest::Identity};
 
 /// What may be deleted unasked where the class does not say: so many objects,
 const MOST_UNASKED: u64 = 100;
@@ -35,10 +32,11 @@ impl Deletions {
 }
 
 /// What of these objects a revision would delete, sooner or later: all but what it wants, or may want once it fits. Rights are not counted: taking them away must never
-/// wait for a guard. Neither is what was somebody's before, which is released, nor what is on its way out already.
+/// wait for a guard. Neither is what was somebody's before, which is released, nor what has been deleted already. What only waits to go is: how it goes may have been decided
+/// otherwise meanwhile.
 pub fn deletions_in(made: &[Applied], is_wanted: impl Fn(&Identity) -> bool) -> Deletions {
     let mut deletions = Deletions::default();
-    for applied in made.iter().filter(|applied| applied.uid.is_some() && applied.state != State::Pruning) {
+    for applied in made.iter().filter(|applied| applied.uid.is_some() && !applied.is_deleted()) {
         let identity = applied.identity();
         let goes = !applied.adopted && !identity.gives_rights() && !is_wanted(&identity);
         let one = Deletions { objects: u64::from(goes), made: 1 };
@@ -50,6 +48,7 @@ pub fn deletions_in(made: &[Applied], is_wanted: impl Fn(&Identity) -> bool) -> 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::namespaces::inventory::{State, held};
 
     fn applied(api_version: &str, kind: &str, name: &str) -> Applied {
         Applied {
@@ -81,10 +80,11 @@ mod tests {
             applied(rights, "Role", "r"),
             applied(rights, "RoleBinding", "r"),
             Applied { adopted: true, ..applied("v1", "ConfigMap", "was-theirs") },
-            Applied { state: State::Pruning, ..applied("v1", "ConfigMap", "going") },
+            Applied { state: State::Pruning, message: Some(held(None)), ..applied("v1", "ConfigMap", "going") },
+            Applied { state: State::Pruning, ..applied("v1", "ConfigMap", "waits") },
             Applied { uid: None, ..applied("v1", "ConfigMap", "never-made") },
         ];
         let wanted = made[0].identity();
-        assert_eq!(deletions_in(&made, |identity| *identity == wanted), Deletions { objects: 1, made: 5 });
+        assert_eq!(deletions_in(&made, |identity| *identity == wanted), Deletions { objects: 2, made: 6 });
     }
 }

@@ -17,7 +17,7 @@ fn asks(size: u64) -> Asks {
 }
 
 fn granted(size: u64) -> Entry {
-    Entry { form: Some(form()), granted: Some(units(size)), pending: None }
+    Entry { form: Some(form()), granted: Some(units(size)), ..Entry::default() }
 }
 
 fn promised(entry: Entry, size: u64) -> Entry {

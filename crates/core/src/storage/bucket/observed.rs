@@ -25,6 +25,8 @@ pub struct Observed {
     pub namespace_terminating: bool,
     /// What stamped the S3Bucket no longer wants it: nobody asked for this bucket to go.
     pub unwanted: bool,
+    /// Its class gives everything up: the bucket goes with its user, whatever is in it.
+    pub given_up: bool,
     /// The S3User of its claim's name, where that is one of ours.
     pub record: Option<RecordSeen>,
     /// Whether an S3User has that name that is not one of ours: somebody edited it, or made it.

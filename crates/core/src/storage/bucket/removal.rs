@@ -25,6 +25,7 @@ pub(super) fn decide(seen: &Observed, bucket: &Bucket, since: Duration) -> Decis
             let note = if deletion == Deletion::Retain { Note::Kept } else { Note::Left };
             set_aside(seen, bucket, note, deleting("the bucket is being moved"))
         }
+        _ if seen.given_up => let_go(bucket, "the bucket goes with its user"),
         Deletion::Retain if seen.record_is_anothers && !seen.namespace_terminating => {
             Decision::wait(Reason::RecordTaken.stalled(
                 "the bucket is to be kept, which is noted on the S3User of its claim's name, and that names another claim or none; ask \

@@ -155,6 +155,11 @@ pub(super) fn removing(claim: &ClaimIdentity, record: &Record, purge: Option<Pur
     if record.phase == Some(Phase::Released) || !record.knows_of_its_buckets() {
         return None;
     }
+    taken_down(claim, record, purge)
+}
+
+/// The same, whatever was let go or is not known.
+pub(super) fn taken_down(claim: &ClaimIdentity, record: &Record, purge: Option<Purge>) -> Option<Step> {
     let message = "the claim was deleted; what it has in Ceph is being removed".to_owned();
     let mark = Mark { phase: Phase::Removing, reason: Reason::Deleting, message, purge, ..unchanged(record) };
     marked(claim, Some(record), mark)

@@ -58,7 +58,7 @@ fn needs_buckets(claim: Option<&Claim>, record: Option<&Record>) -> bool {
 /// Whether what is stored decides how much is free of what is booked: that is more than is on record.
 pub fn has_to_settle(claim: Option<&Claim>, record: Option<&Record>, booked: Option<&Entry>) -> bool {
     let has = record.and_then(|record| record.body.quota).map(|quota| Units::from(&quota)).unwrap_or_default();
-    let has_more = booked.and_then(|entry| entry.granted).is_some_and(|granted| !granted.is_within(has));
+    let has_more = booked.and_then(Entry::has).is_some_and(|booked| !booked.is_within(has));
     has_more && !needs_buckets(claim, record)
 }
 

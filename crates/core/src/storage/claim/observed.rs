@@ -9,12 +9,13 @@ use super::{
     super::{
         CephUser, Class, ClassChoice, KeyPair, NoClass, Place, Problem, Quota, QuotaAsked, Reason, Stamp, Target,
         Usage,
-        ledger::{Entry, Exceeded, Form, Units},
+        ledger::{Entry, Exceeded, Form, Settled, Units},
         owner_in, tenant,
     },
     identity::{FreshKeys, Rotation},
     set_aside::SetAside,
     step::{Mark, Version},
+    take_down::STILL,
 };
 use crate::{conditions::Conditions, plan::Failure, secret::Secret};
 
@@ -63,18 +64,15 @@ impl Books {
         })
     }
 
-    /// The entry, if it grants more than this.
+    /// The entry, if it has more than this.
     pub(crate) fn beyond(&self, units: Units) -> Option<&Entry> {
-        self.entry.as_ref().filter(|entry| entry.granted.is_some_and(|granted| !granted.is_within(units)))
+        self.entry.as_ref().filter(|entry| entry.has().is_some_and(|has| !has.is_within(units)))
     }
 
-    /// The entry, and what is to be booked instead for who `has` so much in Ceph and has `stored` that: what was granted beyond both
-    /// is given back, and what is stored beyond what was granted counts, however it came in.
-    pub(crate) fn settled(&self, has: Units, stored: Units) -> Option<(&Entry, Units)> {
+    /// The entry, and what is to be booked instead; see [`Entry::settled`].
+    pub(crate) fn settled(&self, has: Units, stored: Units) -> Option<(&Entry, Settled)> {
         let entry = self.entry.as_ref()?;
-        let granted = entry.granted?;
-        let units = granted.or_less(has).or_more(stored);
-        (units != granted).then_some((entry, units))
+        Some((entry, entry.settled(has, stored)?))
     }
 
     /// The entry, if it grants anything.
@@ -236,6 +234,11 @@ impl Record {
         is_kept || self.body.offered_to.is_some()
     }
 
+    /// Whether one of these buckets was to be purged a moment ago.
+    pub(crate) fn has_just_purged(&self, gone: &BTreeSet<String>) -> bool {
+        self.purge.as_ref().is_some_and(|asked| asked.age < STILL && gone.contains(&asked.purge.bucket))
+    }
+
     /// Whether it was made, but nothing was ever said on it: what became of its user's buckets before is not known.
     pub(super) fn is_blank(&self) -> bool {
         self.phase.is_none()
@@ -354,6 +357,22 @@ pub struct User {
 }
 
 impl User {
+    /// Whether it has the bucket, and not only on its list.
+    pub(crate) fn has_bucket(&self, name: &str) -> bool {
+        self.buckets.contains_key(name) && !self.gone_buckets.contains(name)
+    }
+
+    /// What is told of a user that stays, and of why it does not go.
+    pub(crate) fn noting_gone(&self, told: String) -> String {
+        if self.gone_buckets.is_empty() {
+            return told;
+        }
+        let gone = self.gone_buckets.iter().map(String::as_str).collect::<Vec<_>>().join(", ");
+        format!(
+            "{told}; Ceph lists some that are not there any more, and does not remove the user before somebody takes them off: {gone}"
+        )
+    }
+
     pub fn is_of(&self, claim_uid: &str) -> bool {
         owner_in(&self.display_name) == Some(claim_uid)
     }

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, fmt};
 use super::{
     super::{
         CephUser, Place, Reason, Target,
-        ledger::{Entry, Form, Units},
+        ledger::{Entry, Form, Settled, Units},
     },
     observed::{Access, Phase, Purge, RecordBody, UserQuota},
     set_aside::SetAside,
@@ -29,7 +29,7 @@ pub enum Step {
         claim: Place,
         form: Form,
         seen: Entry,
-        units: Units,
+        has: Settled,
     },
     /// Ceph has nothing any more. Fails if the books were granted anew since they were seen.
     ReleaseQuota {
@@ -226,12 +226,7 @@ impl fmt::Display for Step {
                 write!(out, "add the finalizer to S3UserClaim {claim}: a user is to be made")
             }
             Step::Confirm { claim, units, .. } => write!(out, "grant S3UserClaim {claim} {units} in the books"),
-            Step::Settle { claim, units, seen, .. } if seen.granted.is_none_or(|granted| !units.is_within(granted)) => {
-                write!(out, "book {units} for S3UserClaim {claim}: so much is in Ceph, whoever let it in")
-            }
-            Step::Settle { claim, units, .. } => {
-                write!(out, "give back what S3UserClaim {claim} had beyond {units}: Ceph has no more")
-            }
+            Step::Settle { claim, seen, has, .. } => out.write_str(&has.told(seen, &format!("S3UserClaim {claim}"))),
             Step::ReleaseQuota { namespace, claim, .. } => {
                 write!(out, "give back the quota of S3UserClaim {namespace}/{claim}: nothing is left in Ceph")
             }

@@ -1,11 +1,11 @@
 //! Takes down what a claim has in Ceph: buckets an S3Bucket left behind go if they are empty, all of them go one by one where the
-//! class says `Purge`, and the user goes once it has none. What was set aside is never purged.
+//! class says `Purge`, and the user goes once it has none. What was set aside is purged only where the class gives everything up.
 
 use std::time::Duration;
 
 use super::{
     super::{CephUser, OnDelete, Place, Reason, ledger::Units, record_name},
-    cleanup::{marked, release, removing},
+    cleanup::{marked, release, removing, taken_down},
     observed::{ClaimIdentity, Observed, Phase, Purge, Reached, Record, RecordBody, User, ceph_user},
     set_aside::SetAside,
     step::{Mark, Step},
@@ -82,7 +82,8 @@ impl TakeDown<'_> {
             let (bucket, objects) = ((*bucket).clone(), **objects);
             return self.purge(record, found, user, Next { bucket, objects, remaining: given_up.len() }, steps);
         }
-        if self.is_just_gone(found) {
+        // The gateway may be about to take off the user's list what it was asked to remove.
+        if self.record.is_some_and(|record| record.has_just_purged(&found.gone_buckets)) {
             let told = "its buckets are being removed".to_owned();
             return Left::Purging { steps, told, next: LOOK };
         }
@@ -90,21 +91,16 @@ impl TakeDown<'_> {
         Left::Kept(steps)
     }
 
-    /// Whether the gateway may be about to take off the user's list what it was asked to remove.
-    fn is_just_gone(&self, found: &User) -> bool {
-        let asked = self.record.and_then(|record| record.purge.as_ref()).filter(|asked| asked.age < STILL);
-        asked.is_some_and(|asked| found.gone_buckets.contains(&asked.purge.bucket))
-    }
-
     /// Before buckets go that nobody left behind: said on the record as it was seen, which fails if one is to be kept by now.
     fn announcement<'n>(&self, set_aside: &SetAside, mut empty: impl Iterator<Item = &'n String>) -> Option<Step> {
         let record = self.record.filter(|record| record.phase != Some(Phase::Removing))?;
-        empty.any(|name| !set_aside.left.contains(name)).then(|| removing(self.claim, record, None)).flatten()
+        empty.any(|name| !set_aside.left.contains(name)).then(|| self.removing(record, None)).flatten()
     }
 
     /// What outlives the claim: all of it, where nothing is known of the past.
     fn set_aside(&self, found: &User) -> SetAside {
         let mut set_aside = match self.record.filter(|record| record.knows_of_its_buckets()) {
+            Some(_) if self.gives_up() => SetAside::default(),
             Some(record) => record.set_aside.clone(),
             None => SetAside { everything: true, ..SetAside::default() },
         };
@@ -121,7 +117,17 @@ impl TakeDown<'_> {
     /// migration ended.
     fn purges(&self) -> bool {
         let keeps = |record: &Record| record.phase == Some(Phase::Released) || record.body.moved_away;
-        self.deleted && !self.record.is_some_and(keeps) && self.reached.class.on_delete == OnDelete::Purge
+        let is_asked = self.deleted && !self.record.is_some_and(keeps);
+        self.gives_up() || (is_asked && self.reached.class.on_delete == OnDelete::Purge)
+    }
+
+    fn gives_up(&self) -> bool {
+        self.reached.class.on_delete == OnDelete::GiveUp
+    }
+
+    /// What was let go is taken back only where everything is given up.
+    fn removing(&self, record: &Record, purge: Option<Purge>) -> Option<Step> {
+        if self.gives_up() { taken_down(self.claim, record, purge) } else { removing(self.claim, record, purge) }
     }
 
     fn purge(&self, record: &Record, found: &User, user: CephUser, next: Next, mut steps: Vec<Step>) -> Left {
@@ -134,12 +140,12 @@ impl TakeDown<'_> {
         let progress = Purge { buckets, bucket: bucket.clone(), objects };
         steps.extend((!found.suspended).then(|| Step::SuspendUser { user: user.clone() }));
         if is_under_way {
-            steps.extend(removing(self.claim, record, Some(progress)));
+            steps.extend(self.removing(record, Some(progress)));
             return Left::Purging { steps, told, next: LOOK };
         }
         // Said anew even where it was said before: from now on the gateway is at it again.
         let unsaid = Record { purge: None, ..record.clone() };
-        steps.extend(removing(self.claim, &unsaid, Some(progress)));
+        steps.extend(self.removing(&unsaid, Some(progress)));
         steps.push(Step::PurgeBucket { user, bucket });
         Left::Purging { steps, told, next: Duration::ZERO }
     }
@@ -175,9 +181,9 @@ impl TakeDown<'_> {
     /// An upload that was under way when the claim went may have brought more than is booked.
     fn settlement(&self, found: &User) -> Option<Step> {
         let (books, stored) = (&self.seen.books, Units::from(found.usage?));
-        let (seen, units) = books.settled(books.entry.as_ref()?.granted?, stored)?;
+        let (seen, has) = books.settled(books.entry.as_ref()?.granted?, stored)?;
         let claim = Place { namespace: self.claim.namespace.clone(), name: self.claim.name.clone() };
-        Some(Step::Settle { claim, form: seen.form.clone().unwrap_or_default(), seen: seen.clone(), units })
+        Some(Step::Settle { claim, form: seen.form.clone().unwrap_or_default(), seen: seen.clone(), has })
     }
 
     /// What we take away comes back to the same namespace if its class brings it again.
@@ -205,14 +211,7 @@ impl TakeDown<'_> {
 }
 
 fn told_of_kept(user: &CephUser, found: &User) -> String {
-    let told = format!("the claim is gone; Ceph user {user} is suspended and its buckets are kept");
-    if found.gone_buckets.is_empty() {
-        return told;
-    }
-    let gone = found.gone_buckets.iter().map(String::as_str).collect::<Vec<_>>().join(", ");
-    format!(
-        "{told}; Ceph lists some that are not there any more, and does not remove the user before somebody takes them off: {gone}"
-    )
+    found.noting_gone(format!("the claim is gone; Ceph user {user} is suspended and its buckets are kept"))
 }
 
 /// The bucket to purge next.

@@ -7,8 +7,10 @@ use super::{GRACE, units::Units};
 pub struct Entry {
     /// The claim as it was when this was last granted or given back, once that is known.
     pub form: Option<Form>,
-    /// What Ceph has, or may be given at any moment.
+    /// What Ceph gives, or may be set to give at any moment.
     pub granted: Option<Units>,
+    /// What is stored beyond that, of those members of which more is stored: it counts, and gives no right to as much.
+    pub stored: Option<Units>,
     pub pending: Option<Reservation>,
 }
 
@@ -38,15 +40,64 @@ impl Form {
     }
 }
 
-impl Entry {
+/// What is to be booked for who has so much in Ceph.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Settled {
+    pub granted: Units,
+    pub stored: Option<Units>,
+}
+
+impl Settled {
+    /// Of who may have so much, and has `stored` that.
+    pub fn at(granted: Units, stored: Units) -> Self {
+        Self { granted, stored: stored.beyond(granted) }
+    }
+
     pub fn charge(&self) -> Units {
+        self.granted.or_more(self.stored.unwrap_or_default())
+    }
+
+    /// What is done to an entry by booking this instead, in words.
+    pub fn told(&self, seen: &Entry, whose: &str) -> String {
+        let (before, after) = (seen.has().unwrap_or_default(), self.charge());
+        if !after.is_within(before) {
+            return format!("book {after} for {whose}: so much is in Ceph, whoever let it in");
+        }
+        if after == before {
+            return format!("book {after} for {whose} as what is stored: Ceph gives it no more than {}", self.granted);
+        }
+        format!("give back what {whose} had beyond {after}: Ceph has no more")
+    }
+}
+
+impl Entry {
+    /// What counts of it.
+    pub fn charge(&self) -> Units {
+        self.may_have().or_more(self.stored.unwrap_or_default())
+    }
+
+    /// What it was granted or promised, and so may be given without a look at the limits.
+    pub fn may_have(&self) -> Units {
         let pending = self.pending.as_ref().map(|pending| pending.units);
         self.granted.unwrap_or_default().or_more(pending.unwrap_or_default())
     }
 
-    /// Exactly this is granted and nothing more is promised.
+    /// What it was granted and what is stored beyond that, if it was granted anything.
+    pub fn has(&self) -> Option<Units> {
+        self.granted.map(|granted| granted.or_more(self.stored.unwrap_or_default()))
+    }
+
+    /// What is to be booked instead for who is given so much by Ceph and has `stored` that: what was granted beyond it is given back,
+    /// and what is stored beyond that counts, however it came in. Nothing if that is booked already.
+    pub fn settled(&self, has: Units, stored: Units) -> Option<Settled> {
+        let granted = self.granted?;
+        let settled = Settled::at(granted.or_less(has), stored);
+        (settled != Settled { granted, stored: self.stored }).then_some(settled)
+    }
+
+    /// Exactly this is granted and nothing more is promised or stored.
     pub fn is_settled_at(&self, units: Units) -> bool {
-        self.granted == Some(units) && self.pending.is_none()
+        self.granted == Some(units) && self.stored.is_none() && self.pending.is_none()
     }
 
     /// Whether what is granted was granted to the claim as it stands.
@@ -56,7 +107,7 @@ impl Entry {
 
     /// Whether nobody has granted anything, or given it back, since it was seen like this.
     pub(super) fn is_granted_as(&self, seen: &Entry) -> bool {
-        (&self.form, self.granted) == (&seen.form, seen.granted)
+        (&self.form, self.granted, self.stored) == (&seen.form, seen.granted, seen.stored)
     }
 
     /// Whether a promise for this form of the claim, or an earlier one, is still to be confirmed.
@@ -86,6 +137,11 @@ impl Entry {
 
     pub(super) fn is_empty(&self) -> bool {
         self.granted.is_none() && self.pending.is_none()
+    }
+
+    /// What is stored within what was granted is no more than that.
+    pub(super) fn forget_what_is_granted(&mut self) {
+        self.stored = self.stored.and_then(|stored| stored.beyond(self.granted.unwrap_or_default()));
     }
 
     /// What was promised for the claim as it was seen, or before, is done with: no request for that can be stored any more. One for

@@ -42,6 +42,12 @@ impl Units {
         self.or_less(other) == self
     }
 
+    /// Those members of which this is more than the other, if there are any.
+    pub fn beyond(self, other: Self) -> Option<Self> {
+        let beyond = self.by_member(other, |own, other| if own > other { own } else { 0 });
+        (beyond != Self::default()).then_some(beyond)
+    }
+
     /// A sum beyond 64 bits is beyond every limit all the same.
     #[must_use]
     pub fn plus(self, other: Self) -> Self {

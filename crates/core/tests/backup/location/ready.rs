@@ -145,6 +145,27 @@ fn no_secret_is_read_while_velero_is_away() {
 }
 
 #[test]
+fn an_approval_is_told_although_something_else_is_wrong_by_then() {
+    let mut seen = Observed { standing: Standing::Pending, ..held() };
+    seen.status = report(&seen, &policy(), &[], &now()).expect("a status");
+    let approval = |seen: &Observed| {
+        let status = report(seen, &policy(), &[], &now()).expect("a status");
+        status.conditions.reason("ClusterAdminApproved").map(str::to_owned)
+    };
+    assert_eq!(approval(&seen).as_deref(), Some("BslSpecApprovalPending"));
+    seen.secret = None;
+    seen.standing = Standing::InForce { spec: seen.spec.clone(), is_current: true };
+    assert_eq!(reason(&seen, &policy()).as_deref(), Some("BslSpecValidation"));
+    assert_eq!(approval(&seen).as_deref(), Some("BslSpecApproved"));
+    let mut away = Observed { standing: Standing::Pending, ..seen.clone() };
+    away.status = report(&seen, &policy(), &[], &now()).expect("a status");
+    away.object.velero = Presence::Hidden;
+    assert_eq!(approval(&away).as_deref(), Some("BslSpecApproved"), "the request cannot be seen");
+    seen.status.conditions.remove("ClusterAdminApproved");
+    assert_eq!(approval(&seen), None, "nobody was asked");
+}
+
+#[test]
 fn what_velero_has_since_before_anybody_could_be_asked_stays_while_another_is_asked_for() {
     let made = World::new(Spec::Valid(1), Some(2), Slot::Ours(1), Slot::Ours(1)).seen().expect("there");
     let mut seen =

@@ -57,3 +57,17 @@ fn what_velero_does_not_take_is_tried_again_only_when_it_is_edited() {
     seen.object.tried = Some(tried(3600));
     assert!(!plan(&seen, &policy()).is_settled(), "it was never with Velero");
 }
+
+#[test]
+fn what_a_policy_denies_may_pass_another_time_and_is_tried_again() {
+    let mut seen = World::new(true, true, None, OnDelete::Hold).seen().expect("there");
+    seen.object.has_finalizer = true;
+    let made = plan(&seen, &policy());
+    let message = "backups.velero.io \"x\" is forbidden: ValidatingAdmissionPolicy 'labels' with binding 'labels' denied request: no label";
+    let denied = Failure::new(FailureClass::Rejected, "Rejected", message);
+    let outcomes: Vec<_> = made.iter().map(|step| (step, Outcome::Failed(denied.clone()))).collect();
+    seen.status = report(&seen, &policy(), &outcomes, &now()).expect("a status");
+    assert_ne!(seen.status.phase, Some(Phase::BackingOff));
+    assert_eq!(seen.status.conditions.get("Queued").expect("told").message, message);
+    assert!(!plan(&seen, &policy()).is_settled(), "nobody has to edit it");
+}

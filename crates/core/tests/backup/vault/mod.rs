@@ -1,6 +1,7 @@
 //! The promises of a vault, from every small world.
 
 mod calls;
+mod untold;
 mod world;
 
 use croft_core::{
@@ -42,9 +43,9 @@ impl explorer::World for World {
             }
             Step::RemoveFinalizer { .. } => return self.on_vault(seen, |vault| vault.finalizer = false),
             Step::Confirm { units, .. } => self.granted = Some(self.granted.unwrap_or_default().max(units.size)),
-            Step::Settle { units, .. } => {
-                assert!(self.user.as_ref().is_none_or(|user| user.size.is_none_or(|size| size <= units.size)));
-                self.granted = Some(units.size);
+            Step::Settle { has, .. } => {
+                assert!(self.user.as_ref().is_none_or(|user| user.size.is_none_or(|size| size <= has.granted.size)));
+                self.granted = Some(has.granted.size);
             }
             Step::ReleaseQuota { .. } => {
                 assert!(self.user.is_none() || self.is_lost, "gave back what Ceph still has");

@@ -94,6 +94,8 @@ pub(crate) struct World {
     pub(crate) lost: Option<u32>,
     /// Somebody said that what is stored may go.
     pub(crate) given_up: bool,
+    /// Its class gives everything up.
+    pub(crate) all_is_given_up: bool,
     /// Somebody took away our finalizer: what cannot be found again then is theirs to clean up.
     pub(crate) is_lost: bool,
 }
@@ -246,6 +248,7 @@ impl World {
             keys_used: 0,
             lost: None,
             given_up: false,
+            all_is_given_up: false,
             is_lost: false,
         }
     }
@@ -254,7 +257,9 @@ impl World {
         let granted = self.granted.map(|size| Units::from(&quota(size)));
         let backend = if self.is_reached {
             let user = self.user.as_ref().map(UserState::seen);
-            Backend::Reached(Box::new(Reached { class: class(), allowed: true, in_a_team: false, user }))
+            let on_delete = if self.all_is_given_up { OnDelete::GiveUp } else { OnDelete::Retain };
+            let class = Class { on_delete, ..class() };
+            Backend::Reached(Box::new(Reached { class, allowed: true, in_a_team: false, user }))
         } else {
             Backend::Unreachable(Failure::new(FailureClass::Transient, "GatewayUnreachable", "no route"))
         };

@@ -34,18 +34,21 @@ fn resource_step(seen: &resources::Observed, step: &ResourceStep) -> String {
             let labels: Vec<_> = metadata.labels.iter().map(|(key, value)| format!("{key}={value}")).collect();
             format!("label namespace {NAMESPACE} with {}", labels.join(", "))
         }
-        ResourceStep::PutBackNamespaceMetadata { .. } => format!("put back what namespace {NAMESPACE} had before"),
+        ResourceStep::PutBackNamespaceMetadata { .. } => {
+            format!("make the labels of namespace {NAMESPACE} what they were before")
+        }
         ResourceStep::ForgetNotes { .. } => format!("take off namespace {NAMESPACE} what no class says is kept"),
         ResourceStep::Create { identity, .. } => format!("create {} ({})", object(identity), item(seen, identity)),
         ResourceStep::Apply { identity, .. } => format!("apply {} ({})", object(identity), item(seen, identity)),
         ResourceStep::TakeFields { identity, .. } => {
             format!("own the fields of {} by apply, so that dropped ones go", object(identity))
         }
-        ResourceStep::Strip { identity, .. } => format!("take what others added out of {}", object(identity)),
+        ResourceStep::Strip { identity, .. } => format!("take out of {} what is not to be there", object(identity)),
         ResourceStep::Rehearse { identity, .. } => format!("ask whether {} would be accepted anew", object(identity)),
         ResourceStep::Prune { identity, because, .. } => {
             format!("delete {}, exactly as it was seen: {because}", object(identity))
         }
+        ResourceStep::LetGo { identity, .. } => format!("take the finalizers off {}", object(identity)),
         ResourceStep::Release { identity, .. } => {
             format!("release {}: no longer wanted, but kept", object(identity))
         }

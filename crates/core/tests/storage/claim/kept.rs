@@ -311,7 +311,9 @@ fn what_is_stored_beyond_a_lowered_quota_counts_until_it_is_gone() {
     assert_eq!(settling(Some(0), 5000).0, told("5000 bytes, 10 objects, 1 buckets"));
     let count_again = Next::After(Duration::from_secs(60));
     assert_eq!(settling(Some(0), 5000).1, count_again, "an upload may be under way");
-    assert_eq!(settling(Some(20_000), 5000), ("nothing to do".to_owned(), Next::Settled), "quietly");
+    let kept = "book 20000 bytes, 10 objects, 1 buckets for S3UserClaim team-a/data as what is stored: Ceph gives it no more than \
+                5000 bytes, 10 objects, 1 buckets";
+    assert_eq!(settling(Some(20_000), 5000).0, kept, "it has no right to it any more");
     assert_eq!(settling(None, 5000).0, "nothing to do", "nobody knows what is stored");
     let (plan, next) = settling(Some(0), 20_000);
     assert!(plan.starts_with("let Ceph user") && !plan.contains("give back"), "more may be stored meanwhile: {plan}");
@@ -329,18 +331,18 @@ fn what_an_upload_brings_that_began_under_a_higher_quota_is_booked_with_its_clai
     assert_eq!(plan, booked);
     let mut kept = world.clone();
     world = at_rest(&world);
-    assert_eq!(world.granted, Some(7000));
+    assert_eq!((world.granted, world.booked()), (Some(5000), Some(7000)));
     let ready = world.claim.as_ref().unwrap().status.conditions.get("Ready").unwrap();
     assert!(ready.message.ends_with("what is stored beyond that counts until it is removed"), "{}", ready.message);
     world.user.as_mut().unwrap().stored = Some(0);
-    assert_eq!(at_rest(&world).granted, Some(5000), "it is gone");
+    assert_eq!(at_rest(&world).booked(), Some(5000), "it is gone");
 
     kept.user.as_mut().unwrap().stored = Some(2);
     kept.edit(|claim| claim.deleting = true);
     kept = at_rest(&kept);
-    assert!(kept.claim.is_none() && kept.granted == Some(5000));
+    assert!(kept.claim.is_none() && kept.booked() == Some(5000));
     kept.user.as_mut().unwrap().stored = Some(7);
-    assert_eq!(at_rest(&kept).granted, Some(7000));
+    assert_eq!(at_rest(&kept).booked(), Some(7000));
 }
 
 #[test]

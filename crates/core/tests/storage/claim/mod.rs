@@ -1,5 +1,6 @@
 //! Every small world of a claim (a lost reply is a crash too: the step is done, nobody knows).
 
+mod given_up;
 mod kept;
 mod others;
 mod outside;

@@ -239,8 +239,9 @@ impl World {
         assert!(!ready || claim.status.quota.is_some(), "ready without a grant");
         let stored = self.user.as_ref().and_then(UserState::counted).unwrap_or_default() * 1000;
         assert!(
-            !ready || self.granted == Some(stored.max(5000)),
-            "the books tell {:?}: {stored} is stored",
+            !ready || (self.booked(), self.granted) == (Some(stored.max(5000)), Some(5000)),
+            "the books tell {:?}, granted {:?}: {stored} is stored",
+            self.booked(),
             self.granted
         );
         let is_ours = |user: &UserState| matches!(user.owner.as_deref(), Some(NEW | EARLIER));

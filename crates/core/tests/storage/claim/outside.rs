@@ -11,8 +11,8 @@ use croft_core::{
 };
 
 use super::world::{
-    BUCKET, ClaimState, EARLIER, RECORD, RecordState, SUBUSER, SecretState, THEIRS, UserState, World, number_of,
-    owner_shown, pair, shown, user,
+    BUCKET, ClaimState, ClassState, EARLIER, RECORD, RecordState, SUBUSER, SecretState, THEIRS, UserState, World,
+    number_of, owner_shown, pair, shown, user,
 };
 use crate::explorer::stale;
 
@@ -88,16 +88,21 @@ impl World {
                 self.edit(|claim| claim.finalizer = true);
             }
             Step::RemoveFinalizer { .. } => return self.remove_finalizer(seen),
-            Step::Confirm { units, .. } => self.granted = Some(self.granted.unwrap_or_default().max(units.size)),
+            Step::Confirm { units, .. } => {
+                self.granted = Some(self.granted.unwrap_or_default().max(units.size));
+                self.overrun = self.overrun.filter(|size| Some(*size) > self.granted);
+            }
             Step::Settle { seen, .. } | Step::ReleaseQuota { seen, .. }
                 if self.books().entry.as_ref() != Some(seen) =>
             {
                 return stale();
             }
-            Step::Settle { units, .. } => {
+            Step::Settle { has: settled, .. } => {
                 let has = self.user.as_ref().and_then(|user| user.size).unwrap_or_default();
-                assert!(has <= units.size, "gave back what Ceph still has");
-                self.granted = Some(units.size);
+                assert!(has <= settled.granted.size, "gave back what Ceph still has");
+                assert!(Some(settled.granted.size) <= self.granted, "granted what is only stored");
+                self.granted = Some(settled.granted.size);
+                self.overrun = settled.stored.map(|stored| stored.size);
             }
             Step::ReleaseQuota { .. } => {
                 let left = self.user.as_ref().is_some_and(|user| user.owner.is_some());
@@ -109,7 +114,7 @@ impl World {
                     .map(|record| record.claim_uid().or(record.misnamed.as_ref().map(|named| named.uid.as_str())));
                 let is_anothers = going.zip(recorded).is_some_and(|(going, recorded)| recorded != Some(going));
                 assert!(!is_anothers, "gave back what another claim of the name has on record");
-                self.granted = None;
+                (self.granted, self.overrun) = (None, None);
             }
             Step::CreateRecord { .. }
             | Step::UpdateRecord { .. }
@@ -172,7 +177,8 @@ impl World {
                 let is_there = self.user.as_ref().is_none_or(|user| user.stored.is_some());
                 let keeps = mark.set_aside.keeps(BUCKET) || (record.everything && !is_there);
                 assert!(keeps || !was_kept, "forgot a bucket that is kept");
-                assert!(record.phase != Phase::Released || mark.phase != Phase::Removing, "took back what was let go");
+                let takes_back = record.phase == Phase::Released && mark.phase == Phase::Removing;
+                assert!(!takes_back || self.class == ClassState::GiveUp, "took back what was let go");
                 record.kept = mark.set_aside.kept.contains(BUCKET);
                 record.left = mark.set_aside.left.contains(BUCKET);
                 record.everything = mark.set_aside.everything;
@@ -321,7 +327,8 @@ impl World {
 
     fn take_down_user(&mut self, seen: &Observed, step: &Step) -> Outcome {
         let Backend::Reached(reached) = &seen.backend else { panic!("{step}: nobody could be asked") };
-        let gives_up_data = reached.class.on_delete == OnDelete::Purge;
+        let gives_up_all = reached.class.on_delete == OnDelete::GiveUp;
+        let gives_up_data = gives_up_all || reached.class.on_delete == OnDelete::Purge;
         let is_said = self.record.as_ref().is_some_and(|record| record.purge.is_some()) || self.is_lost;
         let is_withdrawn = seen.stamp.as_ref().is_some_and(|stamp| stamp.is_withdrawn() || seen.namespace_terminating)
             || self.is_spared;
@@ -344,14 +351,14 @@ impl World {
                 return stale();
             }
             Step::RemoveEmptyBucket { .. } => {
-                assert!(!is_kept && !user.retained, "removed a bucket that is kept");
+                assert!(gives_up_all || !(is_kept || user.retained), "removed a bucket that is kept");
                 user.stored = None;
             }
             Step::PurgeBucket { .. } => {
-                assert!(gives_up_data && !is_released && !is_kept && !is_left, "destroyed data nobody gave up");
-                assert!(!user.retained, "destroyed data that was to be retained");
-                assert!(!is_withdrawn, "destroyed what we took away ourselves");
-                assert!(is_deleted, "destroyed the data of a claim nobody deleted");
+                let is_kept = is_released || is_kept || is_left || user.retained;
+                assert!(gives_up_data && (gives_up_all || !is_kept), "destroyed data nobody gave up");
+                assert!(gives_up_all || !is_withdrawn, "destroyed what we took away ourselves");
+                assert!(gives_up_all || is_deleted, "destroyed the data of a claim nobody deleted");
                 assert!(user.suspended, "purged what somebody may still write to");
                 assert!(is_said, "purged without saying so");
                 user.stored = None;

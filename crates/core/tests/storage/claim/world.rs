@@ -39,6 +39,8 @@ pub(crate) const BY_HAND: &str = "hand";
 pub(crate) enum ClassState {
     Retain,
     Purge,
+    /// Of an uninstallation that takes all data with it.
+    GiveUp,
     NotAllowed,
     Gone,
     Unreachable,
@@ -135,8 +137,10 @@ pub(crate) struct World {
     /// An S3Bucket needs the user.
     pub(crate) in_use: bool,
     pub(crate) class: ClassState,
-    /// Size booked; what Ceph gives is never more.
+    /// Size granted; what Ceph gives is never more.
     pub(crate) granted: Option<u64>,
+    /// Size booked beyond that: so much is stored.
+    pub(crate) overrun: Option<u64>,
     pub(crate) keys_used: u32,
     /// Somebody took away our finalizer or our record, and not all is put right yet: what cannot be found again meanwhile is theirs to
     /// clean up.
@@ -155,7 +159,11 @@ fn class(state: ClassState) -> Class {
         endpoint: "http://rgw".into(),
         region: "eu".into(),
         tenant_prefix: "lab".into(),
-        on_delete: if state == ClassState::Purge { OnDelete::Purge } else { OnDelete::Retain },
+        on_delete: match state {
+            ClassState::Purge => OnDelete::Purge,
+            ClassState::GiveUp => OnDelete::GiveUp,
+            _ => OnDelete::Retain,
+        },
         team_required: false,
         default_quota: QuotaAsked::default(),
     }
@@ -261,6 +269,7 @@ impl World {
             in_use: false,
             class,
             granted: None,
+            overrun: None,
             keys_used: 0,
             is_lost: false,
             is_spared: false,
@@ -271,8 +280,14 @@ impl World {
 
     pub(crate) fn books(&self) -> Books {
         let granted = self.granted.map(|size| Units::from(&quota(size)));
+        let stored = self.overrun.map(|size| Units { size, ..Units::default() });
         let form = self.claim.as_ref().map(|claim| claim.seen().form());
-        Books { entry: granted.map(|_| Entry { form, granted, pending: None }), exceeded: None }
+        Books { entry: granted.map(|_| Entry { form, granted, stored, pending: None }), exceeded: None }
+    }
+
+    /// Size that counts.
+    pub(crate) fn booked(&self) -> Option<u64> {
+        self.granted.map(|granted| granted.max(self.overrun.unwrap_or_default()))
     }
 
     pub(crate) fn seen(&self) -> Observed {

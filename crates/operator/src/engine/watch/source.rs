@@ -230,10 +230,8 @@ fn null_is_empty<'de, D: Deserializer<'de>>(items: D) -> Result<Vec<Box<RawValue
 }
 
 fn decoded<K: DeserializeOwned>(raw: &RawValue, limit: Limit) -> Arrived<K> {
-    let read = match limit.objection(raw.get()) {
-        None => serde_json::from_str(raw.get()).map_err(|error| error.to_string()),
-        Some(objection) => Err(objection),
-    };
+    let read = limit.read(raw.get());
+    let read = read.and_then(|text| serde_json::from_str(&text).map_err(|error| error.to_string()));
     match read {
         Ok(object) => Arrived::Readable(object),
         Err(error) => Arrived::Unreadable { metadata: Box::new(metadata_of(raw)), error },

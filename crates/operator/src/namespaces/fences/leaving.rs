@@ -8,15 +8,15 @@ use k8s_openapi::{
     apimachinery::pkg::apis::meta::v1::LabelSelector,
 };
 
-use super::{CLASSES, LEAVING};
-use crate::policies::{Fence, matched, plain, policy};
+use super::{CLASSES, LEAVING, with_a_class};
+use crate::policies::{Fence, plain, policy};
 use croft_api::namespaces::LEAVE_VERB;
 
 pub(super) fn leaving() -> Fence {
     judged_by_each_class(
         LEAVING,
         ValidatingAdmissionPolicySpec {
-            match_constraints: Some(matched("", &["namespaces", "namespaces/*"], &["UPDATE"], None)),
+            match_constraints: Some(with_a_class(&["namespaces", "namespaces/*"], &["UPDATE"])),
             variables: Some(CLASSES.variables()),
             validations: Some(vec![CLASSES.leaving(LEAVE_VERB, "variables.before == params.metadata.name")]),
             ..ValidatingAdmissionPolicySpec::default()

@@ -4,8 +4,8 @@
 use croft_api::namespaces::CLASS_LABEL;
 use k8s_openapi::api::admissionregistration::v1::ValidatingAdmissionPolicySpec;
 
-use super::{PARAMS, leaving::judged_by_each_class};
-use crate::policies::{Fence, denied_unless, label_of, matched, variable};
+use super::{PARAMS, leaving::judged_by_each_class, with_a_class};
+use crate::policies::{Fence, denied_unless, label_of, variable};
 
 /// Only the class that the Namespace names says anything. Where a pattern means nothing to the API server, nobody is held up.
 pub(super) fn params() -> Fence {
@@ -44,7 +44,7 @@ pub(super) fn params() -> Fence {
     judged_by_each_class(
         PARAMS,
         ValidatingAdmissionPolicySpec {
-            match_constraints: Some(matched("", &["namespaces"], &["CREATE", "UPDATE"], None)),
+            match_constraints: Some(with_a_class(&["namespaces"], &["CREATE", "UPDATE"])),
             variables: Some(vec![
                 variable("named", format!("{} == params.metadata.name", label_of("object", CLASS_LABEL))),
                 variable(

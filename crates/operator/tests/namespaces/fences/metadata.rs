@@ -1,7 +1,9 @@
 //! Labels and annotations that a class with `protect: true` sets on the Namespace are written by the operator alone.
 
+use std::collections::BTreeMap;
+
 use anyhow::{Context, Result};
-use croft::namespaces::fences::METADATA;
+use croft::namespaces::fences::{METADATA, SIZE};
 use croft_api::namespaces::{CLASS_LABEL, NamespaceClassBinding, PROTECTED_LABELS_ANNOTATION};
 use croft_testbed::Testbed;
 use k8s_openapi::api::core::v1::Namespace;
@@ -14,7 +16,7 @@ use serde_json::json;
 use super::{Plot, Target, Way, assert_refused, choice::doors, is_fence};
 use crate::{
     scene::{Class, gone},
-    support::{Shared, eventually, shared},
+    support::{Shared, World, eventually, shared},
 };
 
 const LABEL: &str = "pod-security.kubernetes.io/enforce";
@@ -25,10 +27,13 @@ async fn world() -> &'static Shared {
 
 /// A namespace whose class sets a label, protected or not.
 async fn furnished(name: &str, protect: bool) -> Result<Plot> {
-    let world = world().await;
-    let plot = Plot::new(world.bed, name).await?;
+    furnished_in(world().await.bed, name, protect).await
+}
+
+async fn furnished_in(bed: &Testbed, name: &str, protect: bool) -> Result<Plot> {
+    let plot = Plot::new(bed, name).await?;
     let metadata = json!({"labels": {LABEL: "restricted"}, "annotations": {"example.com/a": "1"}});
-    Class::with_spec(world.client(), name, json!({"protect": protect, "namespaceMetadata": metadata})).await?;
+    Class::with_spec(plot.admin.clone(), name, json!({"protect": protect, "namespaceMetadata": metadata})).await?;
     // Not by an apply: the next one of the same manager would take the class away with the label.
     Target::namespace(&plot.admin, &plot.namespace).write(Way::Merge, CLASS_LABEL, Some(name)).await?;
     plot.ready().await;
@@ -108,6 +113,70 @@ async fn what_an_administrator_sets_while_a_namespace_leaves_is_not_put_back() -
     let bindings: Api<NamespaceClassBinding> = Api::namespaced(world.client(), &plot.namespace);
     gone(&bindings, &plot.namespace).await;
     assert_eq!(label(&plot).await?.as_deref(), Some("baseline"));
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_label_goes_with_its_class_whoever_says_that_it_is_his_as_well() -> Result<()> {
+    let world = world().await;
+    let (dropped, left) = (furnished("shared-label", true).await?, furnished("left-label", true).await?);
+    let applied = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"labels": {LABEL: "restricted"}}});
+    let emptied = Patch::Merge(json!({"metadata": {"managedFields": [{}]}}));
+    for plot in [&dropped, &left] {
+        let hers = Target::namespace(&plot.owner.client, &plot.namespace);
+        hers.patch(&Patch::Apply(applied.clone())).await.context("the same value by apply")?;
+        hers.patch(&emptied).await.context("managed by nobody")?;
+        hers.patch(&Patch::Apply(applied.clone())).await?;
+    }
+    Class::with_spec(world.client(), "shared-label", json!({"protect": true})).await?;
+    Target::namespace(&left.admin, &left.namespace).write(Way::Merge, CLASS_LABEL, None).await?;
+    for plot in [&dropped, &left] {
+        eventually("the label to go", || async { Ok(label(plot).await?.is_none().then_some(())) }).await;
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_namespace_with_a_class_has_no_more_labels_than_can_be_read() -> Result<()> {
+    let plot = furnished("many-labels", false).await?;
+    let many = |count: usize| {
+        let labels: BTreeMap<_, _> = (0..count).map(|number| (format!("l{number}"), "")).collect();
+        Patch::Merge(json!({"metadata": {"labels": labels, "annotations": labels}}))
+    };
+    let hers = Target::namespace(&plot.owner.client, &plot.namespace);
+    hers.patch(&many(300)).await.context("many")?;
+    let message = assert_refused(SIZE, &hers.patch(&many(501)).await, "too many");
+    assert!(message.contains("at most 500 labels"), "{message}");
+    // What was there before the fence may become less.
+    Target::namespace(&plot.admin, &plot.namespace).patch(&many(600)).await?;
+    hers.patch(&Patch::Merge(json!({"metadata": {"labels": {"l1": null}}}))).await.context("one less")?;
+    assert_refused(
+        SIZE,
+        &hers.patch(&Patch::Merge(json!({"metadata": {"labels": {"m": ""}, "annotations": {"m": ""}}}))).await,
+        "and one more",
+    );
+    let finalizers: Vec<_> = (0..501).map(|number| format!("example.com/{number}")).collect();
+    let held = Patch::Merge(json!({"metadata": {"finalizers": finalizers}}));
+    let message = assert_refused(SIZE, &hers.patch(&held).await, "held by too many");
+    assert!(message.contains("at most 500 finalizers"), "{message}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_namespace_that_cannot_be_read_is_told_and_followed_once_it_can() -> Result<()> {
+    // Every class there is takes a look at it, and the API server its time: not in the world that other tests share.
+    let world = World::own(Testbed::kubernetes()).await?;
+    let plot = furnished_in(&world.bed, "unreadable", false).await?;
+    let finalizers: Vec<_> = (0..101_000).map(|number| format!("a.b/{number:x}")).collect();
+    let target = Target::namespace(&plot.admin, &plot.namespace);
+    let much = json!({"metadata": {"finalizers": finalizers, "managedFields": [{}]}});
+    target.patch(&Patch::Merge(much)).await.context("more than can be read")?;
+    let (_, message) = plot.ready_reason("CannotObserve").await;
+    assert!(message.contains("finalizers"), "{message}");
+    let leaves = json!({"metadata": {"finalizers": null, "labels": {CLASS_LABEL: null}}});
+    target.patch(&Patch::Merge(leaves)).await?;
+    let bindings: Api<NamespaceClassBinding> = Api::namespaced(world.client(), &plot.namespace);
+    gone(&bindings, &plot.namespace).await;
     Ok(())
 }
 

@@ -12,7 +12,7 @@ mod rights;
 
 use anyhow::{Result, ensure};
 use croft::namespaces::fences::CHOICE;
-use croft_api::namespaces::{CLASS_LABEL, NamespaceClass, NamespaceClassBinding, PROTECTED_LABEL};
+use croft_api::namespaces::{CLASS_LABEL, NamespaceClass, NamespaceClassBinding};
 use croft_testbed::{Identity, Testbed};
 use k8s_openapi::api::{
     core::v1::{ConfigMap, Namespace, ResourceQuota},
@@ -93,12 +93,7 @@ impl Plot {
 }
 
 /// Defines a class; with `protect`, each of its objects carries the mark.
-async fn define(admin: &Client, name: &str, protect: bool, mut resources: Vec<Value>) -> Result<()> {
-    if protect {
-        for resource in &mut resources {
-            resource["metadata"]["labels"][PROTECTED_LABEL] = "true".into();
-        }
-    }
+async fn define(admin: &Client, name: &str, protect: bool, resources: Vec<Value>) -> Result<()> {
     let class = json!({
         "apiVersion": "akuity.io/v1alpha1", "kind": "NamespaceClass",
         "metadata": {"name": name}, "spec": {"protect": protect, "resources": resources},

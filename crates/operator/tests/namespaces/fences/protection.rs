@@ -2,7 +2,7 @@
 
 use anyhow::{Context, Result};
 use croft::namespaces::fences::PROTECTION;
-use croft_api::namespaces::{CLASS_LABEL, PROTECTED_LABEL};
+use croft_api::namespaces::{CLASS_LABEL, NamespaceClassBinding, PROTECTED_LABEL};
 use croft_testbed::{Identity, Testbed};
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
 use kube::{
@@ -147,6 +147,36 @@ async fn a_namespace_full_of_protected_objects_is_deleted_without_hanging() -> R
         Ok(namespaces.get_opt(&plot.namespace).await?.is_none().then_some(()))
     })
     .await;
+    Ok(())
+}
+
+#[tokio::test]
+async fn whoever_holds_a_protected_object_in_its_deletion_may_let_go_of_it_and_nothing_else() -> Result<()> {
+    let world = world().await;
+    let plot = protected_plot(world.bed, "held").await?;
+    let finalizers = |held: Value| Patch::Merge(json!({"metadata": {"finalizers": held}}));
+    let limits = Target::quota(&plot.admin, &plot.namespace, "limits");
+    limits.patch(&finalizers(json!(["example.com/a", "example.com/b"]))).await?;
+    define(&plot.admin, "held", true, vec![config_map("made")]).await?;
+    let bindings: Api<NamespaceClassBinding> = Api::namespaced(world.client(), &plot.namespace);
+    eventually("what it waits for to be told", || async {
+        let status = bindings.get(&plot.namespace).await?.status.unwrap_or_default();
+        let told = status.applied_resources.into_iter().find(|applied| applied.name == "limits");
+        Ok(told.and_then(|told| told.message).filter(|told| told.contains("example.com/a, example.com/b")))
+    })
+    .await;
+    let hers = Target::quota(&plot.owner.client, &plot.namespace, "limits");
+    let more = json!({"metadata": {"finalizers": []}, "spec": {"hard": {"pods": "500"}}});
+    for (what, patch) in [
+        ("another value", Patch::Merge(json!({"spec": {"hard": {"pods": "500"}}}))),
+        ("another value as well", Patch::Merge(more)),
+        ("a label", Patch::Merge(json!({"metadata": {"labels": {"a": "b"}, "finalizers": ["example.com/a"]}}))),
+    ] {
+        assert_refused(PROTECTION, &hers.patch(&patch).await, what);
+    }
+    hers.patch(&finalizers(json!(["example.com/a"]))).await.context("one finalizer less")?;
+    hers.patch(&finalizers(json!(null))).await.context("none")?;
+    eventually("it to be gone", || async { Ok(limits.api.get_opt("limits").await?.is_none().then_some(())) }).await;
     Ok(())
 }
 

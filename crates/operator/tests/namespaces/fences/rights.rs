@@ -10,13 +10,13 @@ use k8s_openapi::api::{
 };
 use kube::{
     Api,
-    api::{DeleteParams, ListParams, Patch, PostParams},
+    api::{DeleteParams, ListParams, Patch, PatchParams, PostParams},
 };
 use serde_json::{Value, json};
 
 use super::{Plot, Target, config_map, define};
 use crate::{
-    scene::may_be_in_classes,
+    scene::{gone, may_be_in_classes},
     support::{self, Shared, eventually, shared},
 };
 
@@ -128,6 +128,40 @@ async fn a_full_quota_keeps_no_right_that_a_class_gives_no_more() -> Result<()> 
     define(&world.client(), "quota-is-full", false, vec![role_binding("given", "quota-is-full-still")]).await?;
     eventually("the other role to be given", || async {
         Ok(bindings.get_opt("given").await?.filter(|given| given.role_ref.name == "quota-is-full-still"))
+    })
+    .await;
+    plot.ready().await;
+    Ok(())
+}
+
+/// Somebody holds a right in its deletion.
+async fn hold(bindings: &Api<RoleBinding>) -> Result<()> {
+    let held = json!({"metadata": {"finalizers": ["example.com/mine"]}});
+    bindings.patch("given", &PatchParams::default(), &Patch::Merge(held)).await?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_finalizer_keeps_no_right_that_a_class_gives_no_more() -> Result<()> {
+    let world = world().await;
+    let (plot, bindings) = given("held-right").await?;
+    hold(&bindings).await?;
+    define(&world.client(), "held-right", false, vec![config_map("made")]).await?;
+    gone(&bindings, "given").await;
+    plot.ready().await;
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_finalizer_keeps_no_role_that_a_class_replaces() -> Result<()> {
+    let world = world().await;
+    let (plot, bindings) = given("held-role").await?;
+    hold(&bindings).await?;
+    let role = ["create", "clusterrole", "held-role-still", "--verb=get", "--resource=services"];
+    world.bed.admin().kubectl(&role).await?;
+    define(&world.client(), "held-role", false, vec![role_binding("given", "held-role-still")]).await?;
+    eventually("the other role to be given", || async {
+        Ok(bindings.get_opt("given").await?.filter(|given| given.role_ref.name == "held-role-still"))
     })
     .await;
     plot.ready().await;

@@ -16,9 +16,11 @@ pub(super) const LABEL: &str = "zz-chosen-label";
 pub(super) const VALUE: &str = "zz-chosen-value";
 pub(super) const CLASS: &str = "zz-chosen-class";
 
-/// Velero's namespace is made where it is missing, and is nobody's to take away.
-pub(super) const IS_NO_NAMESPACE: &str = "and (ne .Values.velero.namespace .Release.Namespace) \
-     (not (lookup \"v1\" \"Namespace\" \"\" .Values.velero.namespace))";
+/// Velero's namespace is made where it is missing, and is nobody's to take away. What is rendered without a cluster, as `GitOps` does, is
+/// compared with everything that is there, and what is missing in it may be pruned: there it is made for those only who ask for it.
+pub(super) const IS_WANTED_NAMESPACE: &str = "and (ne .Values.velero.namespace .Release.Namespace) \
+     (or .Values.velero.createNamespace (and (lookup \"v1\" \"Namespace\" \"\" \"kube-system\") \
+     (not (lookup \"v1\" \"Namespace\" \"\" .Values.velero.namespace))))";
 
 /// The names that are asked for in every situation.
 pub(super) fn asked_for() -> Vec<String> {
@@ -26,6 +28,7 @@ pub(super) fn asked_for() -> Vec<String> {
         "--image=none".into(),
         format!("--namespace={OWN}"),
         format!("--velero-namespace={VELERO}"),
+        "--create-velero-namespace".into(),
         format!("--system-namespace={SYSTEM}"),
         format!("--trusted-user={TRUSTED}"),
     ]

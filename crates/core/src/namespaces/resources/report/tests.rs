@@ -1,4 +1,4 @@
-use super::*;
+use super::{pruning::MOST_UNRECORDED, *};
 use crate::namespaces::resources::{Namespace, Removal};
 
 #[test]

@@ -22,8 +22,8 @@ impl Wanted<'_> {
         if self.seen.holder().is_some() {
             return None;
         }
-        let (seen, units) = self.seen.books.settled(Units::from(&self.quota), self.stored(user)?)?;
-        Some(Step::Settle { claim: self.claim.target.place(), form: self.claim.form(), seen: seen.clone(), units })
+        let (seen, has) = self.seen.books.settled(Units::from(&self.quota), self.stored(user)?)?;
+        Some(Step::Settle { claim: self.claim.target.place(), form: self.claim.form(), seen: seen.clone(), has })
     }
 
     /// What the user has stored and cannot add to beyond its quota, if it was told.

@@ -1,0 +1,304 @@
+use std::sync::Arc;
+
+use super::*;
+use crate::{
+    namespaces::{
+        resources::{ClassSeen, plan},
+        witness::Witness,
+    },
+    plan::{Failure, FailureClass, Outcome, Plan, Step, may_begin},
+    time::Timestamp,
+};
+
+/// A binding whose only object was refused with these words.
+fn refused(group: &str, kind: &str, message: &str) -> (Observed, Identity) {
+    let identity = Identity { group: group.into(), kind: kind.into(), name: "given".into() };
+    let api_version = if group.is_empty() { "v1".to_owned() } else { format!("{group}/v1") };
+    let item = Rendered { identity: identity.clone(), api_version: api_version.clone(), ..Rendered::default() };
+    let kind_name = (api_version.clone(), kind.to_owned());
+    let mut class = Class { items: vec![item], recorded_kinds: [kind_name.clone()].into(), ..Class::default() };
+    class.policy.recreate_immutable = true;
+    let mut seen = Observed { class: ClassSeen::Present(class), ..Observed::default() };
+    seen.kinds.insert(kind_name, KindSeen::Namespaced);
+    seen.stamped.insert(identity.clone(), Stamped { uid: "u".into(), owner: Owner::ThisBinding, ..Stamped::default() });
+    seen.binding.status.applied_resources = vec![Applied {
+        api_version,
+        kind: kind.into(),
+        name: "given".into(),
+        uid: Some("u".into()),
+        state: State::Failed,
+        message: Some(message.into()),
+        ..Applied::default()
+    }];
+    (seen, identity)
+}
+
+const RBAC: &str = "rbac.authorization.k8s.io";
+
+fn kinds_of(plan: &Plan<ResourceStep>) -> Vec<&'static str> {
+    plan.iter().map(Step::kind).collect()
+}
+
+#[test]
+fn a_right_that_is_given_no_more_goes_although_the_new_one_would_not_be_accepted() {
+    let goes = |group: &str, kind: &str| {
+        let (seen, _) = refused(group, kind, "cannot be changed in place: no");
+        let plan = plan(&seen);
+        let steps: Vec<_> = plan.iter().collect();
+        let [rehearse, prune] = steps.as_slice() else { panic!("{plan}") };
+        assert_eq!((rehearse.kind(), prune.kind()), ("Rehearse", "Prune"));
+        let full = Failure::new(FailureClass::Rejected, "QuotaExceeded", "full");
+        may_begin(*prune, &[(*rehearse, Outcome::Failed(full))])
+    };
+    assert!(goes(RBAC, "RoleBinding"));
+    assert!(!goes("", "Service"), "what gives no right stays");
+}
+
+#[test]
+fn a_right_in_another_form_is_not_held_until_others_let_go_of_it() {
+    let (mut seen, identity) = refused(RBAC, "RoleBinding", "no");
+    seen.stamped.get_mut(&identity).unwrap().deleting = true;
+    seen.binding.status.applied_resources[0] =
+        Applied { uid: None, state: State::Pending, ..seen.binding.status.applied_resources[0].clone() };
+    let kinds = |seen: &Observed| plan(seen).iter().map(Step::kind).collect::<Vec<_>>();
+    assert_eq!(kinds(&seen), ["LetGo"]);
+    let applied = &mut seen.binding.status.applied_resources[0];
+    (applied.uid, applied.adopted) = (Some("u".into()), true);
+    assert_eq!(kinds(&seen), [""; 0], "what was somebody else's is");
+}
+
+/// A binding whose only object, made as this is wanted or otherwise, was changed since.
+fn changed_since(exact: bool, is_stamped: bool, manifest: &str) -> (Observed, Identity) {
+    let (mut seen, identity) = refused("", "ConfigMap", "");
+    if let ClassSeen::Present(class) = &mut seen.class {
+        class.policy.exact = exact;
+        (class.items[0].digest, class.items[0].shape) = ("m".into(), "s".into());
+    }
+    let digest = Some(format!("{manifest}.s.f.c"));
+    let applied = &mut seen.binding.status.applied_resources[0];
+    *applied = Applied { state: State::Conflict, digest, message: None, ..applied.clone() };
+    if is_stamped {
+        applied.state = State::Applied;
+        seen.stamped.get_mut(&identity).unwrap().content = "x".into();
+    } else {
+        seen.stamped.clear();
+    }
+    assert_eq!(seen.to_read().len(), usize::from(exact || !is_stamped || manifest == "m"));
+    assert_eq!(seen.extent_of(&identity).is_some(), exact);
+    let read = Read {
+        uid: "u".into(),
+        version: "7".into(),
+        owner: Owner::ThisBinding,
+        excess: exact.then(|| serde_json::json!({"data": {"theirs": null}})),
+        ..Read::default()
+    };
+    seen.read.insert(identity.clone(), Some(read));
+    (seen, identity)
+}
+
+#[test]
+fn whenever_an_object_is_applied_exactly_what_others_put_into_it_goes() {
+    let kinds = |seen: &Observed| plan(seen).iter().map(Step::kind).collect::<Vec<_>>();
+    for (is_stamped, manifest) in [(true, "m"), (true, "before"), (false, "m"), (false, "before")] {
+        let (seen, _) = changed_since(true, is_stamped, manifest);
+        assert_eq!(kinds(&seen), ["Strip", "Apply"], "stamped: {is_stamped}, applied as {manifest}");
+        let (seen, _) = changed_since(false, is_stamped, manifest);
+        assert_eq!(kinds(&seen), ["Apply"], "stamped: {is_stamped}, applied as {manifest}");
+    }
+}
+
+#[test]
+fn what_somebody_puts_into_an_object_while_it_is_put_right_is_not_taken_for_right() {
+    let (mut seen, identity) = changed_since(true, true, "before");
+    let plan = plan(&seen);
+    let answered = |witness: &str| Outcome::Done { uid: Some("u".into()), witness: Some(witness.into()) };
+    let answer = |step: &ResourceStep| answered(if step.kind() == "Strip" { "f.stripped" } else { "f.more" });
+    let outcomes: Vec<_> = plan.iter().map(|step| (step, answer(step))).collect();
+    seen.binding.status = report::report(&seen, &outcomes, &Timestamp::default());
+    seen.stamped.get_mut(&identity).unwrap().content = "more".into();
+    assert_eq!(seen.extent_of(&identity), Some(Extent::Owned), "{:?}", seen.binding.status);
+    seen.stamped.get_mut(&identity).unwrap().content = "stripped".into();
+    assert_eq!(seen.extent_of(&identity), None);
+}
+
+#[test]
+fn a_class_that_becomes_exact_takes_out_what_was_added_before() {
+    let (mut seen, identity) = changed_since(false, true, "m");
+    seen.stamped.get_mut(&identity).unwrap().content = "c".into();
+    assert!(plan(&seen).is_settled());
+    if let ClassSeen::Present(class) = &mut seen.class {
+        class.policy.exact = true;
+        class.items[0] = class.policy.made_of(class.items[0].clone());
+    }
+    assert_eq!(seen.extent_of(&identity), Some(Extent::Owned));
+    seen.read.get_mut(&identity).unwrap().as_mut().unwrap().excess =
+        Some(serde_json::json!({"data": {"theirs": null}}));
+    assert_eq!(plan(&seen).iter().map(Step::kind).collect::<Vec<_>>(), ["Strip", "Apply"]);
+}
+
+#[test]
+fn what_a_class_drops_is_taken_away_and_not_only_given_up() {
+    let (mut seen, identity) = changed_since(false, true, "before");
+    let manifest = |keys: &[&str]| {
+        let data: serde_json::Map<_, _> = keys.iter().map(|key| ((*key).to_owned(), "v".into())).collect();
+        Arc::new(serde_json::json!({ "data": data }))
+    };
+    if let ClassSeen::Present(class) = &mut seen.class {
+        class.items[0].manifest = manifest(&["kept"]);
+        class.items[0].shape = "other".into();
+    }
+    seen.read.clear();
+    assert!(seen.lacks_former() && seen.to_read().is_empty(), "nobody knows what it was");
+    let then = |shape: &str| Rendered {
+        identity: identity.clone(),
+        manifest: manifest(&["kept", "dropped"]),
+        shape: shape.into(),
+        ..Rendered::default()
+    };
+    seen.learn_former(vec![then("never applied")]);
+    assert!(seen.lacks_former());
+    seen.learn_former(vec![then("s")]);
+    assert!(!seen.lacks_former() && seen.to_read().is_empty(), "the apply itself tells whether something is left");
+    let live = manifest(&["kept", "dropped", "theirs"]);
+    assert_eq!(seen.excess_in(&identity, &live), Some(serde_json::json!({"data": {"dropped": null}})));
+    assert_eq!(seen.excess_in(&identity, &manifest(&["kept", "theirs"])), None);
+    let excess = seen.excess_in(&identity, &live);
+    assert_eq!(kinds_of(&plan(&seen)), ["Apply"], "nothing goes before the rest is accepted");
+    let answered = |witness: &str| Outcome::Done { uid: Some("u".into()), witness: Some(witness.into()) };
+    let looks = |seen: &mut Observed, outcome: Outcome| {
+        let plan = plan(seen);
+        let outcomes: Vec<_> = plan.iter().map(|step| (step, outcome.clone())).collect();
+        seen.binding.status = report::report(seen, &outcomes, &Timestamp::default());
+        let known = seen.binding.status.applied_resources[0].fingerprint().unwrap();
+        (known.shape.to_owned(), seen.binding.status.is_ready())
+    };
+    assert_eq!(looks(&mut seen.clone(), answered("f.c")), ("other".into(), true), "nobody else has it");
+    assert_eq!(looks(&mut seen, answered("f.c+")), ("s".into(), false), "it is not forgotten that something has to go");
+    seen.stamped.get_mut(&identity).unwrap().content = "c".into();
+    assert!(plan(&seen).is_settled() && seen.to_read().len() == 1 && seen.shown_by(&identity).is_some());
+    let witness = Witness::parse("f.c");
+    let read = |excess| {
+        Some(Read { uid: "u".into(), version: "8".into(), excess, witness: witness.clone(), ..Read::default() })
+    };
+    let mut gone = seen.clone();
+    gone.read.insert(identity.clone(), read(None));
+    assert_eq!(kinds_of(&plan(&gone)), [""; 0]);
+    assert_eq!(looks(&mut gone, Outcome::done()), ("other".into(), true), "whoever had it took it away himself");
+    seen.read.insert(identity, read(excess));
+    assert_eq!(kinds_of(&plan(&seen)), ["Strip"], "exactly as it was read");
+    assert_eq!(looks(&mut seen, answered("f.d")), ("other".into(), true));
+}
+
+#[test]
+fn what_is_only_reported_stays_as_it_is_also_where_it_was_judged_otherwise_before() {
+    let (mut seen, identity) = changed_since(false, true, "m");
+    if let ClassSeen::Present(class) = &mut seen.class {
+        class.policy.report_drift = true;
+        class.items[0] = class.policy.made_of(class.items[0].clone());
+    }
+    assert!(plan(&seen).is_settled(), "an upgrade puts nothing back that was left");
+    let told = report::report(&seen, &[], &Timestamp::default());
+    assert_eq!(told.applied_resources[0].state, State::Drifted);
+    let object = seen.stamped.get_mut(&identity).unwrap();
+    (object.content, object.version) = ("c".into(), "7".into());
+    assert!(plan(&seen).is_settled() && seen.shown_by(&identity).is_some());
+    seen.read.get_mut(&identity).unwrap().as_mut().unwrap().witness = Witness::parse("g.c");
+    let told = report::report(&seen, &[], &Timestamp::default());
+    assert_eq!(told.applied_resources[0].digest.as_deref(), Some("m~.s.g.c"));
+}
+
+#[test]
+fn no_two_steps_go_by_the_same_version() {
+    let (mut seen, identity) = changed_since(true, true, "before");
+    seen.read.get_mut(&identity).unwrap().as_mut().unwrap().taken_fields = Some(serde_json::json!([]));
+    assert_eq!(kinds_of(&plan(&seen)), ["Strip", "Apply"]);
+    let (mut seen, identity) = changed_since(false, true, "before");
+    seen.stamped.get_mut(&identity).unwrap().created = true;
+    if let ClassSeen::Present(class) = &mut seen.class {
+        class.items[0].shape = "other".into();
+    }
+    seen.read.get_mut(&identity).unwrap().as_mut().unwrap().taken_fields = Some(serde_json::json!([]));
+    assert_eq!(kinds_of(&plan(&seen)), ["TakeFields", "Apply"]);
+}
+
+#[test]
+fn whoever_keeps_writing_into_an_object_keeps_the_class_out_of_nothing_and_is_not_taken_for_right() {
+    let (mut seen, _) = changed_since(true, true, "m");
+    let plan = plan(&seen);
+    let steps: Vec<_> = plan.iter().collect();
+    let [strip, apply] = steps.as_slice() else { panic!("{plan}") };
+    let stale = Outcome::Failed(Failure::new(FailureClass::Stale, "Conflict", "it has changed"));
+    assert!(may_begin(*apply, &[(*strip, stale.clone())]), "what the class sets is put right all the same");
+    let before = seen.binding.status.applied_resources[0].digest.clone();
+    let applied = Outcome::Done { uid: Some("u".into()), witness: Some("f.theirs".into()) };
+    seen.binding.status = report::report(&seen, &[(*strip, stale), (*apply, applied)], &Timestamp::default());
+    assert_eq!(seen.binding.status.applied_resources[0].digest, before);
+    assert!(!seen.binding.status.is_ready());
+}
+
+#[test]
+fn what_may_not_be_given_is_taken_away_where_it_gives_what_the_class_does_not() {
+    let (mut seen, identity) = refused(RBAC, "RoleBinding", "not currently held");
+    assert!(seen.to_read().iter().any(|(_, asked)| *asked == identity) && seen.shown_by(&identity).is_some());
+    let mut kinds = |gives_more: bool| {
+        let read = Read { uid: "u".into(), owner: Owner::ThisBinding, gives_more, ..Read::default() };
+        seen.read.insert(identity.clone(), Some(read));
+        plan(&seen).iter().map(Step::kind).collect::<Vec<_>>()
+    };
+    assert_eq!(kinds(true), ["Rehearse", "Prune"]);
+    assert_eq!(kinds(false), ["Apply"], "what is missing is given when it may be");
+    let (mut seen, identity) = refused("", "ConfigMap", "not currently held");
+    assert_eq!(seen.extent_of(&identity), Some(Extent::Whole), "it never stood: who knows what is in it");
+    seen.binding.status.applied_resources[0].digest = Some("before.s.f.c".into());
+    assert!(seen.to_read().is_empty());
+}
+
+#[test]
+fn what_a_class_drops_goes_together_with_what_excludes_it_once_that_was_refused() {
+    let (mut seen, identity) = changed_since(false, true, "before");
+    let manifest = |key: &str| Arc::new(serde_json::json!({"spec": {key: 1}, "rules": [{"a": 1}]}));
+    if let ClassSeen::Present(class) = &mut seen.class {
+        (class.items[0].manifest, class.items[0].shape) = (manifest("new"), "other".into());
+    }
+    let then =
+        Rendered { identity: identity.clone(), manifest: manifest("old"), shape: "s".into(), ..Rendered::default() };
+    seen.learn_former(vec![then]);
+    seen.read.clear();
+    assert_eq!(kinds_of(&plan(&seen)), ["Apply"]);
+    seen.binding.status.applied_resources[0].state = State::Failed;
+    assert!(seen.to_read().len() == 1 && seen.shown_by(&identity).is_some());
+    let excess = seen.excess_in(&identity, &manifest("old"));
+    seen.read.insert(identity, Some(Read { uid: "u".into(), excess, ..Read::default() }));
+    let plan = plan(&seen);
+    assert_eq!(kinds_of(&plan), ["Strip", "Apply"]);
+    let Some(ResourceStep::Strip { excess, .. }) = plan.iter().next() else { panic!("{plan}") };
+    assert_eq!(*excess, serde_json::json!({"spec": {"old": null, "new": 1}}), "lists of others stay");
+}
+
+#[test]
+fn what_never_was_the_classs_and_cannot_be_changed_is_let_go_of_and_made_anew() {
+    let (mut seen, identity) = refused("", "Secret", "cannot be changed in place: no");
+    seen.binding.status.applied_resources[0].uid = None;
+    seen.stamped.clear();
+    if let ClassSeen::Present(class) = &mut seen.class {
+        class.policy.replace = true;
+    }
+    assert_eq!(seen.to_read().len(), 1, "it is not made as if its name were free");
+    let held = serde_json::json!({"metadata": {"finalizers": []}, "data": null});
+    let mut kinds = |excess| {
+        let read = Read { uid: "hers".into(), version: "7".into(), excess, ..Read::default() };
+        seen.read.insert(identity.clone(), Some(read));
+        kinds_of(&plan(&seen))
+    };
+    assert_eq!(kinds(Some(held.clone())), ["Strip"]);
+    assert_eq!(kinds(Some(serde_json::json!({"data": null}))), ["Rehearse", "Prune"]);
+    kinds(Some(held));
+    let plan = plan(&seen);
+    let outcomes: Vec<_> = plan.iter().map(|step| (step, Outcome::done())).collect();
+    let told = report::report(&seen, &outcomes, &Timestamp::default());
+    assert!(!told.is_ready(), "{told:?}");
+    if let ClassSeen::Present(class) = &mut seen.class {
+        class.policy.recreate_immutable = false;
+    }
+    assert_eq!(kinds_of(&super::super::plan(&seen)), ["Strip", "Apply"], "only where the class says so");
+}
