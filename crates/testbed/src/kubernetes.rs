@@ -28,7 +28,7 @@ use crate::{
     wait,
 };
 
-const START_LIMIT: Duration = Duration::from_secs(60);
+const START_LIMIT: Duration = Duration::from_secs(180);
 /// Whoever collects garbage on request does so by himself when he has this much.
 pub(crate) const MOST_GARBAGE: &str = "6GiB";
 const SERVICES: &str = "10.0.0.0/24";

@@ -8,8 +8,12 @@ use std::{
 use anyhow::{Context, Result, anyhow};
 
 const POLL: Duration = Duration::from_millis(25);
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
 /// Asks `probe` until it answers `Some`, at most for `timeout`.
+///
+/// Between two looks it rests for some times as long as a look takes: a probe that starts a program, as kubectl is, would
+/// otherwise take from the machine what the parts it waits for need.
 ///
 /// An error of the probe means "not yet"; the last one is part of the error on time-out. A probe that hangs is cut off
 /// at the deadline.
@@ -21,7 +25,8 @@ where
     let deadline = Instant::now() + timeout;
     let mut last_error = None;
     loop {
-        let left = deadline.saturating_duration_since(Instant::now());
+        let began = Instant::now();
+        let left = deadline.saturating_duration_since(began);
         match tokio::time::timeout(left, probe()).await {
             Ok(Ok(Some(value))) => return Ok(value),
             Ok(Ok(None)) => last_error = None,
@@ -35,7 +40,8 @@ where
                 None => Err(anyhow!(given_up)),
             };
         }
-        tokio::time::sleep(POLL.min(deadline.saturating_duration_since(Instant::now()))).await;
+        let pause = (began.elapsed() * 3).clamp(POLL, LONGEST_PAUSE);
+        tokio::time::sleep(pause.min(deadline.saturating_duration_since(Instant::now()))).await;
     }
 }
 

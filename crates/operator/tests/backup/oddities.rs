@@ -139,18 +139,18 @@ async fn what_veleros_own_schema_refuses_is_told_and_tried_again_only_when_it_wa
     plot.add_location(json!({})).await?;
     plot.location_is_available().await;
     let rule = json!([{ "op": "add", "path": "/spec/versions/0/schema/openAPIV3Schema/properties/spec/x-kubernetes-validations",
-                        "value": [{ "rule": "!has(self.csiSnapshotTimeout) || self.csiSnapshotTimeout != '17m0s'", "message": "never 17 minutes" }] }]);
+                        "value": [{ "rule": "!has(self.csiSnapshotTimeout) || self.csiSnapshotTimeout != '7m0s'", "message": "never 7 minutes" }] }]);
     let admin = plot.world.bed.admin();
     admin.kubectl(&["patch", "crd", "backups.velero.io", "--type=json", "-p", &rule.to_string()]).await?;
     let with_timeout =
         |timeout: &str| json!({ "backupSpec": { "storageLocation": "here", "csiSnapshotTimeout": timeout } });
-    let refused = |status: &Value| status["phase"] == "BackingOff" && status.to_string().contains("never 17 minutes");
+    let refused = |status: &Value| status["phase"] == "BackingOff" && status.to_string().contains("never 7 minutes");
     // The API server may judge by the schema of before for a moment.
     let mut number = 0;
     let name = loop {
         number += 1;
         let name = format!("odd-{number}");
-        plot.create::<NonAdminBackup>(&name, with_timeout("17m0s")).await?;
+        plot.create::<NonAdminBackup>(&name, with_timeout("7m0s")).await?;
         let status = plot.status::<NonAdminBackup>(&name, "to be decided about", |status| {
             refused(status) || status["phase"] == "Created"
         });
@@ -158,7 +158,7 @@ async fn what_veleros_own_schema_refuses_is_told_and_tried_again_only_when_it_wa
             break name;
         }
     };
-    plot.patch::<NonAdminBackup>(&name, json!({ "spec": with_timeout("18m0s") })).await?;
+    plot.patch::<NonAdminBackup>(&name, json!({ "spec": with_timeout("8m0s") })).await?;
     plot.status::<NonAdminBackup>(&name, "to be handed over", |status| status["phase"] == "Created").await;
     Ok(())
 }

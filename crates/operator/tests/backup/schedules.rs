@@ -108,7 +108,8 @@ async fn a_backup_of_somebody_elses_in_its_way_is_told_and_left_alone() -> Resul
 
 #[tokio::test]
 async fn a_backup_that_says_it_was_due_in_another_century_stops_no_schedule() -> Result<()> {
-    let plot = Plot::empty("future").await?;
+    let plot = Plot::with_vault("future").await?;
+    plot.add_config_map("prices").await?;
     let schedule = plot.add_schedule(json!({})).await?;
     let backup = json!({
         "apiVersion": "oadp.openshift.io/v1alpha1", "kind": "NonAdminBackup",
