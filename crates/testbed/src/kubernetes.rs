@@ -299,7 +299,7 @@ fn start(files: &Files, command: &Command) -> Result<Process> {
 fn etcd_command(program: &Path, files: &Files, block: &PortBlock) -> Command {
     let client = format!("http://127.0.0.1:{}", block.get(ETCD_CLIENT));
     let peer = format!("http://127.0.0.1:{}", block.get(ETCD_PEER));
-    let mut command = Command::new(program);
+    let mut command = process::in_go(program);
     command.args([
         format!("--data-dir={}", files.path("etcd")),
         "--unsafe-no-fsync".into(),
@@ -314,7 +314,7 @@ fn etcd_command(program: &Path, files: &Files, block: &PortBlock) -> Command {
 }
 
 fn api_server_command(program: &Path, files: &Files, block: &PortBlock, place: Place) -> Command {
-    let mut command = Command::new(program);
+    let mut command = process::in_go(program);
     command.args([
         format!("--etcd-servers=http://127.0.0.1:{}", block.get(ETCD_CLIENT)),
         format!("--bind-address={}", place.address()),
@@ -338,7 +338,7 @@ fn api_server_command(program: &Path, files: &Files, block: &PortBlock, place: P
 
 /// More workers and no client-side rate limit: the same behaviour, sooner.
 fn controller_manager_command(program: &Path, files: &Files, block: &PortBlock, kubeconfig: &Path) -> Command {
-    let mut command = Command::new(program);
+    let mut command = process::in_go(program);
     command.args([
         format!("--kubeconfig={}", kubeconfig.display()),
         "--bind-address=127.0.0.1".into(),

@@ -56,6 +56,13 @@ pub fn spawn(name: &str, command: &Command, log: &Path) -> Result<Process> {
     })
 }
 
+/// A server written in Go that collects its garbage seldom: of memory there is enough, of processors there is not.
+pub(crate) fn in_go(program: &Path) -> Command {
+    let mut command = Command::new(program);
+    command.env("GOGC", "400").env("GOMEMLIMIT", "2GiB");
+    command
+}
+
 /// Like [`spawn`], for a program that starts children of its own: they end with the owner too.
 pub fn spawn_family(name: &str, command: &Command, log: &Path) -> Result<Process> {
     let mut process = spawn(name, command, log)?;

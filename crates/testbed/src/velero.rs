@@ -129,7 +129,7 @@ fn server_command(parts: &VeleroParts, run: &RunDir, block: &PortBlock, account:
     link(&parts.aws_plugin, &plugins.join("velero-plugin-for-aws"))?;
     // Credentials of storage locations go to $TMPDIR/credentials: every instance needs its own.
     let temporary = run.sub("velero/tmp")?;
-    let mut command = Command::new(&parts.server);
+    let mut command = process::in_go(&parts.server);
     command
         .args(["server", "--namespace", NAMESPACE])
         .arg("--kubeconfig")

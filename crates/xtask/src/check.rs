@@ -1,5 +1,7 @@
 //! `make check` and `make test`.
 
+use std::thread::available_parallelism;
+
 use anyhow::Result;
 
 use crate::{
@@ -37,5 +39,11 @@ pub(crate) fn test() -> Result<()> {
     // What takes a minute first: the parts may take a quarter of an hour.
     check_code()?;
     setup::setup()?;
-    timed("tests", || cargo(&["test", "--locked", "--workspace", "--no-fail-fast"]))
+    let threads = format!("--test-threads={}", threads(available_parallelism()?.get()));
+    timed("tests", || cargo(&["test", "--locked", "--workspace", "--no-fail-fast", "--", &threads]))
+}
+
+/// Most tests wait for a server half of the time.
+fn threads(processors: usize) -> usize {
+    2 * processors
 }

@@ -5,7 +5,6 @@ use croft_api::{
     backup::{NonAdminBackup, NonAdminBackupStorageLocation},
     velero::Backup,
 };
-use croft_testbed::Testbed;
 use kube::api::PostParams;
 use serde_json::{Value, json};
 
@@ -62,11 +61,9 @@ async fn is_told(plot: &Plot, ttl: &str, wanted: Option<&str>) -> Result<()> {
 
 #[tokio::test]
 async fn what_an_application_says_counts_at_once_and_only_as_long_as_it_says_so() -> Result<()> {
-    let bed: &'static Testbed = Box::leak(Box::new(Testbed::kubernetes().with_velero().start().await?));
-    let world: &'static Shared = Box::leak(Box::new(Shared::on(bed, "").await?));
-    let plot = Plot::within(world, "decreed").await?;
-    bed.ceph().create_bucket(&plot.namespace).await?;
-    plot.add_secret("cloud").await?;
+    let plot = Box::pin(Plot::alone("decreed", "")).await?;
+    let world = &*plot.world;
+    let bed = &*world.bed;
     plot.add_location(json!({})).await?;
     let waits = |status: &Value| told(status).iter().any(|it| it.contains("ClusterAdminApproved=False"));
     plot.status::<NonAdminBackupStorageLocation>("here", "to wait for approval", waits).await;

@@ -16,17 +16,14 @@ use tokio::sync::OnceCell;
 
 use crate::{
     plot::{Plot, message, told, velero_name},
-    support::{Shared, apply, eventually},
+    support::{Held, Shared, apply, eventually},
 };
 
 static ASKING: OnceCell<Shared> = OnceCell::const_new();
 
 /// A world with the settings an installation begins with.
 pub(crate) async fn asking() -> &'static Shared {
-    let start = Box::pin(async {
-        let bed: &'static Testbed = Box::leak(Box::new(Testbed::kubernetes().with_velero().start().await?));
-        Shared::on(bed, "").await
-    });
+    let start = Box::pin(Shared::of_its_own(Testbed::kubernetes().with_velero(), ""));
     ASKING.get_or_try_init(|| start).await.expect("the world starts")
 }
 
@@ -34,7 +31,7 @@ impl Plot {
     /// A location `here` that nobody has approved.
     pub(crate) async fn asked(prefix: &str) -> Result<Self> {
         let world = asking().await;
-        let plot = Self::within(world, prefix).await?;
+        let plot = Self::within(Held::ByAll(world), prefix).await?;
         world.bed.ceph().create_bucket(&plot.namespace).await?;
         plot.add_secret("cloud").await?;
         plot.add_location(json!({})).await?;
@@ -234,7 +231,7 @@ async fn a_request_that_was_never_filled_in_is() -> Result<()> {
 #[tokio::test]
 async fn a_vault_needs_no_approval() -> Result<()> {
     let world = asking().await;
-    let plot = Plot::within(world, "unasked").await?;
+    let plot = Plot::within(Held::ByAll(world), "unasked").await?;
     plot.add_vault(json!({})).await?;
     plot.vault_says("True", "Provisioned").await;
     let requests = plot.veleros::<NonAdminBackupStorageLocationRequest>().list(&ListParams::default()).await?;
@@ -246,7 +243,7 @@ async fn a_vault_needs_no_approval() -> Result<()> {
 #[tokio::test]
 async fn a_location_that_only_says_that_it_is_a_vaults_waits_for_approval() -> Result<()> {
     let world = asking().await;
-    let plot = Plot::within(world, "pretends").await?;
+    let plot = Plot::within(Held::ByAll(world), "pretends").await?;
     world.bed.ceph().create_bucket(&plot.namespace).await?;
     plot.add_secret("cloud").await?;
     // Of a class that nobody has made: its own location does not come.
@@ -273,7 +270,7 @@ async fn a_location_that_only_says_that_it_is_a_vaults_waits_for_approval() -> R
 #[tokio::test]
 async fn a_location_that_a_class_makes_waits_for_approval_like_any_other() -> Result<()> {
     let world = asking().await;
-    let plot = Plot::within(world, "stamped").await?;
+    let plot = Plot::within(Held::ByAll(world), "stamped").await?;
     world.bed.ceph().create_bucket(&plot.namespace).await?;
     plot.add_secret("cloud").await?;
     let location = json!({ "apiVersion": "oadp.openshift.io/v1alpha1", "kind": "NonAdminBackupStorageLocation",

@@ -16,7 +16,7 @@ use crate::{
     approvals::asking,
     away::{furnish, is_handed_over},
     plot::{Kind, Plot, SETTINGS, told},
-    support::{World, eventually},
+    support::{Held, World, eventually},
 };
 
 /// What programs in Go write for a `backupSpec` that says nothing but the place.
@@ -101,7 +101,7 @@ async fn a_client_of_the_published_api_works_with_whole_objects_and_zero_values(
 #[tokio::test]
 async fn places_are_asked_for_approved_and_rejected_and_logs_fetched_by_whole_objects_as_well() -> Result<()> {
     let world = asking().await;
-    let plot = Plot::within(world, "whole").await?;
+    let plot = Plot::within(Held::ByAll(world), "whole").await?;
     world.bed.ceph().create_bucket(&plot.namespace).await?;
     plot.add_secret("cloud").await?;
     let mut spec = plot.location_spec(json!({ "default": false, "validationFrequency": null }));

@@ -60,7 +60,7 @@ fn noted(kind: &str, namespace: &str, restore: Option<&str>) -> Value {
 #[tokio::test]
 async fn what_velero_writes_for_a_tenant_is_judged_by_her_restore() -> Result<()> {
     let plot = Plot::bare("judged").await?;
-    is_judged(plot.world.bed, &plot.namespace).await
+    is_judged(&plot.world.bed, &plot.namespace).await
 }
 
 #[tokio::test]

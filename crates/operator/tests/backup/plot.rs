@@ -1,6 +1,6 @@
 //! A tenant's namespace with a bucket, and the few things tests do in it.
 
-use std::{fmt, time::Duration};
+use std::{fmt, sync::Arc, time::Duration};
 
 use anyhow::{Result, ensure};
 use croft_api::{
@@ -19,7 +19,7 @@ use kube::{
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Value, json};
 
-use crate::support::{PATIENCE, Shared, eventually, shared_with};
+use crate::support::{Held, PATIENCE, Shared, eventually, shared_with};
 
 /// What most tests need of tenants' own buckets, and limits that are soon reached. Approval has a world of its own.
 pub(crate) const SETTINGS: &str = "backup: { ownBuckets: Allow, limits: { unfinishedBackups: 3, unfinishedRestores: 2, locations: 3, schedules: 2, vaults: 3 } }";
@@ -38,7 +38,7 @@ impl<K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + Des
 
 /// A namespace of its own; its bucket has the same name. Whatever is done in it is done with the rights of its owner.
 pub(crate) struct Plot {
-    pub(crate) world: &'static Shared,
+    pub(crate) world: Held<Shared>,
     pub(crate) namespace: String,
     pub(crate) owner: Identity,
 }
@@ -47,22 +47,26 @@ impl Plot {
     /// Nothing at all.
     pub(crate) async fn empty(prefix: &str) -> Result<Self> {
         let world = Box::pin(shared_with(Testbed::kubernetes().with_velero(), SETTINGS)).await;
-        Self::within(world, prefix).await
+        Self::within(Held::ByAll(world), prefix).await
     }
 
     /// The same in another world.
-    pub(crate) async fn within(world: &'static Shared, prefix: &str) -> Result<Self> {
+    pub(crate) async fn within(world: Held<Shared>, prefix: &str) -> Result<Self> {
         let namespace = world.bed.namespace(prefix).await?;
-        let owner = owner_of(world.bed, &namespace).await?;
+        let owner = owner_of(&world.bed, &namespace).await?;
         Ok(Self { world, namespace, owner })
+    }
+
+    /// Nothing at all, in a world of its own.
+    pub(crate) async fn empty_alone(prefix: &str, settings: &str) -> Result<Self> {
+        let world = Shared::of_its_own(Testbed::kubernetes().with_velero(), settings).await?;
+        Self::within(Held::BySome(Arc::new(world)), prefix).await
     }
 
     /// A bucket and the keys to it, in a world of its own.
     pub(crate) async fn alone(prefix: &str, settings: &str) -> Result<Self> {
-        let bed: &'static Testbed = Box::leak(Box::new(Testbed::kubernetes().with_velero().start().await?));
-        let world: &'static Shared = Box::leak(Box::new(Shared::on(bed, settings).await?));
-        let plot = Self::within(world, prefix).await?;
-        bed.ceph().create_bucket(&plot.namespace).await?;
+        let plot = Self::empty_alone(prefix, settings).await?;
+        plot.world.bed.ceph().create_bucket(&plot.namespace).await?;
         plot.add_secret("cloud").await?;
         Ok(plot)
     }

@@ -57,7 +57,7 @@ impl Plot {
 #[tokio::test]
 async fn what_waits_in_a_bucket_that_is_taken_back_costs_nobody_else_a_turn() -> Result<()> {
     let hers = Box::pin(Plot::alone("taken-back", "")).await?;
-    let his = Plot::within(hers.world, "next-in-line").await?;
+    let his = Plot::within(hers.world.clone(), "next-in-line").await?;
     his.add_vault(json!({})).await?;
     his.vault_says("True", "Provisioned").await;
     his.add_config_map("prices").await?;

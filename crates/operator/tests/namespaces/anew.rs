@@ -16,7 +16,7 @@ fn spec(resource: Value) -> Value {
 async fn changed(name: &str, from: Value, to: Value) -> Result<Space> {
     let world = world().await;
     let class = Class::with_spec(world.client(), name, spec(from)).await?;
-    let space = Space::of(world.bed, name, name).await?;
+    let space = Space::of(&world.bed, name, name).await?;
     space.follows(&class).await;
     class.set_spec(spec(to)).await?;
     Ok(space)
@@ -65,7 +65,7 @@ async fn what_would_not_be_accepted_anew_is_not_deleted() -> Result<()> {
 #[tokio::test]
 async fn what_is_replaced_and_cannot_be_changed_in_place_is_made_anew() -> Result<()> {
     let world = world().await;
-    let space = Space::new(world.bed, "replaced-anew").await?;
+    let space = Space::new(&world.bed, "replaced-anew").await?;
     let secrets = space.api::<Secret>();
     let hers = json!({
         "apiVersion": "v1", "kind": "Secret", "metadata": {"name": "made", "finalizers": ["example.com/mine"]},
@@ -87,7 +87,7 @@ async fn what_is_replaced_and_cannot_be_changed_in_place_is_made_anew() -> Resul
 #[tokio::test]
 async fn what_was_made_to_look_like_ours_and_locked_is_made_anew_whoever_holds_it() -> Result<()> {
     let world = world().await;
-    let space = Space::new(world.bed, "locked-before").await?;
+    let space = Space::new(&world.bed, "locked-before").await?;
     let mut hers = config_map("made", "hers");
     hers["metadata"]["labels"] = json!({STAMP_LABEL: "locked-before"});
     hers["metadata"]["finalizers"] = json!(["example.com/mine"]);

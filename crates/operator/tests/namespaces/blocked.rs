@@ -52,7 +52,7 @@ async fn a_kind_that_can_only_be_created_blocks_its_own_item_only() -> Result<()
     });
     let spec = json!({"resources": [review, config_map("made", "1")]});
     Class::with_spec(world.client(), "create-only", spec).await?;
-    let space = Space::of(world.bed, "create-only", "create-only").await?;
+    let space = Space::of(&world.bed, "create-only", "create-only").await?;
     space.has_value("made", "1").await;
     let binding = space.says("Unobservable").await;
     let message = condition(&binding, "Ready").context("a condition")?.message;
@@ -107,7 +107,7 @@ async fn a_refusal_that_repeats_a_huge_value_is_told_at_a_length_that_can_be_sto
         "spec": {"type": "x".repeat(100_000), "ports": ports},
     });
     let class = Class::with_spec(world.client(), "huge", json!({"resources": [config_map("made", "1")]})).await?;
-    let space = Space::of(world.bed, "huge", "huge").await?;
+    let space = Space::of(&world.bed, "huge", "huge").await?;
     space.follows(&class).await;
     class.set_spec(json!({"resources": [config_map("made", "2"), huge]})).await?;
     let binding = space.says("ApplyFailed").await;
@@ -120,7 +120,7 @@ async fn a_refusal_that_repeats_a_huge_value_is_told_at_a_length_that_can_be_sto
 #[tokio::test]
 async fn a_quota_that_is_used_up_is_named_and_no_missing_right() -> Result<()> {
     let world = world().await;
-    let space = Space::new(world.bed, "used-up").await?;
+    let space = Space::new(&world.bed, "used-up").await?;
     // One is Kubernetes' own.
     let quota = json!({"metadata": {"name": "few"}, "spec": {"hard": {"count/configmaps": "2"}}});
     let quotas = space.api::<ResourceQuota>();

@@ -195,7 +195,7 @@ async fn what_is_stored_without_our_label_does_not_count_as_made_and_says_why() 
     for object in stripping() {
         apply(admin, &object.to_string()).await?;
     }
-    let space = Space::new(world.bed, "stripping").await?;
+    let space = Space::new(&world.bed, "stripping").await?;
     eventually("labels to be taken away", || async {
         let mut probe = config_map("stripped", "1");
         probe["metadata"]["labels"] = json!({STAMP_LABEL: "any"});

@@ -22,7 +22,7 @@ async fn every_example_class_can_be_applied_and_furnishes_a_namespace() -> Resul
         };
         found += 1;
         apply(world.bed.admin(), &std::fs::read_to_string(&path)?).await.with_context(|| name.clone())?;
-        let space = Space::of(world.bed, &format!("example-{class}"), class).await?;
+        let space = Space::of(&world.bed, &format!("example-{class}"), class).await?;
         space.says("ReconcileSuccess").await;
     }
     assert_eq!(found, 6, "six example classes in {}", folder.display());

@@ -27,7 +27,7 @@ async fn an_annotation_beats_the_default_and_its_change_renders_anew_in_place() 
     let world = world().await;
     let spec = sized(json!({"default": "small", "fromNamespaceAnnotation": SIZE}));
     Class::with_spec(world.client(), "annotated", spec).await?;
-    let space = Space::of(world.bed, "annotated", "annotated").await?;
+    let space = Space::of(&world.bed, "annotated", "annotated").await?;
     let text = |size: &str| format!("{size} of {} in annotated", space.name);
     let before = space.has_value("made", &text("small")).await;
     space.annotate(SIZE, Some("large")).await?;
@@ -42,7 +42,7 @@ async fn a_label_beats_the_default() -> Result<()> {
     let world = world().await;
     let spec = sized(json!({"default": "small", "fromNamespaceLabel": SIZE}));
     Class::with_spec(world.client(), "labelled", spec).await?;
-    let space = Space::new(world.bed, "labelled").await?;
+    let space = Space::new(&world.bed, "labelled").await?;
     space.merge(json!({"metadata": {"labels": {SIZE: "medium"}}})).await?;
     space.label(Some("labelled")).await?;
     space.has_value("made", &format!("medium of {} in labelled", space.name)).await;
@@ -54,7 +54,7 @@ async fn a_value_that_is_not_allowed_is_named_and_changes_nothing() -> Result<()
     let world = world().await;
     let spec = sized(json!({"default": "small", "enum": ["small", "large"], "fromNamespaceAnnotation": SIZE}));
     let class = Class::with_spec(world.client(), "bad-value", spec).await?;
-    let space = Space::of(world.bed, "bad-value", "bad-value").await?;
+    let space = Space::of(&world.bed, "bad-value", "bad-value").await?;
     space.follows(&class).await;
     let before = space.has("made").await;
     past_the_door(&space, "gigantic").await?;
@@ -88,7 +88,7 @@ async fn a_value_that_is_not_allowed_stops_nothing_the_class_enforces() -> Resul
         spec
     };
     let class = Class::with_spec(world.client(), "still-enforced", spec(None)).await?;
-    let space = Space::new(world.bed, "still-enforced").await?;
+    let space = Space::new(&world.bed, "still-enforced").await?;
     space.annotate(SIZE, Some("large")).await?;
     space.label(Some("still-enforced")).await?;
     let binding = space.follows(&class).await;
@@ -117,7 +117,7 @@ async fn a_value_that_is_not_allowed_is_refused_at_the_door_and_only_when_it_cha
     });
     let text = json!({"name": "zone", "pattern": "[a-z]+", "default": "a", "fromNamespaceLabel": "example.com/zone"});
     let class = Class::with_spec(world.client(), "at-the-door", json!({"params": [integer, text]})).await?;
-    let space = Space::of(world.bed, "at-the-door", "at-the-door").await?;
+    let space = Space::of(&world.bed, "at-the-door", "at-the-door").await?;
     space.follows(&class).await;
     for (patch, told) in [
         (
@@ -144,7 +144,7 @@ async fn a_value_that_is_not_allowed_is_refused_at_the_door_and_only_when_it_cha
     }]})).await?;
     space.says("InvalidParameter").await;
     space.annotate("example.com/other", Some("x")).await?;
-    let other = Space::new(world.bed, "other-door").await?;
+    let other = Space::new(&world.bed, "other-door").await?;
     other.annotate("example.com/port", Some("99")).await?;
     Ok(())
 }
@@ -160,7 +160,7 @@ async fn past_the_door(space: &Space, size: &str) -> Result<()> {
 async fn a_missing_value_is_asked_for_and_applied_when_it_comes() -> Result<()> {
     let world = world().await;
     Class::with_spec(world.client(), "no-value", sized(json!({"fromNamespaceAnnotation": SIZE}))).await?;
-    let space = Space::of(world.bed, "no-value", "no-value").await?;
+    let space = Space::of(&world.bed, "no-value", "no-value").await?;
     let binding = space.says("InvalidParameter").await;
     let message = condition(&binding, "Ready").unwrap().message;
     assert!(message.contains("parameter size has no value") && message.contains(SIZE), "{message}");
@@ -178,7 +178,7 @@ async fn an_integer_arrives_as_a_number() -> Result<()> {
     });
     let port = json!({"name": "port", "type": "integer", "minimum": 1, "maximum": 65535, "default": "80", "fromNamespaceAnnotation": "example.com/port"});
     let class = Class::with_spec(world.client(), "typed", json!({"params": [port], "resources": [service]})).await?;
-    let space = Space::new(world.bed, "typed").await?;
+    let space = Space::new(&world.bed, "typed").await?;
     space.annotate("example.com/port", Some("8080")).await?;
     space.label(Some("typed")).await?;
     space.follows(&class).await;
@@ -260,7 +260,7 @@ async fn a_template_that_does_not_fit_the_namespace_stops_nothing_else_the_class
     let noted = config_map("noted", "{{ namespace.annotations['example.com/note'] }}");
     let spec = json!({"resources": [config_map("made", "1"), noted]});
     let class = Class::with_spec(world.client(), "misfit", spec).await?;
-    let space = Space::new(world.bed, "misfit").await?;
+    let space = Space::new(&world.bed, "misfit").await?;
     space.annotate("example.com/note", Some("x")).await?;
     space.label(Some("misfit")).await?;
     space.follows(&class).await;
@@ -286,7 +286,7 @@ async fn a_class_that_makes_two_names_one_takes_nothing_away_where_it_was_applie
     let world = world().await;
     // A template that is fine in general and makes two names one in a namespace called like this.
     let class = Class::define(world.client(), "clash", &[("made", "1")]).await?;
-    let space = Space::of(world.bed, "clash", "clash").await?;
+    let space = Space::of(&world.bed, "clash", "clash").await?;
     space.follows(&class).await;
     let before = space.has("made").await;
     class.set(&[("{{ namespace.name }}", "2"), (&space.name, "2")]).await?;

@@ -23,7 +23,7 @@ fn spec(policy: &Value, value: &str) -> Value {
 async fn furnished(name: &str, policy: &Value) -> Result<(Class, Space)> {
     let world = world().await;
     let class = Class::with_spec(world.client(), name, spec(policy, "1")).await?;
-    let space = Space::of(world.bed, name, name).await?;
+    let space = Space::of(&world.bed, name, name).await?;
     space.follows(&class).await;
     Ok((class, space))
 }
@@ -37,7 +37,7 @@ fn is_nobodys<K: Resource>(object: &K) -> bool {
 #[tokio::test]
 async fn an_adopted_object_is_kept_in_step_and_released_when_the_namespace_leaves() -> Result<()> {
     let world = world().await;
-    let space = Space::new(world.bed, "adopt").await?;
+    let space = Space::new(&world.bed, "adopt").await?;
     let mut foreign = config_map("made", "theirs");
     foreign["data"]["mine"] = "stays".into();
     let before = space.stranger_makes(foreign).await?;
@@ -59,7 +59,7 @@ async fn an_adopted_object_is_kept_in_step_and_released_when_the_namespace_leave
 #[tokio::test]
 async fn an_adopted_object_that_the_class_drops_is_released() -> Result<()> {
     let world = world().await;
-    let space = Space::new(world.bed, "adopt-drop").await?;
+    let space = Space::new(&world.bed, "adopt-drop").await?;
     let before = space.stranger_makes(config_map("made", "theirs")).await?;
     let policy = json!({"onConflict": "Adopt"});
     let class = Class::with_spec(world.client(), "adopt-drop", spec(&policy, "1")).await?;
@@ -78,7 +78,7 @@ async fn an_adopted_object_that_the_class_drops_is_released() -> Result<()> {
 #[tokio::test]
 async fn an_adopted_object_that_somebody_deletes_is_made_by_us_and_then_goes_with_us() -> Result<()> {
     let world = world().await;
-    let space = Space::new(world.bed, "adopt-gone").await?;
+    let space = Space::new(&world.bed, "adopt-gone").await?;
     let before = space.stranger_makes(config_map("made", "theirs")).await?;
     let class = Class::with_spec(world.client(), "adopt-gone", spec(&json!({"onConflict": "Adopt"}), "1")).await?;
     space.label(Some("adopt-gone")).await?;
@@ -99,7 +99,7 @@ async fn an_adopted_object_that_somebody_deletes_is_made_by_us_and_then_goes_wit
 #[tokio::test]
 async fn an_object_of_another_controller_is_never_adopted() -> Result<()> {
     let world = world().await;
-    let space = Space::new(world.bed, "controlled").await?;
+    let space = Space::new(&world.bed, "controlled").await?;
     let owner = space.stranger_makes(config_map("owner", "")).await?;
     let mut foreign = config_map("made", "theirs");
     foreign["metadata"]["ownerReferences"] = json!([{
@@ -153,7 +153,7 @@ async fn labelled_before(name: &str, policy: &Value) -> Result<Space> {
     let world = world().await;
     let spec = json!({"policy": policy, "namespaceMetadata": {"labels": {TIER: "gold", "example.com/other": "1"}}});
     Class::with_spec(world.client(), name, spec).await?;
-    let space = Space::new(world.bed, name).await?;
+    let space = Space::new(&world.bed, name).await?;
     space.merge(json!({"metadata": {"labels": {TIER: "tin"}}})).await?;
     space.label(Some(name)).await?;
     Ok(space)
@@ -195,7 +195,7 @@ async fn on_a_switch_the_labels_of_the_old_class_go_last() -> Result<()> {
     let labelled = json!({"namespaceMetadata": {"labels": {TIER: "gold"}}, "resources": [config_map("old", "1")]});
     let old = Class::with_spec(world.client(), "labels-old", labelled).await?;
     Class::define(world.client(), "labels-new", &[("taken", "1"), ("new", "1")]).await?;
-    let space = Space::of(world.bed, "labels-switch", "labels-old").await?;
+    let space = Space::of(&world.bed, "labels-switch", "labels-old").await?;
     space.follows(&old).await;
     let theirs = space.stranger_makes(config_map("taken", "theirs")).await?;
     space.label(Some("labels-new")).await?;
@@ -219,7 +219,7 @@ async fn a_value_that_the_api_server_writes_otherwise_is_no_drift_once_it_is_bac
     });
     let spec = json!({"policy": {"onDrift": "Report"}, "resources": [quota]});
     let class = Class::with_spec(world.client(), "normalised", spec).await?;
-    let space = Space::of(world.bed, "normalised", "normalised").await?;
+    let space = Space::of(&world.bed, "normalised", "normalised").await?;
     space.follows(&class).await;
     let quotas = space.api::<ResourceQuota>();
     let set = async |cpu: &str| -> Result<()> {
@@ -246,7 +246,7 @@ fn secret(policy: &Value, kind: &str) -> Value {
 async fn a_change_that_cannot_be_made_in_place_is_reported_and_the_rest_is_applied() -> Result<()> {
     let world = world().await;
     let class = Class::with_spec(world.client(), "immutable", secret(&json!({}), "example.com/one")).await?;
-    let space = Space::of(world.bed, "immutable", "immutable").await?;
+    let space = Space::of(&world.bed, "immutable", "immutable").await?;
     space.follows(&class).await;
     let secrets = space.api::<Secret>();
     let before = secrets.get("s").await?;
@@ -270,7 +270,7 @@ async fn a_change_that_cannot_be_made_in_place_makes_the_object_anew_where_the_c
     let world = world().await;
     let policy = json!({"onImmutable": "Recreate"});
     let class = Class::with_spec(world.client(), "recreate", secret(&policy, "example.com/one")).await?;
-    let space = Space::of(world.bed, "recreate", "recreate").await?;
+    let space = Space::of(&world.bed, "recreate", "recreate").await?;
     space.follows(&class).await;
     let secrets = space.api::<Secret>();
     let before = secrets.get("s").await?;
@@ -285,7 +285,7 @@ async fn a_change_that_cannot_be_made_in_place_makes_the_object_anew_where_the_c
 #[tokio::test]
 async fn an_adopted_object_is_not_deleted_to_be_made_anew() -> Result<()> {
     let world = world().await;
-    let space = Space::new(world.bed, "recreate-adopted").await?;
+    let space = Space::new(&world.bed, "recreate-adopted").await?;
     let secrets = space.api::<Secret>();
     let theirs = json!({"metadata": {"name": "s"}, "type": "example.com/theirs", "stringData": {"a": "theirs"}});
     let before = make(&secrets, theirs).await?;
@@ -388,7 +388,7 @@ async fn a_class_that_blocks_its_deletion_stays_until_nobody_uses_it() -> Result
     let binding = space.says("ClassDeleting").await;
     assert_eq!(condition(&binding, "Stalled").unwrap().status, "True");
     assert_eq!(space.has("made").await.uid(), before.uid());
-    let late = Space::of(world().await.bed, "block-late", "block").await?;
+    let late = Space::of(&world().await.bed, "block-late", "block").await?;
     let told = late.event("ClassDeleting").await;
     assert!(told.contains("NamespaceClass block is being deleted"), "{told}");
     class
@@ -409,7 +409,7 @@ async fn protect_marks_every_object_and_its_end_unmarks_them_in_place() -> Resul
     let world = world().await;
     let with = |protect: bool| json!({"protect": protect, "resources": [config_map("made", "1")]});
     let class = Class::with_spec(world.client(), "protect", with(true)).await?;
-    let space = Space::of(world.bed, "protect", "protect").await?;
+    let space = Space::of(&world.bed, "protect", "protect").await?;
     space.follows(&class).await;
     let marked = space.has("made").await;
     assert_eq!(marked.labels()[PROTECTED_LABEL], "true");
@@ -445,7 +445,7 @@ async fn labels_and_annotations_of_the_namespace_are_set_healed_and_taken_away()
     let world = world().await;
     let spec = metadata(json!({"example.com/a": "1", "example.com/b": "1"}), json!({"example.com/c": "1"}));
     let class = Class::with_spec(world.client(), "metadata", spec).await?;
-    let space = Space::of(world.bed, "metadata", "metadata").await?;
+    let space = Space::of(&world.bed, "metadata", "metadata").await?;
     space.follows(&class).await;
     marked(&space, &[("a", "1"), ("b", "1"), ("c", "1")]).await;
     space.merge(json!({"metadata": {"labels": {"example.com/a": "2", "example.com/mine": "1"}, "annotations": {"example.com/c": null}}})).await?;
@@ -466,7 +466,7 @@ async fn a_switch_replaces_the_labels_of_the_namespace() -> Result<()> {
     let one = Class::with_spec(world.client(), "metadata-one", one).await?;
     let two =
         Class::with_spec(world.client(), "metadata-two", metadata(json!({"example.com/both": "1"}), json!({}))).await?;
-    let space = Space::of(world.bed, "metadata-switch", "metadata-one").await?;
+    let space = Space::of(&world.bed, "metadata-switch", "metadata-one").await?;
     space.follows(&one).await;
     space.label(Some("metadata-two")).await?;
     space.follows(&two).await;
@@ -482,7 +482,7 @@ async fn a_label_the_api_server_refuses_does_not_keep_the_objects_back() -> Resu
     let mut spec = metadata(json!({"example.com/no/key": "1"}), json!({}));
     spec["resources"] = json!([config_map("made", "1")]);
     Class::with_spec(world.client(), "metadata-bad", spec).await?;
-    let space = Space::of(world.bed, "metadata-bad", "metadata-bad").await?;
+    let space = Space::of(&world.bed, "metadata-bad", "metadata-bad").await?;
     let binding = space.says("ApplyFailed").await;
     assert!(condition(&binding, "Ready").unwrap().message.contains("example.com/no/key"));
     let made: ConfigMap = space.has("made").await;

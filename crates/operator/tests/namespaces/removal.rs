@@ -15,13 +15,13 @@ use crate::{
 async fn what_a_backup_brought_back_is_taken_over_in_place_and_goes_with_the_class() -> Result<()> {
     let world = world().await;
     let class = Class::define(world.client(), "restored", &[("kept", "1"), ("lost", "1")]).await?;
-    let before = Space::of(world.bed, "restored", "restored").await?;
+    let before = Space::of(&world.bed, "restored", "restored").await?;
     before.follows(&class).await;
     let backup = before.has("kept").await;
     before.namespaces().delete(&before.name, &DeleteParams::default()).await?;
     gone(&before.namespaces(), &before.name).await;
     // A backup keeps names, labels and content; UIDs and owners of then mean nothing any more.
-    let space = Space::new(world.bed, "restored-again").await?;
+    let space = Space::new(&world.bed, "restored-again").await?;
     let mut content = config_map("kept", "changed since");
     content["metadata"]["labels"] = json!(backup.labels());
     let restored = space.stranger_makes(content).await?;

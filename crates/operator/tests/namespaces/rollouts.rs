@@ -100,7 +100,7 @@ async fn an_edit_that_fits_nowhere_is_asked_about_what_it_would_delete_once_it_d
     let asked = json!({"maxDeletions": 0});
     let before = rolled_out(asked.clone(), &[("kept", "1"), ("dropped", "1")]);
     let class = Class::with_spec(world.client(), "asked-first", before).await?;
-    let [space] = spaces::<1>(world.bed, &class).await?;
+    let [space] = spaces::<1>(&world.bed, &class).await?;
     let noted = ("noted", "{{ namespace.annotations['example.com/note'] }}");
     class.set_spec(rolled_out(asked, &[("kept", "1"), noted])).await?;
     class.reports("DeletionsUnconfirmed").await;
@@ -115,7 +115,7 @@ async fn who_leaves_while_it_fails_stops_nobody_any_more() -> Result<()> {
     let world = world().await;
     let staged = json!({"batch": 1, "order": [{"matchLabels": {"example.com/stage": "canary"}}]});
     let class = Class::with_spec(world.client(), "deserted", rolled_out(staged.clone(), &[("level", "old")])).await?;
-    let [other, canary] = spaces::<2>(world.bed, &class).await?;
+    let [other, canary] = spaces::<2>(&world.bed, &class).await?;
     canary.merge(json!({"metadata": {"labels": {"example.com/stage": "canary"}}})).await?;
     canary.stranger_makes(config_map("taken", "mine")).await?;
     class.set_spec(rolled_out(staged, &[("level", "new"), ("taken", "ours")])).await?;
@@ -133,7 +133,7 @@ async fn a_failing_canary_stops_a_roll_out_the_others_are_kept_at_their_revision
     let staged = json!({"batch": 1, "order": [{"matchLabels": {"example.com/stage": "canary"}}]});
     let old = rolled_out(staged.clone(), &[("level", "old")]);
     let class = Class::with_spec(world.client(), "canaried", old).await?;
-    let [first, second, canary] = spaces::<3>(world.bed, &class).await?;
+    let [first, second, canary] = spaces::<3>(&world.bed, &class).await?;
     canary.merge(json!({"metadata": {"labels": {"example.com/stage": "canary"}}})).await?;
     canary.stranger_makes(config_map("taken", "mine")).await?;
 
@@ -150,10 +150,10 @@ async fn a_failing_canary_stops_a_roll_out_the_others_are_kept_at_their_revision
         other.edit("level", "somebody", json!({"data": {"key": "drifted"}})).await?;
         other.has_value("level", "old").await;
     }
-    let late = Space::of(world.bed, "canaried-late", &class.name).await?;
+    let late = Space::of(&world.bed, "canaried-late", &class.name).await?;
     late.has_value("level", "old").await;
 
-    let said = steer(world.bed, &["rollback", "canaried"]).await?;
+    let said = steer(&world.bed, &["rollback", "canaried"]).await?;
     assert!(said.contains("class canaried says again what revision 1 said"), "{said}");
     canary.has_value("level", "old").await;
     let status = class.is_rolled_out().await;
@@ -172,7 +172,7 @@ async fn a_staged_change_reaches_everybody_one_batch_after_the_other() -> Result
     let world = world().await;
     let staged = json!({"batch": 1, "pause": "2s"});
     let class = Class::with_spec(world.client(), "batched", rolled_out(staged.clone(), &[("level", "1")])).await?;
-    let spaces = spaces::<3>(world.bed, &class).await?;
+    let spaces = spaces::<3>(&world.bed, &class).await?;
     class.set_spec(rolled_out(staged, &[("level", "2")])).await?;
     // The third one waits for the pause after the second.
     let has_new = |space: &Space| {
@@ -205,8 +205,8 @@ async fn a_paused_class_changes_nothing_until_it_is_resumed() -> Result<()> {
     let world = world().await;
     for (name, staged) in [("paused-at-once", json!({})), ("paused-in-stages", json!({"batch": 1}))] {
         let class = Class::with_spec(world.client(), name, rolled_out(staged.clone(), &[("level", "1")])).await?;
-        let [space] = spaces::<1>(world.bed, &class).await?;
-        steer(world.bed, &["pause", name]).await?;
+        let [space] = spaces::<1>(&world.bed, &class).await?;
+        steer(&world.bed, &["pause", name]).await?;
         let mut paused = staged.clone();
         paused["paused"] = json!(true);
         class.set_spec(rolled_out(paused, &[("level", "2")])).await?;
@@ -214,7 +214,7 @@ async fn a_paused_class_changes_nothing_until_it_is_resumed() -> Result<()> {
         assert!(told.contains(&format!("croft resume {name}")), "{told}");
         space.edit("level", "somebody", json!({"data": {"key": "drifted"}})).await?;
         space.has_value("level", "1").await;
-        steer(world.bed, &["resume", name]).await?;
+        steer(&world.bed, &["resume", name]).await?;
         space.has_value("level", "2").await;
         class.is_rolled_out().await;
     }
@@ -227,7 +227,7 @@ async fn an_edit_that_would_delete_much_waits_whole_until_the_command_it_names_c
     let items = [("one", "1"), ("two", "1")];
     let spec = rolled_out(json!({"maxDeletions": 2}), &items);
     let class = Class::with_spec(world.client(), "emptied", spec).await?;
-    let [first, second] = spaces::<2>(world.bed, &class).await?;
+    let [first, second] = spaces::<2>(&world.bed, &class).await?;
     class.set_spec(rolled_out(json!({"maxDeletions": 2}), &[("three", "1")])).await?;
     let status = class.reports("DeletionsUnconfirmed").await;
     let told = message(&status);
@@ -263,7 +263,7 @@ async fn taking_rights_away_never_waits_for_the_guard() -> Result<()> {
     let spec = |items: Value| json!({"resources": items, "rollout": {"maxDeletions": 0}});
     let with_rights = spec(json!([config_map("kept", "1"), role, binding]));
     let class = Class::with_spec(world.client(), "rights-go", with_rights).await?;
-    let [space] = spaces::<1>(world.bed, &class).await?;
+    let [space] = spaces::<1>(&world.bed, &class).await?;
     class.set_spec(spec(json!([config_map("kept", "1")]))).await?;
     gone(&space.api::<RoleBinding>(), "readers").await;
     gone(&space.api::<Role>(), "readers").await;
@@ -315,7 +315,7 @@ async fn a_revision_that_is_lost_is_told_changes_nothing_and_keeps_nobody_from_l
     let paused = json!({"batch": 1, "paused": true});
     let class =
         Class::with_spec(world.client(), "forgetful", rolled_out(json!({"batch": 1}), &[("level", "1")])).await?;
-    let [leaves, stays] = spaces::<2>(world.bed, &class).await?;
+    let [leaves, stays] = spaces::<2>(&world.bed, &class).await?;
     class.set_spec(rolled_out(paused, &[("level", "2")])).await?;
     class.reports("RolloutPaused").await;
     let old = kept(world.client(), "forgetful").await?.pop().context("the first revision")?;
@@ -333,7 +333,7 @@ async fn a_revision_that_is_lost_is_told_changes_nothing_and_keeps_nobody_from_l
     leaves.is_unbound().await;
     leaves.lacks("level").await;
 
-    steer(world.bed, &["resume", "forgetful"]).await?;
+    steer(&world.bed, &["resume", "forgetful"]).await?;
     stays.has_value("level", "2").await;
     class.is_rolled_out().await;
     Ok(())

@@ -18,7 +18,7 @@ use crate::{
 async fn a_binding_tells_which_class_it_has_and_every_object_of_it() -> Result<()> {
     let world = world().await;
     let class = Class::define(world.client(), "told", &[("one", "1"), ("two", "2")]).await?;
-    let space = Space::of(world.bed, "told", "told").await?;
+    let space = Space::of(&world.bed, "told", "told").await?;
     let binding = space.follows(&class).await;
     let (status, of) = (binding.status.clone().unwrap(), class.api.get("told").await?);
     assert_eq!(status.observed_generation, binding.metadata.generation);
@@ -45,7 +45,7 @@ async fn a_binding_tells_which_class_it_has_and_every_object_of_it() -> Result<(
 async fn a_binding_larger_than_what_tenants_may_make_is_looked_after() -> Result<()> {
     let world = world().await;
     let class = Class::define(world.client(), "large", &[("made", "1")]).await?;
-    let space = Space::of(world.bed, "large", "large").await?;
+    let space = Space::of(&world.bed, "large", "large").await?;
     space.follows(&class).await;
     // As we would have written it, since nobody else may.
     let own: Api<NamespaceClassBinding> = Api::namespaced(world.installed.identity.client.clone(), &space.name);
@@ -80,7 +80,7 @@ async fn what_happens_is_told_in_events_once() -> Result<()> {
     let world = world().await;
     let one = Class::define(world.client(), "events-one", &[("made", "1")]).await?;
     let two = Class::define(world.client(), "events-two", &[("made", "2")]).await?;
-    let space = Space::of(world.bed, "events", "events-one").await?;
+    let space = Space::of(&world.bed, "events", "events-one").await?;
     space.follows(&one).await;
     assert_eq!(space.event("BindingCreated").await, "bound to class events-one");
     assert_eq!(space.event("ReconcileSucceeded").await, "Successfully applied 1 resources from class events-one");
@@ -108,9 +108,9 @@ async fn a_class_counts_its_namespaces_and_names_those_that_fail() -> Result<()>
     let class = Class::define(world.client(), "counted", &[("made", "1"), ("other", "1")]).await?;
     let mut spaces = Vec::new();
     for number in 0..3 {
-        spaces.push(Space::of(world.bed, &format!("counted-{number}"), "counted").await?);
+        spaces.push(Space::of(&world.bed, &format!("counted-{number}"), "counted").await?);
     }
-    let blocked = Space::new(world.bed, "counted-bad").await?;
+    let blocked = Space::new(&world.bed, "counted-bad").await?;
     blocked.stranger_makes(config_map("made", "theirs")).await?;
     blocked.label(Some("counted")).await?;
     let counted = class
@@ -156,7 +156,7 @@ async fn at_most_ten_failing_namespaces_are_named() -> Result<()> {
     let world = world().await;
     let class = Class::define(world.client(), "many-failing", &[("made", "1")]).await?;
     for number in 0..=MAX_FAILING_LISTED {
-        let space = Space::new(world.bed, &format!("failing-{number:02}")).await?;
+        let space = Space::new(&world.bed, &format!("failing-{number:02}")).await?;
         space.stranger_makes(config_map("made", "theirs")).await?;
         space.label(Some("many-failing")).await?;
     }
@@ -181,7 +181,7 @@ async fn kinds_come_and_go_in_the_status_with_the_objects_of_the_class() -> Resu
             kinds(status) == ["v1 ConfigMap", "v1 ServiceAccount"]
         })
         .await;
-    let space = Space::of(world.bed, "kinds", "kinds").await?;
+    let space = Space::of(&world.bed, "kinds", "kinds").await?;
     space.follows(&class).await;
     class.set(&[("made", "1")]).await?;
     space.follows(&class).await;
@@ -193,7 +193,7 @@ async fn kinds_come_and_go_in_the_status_with_the_objects_of_the_class() -> Resu
 async fn kubectl_shows_classes_and_bindings_under_their_short_names() -> Result<()> {
     let world = world().await;
     let class = Class::define(world.client(), "columns", &[("one", "1"), ("two", "2")]).await?;
-    let space = Space::of(world.bed, "columns", "columns").await?;
+    let space = Space::of(&world.bed, "columns", "columns").await?;
     space.follows(&class).await;
     class.status("one namespace", |status| status.ready_namespaces == Some(1)).await;
     let admin = world.bed.admin();

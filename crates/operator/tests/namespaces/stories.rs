@@ -13,7 +13,7 @@ use crate::{
 #[tokio::test]
 async fn a_labelled_namespace_gets_every_object_of_its_class_owned_by_its_binding() -> Result<()> {
     let world = world().await;
-    let space = Space::new(world.bed, "apply").await?;
+    let space = Space::new(&world.bed, "apply").await?;
     Class::define(world.client(), "apply-all", &[("one", "1"), ("two", "2")]).await?;
     space.label(Some("apply-all")).await?;
     for name in ["one", "two"] {
@@ -33,7 +33,7 @@ async fn a_labelled_namespace_gets_every_object_of_its_class_owned_by_its_bindin
 #[tokio::test]
 async fn unlabelling_takes_away_what_the_class_made_and_nothing_else() -> Result<()> {
     let world = world().await;
-    let space = Space::new(world.bed, "unlabel").await?;
+    let space = Space::new(&world.bed, "unlabel").await?;
     space.stranger_makes(config_map("mine", "x")).await?;
     Class::define(world.client(), "unlabel", &[("made", "1")]).await?;
     space.label(Some("unlabel")).await?;
@@ -48,7 +48,7 @@ async fn unlabelling_takes_away_what_the_class_made_and_nothing_else() -> Result
 #[tokio::test]
 async fn switching_class_keeps_the_shared_object_and_replaces_the_rest() -> Result<()> {
     let world = world().await;
-    let space = Space::new(world.bed, "switch").await?;
+    let space = Space::new(&world.bed, "switch").await?;
     Class::define(world.client(), "switch-a", &[("shared", "same"), ("only-a", "1")]).await?;
     Class::define(world.client(), "switch-b", &[("shared", "same"), ("only-b", "1")]).await?;
     space.label(Some("switch-a")).await?;
@@ -64,7 +64,7 @@ async fn switching_class_keeps_the_shared_object_and_replaces_the_rest() -> Resu
 #[tokio::test]
 async fn an_edited_class_reaches_its_namespaces_in_place_and_prunes_what_it_dropped() -> Result<()> {
     let world = world().await;
-    let space = Space::new(world.bed, "update").await?;
+    let space = Space::new(&world.bed, "update").await?;
     let class = Class::define(world.client(), "update", &[("keep", "old"), ("drop", "1")]).await?;
     space.label(Some("update")).await?;
     let before = space.has("keep").await;
@@ -80,7 +80,7 @@ async fn an_edited_class_reaches_its_namespaces_in_place_and_prunes_what_it_drop
 #[tokio::test]
 async fn a_quota_that_a_class_dropped_is_listed_no_more_once_it_is_gone() -> Result<()> {
     let world = world().await;
-    let space = Space::new(world.bed, "drop-quota").await?;
+    let space = Space::new(&world.bed, "drop-quota").await?;
     let quota = json!({ "apiVersion": "v1", "kind": "ResourceQuota", "metadata": { "name": "q" },
                         "spec": { "hard": { "pods": "1" } } });
     let spec = json!({ "resources": [quota, config_map("keep", "1")] });
@@ -101,7 +101,7 @@ async fn a_quota_that_a_class_dropped_is_listed_no_more_once_it_is_gone() -> Res
 #[tokio::test]
 async fn deleting_a_class_removes_its_objects_and_making_it_again_brings_them_back() -> Result<()> {
     let world = world().await;
-    let space = Space::new(world.bed, "delete").await?;
+    let space = Space::new(&world.bed, "delete").await?;
     let class = Class::define(world.client(), "delete-me", &[("made", "1")]).await?;
     space.label(Some("delete-me")).await?;
     space.has("made").await;
@@ -115,7 +115,7 @@ async fn deleting_a_class_removes_its_objects_and_making_it_again_brings_them_ba
 #[tokio::test]
 async fn a_class_that_comes_later_than_its_label_is_applied_at_once() -> Result<()> {
     let world = world().await;
-    let space = Space::new(world.bed, "late").await?;
+    let space = Space::new(&world.bed, "late").await?;
     space.label(Some("late-class")).await?;
     space.event("ClassNotFound").await;
     Class::define(world.client(), "late-class", &[("made", "1")]).await?;
@@ -126,7 +126,7 @@ async fn a_class_that_comes_later_than_its_label_is_applied_at_once() -> Result<
 #[tokio::test]
 async fn a_typo_in_the_label_keeps_what_is_there_and_says_so() -> Result<()> {
     let world = world().await;
-    let space = Space::new(world.bed, "typo").await?;
+    let space = Space::new(&world.bed, "typo").await?;
     Class::define(world.client(), "typo-right", &[("made", "1")]).await?;
     space.label(Some("typo-right")).await?;
     let before = space.has("made").await;
@@ -139,7 +139,7 @@ async fn a_typo_in_the_label_keeps_what_is_there_and_says_so() -> Result<()> {
 #[tokio::test]
 async fn an_object_that_was_there_before_is_never_overwritten_nor_deleted() -> Result<()> {
     let world = world().await;
-    let space = Space::new(world.bed, "conflict").await?;
+    let space = Space::new(&world.bed, "conflict").await?;
     let before = space.stranger_makes(config_map("taken", "mine")).await?;
     Class::define(world.client(), "conflict", &[("taken", "theirs"), ("free", "1")]).await?;
     space.label(Some("conflict")).await?;
@@ -159,7 +159,7 @@ async fn a_kind_that_turns_out_to_be_cluster_scoped_is_never_made() -> Result<()
     // Nobody can tell yet what a Planet is: the class is let in.
     let spec = json!({"resources": [world_wide, config_map("fine", "1")]});
     let class = Class::with_spec(world.client(), "scope", spec.clone()).await?;
-    let space = Space::of(world.bed, "scope", "scope").await?;
+    let space = Space::of(&world.bed, "scope", "scope").await?;
     space.says("KindNotInstalled").await;
     apply(world.bed.admin(), &may_be_in_classes("scope.croft.dev", "planets")).await?;
     apply(world.bed.admin(), &crd("scope.croft.dev", "Planet", "planets", "Cluster")).await?;
@@ -176,7 +176,7 @@ async fn a_kind_that_turns_out_to_be_cluster_scoped_is_never_made() -> Result<()
 #[tokio::test]
 async fn the_text_of_a_secret_arrives_and_a_key_taken_out_of_the_class_goes() -> Result<()> {
     let world = world().await;
-    let space = Space::new(world.bed, "secret").await?;
+    let space = Space::new(&world.bed, "secret").await?;
     let class = Class::named(world.client(), "secret");
     let secret = |data: Value| {
         let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s"}, "stringData": data});
@@ -204,7 +204,7 @@ async fn the_text_of_a_secret_arrives_and_a_key_taken_out_of_the_class_goes() ->
 #[tokio::test]
 async fn a_kind_that_is_installed_later_is_applied_when_it_appears() -> Result<()> {
     let world = world().await;
-    let space = Space::new(world.bed, "kind").await?;
+    let space = Space::new(&world.bed, "kind").await?;
     let gadget = json!({"apiVersion": "late.croft.dev/v1", "kind": "Gadget", "metadata": {"name": "g"}});
     Class::with_spec(world.client(), "late-kind", json!({"resources": [gadget, config_map("now", "1")]})).await?;
     space.label(Some("late-kind")).await?;
@@ -234,7 +234,7 @@ subjects: [{kind: ServiceAccount, name: croft, namespace: croft-system}]
 #[tokio::test]
 async fn a_namespace_with_a_class_is_deleted_without_hanging() -> Result<()> {
     let world = world().await;
-    let space = Space::new(world.bed, "dying").await?;
+    let space = Space::new(&world.bed, "dying").await?;
     Class::define(world.client(), "dying", &[("made", "1")]).await?;
     space.label(Some("dying")).await?;
     space.has("made").await;

@@ -22,7 +22,7 @@ async fn keys(space: &Space, name: &str) -> Result<Vec<String>> {
 #[tokio::test]
 async fn what_is_nobodys_is_replaced_where_the_class_says_so_and_goes_with_it() -> Result<()> {
     let world = world().await;
-    let space = Space::new(world.bed, "replaced").await?;
+    let space = Space::new(&world.bed, "replaced").await?;
     let mut theirs = config_map("made", "theirs");
     theirs["data"]["theirs"] = "yes".into();
     theirs["metadata"]["annotations"] = json!({"theirs": "yes"});
@@ -42,7 +42,7 @@ async fn what_is_nobodys_is_replaced_where_the_class_says_so_and_goes_with_it() 
 #[tokio::test]
 async fn what_is_another_controllers_is_not_replaced() -> Result<()> {
     let world = world().await;
-    let space = Space::new(world.bed, "not-replaced").await?;
+    let space = Space::new(&world.bed, "not-replaced").await?;
     let owner = space.stranger_makes(config_map("owner", "")).await?;
     let mut theirs = config_map("made", "theirs");
     theirs["metadata"]["ownerReferences"] = json!([{
@@ -64,7 +64,7 @@ async fn what_others_add_goes_where_drift_is_corrected_exactly_but_for_what_is_l
     made["metadata"]["annotations"] = json!({"namespaceclass.akuity.io/ignore-fields": "/data/left, /data/open"});
     let spec = json!({"policy": {"onDrift": "Exact"}, "resources": [made]});
     let class = Class::with_spec(world.client(), "exact", spec).await?;
-    let space = Space::of(world.bed, "exact", "exact").await?;
+    let space = Space::of(&world.bed, "exact", "exact").await?;
     space.follows(&class).await;
     space.edit("made", "somebody", json!({"data": {"left": "theirs"}})).await?;
     let added =
@@ -89,7 +89,7 @@ async fn what_can_only_be_undone_as_a_whole_is_undone() -> Result<()> {
     });
     let spec = json!({"policy": {"onDrift": "Exact"}, "resources": [door, config_map("made", "1")]});
     let class = Class::with_spec(world.client(), "alias", spec).await?;
-    let space = Space::of(world.bed, "alias", "alias").await?;
+    let space = Space::of(&world.bed, "alias", "alias").await?;
     space.follows(&class).await;
     let services: Api<v1::Service> = Api::namespaced(world.client(), &space.name);
     let alias = json!({"spec": {"type": "ExternalName", "externalName": "elsewhere.example", "clusterIP": null}});
@@ -108,7 +108,7 @@ async fn what_can_only_be_undone_as_a_whole_is_undone() -> Result<()> {
 async fn an_object_that_only_says_it_is_ours_keeps_nothing_of_its_own() -> Result<()> {
     let world = world().await;
     let class = Class::define(world.client(), "says-so", &[("made", "1")]).await?;
-    let space = Space::of(world.bed, "says-so", "says-so").await?;
+    let space = Space::of(&world.bed, "says-so", "says-so").await?;
     let binding = space.follows(&class).await;
     let mut forged = config_map("made", "1");
     forged["data"]["theirs"] = "yes".into();
@@ -132,7 +132,7 @@ async fn an_object_that_only_says_it_is_ours_keeps_nothing_of_its_own() -> Resul
 async fn what_a_backup_brought_back_is_replaced_whole() -> Result<()> {
     let world = world().await;
     let class = Class::define(world.client(), "brought-back", &[("made", "1")]).await?;
-    let space = Space::new(world.bed, "brought-back").await?;
+    let space = Space::new(&world.bed, "brought-back").await?;
     let mut copy = config_map("made", "old");
     copy["metadata"]["labels"] = json!({STAMP_LABEL: "brought-back", "theirs": "yes"});
     copy["metadata"]["annotations"] = json!({"theirs": "yes"});
@@ -154,7 +154,7 @@ async fn what_a_backup_brought_back_is_replaced_whole() -> Result<()> {
 #[tokio::test]
 async fn what_was_made_to_look_like_ours_is_not_held_by_who_made_it() -> Result<()> {
     let world = world().await;
-    let space = Space::new(world.bed, "held-before").await?;
+    let space = Space::new(&world.bed, "held-before").await?;
     let mut theirs = config_map("made", "1");
     theirs["metadata"]["labels"] = json!({STAMP_LABEL: "held-before"});
     theirs["metadata"]["finalizers"] = json!(["example.com/mine"]);
@@ -175,7 +175,7 @@ async fn who_takes_the_stamp_off_with_what_she_adds_adds_nothing_where_drift_is_
     let world = world().await;
     let spec = json!({"policy": {"onDrift": "Exact"}, "resources": [config_map("made", "1")]});
     let class = Class::with_spec(world.client(), "exact-unstamped", spec).await?;
-    let space = Space::of(world.bed, "exact-unstamped", "exact-unstamped").await?;
+    let space = Space::of(&world.bed, "exact-unstamped", "exact-unstamped").await?;
     space.follows(&class).await;
     let added = json!({"metadata": {"labels": {STAMP_LABEL: null}}, "data": {"more": "theirs"}});
     space.edit("made", "somebody", added).await?;
@@ -197,8 +197,8 @@ async fn what_a_class_drops_goes_whoever_says_that_it_is_his_as_well() -> Result
     let spec = |made: serde_json::Value| json!({"resources": [made]});
     let class = Class::with_spec(world.client(), "shared-fields", spec(made)).await?;
     let (applying, emptying) = (
-        Space::of(world.bed, "shared-by-apply", "shared-fields").await?,
-        Space::of(world.bed, "shared-by-nobody", "shared-fields").await?,
+        Space::of(&world.bed, "shared-by-apply", "shared-fields").await?,
+        Space::of(&world.bed, "shared-by-nobody", "shared-fields").await?,
     );
     for space in [&applying, &emptying] {
         space.follows(&class).await;
@@ -237,7 +237,7 @@ async fn what_a_class_drops_keeps_out_nothing_that_excludes_it() -> Result<()> {
     );
     let spec = |strategy| json!({"resources": [deployment(strategy)]});
     let class = Class::with_spec(world.client(), "excluding", spec(&rolling)).await?;
-    let space = Space::of(world.bed, "excluding", "excluding").await?;
+    let space = Space::of(&world.bed, "excluding", "excluding").await?;
     space.follows(&class).await;
     let deployments = space.api::<Deployment>();
     deployments.patch("made", &PatchParams::apply("somebody").force(), &Patch::Apply(&deployment(&rolling))).await?;

@@ -21,7 +21,7 @@ use crate::{
 async fn furnished(name: &str, items: &[(&str, &str)]) -> Result<(Class, Space)> {
     let world = world().await;
     let class = Class::define(world.client(), name, items).await?;
-    let space = Space::of(world.bed, name, name).await?;
+    let space = Space::of(&world.bed, name, name).await?;
     space.follows(&class).await;
     Ok((class, space))
 }
@@ -33,7 +33,7 @@ async fn an_empty_label_changes_nothing_and_says_so() -> Result<()> {
     space.label(Some("")).await?;
     let told = space.event("EmptyLabel").await;
     assert!(told.contains(CLASS_LABEL), "{told}");
-    let unbound = Space::of(world().await.bed, "empty-label-new", "").await?;
+    let unbound = Space::of(&world().await.bed, "empty-label-new", "").await?;
     unbound.event("EmptyLabel").await;
     assert!(unbound.bindings().get_opt(&unbound.name).await?.is_none());
     assert_eq!(space.has("made").await.uid(), before.uid());
@@ -76,7 +76,7 @@ async fn a_field_only_the_old_class_set_goes_with_the_switch() -> Result<()> {
     let world = world().await;
     let one = Class::with_spec(world.client(), "fields-one", json!({"resources": [item]})).await?;
     let two = Class::define(world.client(), "fields-two", &[("made", "1")]).await?;
-    let space = Space::of(world.bed, "fields", "fields-one").await?;
+    let space = Space::of(&world.bed, "fields", "fields-one").await?;
     space.follows(&one).await;
     let before = space.has("made").await;
     assert!(before.data.as_ref().unwrap().contains_key("extra"));
@@ -92,7 +92,7 @@ async fn fast_switching_ends_with_the_last_class_and_no_leftovers() -> Result<()
     let world = world().await;
     Class::define(world.client(), "fast-one", &[("shared", "1"), ("one", "1")]).await?;
     let two = Class::define(world.client(), "fast-two", &[("shared", "2"), ("two", "1")]).await?;
-    let space = Space::new(world.bed, "fast").await?;
+    let space = Space::new(&world.bed, "fast").await?;
     for _ in 0..10 {
         space.label(Some("fast-one")).await?;
         space.label(Some("fast-two")).await?;
@@ -165,7 +165,7 @@ async fn another_version_of_a_kind_is_the_same_object() -> Result<()> {
     };
     let class =
         Class::with_spec(world.client(), "versions", scaler("autoscaling/v1", json!({"maxReplicas": 3}))).await?;
-    let space = Space::of(world.bed, "versions", "versions").await?;
+    let space = Space::of(&world.bed, "versions", "versions").await?;
     space.follows(&class).await;
     let scalers = space.api::<HorizontalPodAutoscaler>();
     let before = scalers.get("web").await?;
@@ -202,7 +202,7 @@ async fn marks_by_which_other_tools_would_prune_a_copy_are_not_stamped() -> Resu
     item["metadata"]["annotations"] = json!({"argocd.argoproj.io/tracking-id": "x", "note": "stays"});
     item["metadata"]["finalizers"] = json!(["example.com/never"]);
     let class = Class::with_spec(world.client(), "tracking", json!({"resources": [item]})).await?;
-    let space = Space::of(world.bed, "tracking", "tracking").await?;
+    let space = Space::of(&world.bed, "tracking", "tracking").await?;
     space.follows(&class).await;
     let made = space.has("made").await;
     let keys: Vec<_> = made.labels().keys().chain(made.annotations().keys()).map(String::as_str).collect();
@@ -310,7 +310,7 @@ async fn a_class_of_a_hundred_items_is_applied_whole_and_taken_away_whole() -> R
     let world = world().await;
     let items: Vec<_> = (0..100).map(|number| config_map(&format!("item-{number:03}"), "1")).collect();
     let class = Class::with_spec(world.client(), "hundred", json!({"resources": items})).await?;
-    let space = Space::of(world.bed, "hundred", "hundred").await?;
+    let space = Space::of(&world.bed, "hundred", "hundred").await?;
     let binding = space.follows(&class).await;
     assert_eq!(binding.status.unwrap().applied_resources.len(), 100);
     assert_eq!(space.names().await?.len(), 100);
@@ -331,7 +331,7 @@ async fn a_kind_that_is_uninstalled_is_told_and_the_rest_keeps_working() -> Resu
         json!({"resources": [widget, config_map("made", value)]})
     };
     let class = Class::with_spec(world.client(), "widgets", widget("1")).await?;
-    let space = Space::of(world.bed, "widgets", "widgets").await?;
+    let space = Space::of(&world.bed, "widgets", "widgets").await?;
     space.follows(&class).await;
     world.bed.admin().kubectl(&["delete", "crd", "widgets.traps.croft.dev"]).await?;
     space.says("KindNotInstalled").await;
@@ -370,7 +370,7 @@ async fn accounts_a_class_makes_do_not_disturb_those_of_kubernetes() -> Result<(
     let world = world().await;
     let robot = json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "robot"}});
     let class = Class::with_spec(world.client(), "accounts", json!({"resources": [robot]})).await?;
-    let space = Space::of(world.bed, "accounts", "accounts").await?;
+    let space = Space::of(&world.bed, "accounts", "accounts").await?;
     space.follows(&class).await;
     space.label(None).await?;
     let accounts: Api<ServiceAccount> = space.api();

@@ -34,7 +34,7 @@ const AT_ONCE: Duration = Duration::from_secs(5);
 async fn furnished(name: &str) -> Result<Space> {
     let world = world().await;
     let class = Class::define(world.client(), name, &[("made", "as the class says")]).await?;
-    let space = Space::of(world.bed, name, name).await?;
+    let space = Space::of(&world.bed, name, name).await?;
     space.follows(&class).await;
     Ok(space)
 }
@@ -146,7 +146,7 @@ async fn a_selector_that_somebody_narrows_is_put_back() -> Result<()> {
     let policy = json!({"apiVersion": "networking.k8s.io/v1", "kind": "NetworkPolicy", "metadata": {"name": "deny"},
                         "spec": {"podSelector": {}, "policyTypes": ["Ingress"]}});
     let class = Class::with_spec(world.client(), "selector", json!({"resources": [policy]})).await?;
-    let space = Space::of(world.bed, "selector", "selector").await?;
+    let space = Space::of(&world.bed, "selector", "selector").await?;
     space.follows(&class).await;
     let policies: Api<NetworkPolicy> = Api::namespaced(world.client(), &space.name);
     let narrow = json!({"spec": {"podSelector": {"matchLabels": {"no": "pod"}}}});

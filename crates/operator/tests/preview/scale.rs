@@ -28,7 +28,7 @@ async fn a_plan_asks_the_api_server_once_for_each_change_and_nothing_twice() -> 
         says(world, &namespace, "ReconcileSuccess").await;
     }
     let planner = world.bed.cluster_admin("plan-tests", "planner").await?;
-    let proxy = FaultProxy::kubernetes(world.bed, &planner).await?;
+    let proxy = FaultProxy::kubernetes(&world.bed, &planner).await?;
     let edited = many("plan-requests", "2").to_string();
     let said = crate::support::eventually("the right to plan", || async {
         proxy.clear_log();

@@ -74,7 +74,7 @@ impl Suite {
     }
 
     async fn set_up() -> Result<Self> {
-        let bed = world().await.bed;
+        let bed = &world().await.bed;
         let suite = Self { test: namespace(bed, "s3-test").await?, test2: namespace(bed, "s3-test2").await? };
         suite.test.class("ceph-default", json!({ "tenantPrefix": PREFIX })).await?;
         let team = json!({ "spec": { "hard": { "objects": "5k", "size": "22k", "buckets": 5000 } } });

@@ -239,7 +239,7 @@ async fn with_the_door_open_the_controller_grants_no_more_than_there_is() -> Res
 
 #[tokio::test]
 async fn a_claim_raised_lowered_and_raised_again_at_once_keeps_what_it_was_promised() -> Result<()> {
-    let plots = team_of_two_on(crate::plot::world().await.bed, "updown", json!({ "size": 10 })).await?;
+    let plots = team_of_two_on(&crate::plot::world().await.bed, "updown", json!({ "size": 10 })).await?;
     team_is_known(&plots).await;
     let [plot, other] = &plots;
     plot.claims().create(&PostParams::default(), &claim_of("data", 2)).await?;
@@ -269,8 +269,8 @@ async fn a_claim_raised_lowered_and_raised_again_at_once_keeps_what_it_was_promi
 
 #[tokio::test]
 async fn a_namespace_that_changes_its_team_takes_what_it_has_along() -> Result<()> {
-    let ours = team_of_two_on(crate::plot::world().await.bed, "ours", json!({ "size": 10 })).await?;
-    let theirs = team_of_two_on(crate::plot::world().await.bed, "theirs", json!({ "size": 10 })).await?;
+    let ours = team_of_two_on(&crate::plot::world().await.bed, "ours", json!({ "size": 10 })).await?;
+    let theirs = team_of_two_on(&crate::plot::world().await.bed, "theirs", json!({ "size": 10 })).await?;
     team_is_known(&ours).await;
     team_is_known(&theirs).await;
     let post = PostParams::default();
@@ -296,7 +296,7 @@ async fn a_namespace_that_changes_its_team_takes_what_it_has_along() -> Result<(
 
 #[tokio::test]
 async fn who_comes_to_a_team_without_room_keeps_what_he_has_and_is_not_told_that_it_is_too_much() -> Result<()> {
-    let bed = crate::plot::world().await.bed;
+    let bed = &crate::plot::world().await.bed;
     let [_, comes] = &team_of_two_on(bed, "comes", json!({ "size": 10 })).await?;
     let full = team_of_two_on(bed, "full", json!({ "size": 10 })).await?;
     team_is_known(&full).await;
@@ -324,7 +324,7 @@ async fn who_comes_to_a_team_without_room_keeps_what_he_has_and_is_not_told_that
 
 #[tokio::test]
 async fn books_that_are_lost_are_made_anew_of_what_ceph_has() -> Result<()> {
-    let plots = team_of_two_on(crate::plot::world().await.bed, "lost", json!({ "size": 10 })).await?;
+    let plots = team_of_two_on(&crate::plot::world().await.bed, "lost", json!({ "size": 10 })).await?;
     team_is_known(&plots).await;
     plots[0].claims().create(&PostParams::default(), &claim_of("data", 7)).await?;
     plots[0].ready("data").await;

@@ -279,7 +279,7 @@ async fn proxied(bed: &Testbed) -> Result<(Plot<'_>, Plot<'_>, FaultProxy)> {
 
 #[tokio::test]
 async fn a_migration_asks_again_what_its_target_has_stored_before_it_takes_that_for_nothing() -> Result<()> {
-    let (from, to, proxy) = proxied(world().await.bed).await?;
+    let (from, to, proxy) = proxied(&world().await.bed).await?;
     let new = to.s3("admin").await?;
     new.create_bucket("own").await?;
     new.put_object("own", "dog.jpg", vec![b'x'; 40 << 10]).await?;

@@ -425,7 +425,7 @@ async fn a_migration_between_two_gateways_is_refused() -> Result<()> {
 #[tokio::test]
 async fn no_tenant_can_ask_for_a_migration() -> Result<()> {
     let plot = Plot::new("thief").await?;
-    let bed = world().await.bed;
+    let bed = &world().await.bed;
     let tenant = bed.service_account(&plot.namespace, "thief").await?;
     // All that a tenant can be given in a namespace of hers.
     let subject = format!("--serviceaccount={}:thief", plot.namespace);

@@ -36,7 +36,7 @@ pub(crate) async fn world() -> &'static Shared {
 impl Plot<'static> {
     /// In the world all tests share.
     pub(crate) async fn new(prefix: &str) -> Result<Self> {
-        Plot::on(world().await.bed, prefix).await
+        Plot::on(&world().await.bed, prefix).await
     }
 }
 
@@ -71,7 +71,7 @@ impl<'a> Plot<'a> {
         let mut config = self.bed.admin().config();
         config.auth_info.impersonate = Some(user.to_owned());
         let client = Client::try_from(config)?;
-        Ok(Self { bed: self.bed, client, ceph: self.ceph, namespace: self.namespace.clone() })
+        Ok(Self { bed: &self.bed, client, ceph: self.ceph, namespace: self.namespace.clone() })
     }
 
     /// Velero, which brings back what was backed up, in any order.

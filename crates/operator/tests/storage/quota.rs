@@ -26,7 +26,7 @@ use crate::{
 
 /// Two namespaces of a team whose limit is this.
 pub(crate) async fn team_of_two(name: &str, hard: Value) -> Result<[Plot<'static>; 2]> {
-    team_of_two_on(crate::plot::world().await.bed, name, hard).await
+    team_of_two_on(&crate::plot::world().await.bed, name, hard).await
 }
 
 pub(crate) async fn team_of_two_on<'a>(bed: &'a Testbed, name: &str, hard: Value) -> Result<[Plot<'a>; 2]> {

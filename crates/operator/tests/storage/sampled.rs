@@ -147,7 +147,7 @@ async fn while_one_shrinks_and_another_waits_for_that_ceph_never_gives_both() ->
 
 #[tokio::test]
 async fn while_a_namespace_moves_to_another_team_ceph_never_gives_it_more_than_there_is() -> Result<()> {
-    let bed = world().await.bed;
+    let bed = &world().await.bed;
     let ours = team_of_two_on(bed, "leaves", json!({ "size": 6 })).await?;
     let theirs = team_of_two_on(bed, "receives", json!({ "size": 10 })).await?;
     team_is_known(&ours).await;

@@ -1,7 +1,7 @@
 //! What every integration test starts from: real parts with Croft installed and running as its own ServiceAccount.
 #![allow(dead_code, unreachable_pub, reason = "each test program uses its own share of this")]
 
-use std::{future::Future, path::Path, time::Duration};
+use std::{future::Future, ops::Deref, path::Path, sync::Arc, time::Duration};
 
 use anyhow::Result;
 use croft_testbed::{
@@ -29,20 +29,53 @@ pub struct World {
 
 static SHARED: OnceCell<Shared> = OnceCell::const_new();
 
+/// What ends with the program, or with the last who holds it.
+#[derive(Debug)]
+pub enum Held<T: 'static> {
+    ByAll(&'static T),
+    BySome(Arc<T>),
+}
+
+impl<T> Clone for Held<T> {
+    fn clone(&self) -> Self {
+        match self {
+            Self::ByAll(shared) => Self::ByAll(shared),
+            Self::BySome(own) => Self::BySome(Arc::clone(own)),
+        }
+    }
+}
+
+impl<T> Deref for Held<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        match self {
+            Self::ByAll(shared) => shared,
+            Self::BySome(own) => own,
+        }
+    }
+}
+
 /// The world all tests of one program share: a namespace each.
 #[derive(Debug)]
 pub struct Shared {
-    pub bed: &'static Testbed,
-    pub installed: Installed,
+    // Dropped in this order: the operator would complain about a cluster that goes.
     pub operator: Operator,
+    pub bed: Held<Testbed>,
+    pub installed: Installed,
 }
 
 impl Shared {
     /// Croft installed and one replica running with these settings.
-    pub async fn on(bed: &'static Testbed, settings: &str) -> Result<Self> {
-        let installed = Installed::new(bed, croft()).await?;
-        let operator = replica(bed, &installed, "shared", settings).await?;
-        Ok(Self { bed, installed, operator })
+    pub async fn on(bed: Held<Testbed>, settings: &str) -> Result<Self> {
+        let installed = Installed::new(&bed, croft()).await?;
+        let operator = replica(&bed, &installed, "shared", settings).await?;
+        Ok(Self { operator, bed, installed })
+    }
+
+    /// The same on parts of its own.
+    pub async fn of_its_own(want: Want, settings: &str) -> Result<Self> {
+        Self::on(Held::BySome(Arc::new(want.start().await?)), settings).await
     }
 
     pub fn client(&self) -> Client {
@@ -57,7 +90,7 @@ pub async fn shared(want: Want) -> &'static Shared {
 
 /// As [`shared`], with these settings in the operator's file.
 pub async fn shared_with(want: Want, settings: &str) -> &'static Shared {
-    let start = Box::pin(async { Shared::on(croft_testbed::shared(want).await?, settings).await });
+    let start = Box::pin(async { Shared::on(Held::ByAll(croft_testbed::shared(want).await?), settings).await });
     SHARED.get_or_try_init(|| start).await.expect("the shared world starts")
 }
 

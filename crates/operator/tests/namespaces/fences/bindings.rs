@@ -64,7 +64,7 @@ pub(super) async fn assert_no_way(plot: &Plot) -> Result<()> {
 #[tokio::test]
 async fn a_tenant_cannot_make_change_forge_or_delete_a_binding() -> Result<()> {
     let world = shared(Testbed::kubernetes()).await;
-    let plot = Plot::new(world.bed, "bindings").await?;
+    let plot = Plot::new(&world.bed, "bindings").await?;
     define(&world.client(), "bindings", false, vec![config_map("made")]).await?;
     plot.bind("bindings").await?;
     plot.ready().await;
@@ -74,7 +74,7 @@ async fn a_tenant_cannot_make_change_forge_or_delete_a_binding() -> Result<()> {
 #[tokio::test]
 async fn an_account_with_every_right_is_no_exception_but_system_masters_is() -> Result<()> {
     let world = shared(Testbed::kubernetes()).await;
-    let plot = Plot::new(world.bed, "masters").await?;
+    let plot = Plot::new(&world.bed, "masters").await?;
     define(&world.client(), "masters", false, vec![config_map("made")]).await?;
     plot.bind("masters").await?;
     plot.ready().await;

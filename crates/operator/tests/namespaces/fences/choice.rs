@@ -74,7 +74,7 @@ async fn the_subresources_that_can_write_a_namespace_are_known_to_discovery() ->
 #[tokio::test]
 async fn who_may_do_everything_in_a_namespace_still_cannot_choose_change_or_leave_its_class() -> Result<()> {
     let world = world().await;
-    let plot = Plot::new(world.bed, "choice").await?;
+    let plot = Plot::new(&world.bed, "choice").await?;
     assert_no_way(&plot, Some("choice-any")).await?;
     define(&plot.admin, "choice-first", false, vec![]).await?;
     plot.bind("choice-first").await?;
@@ -96,8 +96,8 @@ async fn leaving_is_fenced(plot: &Plot) {
 #[tokio::test]
 async fn who_may_use_a_class_may_not_thereby_leave_it() -> Result<()> {
     let world = world().await;
-    let plot = Plot::new(world.bed, "stay").await?;
-    let_do(world.bed, &plot.owner, &["stay", "stay-other"], &["use"]).await?;
+    let plot = Plot::new(&world.bed, "stay").await?;
+    let_do(&world.bed, &plot.owner, &["stay", "stay-other"], &["use"]).await?;
     define(&plot.admin, "stay", false, vec![]).await?;
     let target = Target::namespace(&plot.owner.client, &plot.namespace);
     eventually("the right to count", || async { Ok(Some(target.write(Way::Merge, CLASS_LABEL, Some("stay")).await?)) })
@@ -113,7 +113,7 @@ async fn who_may_use_a_class_may_not_thereby_leave_it() -> Result<()> {
 #[tokio::test]
 async fn a_class_that_does_not_exist_can_always_be_left() -> Result<()> {
     let world = world().await;
-    let plot = Plot::new(world.bed, "nowhere").await?;
+    let plot = Plot::new(&world.bed, "nowhere").await?;
     plot.bind("nowhere-at-all").await?;
     let target = Target::namespace(&plot.owner.client, &plot.namespace);
     target.write(Way::Merge, CLASS_LABEL, None).await.context("left")?;
@@ -138,9 +138,9 @@ async fn a_namespace_of_a_tenant_has_one_of_the_classes_that_are_required() -> R
     let parts: Vec<_> = text.split("\n---\n").filter(|part| part.contains(REQUIRED)).collect();
     let policies = parts.join("\n---\n");
     support::apply(world.bed.admin(), &policies).await?;
-    let plot = Plot::new(world.bed, "required").await?;
+    let plot = Plot::new(&world.bed, "required").await?;
     define(&plot.admin, "required", false, vec![]).await?;
-    let_use(world.bed, &plot.owner, &["required", "required-other"]).await?;
+    let_use(&world.bed, &plot.owner, &["required", "required-other"]).await?;
     let target = Target::namespace(&plot.owner.client, &plot.namespace);
     eventually("the fence", || async {
         Ok(super::is_fence(REQUIRED, &target.dry_run().write(Way::Merge, label.0, Some(label.1)).await).then_some(()))
@@ -159,8 +159,8 @@ async fn a_namespace_of_a_tenant_has_one_of_the_classes_that_are_required() -> R
 #[tokio::test]
 async fn with_use_and_leave_every_way_is_open() -> Result<()> {
     let world = world().await;
-    let plot = Plot::new(world.bed, "useful").await?;
-    let_use(world.bed, &plot.owner, &["useful-a", "useful-b"]).await?;
+    let plot = Plot::new(&world.bed, "useful").await?;
+    let_use(&world.bed, &plot.owner, &["useful-a", "useful-b"]).await?;
     let target = Target::namespace(&plot.owner.client, &plot.namespace).dry_run();
     eventually("the right to count", || async {
         Ok(Some(target.write(Way::Merge, CLASS_LABEL, Some("useful-a")).await?))
@@ -183,8 +183,8 @@ async fn with_use_and_leave_every_way_is_open() -> Result<()> {
 #[tokio::test]
 async fn a_change_of_class_needs_use_on_the_new_and_leave_on_the_old_one() -> Result<()> {
     let world = world().await;
-    let plot = Plot::new(world.bed, "both").await?;
-    let_use(world.bed, &plot.owner, &["both-mine"]).await?;
+    let plot = Plot::new(&world.bed, "both").await?;
+    let_use(&world.bed, &plot.owner, &["both-mine"]).await?;
     let target = Target::namespace(&plot.owner.client, &plot.namespace);
     eventually("the right to count", || async {
         Ok(Some(target.write(Way::Merge, CLASS_LABEL, Some("both-mine")).await?))
@@ -211,7 +211,7 @@ async fn a_change_of_class_needs_use_on_the_new_and_leave_on_the_old_one() -> Re
 #[tokio::test]
 async fn a_namespace_is_not_born_into_a_class_without_use() -> Result<()> {
     let world = world().await;
-    let plot = Plot::new(world.bed, "birth").await?;
+    let plot = Plot::new(&world.bed, "birth").await?;
     may_make_namespaces(world, &plot.owner).await?;
     let api: Api<Namespace> = Api::all(plot.owner.client.clone());
     let named = |suffix: &str, class: Option<&str>| -> Namespace {
@@ -237,7 +237,7 @@ async fn a_namespace_is_not_born_into_a_class_without_use() -> Result<()> {
     assert_refused(CHOICE, &api.create(&PostParams::default(), &unnamed).await, "under a generated name");
     assert!(Api::<Namespace>::all(world.client()).get_opt(&born.name_any()).await?.is_none());
 
-    let_use(world.bed, &plot.owner, &["birth"]).await?;
+    let_use(&world.bed, &plot.owner, &["birth"]).await?;
     eventually("the class to be open", || async { Ok(Some(api.create(&PostParams::default(), &born).await?)) }).await;
     Ok(())
 }
@@ -253,7 +253,7 @@ async fn may_make_namespaces(world: &Shared, user: &Identity) -> Result<()> {
 #[tokio::test]
 async fn what_leaves_the_class_alone_passes() -> Result<()> {
     let world = world().await;
-    let plot = Plot::new(world.bed, "alone").await?;
+    let plot = Plot::new(&world.bed, "alone").await?;
     let unlabelled = Target::namespace(&plot.owner.client, &plot.namespace);
     unlabelled.write(Way::Merge, CLASS_LABEL, Some("")).await.context("an empty value chooses nothing")?;
     unlabelled.write(Way::Merge, CLASS_LABEL, None).await.context("and nothing is left")?;
@@ -272,7 +272,7 @@ async fn what_leaves_the_class_alone_passes() -> Result<()> {
 #[tokio::test]
 async fn a_system_namespace_takes_no_class_from_anybody() -> Result<()> {
     let world = world().await;
-    Plot::new(world.bed, "system").await?;
+    Plot::new(&world.bed, "system").await?;
     for name in ["kube-system", "kube-public", "default", "croft-system", "velero"] {
         let target = Target::namespace(&world.client(), name);
         let message = assert_refused(CHOICE, &target.write(Way::Merge, CLASS_LABEL, Some("system")).await, name);
@@ -288,7 +288,7 @@ async fn a_system_namespace_takes_no_class_from_anybody() -> Result<()> {
 #[tokio::test]
 async fn a_dying_namespace_cannot_change_its_class() -> Result<()> {
     let world = world().await;
-    let plot = Plot::new(world.bed, "dying-fence").await?;
+    let plot = Plot::new(&world.bed, "dying-fence").await?;
     define(&world.client(), "dying-fence", false, vec![]).await?;
     plot.bind("dying-fence").await?;
     let api: Api<Namespace> = Api::all(plot.owner.client.clone());
@@ -335,7 +335,7 @@ async fn the_api_server_finds_nothing_wrong_with_the_policies() -> Result<()> {
 #[tokio::test]
 async fn the_example_lets_a_team_use_its_class_and_no_other() -> Result<()> {
     let world = world().await;
-    let plot = Plot::new(world.bed, "example-use").await?;
+    let plot = Plot::new(&world.bed, "example-use").await?;
     let example = include_str!("../../../../../examples/use-class-team.yaml").replace("team-a", &plot.namespace);
     support::apply(world.bed.admin(), &example).await?;
     let group = format!("--as-group={}", plot.namespace);

@@ -72,7 +72,7 @@ async fn pods_wait_until_the_namespace_has_had_all_of_a_gated_class_and_no_later
     let world = world().await;
     let spec = gated(vec![config_map("made", "1"), config_map("taken", "1")]);
     let class = Class::with_spec(world.client(), "gated", spec).await?;
-    let space = Space::new(world.bed, "gated").await?;
+    let space = Space::new(&world.bed, "gated").await?;
     let theirs = space.stranger_makes(config_map("taken", "theirs")).await?;
     space.label(Some("gated")).await?;
     space.says("Conflict").await;
@@ -98,7 +98,7 @@ async fn a_namespace_that_comes_to_a_gated_class_waits_for_that_class() -> Resul
     let before = Class::define(world.client(), "ungated-before", &[("made", "1")]).await?;
     let spec = gated(vec![config_map("taken", "1")]);
     let after = Class::with_spec(world.client(), "gated-after", spec).await?;
-    let space = Space::of(world.bed, "gate-switch", "ungated-before").await?;
+    let space = Space::of(&world.bed, "gate-switch", "ungated-before").await?;
     space.follows(&before).await;
     pod(&space, "free").await?.context("of a class without a gate")?;
     let theirs = space.stranger_makes(config_map("taken", "theirs")).await?;

@@ -41,7 +41,7 @@ pub(super) async fn assert_no_way(plot: &Plot) {
 
 #[tokio::test]
 async fn a_tenant_cannot_make_an_object_that_nobody_can_delete() -> Result<()> {
-    let plot = protected_plot(world().await.bed, "forged").await?;
+    let plot = protected_plot(&world().await.bed, "forged").await?;
     let owner = owner(&plot).await;
     let role_bindings: Api<RoleBinding> = Api::namespaced(plot.owner.client.clone(), &plot.namespace);
     let marked = json!({PROTECTED_LABEL: "true"});
@@ -73,7 +73,7 @@ async fn a_tenant_cannot_make_an_object_that_nobody_can_delete() -> Result<()> {
 #[tokio::test]
 async fn nor_can_an_account_with_every_right() -> Result<()> {
     let world = world().await;
-    let plot = protected_plot(world.bed, "forged-by-tool").await?;
+    let plot = protected_plot(&world.bed, "forged-by-tool").await?;
     let tool = world.bed.cluster_admin("fence-tests", "forger").await?;
     let metadata = json!({"name": "mine", "ownerReferences": [owner(&plot).await]});
     // New rights take the API server a moment.
@@ -88,7 +88,7 @@ async fn nor_can_an_account_with_every_right() -> Result<()> {
 #[tokio::test]
 async fn what_velero_brings_back_with_our_labels_protects_nothing() -> Result<()> {
     let world = world().await;
-    let plot = protected_plot(world.bed, "copied").await?;
+    let plot = protected_plot(&world.bed, "copied").await?;
     let velero: Identity = world.bed.cluster_admin("velero", "fence-tests").await?;
     let api: Api<ConfigMap> = Api::namespaced(plot.owner.client.clone(), &plot.namespace);
     let stamped = api.get("made").await?;
@@ -107,7 +107,7 @@ async fn what_velero_brings_back_with_our_labels_protects_nothing() -> Result<()
 #[tokio::test]
 async fn what_carries_marks_of_the_operator_is_still_written_by_others_where_nothing_is_protected() -> Result<()> {
     let world = world().await;
-    let plot = Plot::new(world.bed, "marked-unprotected").await?;
+    let plot = Plot::new(&world.bed, "marked-unprotected").await?;
     super::define(&plot.admin, "marked-unprotected", false, vec![super::config_map("made")]).await?;
     plot.bind("marked-unprotected").await?;
     plot.ready().await;

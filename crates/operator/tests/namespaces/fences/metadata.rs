@@ -27,7 +27,7 @@ async fn world() -> &'static Shared {
 
 /// A namespace whose class sets a label, protected or not.
 async fn furnished(name: &str, protect: bool) -> Result<Plot> {
-    furnished_in(world().await.bed, name, protect).await
+    furnished_in(&world().await.bed, name, protect).await
 }
 
 async fn furnished_in(bed: &Testbed, name: &str, protect: bool) -> Result<Plot> {
@@ -79,7 +79,7 @@ async fn a_label_that_a_protecting_class_set_is_not_changed_in_any_way() -> Resu
 async fn a_label_of_a_protecting_class_replaces_the_one_a_tenant_set_first_which_comes_back_when_she_leaves()
 -> Result<()> {
     let world = world().await;
-    let plot = Plot::new(world.bed, "first-label").await?;
+    let plot = Plot::new(&world.bed, "first-label").await?;
     let target = Target::namespace(&plot.admin, &plot.namespace);
     target.write(Way::Merge, LABEL, Some("privileged")).await?;
     let metadata = json!({"labels": {LABEL: "restricted"}});
@@ -100,7 +100,7 @@ async fn a_label_of_a_protecting_class_replaces_the_one_a_tenant_set_first_which
 #[tokio::test]
 async fn what_an_administrator_sets_while_a_namespace_leaves_is_not_put_back() -> Result<()> {
     let world = world().await;
-    let plot = Plot::new(world.bed, "set-since").await?;
+    let plot = Plot::new(&world.bed, "set-since").await?;
     let target = Target::namespace(&plot.admin, &plot.namespace);
     target.write(Way::Merge, LABEL, Some("privileged")).await?;
     let spec = json!({"policy": {"onConflict": "Adopt"}, "namespaceMetadata": {"labels": {LABEL: "restricted"}}});

@@ -74,14 +74,14 @@ pub(super) async fn assert_no_way(plot: &Plot, class: &str, who: &Identity) -> R
 #[tokio::test]
 async fn a_tenant_cannot_edit_unmark_or_delete_a_protected_object() -> Result<()> {
     let world = world().await;
-    let plot = protected_plot(world.bed, "protected").await?;
+    let plot = protected_plot(&world.bed, "protected").await?;
     assert_no_way(&plot, "protected", &plot.owner).await
 }
 
 #[tokio::test]
 async fn nor_can_an_account_with_every_right_such_as_a_backup_tool() -> Result<()> {
     let world = world().await;
-    let plot = protected_plot(world.bed, "restored").await?;
+    let plot = protected_plot(&world.bed, "restored").await?;
     let tool = world.bed.cluster_admin("fence-tests", "backup-tool").await?;
     assert_no_way(&plot, "restored", &tool).await
 }
@@ -89,7 +89,7 @@ async fn nor_can_an_account_with_every_right_such_as_a_backup_tool() -> Result<(
 #[tokio::test]
 async fn the_controllers_of_kubernetes_are_not_locked_out() -> Result<()> {
     let world = world().await;
-    let plot = protected_plot(world.bed, "controllers").await?;
+    let plot = protected_plot(&world.bed, "controllers").await?;
     let controller = world.bed.cluster_admin("kube-system", "fence-test-controller").await?;
     let limits = Target::quota(&controller.client, &plot.namespace, "limits");
     // New rights take the API server a moment.
@@ -111,7 +111,7 @@ fn used(pods: u32) -> Patch<Value> {
 #[tokio::test]
 async fn whoever_may_write_the_status_of_a_protected_object_still_may() -> Result<()> {
     let world = world().await;
-    let plot = protected_plot(world.bed, "status").await?;
+    let plot = protected_plot(&world.bed, "status").await?;
     let limits = Target::quota(&plot.owner.client, &plot.namespace, "limits").through("status");
     eventually("the status to be written", || async { Ok(Some(limits.patch(&used(2)).await?)) }).await;
     Ok(())
@@ -120,7 +120,7 @@ async fn whoever_may_write_the_status_of_a_protected_object_still_may() -> Resul
 #[tokio::test]
 async fn the_operator_changes_and_prunes_what_it_protects() -> Result<()> {
     let world = world().await;
-    let plot = protected_plot(world.bed, "changed").await?;
+    let plot = protected_plot(&world.bed, "changed").await?;
     let api = config_maps(&plot.admin, &plot);
     let mut changed = config_map("made");
     changed["data"]["key"] = "changed in the class".into();
@@ -140,7 +140,7 @@ async fn the_operator_changes_and_prunes_what_it_protects() -> Result<()> {
 #[tokio::test]
 async fn a_namespace_full_of_protected_objects_is_deleted_without_hanging() -> Result<()> {
     let world = world().await;
-    let plot = protected_plot(world.bed, "dying-protected").await?;
+    let plot = protected_plot(&world.bed, "dying-protected").await?;
     let namespaces: Api<Namespace> = Api::all(world.client());
     namespaces.delete(&plot.namespace, &DeleteParams::default()).await?;
     eventually("the namespace to be gone", || async {
@@ -153,7 +153,7 @@ async fn a_namespace_full_of_protected_objects_is_deleted_without_hanging() -> R
 #[tokio::test]
 async fn whoever_holds_a_protected_object_in_its_deletion_may_let_go_of_it_and_nothing_else() -> Result<()> {
     let world = world().await;
-    let plot = protected_plot(world.bed, "held").await?;
+    let plot = protected_plot(&world.bed, "held").await?;
     let finalizers = |held: Value| Patch::Merge(json!({"metadata": {"finalizers": held}}));
     let limits = Target::quota(&plot.admin, &plot.namespace, "limits");
     limits.patch(&finalizers(json!(["example.com/a", "example.com/b"]))).await?;
@@ -183,7 +183,7 @@ async fn whoever_holds_a_protected_object_in_its_deletion_may_let_go_of_it_and_n
 #[tokio::test]
 async fn without_protect_a_tenant_may_edit_and_delete() -> Result<()> {
     let world = world().await;
-    let plot = Plot::new(world.bed, "unprotected").await?;
+    let plot = Plot::new(&world.bed, "unprotected").await?;
     define(&plot.admin, "unprotected", false, vec![config_map("made")]).await?;
     plot.bind("unprotected").await?;
     plot.ready().await;

@@ -27,7 +27,7 @@ async fn world() -> &'static Shared {
 #[tokio::test]
 async fn one_labelled_cluster_role_lets_classes_contain_another_kind() -> Result<()> {
     let world = world().await;
-    let plot = Plot::new(world.bed, "cron").await?;
+    let plot = Plot::new(&world.bed, "cron").await?;
     let job = json!({"restartPolicy": "Never", "containers": [{"name": "tidy", "image": "example.com/tidy"}]});
     let cron_job = json!({
         "apiVersion": "batch/v1", "kind": "CronJob", "metadata": {"name": "tidy"},
@@ -45,7 +45,7 @@ async fn one_labelled_cluster_role_lets_classes_contain_another_kind() -> Result
 #[tokio::test]
 async fn what_waits_for_a_right_goes_on_as_soon_as_it_is_granted() -> Result<()> {
     let world = world().await;
-    let plot = Plot::new(world.bed, "granted").await?;
+    let plot = Plot::new(&world.bed, "granted").await?;
     let budget = json!({
         "apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": "budget"},
         "spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": "x"}}},
@@ -65,7 +65,7 @@ async fn what_waits_for_a_right_goes_on_as_soon_as_it_is_granted() -> Result<()>
 #[tokio::test]
 async fn whoever_may_annotate_the_namespace_has_it_looked_at() -> Result<()> {
     let world = world().await;
-    let plot = Plot::new(world.bed, "triggered").await?;
+    let plot = Plot::new(&world.bed, "triggered").await?;
     define(&world.client(), "triggered", false, vec![config_map("made")]).await?;
     plot.bind("triggered").await?;
     plot.ready().await;
@@ -96,7 +96,7 @@ fn role_binding(name: &str, role: &str) -> Value {
 /// A namespace of a class that gives what the operator may hand out, since it holds it itself.
 async fn given(name: &str) -> Result<(Plot, Api<RoleBinding>)> {
     let world = world().await;
-    let plot = Plot::new(world.bed, name).await?;
+    let plot = Plot::new(&world.bed, name).await?;
     support::apply(world.bed.admin(), ROLE_BINDINGS).await?;
     let role = ["create", "clusterrole", name, "--verb=get,list", "--resource=configmaps"];
     world.bed.admin().kubectl(&role).await?;
@@ -194,7 +194,7 @@ async fn a_right_whose_name_cannot_be_told_keeps_no_other_right() -> Result<()> 
 #[tokio::test]
 async fn a_class_cannot_hand_out_rights_the_operator_does_not_hold() -> Result<()> {
     let world = world().await;
-    let plot = Plot::new(world.bed, "mint").await?;
+    let plot = Plot::new(&world.bed, "mint").await?;
     support::apply(world.bed.admin(), ROLE_BINDINGS).await?;
     define(&world.client(), "mint", false, vec![config_map("made"), role_binding("too-much", "cluster-admin")]).await?;
     plot.bind("mint").await?;
@@ -213,7 +213,7 @@ async fn a_class_cannot_hand_out_rights_the_operator_does_not_hold() -> Result<(
 #[tokio::test]
 async fn a_conflict_in_the_new_class_keeps_no_right_of_the_old_one() -> Result<()> {
     let world = world().await;
-    let plot = Plot::new(world.bed, "withdrawn").await?;
+    let plot = Plot::new(&world.bed, "withdrawn").await?;
     support::apply(world.bed.admin(), ROLE_BINDINGS).await?;
     // What the operator holds itself it may hand out.
     let role = ["create", "clusterrole", "reads-config-maps", "--verb=get,list", "--resource=configmaps"];
@@ -237,7 +237,7 @@ async fn a_conflict_in_the_new_class_keeps_no_right_of_the_old_one() -> Result<(
 #[tokio::test]
 async fn a_class_that_does_not_fit_the_namespace_keeps_no_right_of_the_old_one() -> Result<()> {
     let world = world().await;
-    let plot = Plot::new(world.bed, "unfit").await?;
+    let plot = Plot::new(&world.bed, "unfit").await?;
     support::apply(world.bed.admin(), ROLE_BINDINGS).await?;
     let role = ["create", "clusterrole", "reads-services", "--verb=get,list", "--resource=services"];
     world.bed.admin().kubectl(&role).await?;
