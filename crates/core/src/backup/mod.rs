@@ -55,5 +55,5 @@ pub use hosts::{Hosts, is_outside};
 pub use own_bucket::{OwnBucket, Reach};
 pub use policy::{Enforced, Limits, OnDelete, Policy};
 pub use request::{Object, Phase, Presence, QueueInfo, Reference, Tried, Victim};
-pub use standing::settles_in;
+pub use standing::{settles_in, stands_for};
 pub use velero::{BYPASS_ANNOTATIONS, Fields, MODIFIERS, Progress, Store, VOLUME_TIMEOUT, hook_annotations, modifiers};

@@ -8,7 +8,7 @@ use std::{
 };
 
 use croft_core::{
-    backup::settles_in,
+    backup::{settles_in, stands_for},
     plan::{Failure, FailureClass},
 };
 use kube::ResourceExt;
@@ -43,10 +43,9 @@ impl Since {
             return;
         }
         let now = Instant::now();
-        // What is listed at the start has been there since it was made.
-        let is_listed = change.before.is_none() && !change.live;
-        let since = now.checked_sub(request::age(after)).filter(|_| is_listed);
-        self.all().insert(place, since.unwrap_or(now));
+        let was_there = change.before.is_none() && !change.live;
+        let stands = stands_for(was_there, after.meta().generation, request::age(after));
+        self.all().insert(place, now.checked_sub(stands).unwrap_or(now));
     }
 
     fn all(&self) -> MutexGuard<'_, BTreeMap<(&'static str, String), Instant>> {
