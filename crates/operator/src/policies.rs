@@ -74,10 +74,10 @@ impl Chosen {
         denied_unless(format!("!variables.chosen || {may}"), self.refused("choosing", USE_VERB, "after"))
     }
 
-    /// Leaving needs a verb on what is left, where `applies`.
-    pub(crate) fn leaving(self, verb: &str, applies: &str) -> Validation {
+    /// Leaving needs a verb on what is left.
+    pub(crate) fn leaving(self, verb: &str) -> Validation {
         let may = self.may(verb, "before");
-        denied_unless(format!("!(variables.left && {applies}) || {may}"), self.refused("leaving", verb, "before"))
+        denied_unless(format!("!variables.left || {may}"), self.refused("leaving", verb, "before"))
     }
 }
 

@@ -13,6 +13,6 @@ pub const TEAM: &str = "croft-team-choice";
 
 pub(super) fn team() -> ValidatingAdmissionPolicy {
     let teams = Chosen { label: TEAM_LABEL, what: "team", group: GROUP, resource: "s3teamquotas" };
-    let validations = vec![teams.choosing(), teams.leaving(USE_VERB, "true")];
+    let validations = vec![teams.choosing(), teams.leaving(USE_VERB)];
     Choice { variables: teams.variables(), validations }.policy(TEAM)
 }

@@ -4,24 +4,34 @@
 //! nobody is held up either.
 
 use k8s_openapi::{
-    api::admissionregistration::v1::{ParamKind, ParamRef, ValidatingAdmissionPolicySpec},
+    api::admissionregistration::v1::{MatchCondition, ParamKind, ParamRef, ValidatingAdmissionPolicySpec},
     apimachinery::pkg::apis::meta::v1::LabelSelector,
 };
 
 use super::{CLASSES, LEAVING, with_a_class};
-use crate::policies::{Fence, plain, policy};
-use croft_api::namespaces::LEAVE_VERB;
+use crate::policies::{Fence, condition, label_of, plain, policy};
+use croft_api::namespaces::{CLASS_LABEL, LEAVE_VERB};
 
 pub(super) fn leaving() -> Fence {
+    let before = label_of("oldObject", CLASS_LABEL);
     judged_by_each_class(
         LEAVING,
         ValidatingAdmissionPolicySpec {
             match_constraints: Some(with_a_class(&["namespaces", "namespaces/*"], &["UPDATE"])),
+            match_conditions: Some(vec![concerned(format!(
+                "{before} == params.metadata.name && {before} != {}",
+                label_of("object", CLASS_LABEL)
+            ))]),
             variables: Some(CLASSES.variables()),
-            validations: Some(vec![CLASSES.leaving(LEAVE_VERB, "variables.before == params.metadata.name")]),
+            validations: Some(vec![CLASSES.leaving(LEAVE_VERB)]),
             ..ValidatingAdmissionPolicySpec::default()
         },
     )
+}
+
+/// A class that has nothing to say is asked this and no more: every write of a Namespace that has a class is judged by all of them.
+pub(super) fn concerned(expression: String) -> MatchCondition {
+    condition("concerned", expression)
 }
 
 /// A policy that is judged once for every class.

@@ -4,7 +4,11 @@
 use croft_api::namespaces::CLASS_LABEL;
 use k8s_openapi::api::admissionregistration::v1::ValidatingAdmissionPolicySpec;
 
-use super::{PARAMS, leaving::judged_by_each_class, with_a_class};
+use super::{
+    PARAMS,
+    leaving::{concerned, judged_by_each_class},
+    with_a_class,
+};
 use crate::policies::{Fence, denied_unless, label_of, variable};
 
 /// Only the class that the Namespace names says anything. Where a pattern means nothing to the API server, nobody is held up.
@@ -45,8 +49,11 @@ pub(super) fn params() -> Fence {
         PARAMS,
         ValidatingAdmissionPolicySpec {
             match_constraints: Some(with_a_class(&["namespaces"], &["CREATE", "UPDATE"])),
+            match_conditions: Some(vec![concerned(format!(
+                "{} == params.metadata.name && params.?spec.?params.orValue([]).size() > 0",
+                label_of("object", CLASS_LABEL)
+            ))]),
             variables: Some(vec![
-                variable("named", format!("{} == params.metadata.name", label_of("object", CLASS_LABEL))),
                 variable(
                     "chosen",
                     format!(
@@ -55,7 +62,7 @@ pub(super) fn params() -> Fence {
                         label_of("oldObject", CLASS_LABEL)
                     ),
                 ),
-                variable("asked", format!("variables.named ? {asked} : []")),
+                variable("asked", asked),
                 variable("refused", allowed),
             ]),
             validations: Some(vec![denied_unless("variables.refused.size() == 0".into(), message)]),
