@@ -1,5 +1,7 @@
 //! All CRDs, as Kubernetes wants them.
 
+use std::collections::BTreeMap;
+
 use croft_core::uninstall::PART_OF;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::CustomResourceExt;
@@ -78,7 +80,16 @@ fn tidied(crd: CustomResourceDefinition) -> CustomResourceDefinition {
     let mut crd: CustomResourceDefinition = serde_json::from_value(value).expect("tidying keeps a CRD a CRD");
     // By this they are known as ours: a kind that another operator installed is not ours to remove.
     crd.metadata.labels = Some([(PART_OF.0.to_owned(), PART_OF.1.to_owned())].into());
+    crd.metadata.annotations = Some(never_pruned());
     crd
+}
+
+/// What others may depend on: programs that deploy what a repository says do not delete it because it is not said there any more. With
+/// a kind all objects of it would go, and with them everything that classes made, in every namespace.
+pub fn never_pruned() -> BTreeMap<String, String> {
+    [("argocd.argoproj.io/sync-options", "Prune=false,Delete=false"), ("kustomize.toolkit.fluxcd.io/prune", "disabled")]
+        .map(|(key, value)| (key.to_owned(), value.to_owned()))
+        .into()
 }
 
 /// Takes out what the derives add and an API has no use for.

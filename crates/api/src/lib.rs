@@ -37,7 +37,7 @@ mod schema;
 pub mod storage;
 pub mod velero;
 
-pub use crds::{crds, crds_yaml, yaml_document, yaml_stream};
+pub use crds::{crds, crds_yaml, never_pruned, yaml_document, yaml_stream};
 pub use croft_core::problem::Problem;
 pub use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 pub use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, LabelSelector, Time};

@@ -81,8 +81,10 @@ pub enum Stage {
     Marks,
     /// Objects of ours lose our finalizers.
     Held,
-    /// Rights, settings, certificates are deleted.
+    /// Settings, certificates, roles are deleted.
     Belongings,
+    /// `RoleBindings` are deleted: by them it is known in which namespaces there is anything of all that.
+    Rights,
     /// CRDs are deleted, with every object of theirs.
     Kinds,
 }
@@ -114,7 +116,8 @@ pub fn plan(objects: &[Seen], ground: &Ground) -> Vec<Step> {
 
 /// What is done with an object, if anything.
 pub fn stage(object: &Seen, ground: &Ground) -> Option<Stage> {
-    let needs_nothing = |stage: &Stage| object.is_going && [Stage::Dependents, Stage::Belongings].contains(stage);
+    let needs_nothing =
+        |stage: &Stage| object.is_going && [Stage::Dependents, Stage::Belongings, Stage::Rights].contains(stage);
     stage_of_all(object, ground).filter(|stage| !needs_nothing(stage))
 }
 
@@ -135,7 +138,11 @@ fn stage_of_all(object: &Seen, ground: &Ground) -> Option<Stage> {
         return Some(Stage::Fences);
     }
     if ground.is_installed(object) {
-        return Some(if object.kind.kind == "Deployment" { Stage::Operator } else { Stage::Belongings });
+        return Some(match object.kind.kind.as_str() {
+            "Deployment" => Stage::Operator,
+            "RoleBinding" => Stage::Rights,
+            _ => Stage::Belongings,
+        });
     }
     if of_a_class && object.namespace == ground.namespace {
         return Some(Stage::Belongings);

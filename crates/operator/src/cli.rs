@@ -139,11 +139,11 @@ pub struct RunOptions {
     pub identity: Option<String>,
 
     /// Where /healthz, /readyz and /metrics are served
-    #[arg(long, env = "CROFT_METRICS_LISTEN", default_value = "0.0.0.0:8080", value_name = "ADDRESS")]
+    #[arg(long, env = "CROFT_METRICS_LISTEN", default_value = "[::]:8080", value_name = "ADDRESS")]
     pub metrics_listen: SocketAddr,
 
     /// Where the admission webhook is served over TLS
-    #[arg(long, env = "CROFT_WEBHOOK_LISTEN", default_value = "0.0.0.0:9443", value_name = "ADDRESS")]
+    #[arg(long, env = "CROFT_WEBHOOK_LISTEN", default_value = "[::]:9443", value_name = "ADDRESS")]
     pub webhook_listen: SocketAddr,
 
     /// How the API server reaches the webhook, if not through the Service: for running outside the cluster

@@ -144,11 +144,13 @@ pub(crate) async fn accept<F>(
     while let Some(accepted) = stop.run_until_cancelled(listener.accept()).await {
         match accepted {
             Ok((stream, peer)) => {
-                let Some(place) = places.take(peer.ip()) else {
+                // One of IPv4 has another form where both are listened to.
+                let address = peer.ip().to_canonical();
+                let Some(place) = places.take(address) else {
                     debug!(%peer, "too many connections; this one is closed");
                     continue;
                 };
-                let serving = serve(stream, Peer(peer.ip()));
+                let serving = serve(stream, Peer(address));
                 connections.spawn(async move {
                     place.end.run_until_cancelled(serving).await;
                 });

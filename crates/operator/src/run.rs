@@ -60,6 +60,7 @@ async fn operate(options: RunOptions, settings: Settings) -> anyhow::Result<()> 
     let stop = CancellationToken::new();
     let tasks = TaskTracker::new();
     let clock = Clock::start();
+    let linger = linger(options.webhook_url.as_deref());
     let identity = options.identity.clone().unwrap_or_else(default_identity);
     let settings: SharedSettings = Arc::new(ArcSwap::from_pointee(settings));
     let leadership = Leadership::new(clock);
@@ -105,17 +106,21 @@ async fn operate(options: RunOptions, settings: Settings) -> anyhow::Result<()> 
         let _ = tokio::time::timeout(HANDOVER, campaign).await;
     };
     let close_door = async {
-        tokio::time::sleep(LINGER).await;
+        tokio::time::sleep(linger).await;
         end.here.cancel();
         let _ = admission.await;
     };
-    tokio::join!(hand_over, close_door);
-    info!("stopped");
+    tokio::select! {
+        ((), ()) = async { tokio::join!(hand_over, close_door) } => info!("stopped"),
+        _ = asked_to_stop() => info!("stopped at once, as it was asked twice"),
+    }
     Ok(())
 }
 
-/// The API server may call this replica until it has heard that it is no longer ready.
-const LINGER: Duration = Duration::from_secs(2);
+/// The API server may call this replica until it has heard that it is no longer ready: by a Service until every node has.
+fn linger(webhook_url: Option<&str>) -> Duration {
+    Duration::from_secs(if webhook_url.is_some() { 2 } else { 15 })
+}
 
 /// Two calls to the API server; without an answer the lease simply runs out.
 const HANDOVER: Duration = Duration::from_secs(3);
@@ -165,7 +170,8 @@ async fn announce(readiness: Readiness, clock: Clock) {
     }
 }
 
-async fn asked_to_stop() -> anyhow::Result<()> {
+/// The first time anybody asks for it from now on.
+pub(crate) async fn asked_to_stop() -> anyhow::Result<()> {
     let mut terminate = signal(SignalKind::terminate()).context("cannot listen for SIGTERM")?;
     let mut interrupt = signal(SignalKind::interrupt()).context("cannot listen for SIGINT")?;
     tokio::select! {
@@ -178,4 +184,15 @@ async fn asked_to_stop() -> anyhow::Result<()> {
 fn default_identity() -> String {
     let host = std::env::var("HOSTNAME").ok().or_else(|| std::fs::read_to_string("/etc/hostname").ok());
     format!("{}-{}", host.as_deref().unwrap_or("croft").trim(), std::process::id())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_is_behind_a_service_answers_until_every_node_has_heard_that_he_stops() {
+        assert!(linger(None) >= Duration::from_secs(10));
+        assert!(linger(Some("https://10.0.0.1:9443")) < Duration::from_secs(5));
+    }
 }

@@ -35,6 +35,8 @@ const CEPH: Packages = Packages(&[
     ("radosgw-admin", "radosgw"),
     ("ceph", "ceph-common"),
 ]);
+/// What the demo looks at a backup with, as its owner would.
+const TOOLS: Packages = Packages(&[("curl", "curl")]);
 /// Programs of Debian's that a node needs; what they need of each other comes along.
 const NODE: Packages = Packages(&[
     ("containerd", "containerd"),
@@ -114,6 +116,11 @@ const HELM: Program = Program { name: "helm", package: "helm.sh/helm/v4/cmd/helm
 /// Helm, built where it is missing. Blocks.
 pub fn helm() -> Result<PathBuf> {
     Module::open("helm")?.build(&HELM)
+}
+
+/// Installs what people have on their machines, where it is missing. Blocks.
+pub fn ensure_tools() -> Result<()> {
+    TOOLS.ensure()
 }
 
 /// Installs Debian's packages for a node where their programs are missing. Blocks.

@@ -269,6 +269,20 @@ fn the_operators_namespace_stays_for_anything_that_is_somebody_elses() {
 }
 
 #[test]
+fn rights_by_which_places_are_known_go_after_all_else_that_is_there() {
+    let mut ground = ground(Choice::KeepData);
+    let rbac = |name: &str| kind("rbac.authorization.k8s.io", name);
+    let mut objects = Vec::new();
+    for kind_of in [rbac("RoleBinding"), rbac("Role"), kind("", "ConfigMap")] {
+        ground.installed.insert((kind_of.clone(), "safe".into(), "croft".into()));
+        objects.push(Seen { namespace: "safe".into(), ..seen(kind_of, "croft") });
+    }
+    let steps = plan(&objects, &ground);
+    assert_eq!(stages(&steps), [Stage::Belongings, Stage::Rights]);
+    assert_eq!(steps[1].objects[0].kind, rbac("RoleBinding"));
+}
+
+#[test]
 fn what_was_deleted_already_is_not_deleted_again_but_let_go_of() {
     let mut objects = everything();
     for object in &mut objects {

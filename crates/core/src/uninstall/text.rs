@@ -15,7 +15,8 @@ pub fn headline(stage: Stage) -> &'static str {
         Stage::Dependents => "delete what it made",
         Stage::Marks => "take its marks off namespaces",
         Stage::Held => "let go of what its finalizers hold",
-        Stage::Belongings => "remove its rights, settings and certificates",
+        Stage::Belongings => "remove its settings, certificates and roles",
+        Stage::Rights => "remove its rights",
         Stage::Kinds => "remove its kinds, with all that is left of them",
     }
 }

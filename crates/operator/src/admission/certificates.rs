@@ -22,6 +22,7 @@ use super::{
     authority::{Authority, CertificateError, Leaf, Validity, supplied},
     injection::Trust,
     server::ServingCertificate,
+    succession::{SPREAD, Succession, Turn},
 };
 use crate::{
     engine::{
@@ -37,9 +38,6 @@ pub const CA_SECRET: &str = "croft-webhook-ca";
 
 /// How often the wall clock and the settings are looked at: timers stand still while a machine sleeps, clocks do not.
 const LOOK: Duration = Duration::from_secs(5);
-
-/// How long a new authority waits before it signs what we serve: by then every API server has seen the new `caBundle`.
-const SPREAD: Duration = Duration::from_secs(15);
 
 pub(super) struct Certificates {
     pub(super) secrets: Api<Secret>,
@@ -114,19 +112,33 @@ impl Certificates {
 
     async fn serve_supplied(&self, name: &str) {
         let mut secret = follow(self.secrets.clone(), name, self.surroundings.clone());
+        let mut succession = Succession::new();
         loop {
-            match secret.next().await {
-                None => {
-                    warn!(name, "no certificate: the Secret that admission.certificateSecret names does not exist yet");
+            let due = succession.due();
+            let turns = tokio::select! {
+                seen = secret.next() => match seen.as_deref().map(read_supplied) {
+                    None => {
+                        warn!(name, "no certificate: the Secret that admission.certificateSecret names does not exist yet");
+                        Vec::new()
+                    }
+                    Some(Ok((certified, trust))) => succession.arrives(certified, trust, Instant::now()),
+                    Some(Err(error)) => {
+                        warn!(name, %error, "the supplied certificate cannot be used; the last one stays");
+                        Vec::new()
+                    }
+                },
+                () = tokio::time::sleep_until(due.unwrap_or_else(Instant::now)), if due.is_some() => {
+                    succession.goes_on(Instant::now()).into_iter().collect()
                 }
-                Some(secret) => match read_supplied(&secret) {
-                    Ok((certified, trust)) => {
-                        self.trust(trust);
+            };
+            for turn in turns {
+                match turn {
+                    Turn::Trust(trust) => self.trust(trust),
+                    Turn::Serve(certified) => {
                         self.serving.set(certified);
                         info!(name, "serving the supplied certificate");
                     }
-                    Err(error) => warn!(name, %error, "the supplied certificate cannot be used; the last one stays"),
-                },
+                }
             }
         }
     }

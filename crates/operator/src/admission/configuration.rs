@@ -7,7 +7,8 @@ use k8s_openapi::{
     apimachinery::pkg::apis::meta::v1::ObjectMeta,
 };
 
-use super::hooks::{HOOKS, Hook};
+use super::hooks::Hook;
+use crate::{engine::Part, parts};
 
 /// Name of the `ValidatingWebhookConfiguration`.
 pub const CONFIGURATION: &str = "croft";
@@ -47,11 +48,13 @@ impl WebhookTarget {
     }
 }
 
-/// The configuration to install, without `caBundle`: the running operator sets that.
-pub fn webhook_configuration(target: &WebhookTarget) -> ValidatingWebhookConfiguration {
+/// The configuration to install for these parts, without `caBundle`: the running operator sets that. Kinds of other parts may be
+/// another operator's, and nothing of it is ours to judge or to hold up.
+pub fn webhook_configuration(target: &WebhookTarget, parts: &[Part]) -> ValidatingWebhookConfiguration {
+    let hooks = parts::of(parts).flat_map(|definition| definition.hooks);
     ValidatingWebhookConfiguration {
         metadata: ObjectMeta { name: Some(CONFIGURATION.into()), ..ObjectMeta::default() },
-        webhooks: Some(HOOKS.iter().map(|hook| webhook(hook, target)).collect()),
+        webhooks: Some(hooks.map(|hook| webhook(hook, target)).collect()),
     }
 }
 
@@ -79,12 +82,16 @@ fn webhook(hook: &Hook, target: &WebhookTarget) -> ValidatingWebhook {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::admission::{Operation, WhenDown};
+    use crate::admission::{Operation, WhenDown, hooks::HOOKS};
+
+    fn all() -> Vec<Part> {
+        parts::PARTS.iter().map(|definition| definition.part).collect()
+    }
 
     #[test]
     fn every_kind_is_called_at_its_own_path_and_only_for_itself() {
         let target = WebhookTarget::Service { namespace: "croft-system".into(), name: "croft".into(), port: 443 };
-        let configuration = webhook_configuration(&target);
+        let configuration = webhook_configuration(&target, &all());
         let webhooks = configuration.webhooks.unwrap();
         let names: Vec<_> = webhooks.iter().map(|webhook| webhook.name.as_str()).collect();
         let of_classes = ["vnamespaceclass.croft.dev"];
@@ -126,7 +133,7 @@ mod tests {
 
     #[test]
     fn a_url_is_joined_with_the_path() {
-        let configuration = webhook_configuration(&WebhookTarget::Url("https://127.0.0.1:9443/".into()));
+        let configuration = webhook_configuration(&WebhookTarget::Url("https://127.0.0.1:9443/".into()), &all());
         let url = configuration.webhooks.unwrap()[2].client_config.url.clone();
         assert_eq!(url.as_deref(), Some("https://127.0.0.1:9443/validate-s3-snappcloud-io-v1alpha1-s3bucket"));
     }

@@ -61,6 +61,6 @@ impl WhenDown {
     }
 }
 
-/// Those of all parts, enabled or not: whatever is stored can be relied on when a part is switched on.
+/// Those of all parts: whoever is asked by the API server answers. What it asks about is what is installed.
 pub(super) static HOOKS: LazyLock<Vec<Hook>> =
     LazyLock::new(|| PARTS.iter().flat_map(|definition| definition.hooks).copied().collect());

@@ -154,7 +154,10 @@ mod tests {
     use crate::admission::{WebhookTarget, webhook_configuration};
 
     fn configuration(bundles: [Option<&str>; 3]) -> ValidatingWebhookConfiguration {
-        let mut configuration = webhook_configuration(&WebhookTarget::Url("https://127.0.0.1:9443".into()));
+        let mut configuration = webhook_configuration(
+            &WebhookTarget::Url("https://127.0.0.1:9443".into()),
+            &[crate::namespaces::PART.part, crate::storage::PART.part],
+        );
         configuration.metadata.uid = Some("uid".into());
         configuration.metadata.resource_version = Some("7".into());
         let webhooks = configuration.webhooks.get_or_insert_default();

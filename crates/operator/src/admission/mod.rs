@@ -36,6 +36,7 @@ mod refusal;
 mod review;
 mod scopes;
 mod server;
+mod succession;
 
 use std::sync::Arc;
 

@@ -60,7 +60,11 @@ fn objects(installation: &Installation) -> Vec<String> {
         // Whoever takes away what is printed here must not take Velero's namespace with it, and every backup that is known there.
         if place != own && installation.values.velero.create_namespace {
             objects.push(yaml_document(&Namespace {
-                metadata: ObjectMeta { name: Some(place.to_owned()), ..ObjectMeta::default() },
+                metadata: ObjectMeta {
+                    name: Some(place.to_owned()),
+                    annotations: Some(croft_api::never_pruned()),
+                    ..ObjectMeta::default()
+                },
                 ..Namespace::default()
             }));
         }
@@ -74,7 +78,7 @@ fn objects(installation: &Installation) -> Vec<String> {
         objects.extend(running(installation));
         WebhookTarget::Service { namespace: own.to_owned(), name: SERVICE.to_owned(), port: 443 }
     };
-    objects.push(yaml_document(&admission::webhook_configuration(&target)));
+    objects.push(yaml_document(&admission::webhook_configuration(&target, &parts)));
     objects
 }
 
@@ -191,6 +195,35 @@ mod tests {
         assert_eq!(groups(&["--enable", "namespaces"]), BTreeSet::from(["akuity.io".to_owned()]));
         assert_eq!(groups(&["--enable", "storage"]), BTreeSet::from(["s3.snappcloud.io".to_owned()]));
         assert_eq!(groups(&[]).len(), 4);
+    }
+
+    #[test]
+    fn only_the_kinds_of_the_parts_that_run_are_checked_at_the_door() {
+        let groups = |arguments: &[&str]| -> BTreeSet<String> {
+            let objects = chosen(arguments);
+            let of = objects.iter().find(|object| object["kind"] == "ValidatingWebhookConfiguration").unwrap();
+            let hooks = of["webhooks"].as_array().unwrap();
+            hooks.iter().map(|hook| text(hook, "/rules/0/apiGroups/0").to_owned()).collect()
+        };
+        assert_eq!(groups(&["--enable", "namespaces"]), BTreeSet::from(["akuity.io".to_owned()]));
+        assert_eq!(groups(&["--enable", "storage"]), BTreeSet::from(["s3.snappcloud.io".to_owned()]));
+        assert_eq!(groups(&[]).len(), 4);
+    }
+
+    #[test]
+    fn what_others_depend_on_is_not_pruned_by_whoever_deploys() {
+        let objects = chosen(&["--create-velero-namespace"]);
+        let is_depended_on = |object: &&Value| {
+            object["kind"] == "CustomResourceDefinition"
+                || text(object, "/metadata/name") == "velero" && object["kind"] == "Namespace"
+        };
+        let kept: Vec<_> = objects.iter().filter(is_depended_on).collect();
+        assert_eq!(kept.len(), croft_api::crds().len() + 1);
+        for object in kept {
+            let annotations = &object["metadata"]["annotations"];
+            assert_eq!(annotations["argocd.argoproj.io/sync-options"], "Prune=false,Delete=false", "{annotations}");
+            assert_eq!(annotations["kustomize.toolkit.fluxcd.io/prune"], "disabled", "{annotations}");
+        }
     }
 
     #[test]

@@ -1,6 +1,10 @@
 //! `/healthz`, `/readyz` and `/metrics` over plain HTTP.
 
-use std::{net::SocketAddr, sync::Arc};
+use std::{
+    io::ErrorKind,
+    net::{Ipv4Addr, Ipv6Addr, SocketAddr},
+    sync::Arc,
+};
 
 use anyhow::Context as _;
 use axum::{
@@ -31,9 +35,15 @@ struct Health {
     certificate: Arc<ServingCertificate>,
 }
 
-/// Binds at once, so that a taken port is a clear error at start.
+/// Binds at once, so that a taken port is a clear error at start. Every address of either kind is every one of IPv4 where there is no other.
 pub async fn bind(address: SocketAddr, flag: &str) -> anyhow::Result<TcpListener> {
-    TcpListener::bind(address).await.with_context(|| format!("cannot listen on {address}; choose another with {flag}"))
+    let bound = match TcpListener::bind(address).await {
+        Err(error) if address.ip() == Ipv6Addr::UNSPECIFIED && error.kind() != ErrorKind::AddrInUse => {
+            TcpListener::bind((Ipv4Addr::UNSPECIFIED, address.port())).await
+        }
+        bound => bound,
+    };
+    bound.with_context(|| format!("cannot listen on {address}; choose another with {flag}"))
 }
 
 /// Serves until `stop`.

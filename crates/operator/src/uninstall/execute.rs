@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, bail};
 use croft_core::{
     plan::{Failure, FailureClass},
-    uninstall::{Ground, Seen, Stage, Step, headline, orphaned, plan, staying, without},
+    uninstall::{Ground, Seen, Stage, Step, headline, held_up, orphaned, plan, staying, without},
 };
 use futures::{StreamExt, stream};
 use k8s_openapi::api::core::v1::{Namespace, Pod};
@@ -110,6 +110,9 @@ impl Shovel<'_> {
             }
             last = Done::default();
             for step in &rest {
+                if step.stage == Stage::Rights && !last.failed.is_empty() {
+                    continue;
+                }
                 let done = self.execute(step, &world).await;
                 count += done.count;
                 last.failed.extend(done.failed);
@@ -130,11 +133,23 @@ impl Shovel<'_> {
                 bail!("{}", done.told());
             }
             for object in &step.objects {
-                self.until_gone(object, world).await?;
+                if let Err(error) = self.until_gone(object, world).await {
+                    return Err(error.context(self.held_by(object, world).await));
+                }
             }
             count += done.count;
         }
         Ok(count)
+    }
+
+    /// What of a kind is left, where somebody holds it.
+    async fn held_by(&self, crd: &Seen, world: &World) -> String {
+        let kind = self.ground.kinds.iter().find(|ours| ours.crd == crd.name).map(|ours| &ours.kind);
+        let all = kind.and_then(|kind| world.api(self.client, kind, ""));
+        let Some(all) = all else { return crd.name.clone() };
+        let left = call("list", all.list(&ListParams::default())).await.map(|left| left.items);
+        let left: Vec<_> = left.iter().flatten().map(|object| json!(object)).collect();
+        if left.is_empty() { crd.name.clone() } else { format!("of {} is left: {}", crd.name, held_up(&left)) }
     }
 
     async fn execute(&self, step: &Step, world: &World) -> Done {
@@ -222,7 +237,12 @@ impl Shovel<'_> {
         is_over: impl Fn() -> A,
     ) -> anyhow::Result<()> {
         let (started, mut told) = (Instant::now(), Instant::now());
-        while !is_over().await? {
+        loop {
+            match is_over().await {
+                Ok(true) => return Ok(()),
+                Err(error) if !is_passing(&error) => return Err(error),
+                Ok(false) | Err(_) => {}
+            }
             if started.elapsed() > self.patience {
                 bail!("waited {} s for {what}; start again to go on, or give --timeout", self.patience.as_secs());
             }
@@ -232,7 +252,6 @@ impl Shovel<'_> {
             }
             tokio::time::sleep(LOOK).await;
         }
-        Ok(())
     }
 
     /// Removes the operator's namespace, unless there is something in it that is not ours; says which of the two.
@@ -254,6 +273,11 @@ impl Shovel<'_> {
             .map_err(because("deleting the operator's namespace"))?;
         Ok(format!("Namespace {own} is deleted."))
     }
+}
+
+/// Whether it may be over the next time.
+pub(super) fn is_passing(error: &anyhow::Error) -> bool {
+    error.downcast_ref::<Failure>().is_some_and(|failure| failure.class == FailureClass::Transient)
 }
 
 /// Only the object of this UID goes.

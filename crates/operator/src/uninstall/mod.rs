@@ -12,7 +12,11 @@ use std::{fmt::Write as _, time::Duration};
 
 use anyhow::{anyhow, bail};
 use clap::Args;
-use croft_core::uninstall::{Choice, describe, hindrance, plan};
+use croft_core::{
+    storage::GIVE_UP,
+    uninstall::{Choice, describe, hindrance, plan},
+};
+use tokio::signal::unix::{SignalKind, signal};
 
 use self::{execute::Shovel, observe::World};
 use crate::{
@@ -20,6 +24,7 @@ use crate::{
     engine::Part,
     parts,
     preview::{Answer, block_on, connect},
+    run::asked_to_stop,
 };
 
 pub const HELP: &str = "\
@@ -29,7 +34,7 @@ left that would go with them. Without a choice it says what --keep-data would do
   --keep-data   what classes put into namespaces stays without an owner, and so do the Secrets with keys; users and buckets
                 in Ceph, and Velero's backups, are not touched.
   --purge       the operator deletes every backup, vault, bucket and user of tenants first, with all that is in them,
-                also buckets that were to be retained. Where that comes to no end, or is interrupted with Ctrl-C, classes
+                also buckets that were to be retained. Where that comes to no end, or is interrupted, classes
                 are told to retain again what they retained before, and nothing else is done.
 
 Exit code: 0 all is done, 1 nothing was asked to be done, 2 not done, or not whole: what is left is named.
@@ -102,8 +107,11 @@ pub fn uninstall(options: &UninstallOptions) -> anyhow::Result<Answer> {
         eprint!("{text}");
         let shovel = Shovel { client: &client, ground, patience: Duration::from_secs(options.timeout) };
         let mut done = shovel.open_the_way(&world).await;
-        if leads {
-            purge_or_take_back(&shovel, &world).await?;
+        match choice {
+            Choice::Purge if leads => purge_or_take_back(&shovel, &world).await?,
+            Choice::Purge => {}
+            // A purge that was killed has left them so, and the operator still runs.
+            Choice::KeepData => purge::take_back(&shovel, &world).await?,
         }
         shovel.stop_operator(&world).await?;
         done += shovel.take_down().await?;
@@ -116,13 +124,42 @@ pub fn uninstall(options: &UninstallOptions) -> anyhow::Result<Answer> {
 async fn purge_or_take_back(shovel: &Shovel<'_>, world: &World) -> anyhow::Result<()> {
     let ended = tokio::select! {
         ended = purge::purge(shovel, world) => ended,
-        _ = tokio::signal::ctrl_c() => Err(anyhow!("interrupted")),
+        interrupted = interrupted() => interrupted.and_then(|()| Err(anyhow!("interrupted"))),
     };
     let Err(error) = ended else { return Ok(()) };
-    purge::take_back(shovel, world).await?;
-    Err(error.context(
-        "the purge came to no end; S3Classes say again what they said before, the operator runs, policies and webhooks are gone. \
-         Start again to go on, also with --keep-data; or install the same release once more, which brings policies and webhooks \
-         back",
-    ))
+    let state = match purge::take_back(shovel, world).await {
+        Ok(()) => {
+            "S3Classes say again what they said before, the operator runs, policies and webhooks are gone".to_owned()
+        }
+        Err(why) => format!(
+            "S3Classes could not be told to retain again ({why:#}), so that the operator goes on deleting what tenants have: stop \
+             it, or take back by hand what the annotation {GIVE_UP} says; policies and webhooks are gone"
+        ),
+    };
+    Err(error.context(format!(
+        "the purge came to no end; {state}. Start again to go on, also with --keep-data; or install the same release once more, \
+         which brings policies and webhooks back"
+    )))
+}
+
+/// By whoever sits there, by what runs it, or because his terminal is gone, unless he said that this does not matter.
+async fn interrupted() -> anyhow::Result<()> {
+    let mut hang_up = if outlives_its_terminal() { None } else { Some(signal(SignalKind::hangup())?) };
+    let gone = async {
+        match &mut hang_up {
+            Some(hang_up) => drop(hang_up.recv().await),
+            None => std::future::pending().await,
+        }
+    };
+    tokio::select! {
+        asked = asked_to_stop() => asked,
+        () = gone => Ok(()),
+    }
+}
+
+/// As under nohup.
+fn outlives_its_terminal() -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    ignored.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).is_some_and(|mask| mask & 1 == 1)
 }

@@ -47,8 +47,7 @@ pub(super) struct World {
 impl World {
     /// All that concerns `ground`. A kind that cannot be listed is named and keeps nobody from finding the others.
     pub(super) async fn of_all(client: &Client, ground: &Ground) -> anyhow::Result<Self> {
-        let resources = resources(client).await?;
-        let mut world = Self { resources, ..Self::default() };
+        let mut world = Self::of_kinds(client).await?;
         let lists = world.resources.values().map(|(resource, _)| {
             let all = Api::all_with(client.clone(), resource);
             list(all, resource.clone(), |object| concerns(object, ground))
@@ -60,13 +59,33 @@ impl World {
 
     /// All that is in one namespace.
     pub(super) async fn of_namespace(client: &Client, namespace: &str) -> anyhow::Result<Self> {
-        let resources = resources(client).await?;
-        let mut world = Self { resources, ..Self::default() };
+        let mut world = Self::of_kinds(client).await?;
         let lists = world.resources.values().filter(|(_, is_namespaced)| *is_namespaced).map(|(resource, _)| {
             list(Api::namespaced_with(client.clone(), namespace, resource), resource.clone(), |_| true)
         });
         let lists: Vec<_> = stream::iter(lists).buffer_unordered(AT_ONCE).collect().await;
         world.take(lists, |_| false);
+        Ok(world)
+    }
+
+    /// Every kind there is; and every version of which the API server knows only that there is one, since whoever serves it does not answer.
+    async fn of_kinds(client: &Client) -> anyhow::Result<Self> {
+        let groups = discover(client).await.map_err(because("discovering kinds"))?;
+        let mut world = Self::default();
+        for group in &groups {
+            let name = group.metadata.as_ref().and_then(|metadata| metadata.name.clone()).unwrap_or_default();
+            // The preferred version comes first.
+            for version in &group.versions {
+                let Some(number) = version.version.as_deref() else { continue };
+                if version.freshness.as_deref() == Some("Stale") {
+                    world.unlisted.push(format!("{name}/{number} (who serves it does not answer)"));
+                }
+                let found = version.resources.iter().filter_map(|one| listable(&name, number, one));
+                for (resource, is_namespaced) in found {
+                    world.resources.entry(kind_of(&resource)).or_insert((resource, is_namespaced));
+                }
+            }
+        }
         Ok(world)
     }
 
@@ -117,22 +136,6 @@ impl World {
             (true, namespace) => Api::namespaced_with(client.clone(), namespace, resource),
         })
     }
-}
-
-async fn resources(client: &Client) -> anyhow::Result<BTreeMap<Kind, (ApiResource, bool)>> {
-    let groups = discover(client).await.map_err(because("discovering kinds"))?;
-    let mut resources: BTreeMap<Kind, (ApiResource, bool)> = BTreeMap::new();
-    for group in &groups {
-        let name = group.metadata.as_ref().and_then(|metadata| metadata.name.clone()).unwrap_or_default();
-        // The preferred version comes first.
-        for version in &group.versions {
-            let Some(number) = version.version.as_deref() else { continue };
-            for (resource, is_namespaced) in version.resources.iter().filter_map(|one| listable(&name, number, one)) {
-                resources.entry(kind_of(&resource)).or_insert((resource, is_namespaced));
-            }
-        }
-    }
-    Ok(resources)
 }
 
 /// What can be listed and deleted. Nobody owns by way of events, and there are many of them.

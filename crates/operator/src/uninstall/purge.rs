@@ -18,12 +18,16 @@ use kube::{
 use serde_json::{Value, json};
 
 use super::{
-    execute::{LOOK, Shovel, TELL, exactly},
+    execute::{LOOK, Shovel, TELL, exactly, is_passing},
     observe::World,
 };
 use crate::{engine::write::call, preview::because};
 
 const AT_ONCE: usize = 16;
+/// Between two tries where the API server does not answer.
+const AWAY: Duration = Duration::from_secs(2);
+/// As long it is tried to take back what is given up.
+const TAKE_BACK: Duration = Duration::from_secs(60);
 /// After as long it is said once more to all that are left: somebody may have changed them back.
 const ONCE_MORE: Duration = Duration::from_secs(30);
 
@@ -37,20 +41,41 @@ pub(super) async fn purge(shovel: &Shovel<'_>, world: &World) -> anyhow::Result<
     Ok(())
 }
 
-/// Classes that were told to give everything up say again what they said before.
+/// Classes that were told to give everything up say again what they said before: every one that can be told so, and for a while also
+/// where the API server does not answer.
 pub(super) async fn take_back(shovel: &Shovel<'_>, world: &World) -> anyhow::Result<()> {
-    for work in work().iter().filter(|work| work.reads_objects()) {
-        let Some(all) = world.api(shovel.client, &work.kind, "") else { continue };
-        for class in list(&all, &work.kind, true).await? {
-            let (Some(patch), Some(name)) = (without_giving_up(&class), class.pointer("/metadata/name")) else {
-                continue;
-            };
-            let name = name.as_str().unwrap_or_default();
-            let patched = call("patch", all.patch(name, &PatchParams::default(), &Patch::Merge(&patch))).await;
-            patched.map_err(because(format!("taking back what {} {name} gives up", work.kind.kind)))?;
+    let started = Instant::now();
+    loop {
+        let mut failed = Vec::new();
+        for work in work().iter().filter(|work| work.reads_objects()) {
+            if let Some(all) = world.api(shovel.client, &work.kind, "") {
+                failed.extend(take_back_all(&all, &work.kind).await);
+            }
         }
+        let Some(first) = failed.first() else { return Ok(()) };
+        if started.elapsed() > TAKE_BACK || !failed.iter().all(is_passing) {
+            bail!("{first:#}");
+        }
+        tokio::time::sleep(LOOK).await;
     }
-    Ok(())
+}
+
+/// What could not be done.
+async fn take_back_all(all: &Api<DynamicObject>, kind: &Kind) -> Vec<anyhow::Error> {
+    let classes = match list(all, kind, true).await {
+        Ok(classes) => classes,
+        Err(error) => return vec![error],
+    };
+    let mut failed = Vec::new();
+    for class in classes {
+        let Some(mut patch) = without_giving_up(&class) else { continue };
+        let name = class.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default();
+        patch["metadata"]["uid"] = uid(&class).into();
+        let patched = call("patch", all.patch(name, &PatchParams::default(), &Patch::Merge(&patch))).await;
+        let patched = gone_is_done(patched.map(drop));
+        failed.extend(patched.map_err(because(format!("taking back what {} {name} gives up", kind.kind))).err());
+    }
+    failed
 }
 
 /// Whatever tenants make meanwhile is included.
@@ -63,27 +88,43 @@ async fn one(shovel: &Shovel<'_>, world: &World, all: &Api<DynamicObject>, work:
             marked_at = Instant::now();
             marked.clear();
         }
-        let left = list(all, kind, work.reads_objects()).await?;
-        let news: Vec<_> = left.iter().filter(|object| marked.insert(uid(object).to_owned())).collect();
-        mark(shovel, world, work, &news).await?;
-        if left.is_empty() || !work.awaits {
-            return Ok(());
-        }
-        if started.elapsed() > shovel.patience {
-            let left = list(all, kind, true).await?;
-            bail!("waited {} s for every {} to be gone: {}", shovel.patience.as_secs(), kind.kind, held_up(&left));
-        }
-        if told.elapsed() > TELL {
-            told = Instant::now();
-            eprintln!(
-                "  waiting for {} {} to be gone, {} s so far",
-                left.len(),
-                kind.kind,
-                started.elapsed().as_secs()
-            );
+        let is_late = started.elapsed() > shovel.patience;
+        match look(shovel, world, all, work, &mut marked).await {
+            // An API server that restarts is no reason to give up.
+            Err(error) if is_passing(&error) && !is_late => {
+                eprintln!("  not yet: {error:#}");
+                marked.clear();
+                tokio::time::sleep(AWAY).await;
+            }
+            Err(error) => return Err(error),
+            Ok(left) if left.is_empty() || !work.awaits => return Ok(()),
+            Ok(_) if is_late => {
+                let left = list(all, kind, true).await?;
+                bail!("waited {} s for every {} to be gone: {}", shovel.patience.as_secs(), kind.kind, held_up(&left));
+            }
+            Ok(left) if told.elapsed() > TELL => {
+                told = Instant::now();
+                let (left, passed) = (left.len(), started.elapsed().as_secs());
+                eprintln!("  waiting for {left} {} to be gone, {passed} s so far", kind.kind);
+            }
+            Ok(_) => {}
         }
         tokio::time::sleep(LOOK).await;
     }
+}
+
+/// What is there, after each that was not marked yet is.
+async fn look(
+    shovel: &Shovel<'_>,
+    world: &World,
+    all: &Api<DynamicObject>,
+    work: &Work,
+    marked: &mut BTreeSet<String>,
+) -> anyhow::Result<Vec<Value>> {
+    let left = list(all, &work.kind, work.reads_objects()).await?;
+    let news: Vec<_> = left.iter().filter(|object| marked.insert(uid(object).to_owned())).collect();
+    mark(shovel, world, work, &news).await?;
+    Ok(left)
 }
 
 async fn mark(shovel: &Shovel<'_>, world: &World, work: &Work, objects: &[&Value]) -> anyhow::Result<()> {
@@ -126,10 +167,6 @@ async fn list(all: &Api<DynamicObject>, kind: &Kind, whole: bool) -> anyhow::Res
 /// Exactly the object that was listed: what is gone meanwhile is done, and what was made anew under its name is found when it is
 /// looked again.
 async fn change(api: &Api<DynamicObject>, name: &str, uid: &str, work: &Work, object: &Value) -> Result<(), Failure> {
-    let gone_is_done = |result: Result<(), Failure>| match result {
-        Err(failure) if ["NotFound", "Conflict"].contains(&failure.reason) => Ok(()),
-        other => other,
-    };
     if let Some(mut set) = work.patch(object) {
         set["metadata"]["uid"] = uid.into();
         let patch = Patch::Merge(&set);
@@ -139,4 +176,11 @@ async fn change(api: &Api<DynamicObject>, name: &str, uid: &str, work: &Work, ob
         gone_is_done(call("delete", api.delete(name, &exactly(uid.to_owned()))).await.map(drop))?;
     }
     Ok(())
+}
+
+fn gone_is_done(result: Result<(), Failure>) -> Result<(), Failure> {
+    match result {
+        Err(failure) if ["NotFound", "Conflict"].contains(&failure.reason) => Ok(()),
+        other => other,
+    }
 }

@@ -19,7 +19,7 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
 use crate::{
-    CA_SECRET, first_refusal, kubernetes, secret,
+    CA_SECRET, first_refusal, kubernetes, refusal, secret,
     support::{PATIENCE, World, eventually},
     trusted,
 };
@@ -89,5 +89,34 @@ async fn a_supplied_certificate_is_served_and_reloaded_when_it_is_renewed() -> R
         operator.ready(PATIENCE).await?;
     }
     assert!(secret(&client, CA_SECRET).await?.is_none(), "no authority of our own is made");
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_supplied_certificate_of_another_authority_takes_over_without_a_request_unanswered() -> Result<()> {
+    let (bed, installed) = World::installed(kubernetes()).await?;
+    let client = bed.admin().client.clone();
+    let settings = bed.dir().join("settings.yaml");
+    std::fs::write(&settings, "admission:\n  certificateSecret: supplied\n")?;
+    let arguments = ["--config", settings.to_str().unwrap()];
+    let secrets: Api<Secret> = Api::namespaced(client.clone(), "croft-system");
+    let supply = async |wanted: Value| {
+        secrets.patch("supplied", &PatchParams::apply("cert-manager").force(), &Patch::Apply(&wanted)).await
+    };
+    supply(supplied().0).await?;
+    let operator = installed.start(&bed, "own", &installed.identity.kubeconfig, &arguments)?;
+    operator.ready(PATIENCE).await?;
+    first_refusal(&client).await;
+    let (wanted, authority) = supplied();
+    supply(wanted).await?;
+    let taken_over = eventually("the new authority alone to be trusted", || async {
+        if let Err(unanswered) = refusal(&client).await {
+            return Ok(Some(Err(unanswered)));
+        }
+        Ok((trusted(&client).await? == Some(authority.clone())).then_some(Ok(())))
+    })
+    .await;
+    taken_over?;
+    assert!(is_served_by(installed.webhook_port, &authority).await);
     Ok(())
 }

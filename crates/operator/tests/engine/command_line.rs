@@ -15,6 +15,10 @@ use crate::{
     tenant::{ask, define_class, served},
 };
 
+/// A cluster nobody answers for.
+const NOWHERE: &str = "{apiVersion: v1, kind: Config, current-context: x, contexts: [{name: x, context: {cluster: x, user: x}}], \
+                       clusters: [{name: x, cluster: {server: 'http://127.0.0.1:9'}}], users: [{name: x, user: {token: t}}]}";
+
 fn run(arguments: &[&str]) -> Result<Output> {
     Ok(Command::new(croft()).args(arguments).env_remove("KUBECONFIG").output()?)
 }
@@ -62,11 +66,7 @@ async fn an_unreachable_cluster_is_said_in_one_sentence_and_retried() -> Result<
     let directory = std::env::temp_dir().join(format!("croft-unreachable-{}", std::process::id()));
     std::fs::create_dir_all(&directory)?;
     let kubeconfig = directory.join("kubeconfig");
-    std::fs::write(
-        &kubeconfig,
-        "{apiVersion: v1, kind: Config, current-context: x, contexts: [{name: x, context: {cluster: x, user: x}}], \
-         clusters: [{name: x, cluster: {server: 'http://127.0.0.1:9'}}], users: [{name: x, user: {token: t}}]}",
-    )?;
+    std::fs::write(&kubeconfig, NOWHERE)?;
     let mut command = Command::new(croft());
     command
         .args(["run", "--metrics-listen", "127.0.0.1:0", "--webhook-listen", "127.0.0.1:0", "--kubeconfig"])
@@ -80,6 +80,30 @@ async fn an_unreachable_cluster_is_said_in_one_sentence_and_retried() -> Result<
     assert!(process.is_running(), "it keeps trying");
     process.terminate();
     assert!(process.wait(PATIENCE).expect("it ends when asked").success());
+    std::fs::remove_dir_all(&directory)?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn it_is_reached_by_addresses_of_either_kind() -> Result<()> {
+    let directory = std::env::temp_dir().join(format!("croft-addresses-{}", std::process::id()));
+    std::fs::create_dir_all(&directory)?;
+    let kubeconfig = directory.join("kubeconfig");
+    std::fs::write(&kubeconfig, NOWHERE)?;
+    let ports = croft_testbed::ports::PortBlock::reserve()?;
+    let every = |place| format!("[::]:{}", ports.get(place));
+    let mut command = Command::new(croft());
+    command
+        .args(["run", "--metrics-listen", &every(0), "--webhook-listen", &every(1), "--kubeconfig"])
+        .arg(&kubeconfig);
+    let process = process::spawn("croft", &command, &directory.join("log"))?;
+    for host in ["127.0.0.1", "::1"] {
+        wait::until(&format!("an answer at {host}"), PATIENCE, || async {
+            process.ensure_running()?;
+            Ok(Some(tokio::net::TcpStream::connect((host, ports.get(0))).await?))
+        })
+        .await?;
+    }
     std::fs::remove_dir_all(&directory)?;
     Ok(())
 }

@@ -88,11 +88,16 @@ async fn a_leader_stopped_past_its_lease_and_woken_writes_nothing() -> Result<()
         proxy.clear_log();
         sleeper.process.cont();
         // It is awake and has looked at the world when it follows the lease again.
-        eventually("the sleeper to see it no longer leads", || async {
+        let leads_again = eventually("the sleeper to see it no longer leads", || async {
             let metrics = sleeper.metrics().await?;
-            Ok((metrics.contains("croft_leading 0") && !proxy.log().is_empty()).then_some(()))
+            let sees = metrics.contains("croft_leading 0") && !proxy.log().is_empty();
+            Ok(if sees { Some(false) } else { (holder(&bed).await.as_deref() == Some("sleeper")).then_some(true) })
         })
         .await;
+        // On a machine too busy for the standby to renew its lease in time.
+        if leads_again {
+            continue;
+        }
         let writes = proxy.writes();
         assert!(writes.is_empty(), "a woken leader wrote: {writes:#?}");
         if round < 2 {

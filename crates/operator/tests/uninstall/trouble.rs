@@ -1,6 +1,6 @@
 //! Clusters in trouble are those that need it most.
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use croft_testbed::{Identity, Testbed};
 use k8s_openapi::api::{
     admissionregistration::v1::ValidatingWebhookConfiguration, core::v1::ResourceQuota, networking::v1::NetworkPolicy,
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::{
     furnished, goes, names, nothing_is_left, said,
-    support::{World, apply, eventually},
+    support::{World, apply, croft, eventually},
     uninstall,
 };
 
@@ -76,4 +76,116 @@ async fn what_cannot_be_listed_or_changed_keeps_no_policy_alive_and_no_namespace
     nothing_is_left(&client).await?;
     Api::<NetworkPolicy>::namespaced(client.clone(), &namespace).get("deny-all").await?;
     goes(&client, &namespace).await
+}
+
+/// An S3Class on a gateway that never answers, and a NamespaceClass that somebody else holds: a purge waits for it.
+async fn what_a_purge_waits_for(admin: &Identity) -> Result<()> {
+    let keys = json!({ "apiVersion": "v1", "kind": "Secret", "metadata": { "name": "keys", "namespace": "croft-system" },
+                       "stringData": { "accessKey": "a", "secretKey": "b" } });
+    let class = json!({ "apiVersion": "s3.snappcloud.io/v1alpha1", "kind": "S3Class", "metadata": { "name": "away" },
+                        "spec": { "endpoint": "http://127.0.0.1:9", "tenantPrefix": "away", "onDelete": "Retain",
+                                  "region": "us-east-1", "adminSecret": { "name": "keys" } } });
+    let held = json!({ "apiVersion": "akuity.io/v1alpha1", "kind": "NamespaceClass", "spec": { "resources": [] },
+                       "metadata": { "name": "held", "finalizers": ["example.com/held"] } });
+    for object in [keys, class, held] {
+        eventually("it to be let in", || async { apply(admin, &object.to_string()).await.map(Some) }).await;
+    }
+    Ok(())
+}
+
+async fn away_says(admin: &Identity) -> Result<String> {
+    let said = "jsonpath={.spec.onDelete} {.metadata.annotations}";
+    admin.kubectl(&["get", "s3class", "away", "-o", said]).await
+}
+
+async fn gives_up(admin: &Identity, what: &str, wanted: bool) {
+    eventually(what, || async {
+        let said = away_says(admin).await?;
+        Ok((said.contains("give-up") == wanted && said.starts_with("Purge") == wanted).then_some(()))
+    })
+    .await;
+}
+
+fn begun(kubeconfig: &std::path::Path, choice: &str, timeout: &str) -> Result<tokio::process::Child> {
+    let mut command = tokio::process::Command::new(croft());
+    command.args(["uninstall", choice, "--timeout", timeout, "--kubeconfig"]).arg(kubeconfig).kill_on_drop(true);
+    Ok(command.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped()).spawn()?)
+}
+
+async fn signalled(child: &tokio::process::Child, signal: &str) -> Result<()> {
+    let pid = child.id().context("it runs")?.to_string();
+    anyhow::ensure!(tokio::process::Command::new("kill").args(["-s", signal, &pid]).status().await?.success());
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_purge_that_is_ended_takes_back_what_it_gave_up_and_no_api_server_that_restarts_ends_it() -> Result<()> {
+    let world = World::own(Testbed::kubernetes()).await?;
+    let (admin, kubeconfig) = (world.bed.admin(), world.bed.admin().kubeconfig.clone());
+    what_a_purge_waits_for(admin).await?;
+    for signal in ["HUP", "TERM"] {
+        let running = begun(&kubeconfig, "--purge", "60")?;
+        gives_up(admin, "the class to give up", true).await;
+        if signal == "HUP" {
+            world.bed.stop_api_server()?;
+            world.bed.start_api_server().await?;
+        }
+        signalled(&running, signal).await?;
+        let ended = running.wait_with_output().await?;
+        assert_eq!(ended.status.code(), Some(2), "{}", said(&ended));
+        assert!(said(&ended).contains("interrupted"), "{}", said(&ended));
+        gives_up(admin, "the class to say what it said", false).await;
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn keeping_data_after_a_purge_that_was_killed_first_takes_back_what_was_given_up() -> Result<()> {
+    let world = World::own(Testbed::kubernetes()).await?;
+    let (admin, kubeconfig) = (world.bed.admin(), world.bed.admin().kubeconfig.clone());
+    what_a_purge_waits_for(admin).await?;
+    let running = begun(&kubeconfig, "--purge", "60")?;
+    gives_up(admin, "the class to give up", true).await;
+    signalled(&running, "KILL").await?;
+    running.wait_with_output().await?;
+    let running = begun(&kubeconfig, "--keep-data", "15")?;
+    // The operator still runs.
+    gives_up(admin, "the class to say what it said", false).await;
+    drop(world.operator);
+    let stuck = running.wait_with_output().await?;
+    assert!(
+        !stuck.status.success() && said(&stuck).contains("is left: held"),
+        "who is held is named: {}",
+        said(&stuck)
+    );
+    let free = r#"{"metadata":{"finalizers":null}}"#;
+    admin.kubectl(&["patch", "namespaceclass", "held", "--type=merge", "-p", free]).await?;
+    let done = uninstall(&kubeconfig, &["--keep-data"]).await?;
+    assert!(done.status.success(), "{}", said(&done));
+    nothing_is_left(&world.bed.admin().client).await
+}
+
+#[tokio::test]
+async fn an_api_that_does_not_answer_keeps_the_kinds() -> Result<()> {
+    let (bed, _installed) = World::installed(Testbed::kubernetes()).await?;
+    let (admin, kubeconfig) = (bed.admin(), bed.admin().kubeconfig.clone());
+    let api = json!({ "apiVersion": "apiregistration.k8s.io/v1", "kind": "APIService", "metadata": { "name": "v1.down.example.com" },
+                      "spec": { "group": "down.example.com", "version": "v1", "groupPriorityMinimum": 1000, "versionPriority": 10,
+                                "service": { "name": "nowhere", "namespace": "default" } } });
+    apply(admin, &api.to_string()).await?;
+    eventually("the API to be known and not to answer", || async {
+        let told = uninstall(&kubeconfig, &["--dry-run"]).await?;
+        Ok(said(&told).contains("down.example.com/v1").then_some(()))
+    })
+    .await;
+    let stuck = uninstall(&kubeconfig, &["--keep-data"]).await?;
+    assert!(!stuck.status.success() && said(&stuck).contains("down.example.com/v1"), "{}", said(&stuck));
+    let kinds = admin.kubectl(&["get", "crd", "-o", "name"]).await?;
+    assert!(kinds.contains("namespaceclassbindings.akuity.io"), "{kinds}");
+    admin.kubectl(&["delete", "apiservice", "v1.down.example.com"]).await?;
+    eventually("all of it to go", || async {
+        Ok(uninstall(&kubeconfig, &["--keep-data"]).await?.status.success().then_some(()))
+    })
+    .await;
+    nothing_is_left(&bed.admin().client).await
 }

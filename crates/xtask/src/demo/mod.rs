@@ -10,6 +10,7 @@ mod trust;
 use std::path::Path;
 
 use anyhow::{Result, anyhow};
+use croft_testbed::parts;
 
 use self::steps::Demo;
 use crate::{
@@ -23,6 +24,7 @@ use crate::{
 pub(crate) fn demo() -> Result<()> {
     let program = croft(Profile::Debug)?;
     setup::ensure()?;
+    parts::ensure_tools()?;
     let keep = std::env::var_os("KEEP").is_some_and(|value| !value.is_empty() && value != "0");
     let ended = until_stopped(async {
         let world = tell(&program).await?;

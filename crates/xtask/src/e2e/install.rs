@@ -50,8 +50,10 @@ impl Cluster {
 
     /// Every replica is replaced, because each is told something else.
     pub(super) async fn upgrade_croft(&self) -> Result<()> {
-        self.helm(&format!("upgrade croft deploy/chart --namespace {OPERATOR} --reuse-values --set log.format=json"))
-            .await?;
+        self.helm(&format!(
+            "upgrade croft deploy/chart --namespace {OPERATOR} --reset-then-reuse-values --set log.format=json"
+        ))
+        .await?;
         self.replicas_are_settled().await
     }
 

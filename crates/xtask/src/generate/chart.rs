@@ -28,6 +28,9 @@ const TEMPLATES: [(&str, &[&str]); 4] = [
     ("webhooks", &["ValidatingWebhookConfiguration"]),
 ];
 
+/// Lists whose items depend on the situation one by one.
+const LISTS: [&str; 2] = ["rules", "webhooks"];
+
 pub(super) fn files(croft: &Path) -> Result<Files> {
     let objects = Objects::of(croft)?;
     let mut files = Files::new();
@@ -130,8 +133,10 @@ fn add(forms: &mut Vec<(Value, Situations)>, form: Value, situation: &Situation)
 
 /// One object, in whichever forms it has.
 fn document(key: &Key, forms: &[(Value, Situations)]) -> Result<String> {
-    if forms.iter().any(|(form, _)| form["rules"].is_array()) {
-        return role(forms).with_context(|| key.join(" "));
+    for list in LISTS {
+        if forms.iter().any(|(form, _)| form[list].is_array()) {
+            return piece_by_piece(forms, list).with_context(|| key.join(" "));
+        }
     }
     let mut text = String::new();
     for (form, situations) in forms {
@@ -145,26 +150,27 @@ fn document(key: &Key, forms: &[(Value, Situations)]) -> Result<String> {
     Ok(text)
 }
 
-/// A role is one object in every situation; each of its rules has situations of its own.
-fn role(forms: &[(Value, Situations)]) -> Result<String> {
-    let (mut rules, mut all) = (Vec::new(), Situations::new());
+/// A role, or what is checked at the door, is one object in every situation; each of its rules has situations of its own.
+fn piece_by_piece(forms: &[(Value, Situations)], list: &str) -> Result<String> {
+    let (mut pieces, mut all) = (Vec::new(), Situations::new());
     for (form, situations) in forms {
         all.extend(situations.iter().cloned());
-        for rule in form["rules"].as_array().into_iter().flatten() {
+        for piece in form[list].as_array().into_iter().flatten() {
             for situation in situations {
-                add(&mut rules, rule.clone(), situation);
+                add(&mut pieces, piece.clone(), situation);
             }
         }
     }
-    rules
-        .sort_by_cached_key(|(rule, _)| [&rule["apiGroups"], &rule["resources"], &rule["verbs"]].map(Value::to_string));
+    pieces.sort_by_cached_key(|(piece, _)| {
+        [&piece["apiGroups"], &piece["resources"], &piece["verbs"]].map(Value::to_string)
+    });
     let mut object = forms.first().map(|(form, _)| form.clone()).unwrap_or_default();
     if let Some(fields) = object.as_object_mut() {
-        fields.remove("rules");
+        fields.remove(list);
     }
-    let mut text = format!("---\n{}rules:\n", templated(&object));
-    for (rule, situations) in rules {
-        let body = templated(&Value::Array(vec![rule]));
+    let mut text = format!("---\n{}{list}:\n", templated(&object));
+    for (piece, situations) in pieces {
+        let body = templated(&Value::Array(vec![piece]));
         let condition = if situations == all { Vec::new() } else { condition(&situations)? };
         text.push_str(&under(&condition, &body));
     }

@@ -45,7 +45,7 @@ pub(crate) fn image(profile: Profile) -> Result<()> {
     println!(
         "\nPush it to a registry of yours with one of\n   \
          skopeo copy oci-archive:{archive} docker://REGISTRY/croft:{version}\n   \
-         docker load --input {archive} && docker tag croft:{version} REGISTRY/croft:{version} && docker push REGISTRY/croft:{version}\n   \
+         docker load --input {archive} && docker tag localhost/croft:{version} REGISTRY/croft:{version} && docker push REGISTRY/croft:{version}\n   \
          podman load --input {archive} && podman push localhost/croft:{version} REGISTRY/croft:{version}\n\
          and install it from there with\n   \
          helm install croft deploy/chart --namespace croft-system --create-namespace --set image.repository=REGISTRY/croft"

@@ -97,7 +97,7 @@ fn named(mut manifest: Value, provenance: &Provenance) -> Value {
     let version = &provenance.version;
     manifest["platform"] = json!({ "architecture": architecture(), "os": "linux" });
     manifest["annotations"] = json!({
-        "io.containerd.image.name": format!("localhost/{NAME}:{version}"),
+        "io.containerd.image.name": tag(provenance),
         "org.opencontainers.image.ref.name": version,
     });
     manifest
@@ -106,8 +106,12 @@ fn named(mut manifest: Value, provenance: &Provenance) -> Value {
 fn docker_manifest(config: &Value, layers: &[Value], provenance: &Provenance) -> Value {
     let path = |blob: &Value| blob_path(blob["digest"].as_str().unwrap_or_default());
     let layers: Vec<_> = layers.iter().map(path).collect();
-    let tag = format!("{NAME}:{}", provenance.version);
-    json!([{ "Config": path(config), "RepoTags": [tag], "Layers": layers }])
+    json!([{ "Config": path(config), "RepoTags": [tag(provenance)], "Layers": layers }])
+}
+
+/// By which everybody finds it who loads it, whichever of both lists he reads.
+fn tag(provenance: &Provenance) -> String {
+    format!("localhost/{NAME}:{}", provenance.version)
 }
 
 /// What images call the machine this runs on.

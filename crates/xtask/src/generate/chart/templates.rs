@@ -16,11 +16,14 @@ pub(super) const LABEL: &str = "zz-chosen-label";
 pub(super) const VALUE: &str = "zz-chosen-value";
 pub(super) const CLASS: &str = "zz-chosen-class";
 
-/// Velero's namespace is made where it is missing, and is nobody's to take away. What is rendered without a cluster, as `GitOps` does, is
+/// Velero's namespace is made where it is missing, and is nobody's to take away. Every later revision of the release that made it has it,
+/// too: else Helm could not go back to the one that did. What is rendered without a cluster, as `GitOps` does, is
 /// compared with everything that is there, and what is missing in it may be pruned: there it is made for those only who ask for it.
 pub(super) const IS_WANTED_NAMESPACE: &str = "and (ne .Values.velero.namespace .Release.Namespace) \
      (or .Values.velero.createNamespace (and (lookup \"v1\" \"Namespace\" \"\" \"kube-system\") \
-     (not (lookup \"v1\" \"Namespace\" \"\" .Values.velero.namespace))))";
+     (or (not (lookup \"v1\" \"Namespace\" \"\" .Values.velero.namespace)) \
+     (eq .Release.Name (dig \"metadata\" \"annotations\" \"meta.helm.sh/release-name\" \"\" \
+     (lookup \"v1\" \"Namespace\" \"\" .Values.velero.namespace))))))";
 
 /// The names that are asked for in every situation.
 pub(super) fn asked_for() -> Vec<String> {
