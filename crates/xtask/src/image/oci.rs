@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn both_indexes_name_blobs_that_are_there() {
+    fn both_indexes_call_the_image_the_same_and_name_blobs_that_are_there() {
         let path = std::env::temp_dir().join(format!("croft-oci-{}", std::process::id()));
         std::fs::write(&path, built("a").bytes).unwrap();
         let read = |name: &str| -> Vec<u8> {
@@ -201,6 +201,8 @@ mod tests {
             );
             bytes
         };
+        let name = &json("index.json")["manifests"][0]["annotations"]["io.containerd.image.name"];
+        assert_eq!((name, name.as_str()), (&json("manifest.json")[0]["RepoTags"][0], Some("localhost/croft:1.2.3")));
         let manifest: Value = serde_json::from_slice(&held(&json("index.json")["manifests"][0])).unwrap();
         let config: Value = serde_json::from_slice(&held(&manifest["config"])).unwrap();
         assert_eq!(config["config"]["User"], USER);
