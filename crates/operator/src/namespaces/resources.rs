@@ -251,7 +251,7 @@ impl ResourcesReconciler {
 /// Whatever is decided about a namespace is decided by its labels.
 fn unreadable(key: &Key) -> Failure {
     let message = format!(
-        "namespace {} cannot be read, and nothing is done in it: it is too large; remove labels, annotations, finalizers or owner references",
+        "namespace {} cannot be read, and nothing is done in it: it is too large; remove labels or annotations",
         key.namespace
     );
     Failure::new(FailureClass::Rejected, "NamespaceUnreadable", message)
