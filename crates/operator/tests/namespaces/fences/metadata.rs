@@ -5,7 +5,10 @@ use std::collections::BTreeMap;
 use anyhow::{Context, Result};
 use croft::namespaces::fences::{METADATA, SIZE};
 use croft_api::namespaces::{CLASS_LABEL, NamespaceClassBinding, PROTECTED_LABELS_ANNOTATION};
-use croft_testbed::Testbed;
+use croft_testbed::{
+    Testbed,
+    fault::{Action, Match},
+};
 use k8s_openapi::api::core::v1::Namespace;
 use kube::{
     Api, ResourceExt,
@@ -15,7 +18,7 @@ use serde_json::json;
 
 use super::{Plot, Target, Way, assert_refused, choice::doors, is_fence};
 use crate::{
-    scene::{Class, gone},
+    scene::{Class, Proxied, Space, gone},
     support::{Shared, World, eventually, shared},
 };
 
@@ -113,6 +116,31 @@ async fn what_an_administrator_sets_while_a_namespace_leaves_is_not_put_back() -
     let bindings: Api<NamespaceClassBinding> = Api::namespaced(world.client(), &plot.namespace);
     gone(&bindings, &plot.namespace).await;
     assert_eq!(label(&plot).await?.as_deref(), Some("baseline"));
+    Ok(())
+}
+
+#[tokio::test]
+async fn what_is_set_between_look_and_call_is_not_put_back() -> Result<()> {
+    let world = Proxied::new().await?;
+    let _operator = world.started().await?;
+    let space = Space::new(&world.bed, "between").await?;
+    let target = Target::namespace(&world.client(), &space.name);
+    target.write(Way::Merge, LABEL, Some("privileged")).await?;
+    let spec = json!({"policy": {"onConflict": "Adopt"}, "namespaceMetadata": {"labels": {LABEL: "restricted"}}});
+    let class = Class::with_spec(world.client(), "between", spec).await?;
+    space.label(Some("between")).await?;
+    space.follows(&class).await;
+    let back = Match::verb("patch").resource("namespaces").name(&space.name);
+    let back = world.proxy.on(back).before(Action::Hold).always();
+    target.write(Way::Merge, CLASS_LABEL, None).await?;
+    eventually("the label to be put back in a moment", || async { Ok((back.fired() > 0).then_some(())) }).await;
+    target.write(Way::Merge, LABEL, Some("baseline")).await?;
+    back.remove();
+    let bindings: Api<NamespaceClassBinding> = Api::namespaced(world.client(), &space.name);
+    gone(&bindings, &space.name).await;
+    let namespaces: Api<Namespace> = Api::all(world.client());
+    let label = namespaces.get(&space.name).await?.labels().get(LABEL).cloned();
+    assert_eq!(label.as_deref(), Some("baseline"));
     Ok(())
 }
 
