@@ -126,11 +126,18 @@ pub struct Failure {
     /// Stable, `UpperCamelCase`; goes into metrics and condition reasons.
     pub reason: &'static str,
     pub message: String,
+    /// The fields it is about, as far as whoever refused names them.
+    pub fields: Vec<String>,
 }
 
 impl Failure {
     pub fn new(class: FailureClass, reason: &'static str, message: impl Into<String>) -> Self {
-        Self { class, reason, message: cut(message.into(), LONGEST_TOLD) }
+        Self { class, reason, message: cut(message.into(), LONGEST_TOLD), fields: Vec::new() }
+    }
+
+    #[must_use]
+    pub fn about(self, fields: Vec<String>) -> Self {
+        Self { fields, ..self }
     }
 }
 

@@ -7,6 +7,20 @@ use crate::conditions::cut;
 /// No field of an object has a longer name.
 const LONGEST_NAME: usize = 100;
 
+/// Where a field is, by the names on the way to it.
+pub type Field = &'static [&'static str];
+
+const MANAGED_FIELDS: Field = &["metadata", "managedFields"];
+
+/// What nobody reads of a Namespace, although its tenant may write it: of the rest the API server, or a fence, bounds all she may.
+pub const UNREAD_OF_NAMESPACES: &[Field] = &[
+    &["spec"],
+    &["status"],
+    &["metadata", "finalizers"],
+    &["metadata", "generateName"],
+    &["metadata", "ownerReferences"],
+];
+
 /// What is read of one object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limit {
@@ -33,13 +47,14 @@ impl Limit {
         Self { bytes: part(self.bytes), values: part(self.values) }
     }
 
-    /// The text of an object as it is read, or why it is not. Who manages which field is not read where it would be too much: anybody
-    /// who may write an object may write as much there as he likes, and nobody reads it.
-    pub fn read(self, text: &str) -> Result<Cow<'_, str>, String> {
+    /// The text of an object as it is read, or why it is not. What nobody reads of it is left out where it would be too much, who
+    /// manages which field in any case: whoever may write an object may write as much there as he likes.
+    pub fn read<'t>(self, text: &'t str, unread: &[Field]) -> Result<Cow<'t, str>, String> {
         if self.objection(text).is_none() {
             return Ok(text.into());
         }
-        let text = without_managed_fields(text);
+        let unread = unread.iter().chain([&MANAGED_FIELDS]);
+        let text = unread.fold(Cow::from(text), |text, field| without(&text, field).map_or(text, Cow::from));
         self.objection(&text).map_or(Ok(text), Err)
     }
 
@@ -56,15 +71,13 @@ impl Limit {
     }
 }
 
-fn without_managed_fields(text: &str) -> Cow<'_, str> {
+/// The text with nothing in a field; `None` where it has no such field.
+fn without(text: &str, field: Field) -> Option<String> {
     let member_of = |text, name| members(text).into_iter().find(|(known, _)| *known == name).map(|(_, member)| member);
-    let managed = member_of(text, "metadata").and_then(|metadata| member_of(metadata, "managedFields"));
-    let parts = managed.and_then(|managed: &str| {
-        // It is a part of the text.
-        let begin = managed.as_ptr().addr().checked_sub(text.as_ptr().addr())?;
-        Some((text.get(..begin)?, text.get(begin.checked_add(managed.len())?..)?))
-    });
-    parts.map_or(text.into(), |(before, behind)| format!("{before}null{behind}").into())
+    let taken = field.iter().try_fold(text, |text, name| member_of(text, *name))?;
+    // It is a part of the text.
+    let begin = taken.as_ptr().addr().checked_sub(text.as_ptr().addr())?;
+    Some([text.get(..begin)?, "null", text.get(begin.checked_add(taken.len())?..)?].concat())
 }
 
 /// What to do about a text that is too heavy.
@@ -169,13 +182,47 @@ mod tests {
             let managed = json!([{ "manager": "m]}", "fieldsV1": { "f:metadata": { "f:labels": fields } } }]);
             json!({ "metadata": { "labels": labels, "managedFields": managed, "name": "a" }, "spec": { "a": 1 } })
         };
-        let read: Value = serde_json::from_str(&limit.read(&object(2).to_string()).unwrap()).unwrap();
+        let read: Value = serde_json::from_str(&limit.read(&object(2).to_string(), &[]).unwrap()).unwrap();
         assert_eq!(
             read,
             json!({ "metadata": { "labels": { "l0": "", "l1": "" }, "managedFields": null, "name": "a" }, "spec": { "a": 1 } })
         );
-        assert!(limit.read(&object(30).to_string()).unwrap_err().contains("shorten metadata.labels"));
-        assert_eq!(limit.read("{}").unwrap(), "{}");
+        assert!(limit.read(&object(30).to_string(), &[]).unwrap_err().contains("shorten metadata.labels"));
+        assert_eq!(limit.read("{}", &[]).unwrap(), "{}");
+    }
+
+    #[test]
+    fn what_nobody_reads_of_a_namespace_weighs_nothing() {
+        let limit = Limit { bytes: 1000, values: 20 };
+        let many: Vec<_> = (0..100).map(|number| format!("a.b/{number}]}}\\\"")).collect();
+        let namespace = |field: &[&str], much: Value| {
+            let mut namespace = json!({
+                "metadata": { "name": "shop", "uid": "u", "resourceVersion": "7", "labels": { "a": "b" } },
+                "spec": { "finalizers": ["kubernetes"] }, "status": { "phase": "Active" },
+            });
+            let place = field.iter().fold(&mut namespace, |at, name| &mut at[*name]);
+            *place = much;
+            namespace.to_string()
+        };
+        let fields: [&[&str]; 7] = [
+            &["status", "conditions"],
+            &["spec", "finalizers"],
+            &["metadata", "managedFields"],
+            &["metadata", "ownerReferences"],
+            &["metadata", "finalizers"],
+            &["metadata", "generateName"],
+            &["status"],
+        ];
+        for field in fields {
+            for much in [json!(many), json!("<".repeat(2000))] {
+                let text = namespace(field, much);
+                let read: Value = serde_json::from_str(&limit.read(&text, UNREAD_OF_NAMESPACES).unwrap()).unwrap();
+                let kept = &read["metadata"];
+                assert_eq!((&kept["name"], &kept["labels"]["a"]), (&json!("shop"), &json!("b")), "{field:?}");
+            }
+        }
+        let labels = namespace(&["metadata", "labels"], json!(many));
+        assert!(limit.read(&labels, UNREAD_OF_NAMESPACES).is_err(), "what is read counts");
     }
 
     #[test]

@@ -25,14 +25,15 @@ pub enum Extent {
 pub fn excess(live: &Value, manifest: &Value, extent: Extent) -> Option<Value> {
     let mut live = live.clone();
     let said = if extent == Extent::Owned { ignored(manifest) } else { Vec::new() };
-    for pointer in said.into_iter().chain(set_for_good(manifest)) {
+    for pointer in said.into_iter().chain(set_for_good(manifest)).chain(made_with(manifest)) {
         forget(&mut live, &pointer);
     }
+    let kept = if extent == Extent::Whole { held_by(manifest) } else { Vec::new() };
     let (Value::Object(live), Value::Object(manifest)) = (live, manifest) else { return None };
     let mut patch = Map::new();
     for (key, value) in live.iter().filter(|(key, _)| !NOT_OURS.contains(&key.as_str())) {
         let taken = match key.as_str() {
-            "metadata" => beyond_metadata(value, manifest.get(key), extent),
+            "metadata" => beyond_metadata(value, manifest.get(key), extent, &kept),
             _ => beyond(value, manifest.get(key)),
         };
         patch.extend(taken.map(|taken| (key.clone(), taken)));
@@ -50,6 +51,15 @@ pub fn is_locked(live: &Value, manifest: &Value) -> bool {
 fn set_for_good(manifest: &Value) -> Option<Vec<String>> {
     let is_claim = manifest.get("kind").and_then(Value::as_str) == Some("PersistentVolumeClaim");
     is_claim.then(|| ["spec", "volumeName"].map(str::to_owned).into())
+}
+
+/// What a claim was made with and can never change: where it is not the class that says so, the cluster chose it, or who brought it
+/// back out of a backup; and with another claim its data would be gone.
+fn made_with(manifest: &Value) -> Vec<Vec<String>> {
+    let is_claim = manifest.get("kind").and_then(Value::as_str) == Some("PersistentVolumeClaim");
+    let fields: &[&str] =
+        if is_claim { &["dataSource", "dataSourceRef", "selector", "storageClassName", "volumeMode"] } else { &[] };
+    fields.iter().map(|field| ["spec", field].map(str::to_owned).into()).collect()
 }
 
 /// A merge patch that takes away what `former` set and `manifest` does not, where `live` still has it so. Members of lists are left to
@@ -201,7 +211,25 @@ const OF_AUTHORS: [&str; 3] = ["labels", "annotations", "ownerReferences"];
 const HELD_BY_CLUSTER: [&str; 4] =
     ["foregroundDeletion", "kubernetes.io/pvc-protection", "orphan", "service.kubernetes.io/load-balancer-cleanup"];
 
-fn beyond_metadata(live: &Value, manifest: Option<&Value>, extent: Extent) -> Option<Value> {
+/// By these our own parts hold what they have to clean up after, kind by kind: whoever put them on takes them off.
+const HELD_BY_PARTS: [(&str, &str, &str); 6] = [
+    ("croft.dev", "BackupVault", "croft.dev/backupvault"),
+    ("oadp.openshift.io", "NonAdminBackup", "nonadminbackup.oadp.openshift.io/finalizer"),
+    ("oadp.openshift.io", "NonAdminBackupStorageLocation", "nonadminbackupstoragelocation.oadp.openshift.io/finalizer"),
+    ("oadp.openshift.io", "NonAdminRestore", "nonadminrestore.oadp.openshift.io/finalizer"),
+    ("s3.snappcloud.io", "S3Bucket", "s3.snappcloud.io/cleanup-s3bucket"),
+    ("s3.snappcloud.io", "S3UserClaim", "s3.snappcloud.io/cleanup-s3userclaim"),
+];
+
+/// The finalizers that stay on an object of this kind.
+fn held_by(manifest: &Value) -> Vec<&'static str> {
+    let text = |field: &str| manifest.get(field).and_then(Value::as_str).unwrap_or_default();
+    let group = text("apiVersion").split_once('/').map_or("", |(group, _)| group);
+    let parts = HELD_BY_PARTS.into_iter().filter(|(of, kind, _)| (*of, *kind) == (group, text("kind")));
+    parts.map(|(_, _, finalizer)| finalizer).chain(HELD_BY_CLUSTER).collect()
+}
+
+fn beyond_metadata(live: &Value, manifest: Option<&Value>, extent: Extent, held_by: &[&str]) -> Option<Value> {
     let mut patch = Map::new();
     for field in OF_AUTHORS {
         let wanted = manifest.and_then(|manifest| manifest.get(field));
@@ -210,16 +238,16 @@ fn beyond_metadata(live: &Value, manifest: Option<&Value>, extent: Extent) -> Op
         patch.extend(taken.map(|taken| (field.to_owned(), taken)));
     }
     if extent == Extent::Whole {
-        patch.extend(finalizers_beyond(live).map(|left| ("finalizers".to_owned(), left)));
+        patch.extend(finalizers_beyond(live, held_by).map(|left| ("finalizers".to_owned(), left)));
     }
     (!patch.is_empty()).then_some(Value::Object(patch))
 }
 
 /// What is left of the finalizers once those are gone by which somebody holds it: no manifest sets any.
-fn finalizers_beyond(live: &Value) -> Option<Value> {
+fn finalizers_beyond(live: &Value, held_by: &[&str]) -> Option<Value> {
     let all = live.get("finalizers")?.as_array()?;
-    let is_clusters = |finalizer: &&Value| finalizer.as_str().is_some_and(|it| HELD_BY_CLUSTER.contains(&it));
-    let kept: Vec<_> = all.iter().filter(is_clusters).collect();
+    let stays = |finalizer: &&Value| finalizer.as_str().is_some_and(|it| held_by.contains(&it));
+    let kept: Vec<_> = all.iter().filter(stays).collect();
     (kept.len() < all.len()).then(|| json!(kept))
 }
 
@@ -340,6 +368,40 @@ mod tests {
             json!({"metadata": {}, "spec": {"minAvailable": null, "maxUnavailable": 1}})
         );
         assert_eq!(finalizers_in(&json!({"data": null})), None);
+    }
+
+    #[test]
+    fn finalizers_of_our_own_parts_are_not_taken_off() {
+        let own = [
+            ("s3.snappcloud.io/v1alpha1", "S3UserClaim", "s3.snappcloud.io/cleanup-s3userclaim"),
+            ("s3.snappcloud.io/v1alpha1", "S3Bucket", "s3.snappcloud.io/cleanup-s3bucket"),
+            ("croft.dev/v1alpha1", "BackupVault", "croft.dev/backupvault"),
+            ("oadp.openshift.io/v1alpha1", "NonAdminBackup", "nonadminbackup.oadp.openshift.io/finalizer"),
+        ];
+        for (api_version, kind, finalizer) in own {
+            let manifest =
+                |api_version: &str, kind: &str| json!({"apiVersion": api_version, "kind": kind, "metadata": {}});
+            let live = json!({"metadata": {"finalizers": ["theirs", finalizer]}});
+            let left = |patch: Option<Value>| patch.unwrap()["metadata"]["finalizers"].clone();
+            assert_eq!(left(excess(&live, &manifest(api_version, kind), Extent::Whole)), json!([finalizer]));
+            let elsewhere = excess(&live, &manifest("v1", "ConfigMap"), Extent::Whole);
+            assert_eq!(left(elsewhere), json!([]), "nobody would take it off");
+        }
+    }
+
+    #[test]
+    fn what_a_claim_was_made_with_stays_in_it() {
+        let manifest = json!({
+            "apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "a"},
+            "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}},
+        });
+        let mut live = manifest.clone();
+        for (field, value) in [("storageClassName", "fast"), ("volumeMode", "Filesystem"), ("volumeName", "pv")] {
+            live["spec"][field] = value.into();
+        }
+        live["spec"]["dataSource"] = json!({"kind": "VolumeSnapshot", "name": "backup"});
+        live["metadata"]["labels"] = json!({"theirs": "1"});
+        assert_eq!(excess(&live, &manifest, Extent::Whole), Some(json!({"metadata": {"labels": null}})));
     }
 
     #[test]

@@ -259,7 +259,7 @@ impl Caches {
         let (snapshot_locations, snapshots_stand) = engine.dispensable_objects(BACKUPS, &velero);
         Self {
             velero_namespace,
-            namespaces: engine.cluster_objects(BACKUPS),
+            namespaces: engine.namespaces(BACKUPS),
             secrets: engine.metadata(BACKUPS),
             locations: engine.objects(BACKUPS, &Scope::Cluster),
             backups: engine.objects(BACKUPS, &Scope::Cluster),

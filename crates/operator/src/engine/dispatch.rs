@@ -337,6 +337,17 @@ impl Inbox {
         let pushed = std::iter::from_fn(|| self.0.try_recv().ok());
         pushed.filter_map(|push| if let Push::Key(key, _) = push { Some(key) } else { None }).collect()
     }
+
+    /// The tenants that were pushed; panics where everything was.
+    pub(super) fn tenants(&mut self) -> Vec<String> {
+        let pushed = std::iter::from_fn(|| self.0.try_recv().ok());
+        let tenants = pushed.filter_map(|push| match push {
+            Push::Tenant(tenant) => Some(tenant),
+            Push::Key(..) => None,
+            Push::Everything => panic!("everything was pushed"),
+        });
+        tenants.collect()
+    }
 }
 
 #[cfg(test)]

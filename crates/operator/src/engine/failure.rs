@@ -1,5 +1,7 @@
 //! API errors in the vocabulary of the core: what class, and a sentence that is safe to show.
 
+use std::collections::BTreeSet;
+
 use croft_core::{
     plan::{Failure, FailureClass},
     refusal,
@@ -32,7 +34,9 @@ fn classify_status(status: &Status) -> Failure {
         (409, _) => Failure::new(FailureClass::Stale, "Conflict", message),
         (422, _) if is_failed_precondition(status) => Failure::new(FailureClass::Stale, "Conflict", message),
         (403, _) if is_terminating(status) => Failure::new(FailureClass::Rejected, "Terminating", message),
-        (422, _) if is_immutable(status) => Failure::new(FailureClass::Rejected, "Immutable", message),
+        (422, _) if is_immutable(status) => {
+            Failure::new(FailureClass::Rejected, "Immutable", message).about(fields_of(status))
+        }
         (403, _) if refusal::is_over_quota(&message) => Failure::new(FailureClass::Rejected, "QuotaExceeded", message),
         (401 | 403, _) => Failure::new(FailureClass::Forbidden, "Forbidden", message),
         (429, _) => Failure::new(FailureClass::Transient, "Throttled", message),
@@ -52,6 +56,13 @@ fn is_failed_precondition(status: &Status) -> bool {
 fn is_immutable(status: &Status) -> bool {
     let causes = status.details.iter().flat_map(|details| &details.causes);
     causes.into_iter().any(|cause| refusal::is_immutable(&cause.reason, &cause.message))
+}
+
+/// The fields an answer is about.
+fn fields_of(status: &Status) -> Vec<String> {
+    let causes = status.details.iter().flat_map(|details| &details.causes);
+    let fields: BTreeSet<_> = causes.map(|cause| cause.field.as_str()).filter(|field| !field.is_empty()).collect();
+    fields.into_iter().map(str::to_owned).collect()
 }
 
 /// Creating in a namespace that is being deleted.

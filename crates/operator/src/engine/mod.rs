@@ -24,8 +24,11 @@ use std::{
     sync::Arc,
 };
 
-use croft_core::{watching::Standing, weight::Limit};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use croft_core::{
+    watching::Standing,
+    weight::{Limit, UNREAD_OF_NAMESPACES},
+};
+use k8s_openapi::{api::core::v1::Namespace, apimachinery::pkg::apis::meta::v1::ObjectMeta};
 use kube::{
     Api, Client, Resource,
     core::{ClusterResourceScope, NamespaceResourceScope, PartialObjectMeta},
@@ -252,6 +255,12 @@ impl EngineBuilder {
     {
         let api: Api<K> = Api::all(self.client.clone());
         self.cache(part, &Scope::Cluster, Wire::objects(api), Need::Always)
+    }
+
+    /// The Namespaces, readable whatever their tenants write into them: what nobody here reads of them is not weighed.
+    pub fn namespaces(&mut self, part: Part) -> Arc<Cache<Namespace>> {
+        let wire = Wire::objects(Api::all(self.client.clone())).whatever_is_in(UNREAD_OF_NAMESPACES);
+        self.cache(part, &Scope::Cluster, wire, Need::Always)
     }
 
     /// As [`EngineBuilder::cluster_objects`], of a kind others may have installed or not: nobody waits for it.

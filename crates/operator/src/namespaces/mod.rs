@@ -258,7 +258,7 @@ impl Caches {
 fn install(engine: &mut EngineBuilder, ground: &Ground) {
     let Ground { writer, operator_namespace, .. } = ground;
     let caches = Caches {
-        namespaces: engine.cluster_objects(NAMESPACES),
+        namespaces: engine.namespaces(NAMESPACES),
         classes: engine.cluster_objects(NAMESPACES),
         bindings: engine.own_objects(NAMESPACES),
     };

@@ -251,7 +251,7 @@ impl ResourcesReconciler {
 /// Whatever is decided about a namespace is decided by its labels.
 fn unreadable(key: &Key) -> Failure {
     let message = format!(
-        "namespace {} cannot be read, and nothing is done in it: it is too large; remove labels, annotations, finalizers or owner references",
+        "namespace {} cannot be read, and nothing is done in it: it is too large; remove labels or annotations",
         key.namespace
     );
     Failure::new(FailureClass::Rejected, "NamespaceUnreadable", message)
@@ -311,11 +311,7 @@ pub(crate) async fn carry_out(
             let metadata = json!({ "labels": metadata.labels, "annotations": metadata.annotations });
             stamper.furnish_namespace(Target { namespace: "", name: namespace, uid: &observed.uid }, &metadata).await
         }
-        ResourceStep::PutBackNamespaceMetadata { metadata } => {
-            let patch = json!({ "metadata": { "labels": metadata.labels, "annotations": metadata.annotations } });
-            let target = Target { namespace: "", name: namespace, uid: &observed.uid };
-            stamper.writer.merge::<v1::Namespace>(target, None, patch).await
-        }
+        ResourceStep::PutBackNamespaceMetadata { metadata } => stamper.put_back(observed, metadata).await,
         ResourceStep::ForgetNotes { notes } => {
             let annotations: BTreeMap<_, _> = notes.iter().map(|note| (note, Value::Null)).collect();
             let target = Target { namespace: "", name: namespace, uid: &observed.uid };

@@ -1,6 +1,6 @@
 //! What a class's reconciler sees of revisions and does about them: observes for [`croft_core::namespaces::rollout`].
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::{cell::OnceCell, collections::BTreeSet, sync::Arc};
 
 use croft_api::namespaces::{
     CLASS_LABEL, CONFIRM_ANNOTATION, NamespaceClass, NamespaceClassBinding, NamespaceClassBindingStatus, OnUnbind,
@@ -8,9 +8,13 @@ use croft_api::namespaces::{
 };
 use croft_core::{
     namespaces::{
+        blueprint::Furnished,
         class::{Bound, Observed},
         inventory,
+        manifest::Identity,
+        params::Texts,
         rollout::{self, Deletions, RolloutStep, Wishes, deletions_in},
+        template::Facts,
     },
     plan::Failure,
     time::Timestamp,
@@ -21,8 +25,8 @@ use serde_json::json;
 
 use super::{
     class::ClassReconciler,
-    described::facts,
-    revisions::{Holder, Revision, generation_note, had_by, moved, of_class},
+    described::{facts, orphans},
+    revisions::{Holder, InForce, Revision, generation_note, had_by, moved, of_class},
 };
 use crate::{
     engine::{Target, Written, is_deleting, timestamp},
@@ -120,7 +124,7 @@ impl ClassReconciler {
     pub(super) fn count_deletions(
         &self,
         observed: &mut Observed,
-        class: &NamespaceClass,
+        class: &Arc<NamespaceClass>,
         bindings: &[Arc<NamespaceClassBinding>],
     ) {
         let checked = self.revisions.blueprints.of(class);
@@ -133,9 +137,27 @@ impl ClassReconciler {
             let before = binding.status.as_ref().map(|status| status.params.clone()).unwrap_or_default();
             let Ok(furnished) = blueprint.items(&facts(&namespace), &before) else { continue };
             let status: inventory::Status = objects::status(binding.status.as_ref());
-            let here = deletions_in(&status.applied_resources, |identity| furnished.may_want(identity));
+            let now = OnceCell::new();
+            let now = || now.get_or_init(|| self.deleting_now(class, binding, &facts(&namespace), &before)).as_ref();
+            let is_let_in = |identity: &Identity| now().is_some_and(|now| !now.may_want(identity));
+            let here = deletions_in(&status.applied_resources, |identity| furnished.may_want(identity), is_let_in);
             observed.rollout.deletions = observed.rollout.deletions.and(here);
         }
+    }
+
+    /// What the class in force in a namespace makes there, if it deletes everything else.
+    fn deleting_now(
+        &self,
+        class: &Arc<NamespaceClass>,
+        binding: &NamespaceClassBinding,
+        namespace: &Facts,
+        before: &Texts,
+    ) -> Option<Furnished> {
+        let InForce { class, checked, withheld: None, .. } = self.revisions.in_force(class, binding) else {
+            return None;
+        };
+        let blueprint = checked.as_ref().as_ref().ok()?;
+        (!orphans(&class)).then(|| blueprint.items(namespace, before).ok())?
     }
 
     /// One step is one call.

@@ -6,11 +6,12 @@ use croft_core::{
     namespaces::{
         excess::dropped,
         manifest::keeps_stamp,
+        resources::{Namespace, NamespaceChanges},
         witness::{Care, Seal, Witness},
     },
     plan::{Failure, FailureClass},
 };
-use k8s_openapi::api::core::v1::Namespace;
+use k8s_openapi::api::core::v1;
 use kube::{
     Api, Resource,
     api::{ApiResource, DynamicObject, Patch, PostParams},
@@ -190,7 +191,7 @@ impl Stamper {
     /// Labels and annotations of a Namespace; what an earlier call set and this one does not is removed.
     pub(crate) async fn furnish_namespace(&self, namespace: Target<'_>, metadata: &Value) -> Result<Written, Failure> {
         let made = self.furnished_namespace(namespace, metadata).await?;
-        Ok(written(&made, &resource_name::<Namespace>()))
+        Ok(written(&made, &resource_name::<v1::Namespace>()))
     }
 
     /// As [`Stamper::furnish_namespace`]; gives the whole Namespace as it is then.
@@ -199,11 +200,21 @@ impl Stamper {
         namespace: Target<'_>,
         metadata: &Value,
     ) -> Result<DynamicObject, Failure> {
-        let api: Api<DynamicObject> = self.writer.api::<Namespace>("");
+        let api: Api<DynamicObject> = self.writer.api::<v1::Namespace>("");
         let mut manifest = json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": metadata });
         manifest["metadata"]["uid"] = namespace.uid.into();
         let params = self.writer.patching(STAMP_MANAGER).force();
         call("apply", api.patch(namespace.name, &params, &Patch::Apply(&manifest))).await
+    }
+
+    /// Puts labels and annotations of a Namespace back; fails as stale where one of them is not as it was seen. The version of the
+    /// whole Namespace says nothing about that: whoever kept writing anything into it would keep what the class gave.
+    pub(crate) async fn put_back(&self, seen: &Namespace, changes: &NamespaceChanges) -> Result<Written, Failure> {
+        let steps = serde_json::from_value(steps_back(seen, changes).into());
+        let steps = steps.map_err(|error| classify(&kube::Error::SerdeError(error)))?;
+        let (params, api) = (self.writer.patching(FIELD_MANAGER), self.writer.api::<v1::Namespace>(""));
+        let made = call("patch", api.patch(&seen.name, &params, &Patch::Json::<()>(steps))).await?;
+        Ok(written(&made, &resource_name::<v1::Namespace>()))
     }
 
     fn api(&self, resource: &ApiResource, namespace: &str) -> Api<DynamicObject> {
@@ -235,5 +246,50 @@ impl Stamper {
         let rest = former.is_some_and(|former| dropped(&whole, former, manifest).is_some());
         let witness = Witness { rest, ..Witness::of(&whole, manifest, &self.seal, self.care) }.to_string();
         (Written { witness: Some(witness), ..written }, whole)
+    }
+}
+
+/// A JSON patch that changes what is still as it was seen, step by step.
+fn steps_back(seen: &Namespace, changes: &NamespaceChanges) -> Vec<Value> {
+    let mut steps = vec![json!({ "op": "test", "path": "/metadata/uid", "value": seen.uid })];
+    let halves = [("labels", &seen.labels, &changes.labels), ("annotations", &seen.annotations, &changes.annotations)];
+    for (half, seen, changes) in halves {
+        for (key, value) in changes {
+            let path = format!("/metadata/{half}/{}", key.replace('~', "~0").replace('/', "~1"));
+            match (seen.get(key), value) {
+                (Some(now), _) => steps.push(json!({ "op": "test", "path": path, "value": now })),
+                // It may be there without being shown yet, but not without any other.
+                (None, None) if seen.is_empty() => continue,
+                (None, _) => steps.push(json!({ "op": "add", "path": path, "value": "" })),
+            }
+            steps.push(match value {
+                Some(value) => json!({ "op": "replace", "path": path, "value": value }),
+                None => json!({ "op": "remove", "path": path }),
+            });
+        }
+    }
+    steps
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_is_as_it_was_seen_is_put_back() {
+        let texts = |key: &str, value: &str| [(key.to_owned(), value.to_owned())].into();
+        let seen = Namespace { uid: "u".into(), labels: texts("a.b/c", "ours"), ..Namespace::default() };
+        let changes = NamespaceChanges {
+            labels: [("a.b/c".to_owned(), Some("theirs".to_owned())), ("unseen".to_owned(), None)].into(),
+            annotations: [("none".to_owned(), None)].into(),
+        };
+        let expected = json!([
+            { "op": "test", "path": "/metadata/uid", "value": "u" },
+            { "op": "test", "path": "/metadata/labels/a.b~1c", "value": "ours" },
+            { "op": "replace", "path": "/metadata/labels/a.b~1c", "value": "theirs" },
+            { "op": "add", "path": "/metadata/labels/unseen", "value": "" },
+            { "op": "remove", "path": "/metadata/labels/unseen" },
+        ]);
+        assert_eq!(Value::from(steps_back(&seen, &changes)), expected);
     }
 }

@@ -1,13 +1,15 @@
 //! What a class would do: which namespaces it concerns, and what would happen in each.
 
 use anyhow::bail;
-use croft_api::namespaces::{CLASS_LABEL, CONFIRM_ANNOTATION, NamespaceClass, OnUnbind, validate};
+use croft_api::namespaces::{
+    CLASS_LABEL, CONFIRM_ANNOTATION, NamespaceClass, NamespaceClassBinding, OnUnbind, validate,
+};
 use croft_core::namespaces::{
     binding::{self, BindingStep, Trouble, Wanted},
     class,
     manifest::Identity,
     resources::{Binding, ClassSeen, Observed},
-    rollout::{Deletions, confirmation, deletions_in, digest_of, unconfirmed},
+    rollout::{self, Deletions, confirmation, deletions_in, digest_of, unconfirmed},
 };
 use futures::{StreamExt, TryStreamExt, stream};
 use k8s_openapi::api::core::v1::Namespace;
@@ -25,7 +27,8 @@ use crate::{
     engine::is_deleting,
     namespaces::{
         binding::{is_system, observed},
-        described::described_binding,
+        described::{described_binding, facts, orphans},
+        revisions::moved,
     },
     objects,
     settings::Settings,
@@ -146,17 +149,35 @@ async fn outlook(
     };
     let mut seen = cluster.observe(&namespace, *binding, Some(class)).await?;
     seen.observed.unknown_class = unknown;
-    let deletions = if bond == Bond::Bound { deletions(&seen.observed, class) } else { Deletions::default() };
+    let deletions = match bond {
+        Bond::Bound => deletions(cluster, &seen.observed, class, &namespace),
+        Bond::New | Bond::From(_) => Deletions::default(),
+    };
     let effects = rehearse(&cluster.rehearsal(&seen.observed.class), &mut seen, None).await;
     let effects = effects.map_err(because(format!("planning namespace {name}")))?;
     Ok((Outlook { namespace: name, bond, effects }, deletions))
 }
 
-fn deletions(seen: &Observed, class: &NamespaceClass) -> Deletions {
+fn deletions(cluster: &Cluster, seen: &Observed, class: &NamespaceClass, namespace: &Namespace) -> Deletions {
     let ClassSeen::Present(wants) = &seen.class else { return Deletions::default() };
     // What is no class changes nothing anywhere, and what is let go is not deleted.
     if !wants.problems.is_empty() || class.spec.policy.on_unbind == OnUnbind::Orphan {
         return Deletions::default();
     }
-    deletions_in(&seen.binding.status.applied_resources, |identity| wants.may_want(identity))
+    // Of what is in force only the class as it is stored is at hand.
+    let binding = cluster.binding(&namespace.name_any());
+    let live = cluster.classes.get(&class.name_any()).filter(|live| !orphans(live) && is_in_force(live, binding));
+    let checked = live.and_then(|live| validate::validate(live).ok());
+    let now = checked.and_then(|now| now.items(&facts(namespace), &seen.binding.status.params).ok());
+    let is_let_in = |identity: &Identity| now.as_ref().is_some_and(|now| !now.may_want(identity));
+    deletions_in(&seen.binding.status.applied_resources, |identity| wants.may_want(identity), is_let_in)
+}
+
+/// Whether what a stored class says is in force in a namespace.
+fn is_in_force(class: &NamespaceClass, binding: Option<&NamespaceClassBinding>) -> bool {
+    let status: class::Status = objects::status(class.status.as_ref());
+    let staged_since = status.rollout.and_then(|rollout| rollout.staged_since);
+    let moved = binding.and_then(moved);
+    let in_force = rollout::in_force(status.revision.as_deref(), staged_since, moved.as_ref());
+    in_force == Some(&digest_of(&validate::content(&class.spec)))
 }

@@ -177,7 +177,7 @@ fn install(engine: &mut EngineBuilder, ground: &Ground) {
     let (classes, secrets) = (engine.cluster_objects(STORAGE), engine.metadata(STORAGE));
     let gateways = Gateways::new(engine, operator_namespace, classes.clone(), secrets.clone());
     let caches = Caches {
-        namespaces: engine.cluster_objects(STORAGE),
+        namespaces: engine.namespaces(STORAGE),
         claims: engine.objects(STORAGE, &Scope::Cluster),
         users: engine.cluster_objects(STORAGE),
         buckets: engine.objects(STORAGE, &Scope::Cluster),

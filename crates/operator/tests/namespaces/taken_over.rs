@@ -5,7 +5,7 @@ use croft_api::namespaces::STAMP_LABEL;
 use k8s_openapi::api::{apps::v1::Deployment, core::v1};
 use kube::{
     Api, ResourceExt,
-    api::{DeleteParams, Patch, PatchParams},
+    api::{DeleteParams, Patch, PatchParams, PostParams},
 };
 use serde_json::json;
 
@@ -105,6 +105,39 @@ async fn what_can_only_be_undone_as_a_whole_is_undone() -> Result<()> {
 }
 
 #[tokio::test]
+async fn one_field_that_cannot_be_taken_out_keeps_nothing_else_in() -> Result<()> {
+    let world = world().await;
+    let door = json!({
+        "apiVersion": "v1", "kind": "Service", "metadata": {"name": "door"},
+        "spec": {"type": "LoadBalancer", "ports": [{"port": 80}], "selector": {"app": "shop"}},
+    });
+    let spec = json!({"policy": {"onDrift": "Exact"}, "resources": [door]});
+    let class = Class::with_spec(world.client(), "one-field", spec).await?;
+    let space = Space::of(&world.bed, "one-field", "one-field").await?;
+    space.follows(&class).await;
+    let services: Api<v1::Service> = Api::namespaced(world.client(), &space.name);
+    // Which load balancer it is can be said only as it becomes one.
+    let closed = json!({"spec": {"type": "ClusterIP", "allocateLoadBalancerNodePorts": null}});
+    let open = json!({"spec": {
+        "type": "LoadBalancer", "loadBalancerClass": "a.b/c", "externalIPs": ["10.9.8.7"], "selector": {"more": "x"},
+    }});
+    eventually("her own load balancer", || async {
+        services.patch("door", &PatchParams::default(), &Patch::Merge(&closed)).await?;
+        let hers = services.patch("door", &PatchParams::default(), &Patch::Merge(&open)).await;
+        let is_hers = |service: v1::Service| service.spec.is_some_and(|spec| spec.load_balancer_class.is_some());
+        Ok(hers.is_ok_and(is_hers).then_some(()))
+    })
+    .await;
+    eventually("all else to go", || async {
+        let spec = services.get("door").await?.spec.unwrap_or_default();
+        let is_extended = spec.selector.is_none_or(|selector| selector.contains_key("more"));
+        Ok((spec.external_ips.is_none() && !is_extended).then_some(()))
+    })
+    .await;
+    Ok(())
+}
+
+#[tokio::test]
 async fn an_object_that_only_says_it_is_ours_keeps_nothing_of_its_own() -> Result<()> {
     let world = world().await;
     let class = Class::define(world.client(), "says-so", &[("made", "1")]).await?;
@@ -148,6 +181,26 @@ async fn what_a_backup_brought_back_is_replaced_whole() -> Result<()> {
     assert_eq!(after.labels().keys().collect::<Vec<_>>(), [STAMP_LABEL]);
     space.label(None).await?;
     space.lacks("made").await;
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_quota_that_was_made_with_scopes_before_the_class_came_limits_what_the_class_says() -> Result<()> {
+    let world = world().await;
+    let space = Space::new(&world.bed, "scoped-before").await?;
+    let mut quota = json!({
+        "apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "made"}, "spec": {"hard": {"pods": "1"}},
+    });
+    let spec = json!({"protect": true, "resources": [quota]});
+    quota["metadata"]["labels"] = json!({STAMP_LABEL: "scoped-before"});
+    quota["spec"]["scopes"] = json!(["Terminating"]);
+    let quotas = space.api::<v1::ResourceQuota>();
+    let before = quotas.create(&PostParams::default(), &serde_json::from_value(quota)?).await?;
+    let class = Class::with_spec(world.client(), "scoped-before", spec).await?;
+    space.label(Some("scoped-before")).await?;
+    space.follows(&class).await;
+    let after = quotas.get("made").await?;
+    assert!(after.spec.is_some_and(|spec| spec.scopes.is_none()), "it was {before:?}");
     Ok(())
 }
 

@@ -19,6 +19,7 @@ mod need;
 mod observed;
 mod report;
 mod step;
+mod stuck;
 mod telling;
 mod words;
 

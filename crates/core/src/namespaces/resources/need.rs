@@ -1,6 +1,9 @@
 //! What one wanted object needs, by what there is of it.
 
-use super::{Class, Identity, KindSeen, Observed, Owner, Read, Removal, ResourceStep, Stamped, report};
+use super::{
+    Class, Identity, KindSeen, Observed, Owner, Read, Removal, ResourceStep, Stamped, report,
+    stuck::{is_stuck, rest_of},
+};
 use crate::namespaces::{
     excess::{Extent, finalizers_in},
     inventory::{Applied, Fingerprint, State},
@@ -114,7 +117,7 @@ impl Observed {
     /// What it was applied as is still so: what somebody changed is nothing of ours, but something of ours may be left in it.
     fn need_of_right(&self, item: &Rendered, object: &Stamped, read: &Read, known: Fingerprint<'_>) -> Need {
         // What the cluster itself set for good stays.
-        let is_stuck = self.recorded(&item.identity).is_some_and(report::is_stuck);
+        let is_stuck = self.recorded(&item.identity).is_some_and(is_stuck);
         let rest = read.excess.clone().filter(|_| self.dropping(item).is_some() && !is_stuck);
         if let Some(rest) = rest {
             return Need::Steps(vec![ResourceStep::take_away(item, read, rest)]);
@@ -143,21 +146,29 @@ impl Observed {
         let apply = ResourceStep::apply(item, uid, self.dropping(item));
         let (excess, extent) =
             (read.and_then(|read| Some((read, read.excess.clone()?))), self.extent_of(&item.identity));
+        let stuck = self.recorded(&item.identity).filter(|known| is_stuck(known));
         Need::Steps(match excess {
             None => vec![apply],
             Some((read, dropped)) if extent.is_none() && self.was_refused(&item.identity) => {
                 vec![ResourceStep::exchange(item, read, dropped), apply]
             }
             Some(_) if extent.is_none() => vec![apply],
-            // Who has locked what was never the class's gets no further with it: it is made anew.
-            Some((read, _)) if read.is_locked && extent == Some(Extent::Whole) => {
+            // Who has locked what was never the class's, or made it what it stays for good, gets no further with it: it is made anew.
+            Some((read, _))
+                if extent == Some(Extent::Whole)
+                    && (read.is_locked
+                        || (stuck.is_some_and(|known| !known.adopted) && holds_nothing(&item.identity))) =>
+            {
                 return self.anew(item, uid, &read.version, Some(read));
             }
-            // What the cluster itself set for good stays.
-            Some((read, _)) if !read.is_locked && self.recorded(&item.identity).is_some_and(report::is_stuck) => {
-                vec![apply]
-            }
-            Some((read, excess)) => vec![ResourceStep::strip(item, read, excess), apply],
+            Some((read, excess)) => match stuck.filter(|_| !read.is_locked) {
+                // What the cluster itself set for good stays, and nothing else.
+                Some(known) => {
+                    let rest = rest_of(&excess, known).map(|rest| ResourceStep::take_away(item, read, rest));
+                    rest.into_iter().chain([apply]).collect()
+                }
+                None => vec![ResourceStep::strip(item, read, excess), apply],
+            },
         })
     }
 
@@ -191,7 +202,7 @@ impl Observed {
         let is_locked = read.is_some_and(|read| read.is_locked);
         this.is_some_and(|known| {
             report::failed_on_immutable(known)
-                || (report::is_stuck(known) && (is_locked || is_whole))
+                || (is_stuck(known) && (is_locked || is_whole))
                 || (known.state == State::Failed && gives_more)
         })
     }
@@ -250,6 +261,12 @@ impl Observed {
         let take = read.and_then(|read| ResourceStep::take_fields(item, read));
         after(take, self.put_right(item, uid, read))
     }
+}
+
+/// Whether an object is no more than its manifest says: with another one of its name nothing is lost.
+fn holds_nothing(identity: &Identity) -> bool {
+    identity.group.is_empty()
+        && matches!(identity.kind.as_str(), "ConfigMap" | "LimitRange" | "ResourceQuota" | "Secret")
 }
 
 /// Only what is applied and nothing else needs something done before: everything else goes by the version that was read.

@@ -15,6 +15,7 @@ use super::{
     namespace::furnished_after,
     need::{Need, Obstacle},
     step::namespace_identity,
+    stuck::{is_stuck, stuck},
     words::{UNOBSERVABLE, explain, reason_of, unmakeable, with_fix},
 };
 use crate::{
@@ -47,9 +48,6 @@ pub(super) const IMMUTABLE_FIELD: &str = "Immutable";
 
 /// Marks a message about a change that cannot be made in place.
 const IMMUTABLE: &str = "cannot be changed in place";
-
-/// Marks a message about what others put into an object and cannot be taken out again.
-const STUCK: &str = "what others put into it cannot be taken out; delete it, or let the class say so in namespaceclass.akuity.io/ignore-fields";
 
 /// About an object whose name is taken, before it is known by whom.
 const TAKEN: &str = "an object of this name exists; about to be looked at";
@@ -324,7 +322,7 @@ fn entry(seen: &Observed, class: &Class, item: &Rendered, last: Option<&(&Resour
         }
         Some((ResourceStep::Rehearse { .. }, Outcome::Failed(failure))) => return not_anew(applied, failure),
         Some((ResourceStep::Strip { .. }, Outcome::Failed(failure))) if failure.reason == IMMUTABLE_FIELD => {
-            return Applied { state: State::Failed, message: Some(format!("{STUCK}: {}", failure.message)), ..applied };
+            return stuck(applied, failure);
         }
         Some((_, Outcome::Failed(failure))) => {
             return failed(item, applied, failure, seen.may_make_anew(&item.identity, class));
@@ -360,7 +358,11 @@ fn on_record(seen: &Observed, identity: &Identity) -> Applied {
     // What was made and lost its label on the way is known by its owner, and read for that.
     let read = seen.read.get(identity).and_then(Option::as_ref).filter(|object| object.owner.is_a_binding());
     match stamped.map(|object| &object.uid).or(read.map(|object| &object.uid)) {
-        Some(uid) => Applied { adopted: seen.is_adopted(identity, uid), uid: Some(uid.clone()), ..recorded },
+        Some(uid) => {
+            // What it was applied as says nothing about another one of its name.
+            let digest = recorded.digest.filter(|_| recorded.uid.as_ref() == Some(uid));
+            Applied { adopted: seen.is_adopted(identity, uid), uid: Some(uid.clone()), digest, ..recorded }
+        }
         None => recorded,
     }
 }
@@ -440,11 +442,6 @@ pub(super) fn failed_on_immutable(applied: &Applied) -> bool {
 /// Whether the last attempt failed because of something there is: that may be known again, or another object by now.
 pub(super) fn cannot_change(applied: &Applied) -> bool {
     failed_on_immutable(applied) || is_stuck(applied)
-}
-
-/// Whether the last attempt failed because what others put into it cannot be taken out.
-pub(super) fn is_stuck(applied: &Applied) -> bool {
-    applied.state == State::Failed && applied.message.as_deref().is_some_and(|message| message.starts_with(STUCK))
 }
 
 fn blocked(item: &Rendered, applied: Applied, obstacle: &Obstacle) -> Applied {

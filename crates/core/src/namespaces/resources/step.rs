@@ -17,7 +17,8 @@ use crate::{
 pub enum ResourceStep {
     /// Labels and annotations of the Namespace itself; empty takes ours away. The last one takes away what is no longer wanted.
     ApplyNamespaceMetadata { metadata: NamespaceMetadata, last: bool },
-    /// What the Namespace had before the class set it otherwise, and nothing where it had nothing.
+    /// What the Namespace had before the class set it otherwise, and nothing where it had nothing; only where the class's is still there
+    /// as it was seen.
     PutBackNamespaceMetadata { metadata: NamespaceChanges },
     /// What the Namespace says is kept, and no class it has keeps.
     ForgetNotes { notes: Vec<String> },

@@ -1,7 +1,10 @@
 //! An edit that would delete much waits until somebody confirms it: `resources: []` by mistake empties no cluster.
 
 use super::Share;
-use crate::namespaces::{inventory::Applied, manifest::Identity};
+use crate::namespaces::{
+    inventory::{Applied, State},
+    manifest::Identity,
+};
 
 /// What may be deleted unasked where the class does not say: so many objects,
 const MOST_UNASKED: u64 = 100;
@@ -31,14 +34,20 @@ impl Deletions {
     }
 }
 
-/// What of these objects a revision would delete, sooner or later: all but what it wants, or may want once it fits. Rights are not counted: taking them away must never
-/// wait for a guard. Neither is what was somebody's before, which is released, nor what has been deleted already. What only waits to go is: how it goes may have been decided
-/// otherwise meanwhile.
-pub fn deletions_in(made: &[Applied], is_wanted: impl Fn(&Identity) -> bool) -> Deletions {
+/// What of these objects a revision would delete, sooner or later: all but what it wants, or may want once it fits. Rights are not
+/// counted: taking them away must never wait for a guard. Neither is what was somebody's before, which is released, nor what has been
+/// deleted already, nor what waits to go because what is in force would delete it as well: that was let in, and whoever keeps it
+/// waiting keeps nothing else waiting. What waits to be let go of is counted.
+pub fn deletions_in(
+    made: &[Applied],
+    is_wanted: impl Fn(&Identity) -> bool,
+    is_let_in: impl Fn(&Identity) -> bool,
+) -> Deletions {
     let mut deletions = Deletions::default();
     for applied in made.iter().filter(|applied| applied.uid.is_some() && !applied.is_deleted()) {
         let identity = applied.identity();
-        let goes = !applied.adopted && !identity.gives_rights() && !is_wanted(&identity);
+        let waits = applied.state == State::Pruning && is_let_in(&identity);
+        let goes = !applied.adopted && !identity.gives_rights() && !is_wanted(&identity) && !waits;
         let one = Deletions { objects: u64::from(goes), made: 1 };
         deletions = deletions.and(one);
     }
@@ -48,7 +57,7 @@ pub fn deletions_in(made: &[Applied], is_wanted: impl Fn(&Identity) -> bool) -> 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::namespaces::inventory::{State, held};
+    use crate::namespaces::inventory::held;
 
     fn applied(api_version: &str, kind: &str, name: &str) -> Applied {
         Applied {
@@ -85,6 +94,19 @@ mod tests {
             Applied { uid: None, ..applied("v1", "ConfigMap", "never-made") },
         ];
         let wanted = made[0].identity();
-        assert_eq!(deletions_in(&made, |identity| *identity == wanted), Deletions { objects: 2, made: 6 });
+        let counted = deletions_in(&made, |identity| *identity == wanted, |_| false);
+        assert_eq!(counted, Deletions { objects: 2, made: 6 });
+    }
+
+    #[test]
+    fn what_was_let_in_to_go_and_waits_is_not_asked_about_again() {
+        let made = [
+            applied("v1", "ConfigMap", "goes-now"),
+            Applied { state: State::Pruning, ..applied("v1", "ConfigMap", "waits") },
+            Applied { state: State::Pruning, ..applied("v1", "ConfigMap", "was-to-be-kept") },
+        ];
+        let kept = made[2].identity();
+        let counted = deletions_in(&made, |_| false, |identity| *identity != kept);
+        assert_eq!(counted, Deletions { objects: 2, made: 3 });
     }
 }

@@ -19,6 +19,9 @@ use crate::{
 /// What is wrong with an object may repeat all of it.
 const LONGEST_ERROR: usize = 500;
 
+/// The kind whose objects are the tenants themselves.
+const NAMESPACES: &str = "namespaces";
+
 /// Whether anybody waits for a kind to be installed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Need {
@@ -110,10 +113,12 @@ impl<K> CacheSink<K> {
         self.journal.removed(&self.resource, place);
     }
 
-    /// What an object that cannot be read points at is not known. What a tenant makes concerns her own namespace only.
+    /// What an object that cannot be read points at is not known. What a tenant makes concerns her own namespace only, and so does
+    /// what she writes into that itself.
     fn wake_whom_it_may_concern(&self, place: &Place) {
-        if self.is_tenants && !place.namespace.is_empty() {
-            self.pusher.push_tenant(&place.namespace);
+        let tenant = if self.resource == NAMESPACES { &place.name } else { &place.namespace };
+        if self.is_tenants && !tenant.is_empty() {
+            self.pusher.push_tenant(tenant);
         } else {
             self.pusher.push_everything();
         }
@@ -231,6 +236,17 @@ mod tests {
             scene.shows_unreadable();
             let woken = inbox.keys();
             assert_eq!(woken, [Key::new(PART.work("test"), "shop", "one")]);
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_namespace_that_cannot_be_read_wakes_nobody_elses() {
+        for (resource, woken) in [("namespaces", ["one"].as_slice()), ("configmaps", &["shop"])] {
+            let mut scene = scene();
+            let (pusher, mut inboxes) = dispatch::channels([PART]);
+            (scene.sink.pusher, scene.sink.resource) = (pusher, resource.into());
+            scene.shows_unreadable();
+            assert_eq!(inboxes.get_mut(&PART).expect("of the part").tenants(), woken);
         }
     }
 

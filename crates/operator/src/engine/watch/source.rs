@@ -8,7 +8,7 @@ use std::{
 
 use croft_core::{
     watching::{FIRST_PAGE, Trouble, most_bytes, next_page, smaller_page},
-    weight::Limit,
+    weight::{Field, Limit},
 };
 use futures::{AsyncReadExt, Stream, StreamExt, stream::BoxStream};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ListMeta, ObjectMeta};
@@ -82,12 +82,20 @@ pub(crate) struct Wire<K> {
     fields: Option<String>,
     /// How many objects the next page may hold.
     page: AtomicU32,
-    /// What exceeds it is not read.
-    limit: Limit,
+    measure: Measure,
     decode: Decode<K>,
 }
 
-type Decode<K> = fn(&RawValue, Limit) -> Arrived<K>;
+/// How much of an object is read.
+#[derive(Clone, Copy, Debug)]
+struct Measure {
+    /// What exceeds it is not read.
+    limit: Limit,
+    /// What nobody reads: of that there may be any amount.
+    unread: &'static [Field],
+}
+
+type Decode<K> = fn(&RawValue, Measure) -> Arrived<K>;
 
 /// How much of an object is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -116,7 +124,13 @@ impl<K: Resource + DeserializeOwned> Wire<K> {
 
     /// Only so much of each object.
     pub(crate) fn within(mut self, limit: Limit) -> Self {
-        self.limit = limit;
+        self.measure.limit = limit;
+        self
+    }
+
+    /// However much there is of what nobody reads.
+    pub(crate) fn whatever_is_in(mut self, unread: &'static [Field]) -> Self {
+        self.measure.unread = unread;
         self
     }
 
@@ -128,7 +142,7 @@ impl<K: Resource + DeserializeOwned> Wire<K> {
             labels: None,
             fields: None,
             page: AtomicU32::new(FIRST_PAGE),
-            limit: Limit::OF_CLUSTER,
+            measure: Measure { limit: Limit::OF_CLUSTER, unread: &[] },
             decode: decoded,
         }
     }
@@ -159,9 +173,9 @@ impl<K: Send + 'static> Source<K> for Wire<K> {
         };
         let list: RawList = serde_json::from_slice(&text).map_err(|error| unreadable(&error))?;
         self.page.store(next_page(list.items.len(), text.len()), Ordering::Relaxed);
-        let (decode, limit) = (self.decode, self.limit);
+        let (decode, measure) = (self.decode, self.measure);
         Ok(Page {
-            objects: Box::new(list.items.into_iter().map(move |raw| decode(&raw, limit))),
+            objects: Box::new(list.items.into_iter().map(move |raw| decode(&raw, measure))),
             next: list.metadata.continue_.filter(|token| !token.is_empty()),
             version: list.metadata.resource_version.unwrap_or_default(),
         })
@@ -183,8 +197,8 @@ impl<K: Send + 'static> Source<K> for Wire<K> {
         let request = request.map_err(|error| Trouble::Other(error.to_string()))?;
         let answer = tokio::time::timeout(PAGE_TIMEOUT, self.client.request_events(request)).await;
         let stream = answer.map_err(|_| slow())?.map_err(|error| trouble(&error))?;
-        let (decode, limit) = (self.decode, self.limit);
-        Ok(alive(stream).map(move |event| happening(event?, |raw| decode(raw, limit))).boxed())
+        let (decode, measure) = (self.decode, self.measure);
+        Ok(alive(stream).map(move |event| happening(event?, |raw| decode(raw, measure))).boxed())
     }
 }
 
@@ -229,8 +243,8 @@ fn null_is_empty<'de, D: Deserializer<'de>>(items: D) -> Result<Vec<Box<RawValue
     Option::deserialize(items).map(Option::unwrap_or_default)
 }
 
-fn decoded<K: DeserializeOwned>(raw: &RawValue, limit: Limit) -> Arrived<K> {
-    let read = limit.read(raw.get());
+fn decoded<K: DeserializeOwned>(raw: &RawValue, measure: Measure) -> Arrived<K> {
+    let read = measure.limit.read(raw.get(), measure.unread);
     let read = read.and_then(|text| serde_json::from_str(&text).map_err(|error| error.to_string()));
     match read {
         Ok(object) => Arrived::Readable(object),
@@ -332,7 +346,8 @@ fn trouble_of(status: &Status) -> Trouble {
 
 #[cfg(test)]
 mod tests {
-    use k8s_openapi::api::core::v1::ConfigMap;
+    use croft_core::weight::UNREAD_OF_NAMESPACES;
+    use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
 
     use super::*;
 
@@ -348,7 +363,7 @@ mod tests {
     }
 
     fn read(raw: &RawValue) -> Arrived<ConfigMap> {
-        decoded(raw, Limit::OF_NAMESPACE)
+        decoded(raw, Measure { limit: Limit::OF_NAMESPACE, unread: &[] })
     }
 
     #[test]
@@ -362,6 +377,21 @@ mod tests {
             };
             assert_eq!(metadata.uid.as_deref(), Some("u"), "{error}");
         }
+    }
+
+    #[test]
+    fn a_namespace_is_read_however_much_there_is_in_it_that_nobody_reads() {
+        let much = format!("[{}{{}}]", "{},".repeat(Limit::OF_CLUSTER.values));
+        let text = format!(
+            r#"{{"metadata":{{"name":"shop","uid":"u","labels":{{"a":"b"}},"ownerReferences":{much},"finalizers":{much}}},
+                "spec":{{"finalizers":{much}}},"status":{{"conditions":{much}}}}}"#
+        );
+        let raw = RawValue::from_string(text).unwrap();
+        let arrived: Arrived<Namespace> =
+            decoded(&raw, Measure { limit: Limit::OF_CLUSTER, unread: UNREAD_OF_NAMESPACES });
+        let Arrived::Readable(namespace) = arrived else { panic!("it was not read") };
+        assert_eq!(namespace.metadata.labels.unwrap_or_default().get("a").map(String::as_str), Some("b"));
+        assert!(matches!(read(&raw), Arrived::Unreadable { .. }), "of other kinds all counts");
     }
 
     #[test]

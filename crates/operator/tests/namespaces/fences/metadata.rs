@@ -5,7 +5,10 @@ use std::collections::BTreeMap;
 use anyhow::{Context, Result};
 use croft::namespaces::fences::{METADATA, SIZE};
 use croft_api::namespaces::{CLASS_LABEL, NamespaceClassBinding, PROTECTED_LABELS_ANNOTATION};
-use croft_testbed::Testbed;
+use croft_testbed::{
+    Testbed,
+    fault::{Action, Match},
+};
 use k8s_openapi::api::core::v1::Namespace;
 use kube::{
     Api, ResourceExt,
@@ -15,7 +18,7 @@ use serde_json::json;
 
 use super::{Plot, Target, Way, assert_refused, choice::doors, is_fence};
 use crate::{
-    scene::{Class, gone},
+    scene::{Class, Proxied, Space, gone},
     support::{Shared, World, eventually, shared},
 };
 
@@ -117,6 +120,31 @@ async fn what_an_administrator_sets_while_a_namespace_leaves_is_not_put_back() -
 }
 
 #[tokio::test]
+async fn what_is_set_between_look_and_call_is_not_put_back() -> Result<()> {
+    let world = Proxied::new().await?;
+    let _operator = world.started().await?;
+    let space = Space::new(&world.bed, "between").await?;
+    let target = Target::namespace(&world.client(), &space.name);
+    target.write(Way::Merge, LABEL, Some("privileged")).await?;
+    let spec = json!({"policy": {"onConflict": "Adopt"}, "namespaceMetadata": {"labels": {LABEL: "restricted"}}});
+    let class = Class::with_spec(world.client(), "between", spec).await?;
+    space.label(Some("between")).await?;
+    space.follows(&class).await;
+    let back = Match::verb("patch").resource("namespaces").name(&space.name);
+    let back = world.proxy.on(back).before(Action::Hold).always();
+    target.write(Way::Merge, CLASS_LABEL, None).await?;
+    eventually("the label to be put back in a moment", || async { Ok((back.fired() > 0).then_some(())) }).await;
+    target.write(Way::Merge, LABEL, Some("baseline")).await?;
+    back.remove();
+    let bindings: Api<NamespaceClassBinding> = Api::namespaced(world.client(), &space.name);
+    gone(&bindings, &space.name).await;
+    let namespaces: Api<Namespace> = Api::all(world.client());
+    let label = namespaces.get(&space.name).await?.labels().get(LABEL).cloned();
+    assert_eq!(label.as_deref(), Some("baseline"));
+    Ok(())
+}
+
+#[tokio::test]
 async fn a_label_goes_with_its_class_whoever_says_that_it_is_his_as_well() -> Result<()> {
     let world = world().await;
     let (dropped, left) = (furnished("shared-label", true).await?, furnished("left-label", true).await?);
@@ -167,15 +195,39 @@ async fn a_namespace_that_cannot_be_read_is_told_and_followed_once_it_can() -> R
     // Every class there is takes a look at it, and the API server its time: not in the world that other tests share.
     let world = World::own(Testbed::kubernetes()).await?;
     let plot = furnished_in(&world.bed, "unreadable", false).await?;
-    let finalizers: Vec<_> = (0..101_000).map(|number| format!("a.b/{number:x}")).collect();
+    let labels = |value: Option<&str>| (0..101_000).map(|number| (format!("l{number:x}"), json!(value))).collect();
+    let labels = |value| -> serde_json::Map<_, _> { labels(value) };
     let target = Target::namespace(&plot.admin, &plot.namespace);
-    let much = json!({"metadata": {"finalizers": finalizers, "managedFields": [{}]}});
+    let much = json!({"metadata": {"labels": labels(Some("")), "managedFields": [{}]}});
     target.patch(&Patch::Merge(much)).await.context("more than can be read")?;
     let (_, message) = plot.ready_reason("CannotObserve").await;
-    assert!(message.contains("finalizers"), "{message}");
-    let leaves = json!({"metadata": {"finalizers": null, "labels": {CLASS_LABEL: null}}});
+    assert!(message.contains("remove labels"), "{message}");
+    let mut fewer = labels(None);
+    fewer.insert(CLASS_LABEL.to_owned(), json!(null));
+    let leaves = json!({"metadata": {"labels": fewer}});
     target.patch(&Patch::Merge(leaves)).await?;
     let bindings: Api<NamespaceClassBinding> = Api::namespaced(world.client(), &plot.namespace);
+    gone(&bindings, &plot.namespace).await;
+    Ok(())
+}
+
+#[tokio::test]
+async fn no_status_and_no_owner_makes_a_namespace_that_cannot_be_read() -> Result<()> {
+    let plot = furnished("much-unread", false).await?;
+    // Six times as long once it is written as JSON.
+    let much = "<".repeat(540_000);
+    let hers = Target::namespace(&plot.owner.client, &plot.namespace);
+    let condition = json!({"status": {"conditions": [{"type": "a", "status": "True", "message": much}]}});
+    hers.through("status").patch(&Patch::Merge(condition)).await.context("her status")?;
+    let metadata = json!({"labels": {LABEL: "baseline"}});
+    Class::with_spec(world().await.client(), "much-unread", json!({"namespaceMetadata": metadata})).await?;
+    let is_baseline = || async { Ok((label(&plot).await?.as_deref() == Some("baseline")).then_some(())) };
+    eventually("the class to be followed whatever is in its status", is_baseline).await;
+    hers.through("status").patch(&Patch::Merge(json!({"status": {"conditions": null}}))).await?;
+    let owner = json!([{"apiVersion": "example.com/v1", "kind": "Nothing", "name": much, "uid": "u"}]);
+    hers.patch(&Patch::Merge(json!({"metadata": {"ownerReferences": owner}}))).await.context("an owner")?;
+    Target::namespace(&plot.admin, &plot.namespace).write(Way::Merge, CLASS_LABEL, None).await?;
+    let bindings: Api<NamespaceClassBinding> = Api::namespaced(world().await.client(), &plot.namespace);
     gone(&bindings, &plot.namespace).await;
     Ok(())
 }

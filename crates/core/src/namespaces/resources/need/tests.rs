@@ -302,3 +302,104 @@ fn what_never_was_the_classs_and_cannot_be_changed_is_let_go_of_and_made_anew() 
     }
     assert_eq!(kinds_of(&super::super::plan(&seen)), ["Strip", "Apply"], "only where the class says so");
 }
+
+/// What comes of it where taking out what is not to be in an object ends so, and what is applied is accepted.
+fn looks(seen: &mut Observed, stripped: &Failure) {
+    let plan = plan(seen);
+    let accepted = Outcome::Done { uid: Some("u".into()), witness: Some("f.c".into()) };
+    let ends =
+        |step: &ResourceStep| if step.kind() == "Strip" { Outcome::Failed(stripped.clone()) } else { accepted.clone() };
+    let outcomes: Vec<_> = plan.iter().map(|step| (step, ends(step))).collect();
+    seen.binding.status = report::report(seen, &outcomes, &Timestamp::default());
+    assert!(!seen.binding.status.is_ready(), "{:?}", seen.binding.status);
+}
+
+fn immutable(fields: &[&str]) -> Failure {
+    let fields = fields.iter().map(|field| (*field).to_owned()).collect();
+    Failure::new(FailureClass::Rejected, "Immutable", "no").about(fields)
+}
+
+/// An object that was there before its class came and looks like one of it, with `excess` in it.
+fn there_first(kind: &str, excess: &serde_json::Value) -> (Observed, Identity) {
+    let (mut seen, identity) = refused("", kind, "");
+    seen.binding.status.applied_resources.clear();
+    if let ClassSeen::Present(class) = &mut seen.class {
+        class.policy.recreate_immutable = false;
+    }
+    seen.stamped.get_mut(&identity).unwrap().owner = Owner::Nobody;
+    let read = Read { uid: "u".into(), version: "7".into(), excess: Some(excess.clone()), ..Read::default() };
+    seen.read.insert(identity.clone(), Some(read));
+    assert_eq!((seen.extent_of(&identity), kinds_of(&plan(&seen))), (Some(Extent::Whole), vec!["Strip", "Apply"]));
+    (seen, identity)
+}
+
+/// It was applied, and is the binding's since.
+fn becomes_ours(seen: &mut Observed, identity: &Identity) {
+    let object = seen.stamped.get_mut(identity).unwrap();
+    (object.owner, object.content) = (Owner::ThisBinding, "c".into());
+    seen.read.get_mut(identity).unwrap().as_mut().unwrap().owner = Owner::ThisBinding;
+}
+
+#[test]
+fn what_was_nobodys_and_cannot_be_stripped_is_not_taken_for_right() {
+    for kind in ["ResourceQuota", "Secret", "ConfigMap"] {
+        let (mut seen, identity) = there_first(kind, &serde_json::json!({"spec": {"scopes": null}}));
+        looks(&mut seen, &immutable(&["spec.scopes"]));
+        becomes_ours(&mut seen, &identity);
+        assert_eq!(kinds_of(&plan(&seen)), ["Rehearse", "Prune"], "{kind}");
+        let stale = Outcome::Failed(Failure::new(FailureClass::Stale, "Conflict", "it has changed"));
+        let plan_now = plan(&seen);
+        let outcomes: Vec<_> = plan_now.iter().map(|step| (step, stale.clone())).collect();
+        seen.binding.status = report::report(&seen, &outcomes, &Timestamp::default());
+        assert_eq!(kinds_of(&plan(&seen)), ["Rehearse", "Prune"], "{kind}: whoever keeps writing keeps nothing");
+    }
+    let held = serde_json::json!({"metadata": {"finalizers": []}, "spec": {"scopes": null}});
+    let (mut seen, identity) = there_first("ResourceQuota", &held);
+    looks(&mut seen, &immutable(&["spec.scopes"]));
+    becomes_ours(&mut seen, &identity);
+    assert_eq!(kinds_of(&plan(&seen)), ["Strip"], "it is let go of first");
+    let (mut seen, identity) = there_first("Service", &serde_json::json!({"spec": {"class": null, "more": null}}));
+    looks(&mut seen, &immutable(&["spec.class"]));
+    becomes_ours(&mut seen, &identity);
+    assert_eq!(kinds_of(&plan(&seen)), ["Strip", "Apply"], "what may hold something stays");
+}
+
+#[test]
+fn what_has_the_name_of_what_stood_has_not_stood_itself() {
+    let (mut seen, identity) = changed_since(false, true, "m");
+    seen.stamped.get_mut(&identity).unwrap().uid = "hers".into();
+    let read = seen.read.get_mut(&identity).unwrap().as_mut().unwrap();
+    (read.uid, read.excess) = ("hers".into(), Some(serde_json::json!({"data": {"theirs": null}})));
+    for failure in [immutable(&["data"]), Failure::new(FailureClass::Stale, "Conflict", "it has changed")] {
+        let mut seen = seen.clone();
+        assert_eq!(kinds_of(&plan(&seen)), ["Strip", "Apply"]);
+        looks(&mut seen, &failure);
+        assert_eq!(seen.extent_of(&identity), Some(Extent::Whole), "{failure}");
+    }
+}
+
+#[test]
+fn one_field_that_cannot_be_taken_out_keeps_nothing_else_in() {
+    let (mut seen, identity) = changed_since(true, true, "m");
+    let all = serde_json::json!({
+        "metadata": {"annotations": {"a.b/c": null}}, "spec": {"class": null, "more": null, "ports": [{"port": 80}]},
+    });
+    seen.read.get_mut(&identity).unwrap().as_mut().unwrap().excess = Some(all);
+    looks(&mut seen, &immutable(&["spec.class"]));
+    let taken = |seen: &Observed| match plan(seen).iter().next() {
+        Some(ResourceStep::Strip { excess, .. }) => excess.clone(),
+        other => panic!("{other:?}"),
+    };
+    let annotations = serde_json::json!({"annotations": {"a.b/c": null}});
+    assert_eq!(
+        taken(&seen),
+        serde_json::json!({"metadata": annotations, "spec": {"more": null, "ports": [{"port": 80}]}})
+    );
+    looks(&mut seen, &immutable(&["spec.ports[0].port", "metadata.annotations[a.b/c]"]));
+    assert_eq!(taken(&seen), serde_json::json!({"spec": {"more": null}}));
+    let mut bare = seen.clone();
+    bare.read.get_mut(&identity).unwrap().as_mut().unwrap().excess = Some(serde_json::json!({"spec": {"class": null}}));
+    assert_eq!(kinds_of(&plan(&bare)), ["Apply"], "what the cluster itself set for good stays");
+    looks(&mut seen, &immutable(&["spec.class"]));
+    assert_eq!(kinds_of(&plan(&seen)), ["Apply"], "nothing new is named: it cannot be told what else could go");
+}
