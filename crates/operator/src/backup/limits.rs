@@ -12,7 +12,7 @@ use croft_api::{
 };
 use croft_core::{
     backup::{
-        Fields, Phase, Progress,
+        Fields, Phase, Progress, is_denied,
         turn::{self, HELD_BACK, Member, Room, Said, Turn},
     },
     conditions::Truth,
@@ -47,13 +47,17 @@ fn is_accepted(conditions: Option<&Vec<Condition>>) -> bool {
     conditions.into_iter().flatten().any(|condition| condition.type_ == "Accepted" && condition.status == "True")
 }
 
+fn queued(conditions: Option<&Vec<Condition>>) -> Option<(Truth, &Condition)> {
+    let queued = conditions.into_iter().flatten().find(|condition| condition.type_ == "Queued")?;
+    Some((if queued.status == "False" { Truth::False } else { Truth::Unknown }, queued))
+}
+
 /// Whether it may be with Velero although it does not say so.
 fn is_tried<K: Kind>(request: &K, conditions: Option<&Vec<Condition>>) -> bool {
     request::tried(request).is_some_and(|tried| {
-        let queued = conditions.into_iter().flatten().find(|condition| condition.type_ == "Queued");
-        let since = queued.map(|queued| queued.last_transition_time.0.to_string()).unwrap_or_default();
-        let truth = |queued: &Condition| if queued.status == "False" { Truth::False } else { Truth::Unknown };
-        turn::is_tried(&tried, queued.map(|queued| (truth(queued), queued.reason.as_str(), since.as_str())))
+        let queued = queued(conditions);
+        let since = queued.map(|(_, queued)| queued.last_transition_time.0.to_string()).unwrap_or_default();
+        turn::is_tried(&tried, queued.map(|(truth, queued)| (truth, queued.reason.as_str(), since.as_str())))
     })
 }
 
@@ -73,6 +77,7 @@ trait Limited: Kind {
             is_accepted: is_accepted(self.conditions()),
             waits_elsewhere: waits_elsewhere(self.conditions()),
             was_queued: was_queued(self.conditions()),
+            is_denied: queued(self.conditions()).is_some_and(|(truth, queued)| is_denied(truth, &queued.reason)),
             is_tried: is_tried(self, self.conditions()),
             is_finished: self.told().is_some_and(|status| Progress(status).is_finished()),
         })
@@ -176,8 +181,7 @@ fn next_in_line<K: Limited>(work: Work, change: Change<'_, K>, cache: &Cache<K>,
     }
     let namespace = change.object().namespace().unwrap_or_default();
     let all = cache.in_namespace(&namespace);
-    let all = all.iter().map(|one| (one.turn(), came(&**one)));
-    let next = turn::whose_turn(room, &came(change.object()), all, limit);
+    let next = turn::whose_turn(room, &member(change.object()), all.iter().map(|one| member(&**one)), limit);
     next.into_iter().map(|(_, name)| Key::new(work, namespace.clone(), name)).collect()
 }
 
