@@ -130,13 +130,14 @@ impl Caches {
             keys.push(Key::cluster(CLASS, &name));
         }
         let serves = |class: &S3Class| class_seen(class).refusal(false).is_none();
+        let is_open = |class: &S3Class| class_seen(class).refusal(true).is_none();
         let generation = |class: &S3Class| class.status.as_ref().and_then(|status| status.observed_generation);
         if is_changed {
             keys.extend(self.keys_of_class(change, |_| true, |_| true));
         } else if change.after.is_some_and(serves) {
             if is_bound_anew || differs(change, generation) {
                 keys.extend(self.keys_of_class(change, |_| true, |_| true));
-            } else if !change.before.is_some_and(serves) {
+            } else if !change.before.is_some_and(serves) || differs(change, is_open) {
                 // Whoever has waited for it; the others have what they need.
                 let waits = |claim: &S3UserClaim| !self.is_settled(claim);
                 keys.extend(self.keys_of_class(change, waits, |bucket| !bucket_seen(bucket).is_settled()));

@@ -256,7 +256,7 @@ impl Warehouse {
             places.iter().flat_map(|(namespace, name)| of(namespace, name)).collect()
         });
         self.caches.classes.wakes(move |change: engine::Change<'_, S3Class>| {
-            let serves = |class: &S3Class| class_seen(class).refusal(false).is_none();
+            let serves = |class: &S3Class| [false, true].map(|is_new| class_seen(class).refusal(is_new).is_none());
             let view = |class: &S3Class| {
                 (class.spec.clone(), validate::on_delete(class), is_deleting(&class.metadata), serves(class))
             };
