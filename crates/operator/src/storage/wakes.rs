@@ -7,7 +7,7 @@ use croft_api::{
     storage::{S3Bucket, S3Class, S3User, S3UserClaim, S3UserPhase, UserMigration, validate},
 };
 use croft_core::storage::{
-    ClassChoice,
+    ClassChoice, OnDelete,
     claim::{Record, RecordBody},
     claim_of_record, record_name,
 };
@@ -174,9 +174,9 @@ impl Caches {
         keys
     }
 
-    /// Whether the class of a record gives up whatever it has, also what was kept.
-    pub(super) fn gives_up(&self, record: &Record) -> bool {
-        record.body.class.as_deref().is_some_and(|class| self.gateways.gives_up(ClassChoice::Named(class)))
+    /// What the class of a record says becomes of what it has, where that class is there.
+    pub(super) fn on_delete(&self, record: &Record) -> Option<OnDelete> {
+        self.gateways.on_delete(ClassChoice::Named(record.body.class.as_deref()?))
     }
 
     /// Whether it is on record which class a claim is of.

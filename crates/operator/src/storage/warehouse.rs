@@ -79,10 +79,9 @@ impl Warehouse {
         user::fresh_keys()
     }
 
-    /// Whether nothing is to be done for a record while there is no vault of its name: what was kept is given up where the class gives
-    /// everything up.
+    /// Whether nothing is to be done for a record while there is no vault of its name.
     pub(crate) fn rests(&self, record: &Record) -> bool {
-        record.rests_without_claim() && !self.caches.gives_up(record)
+        record.rests_without_claim(self.caches.on_delete(record))
     }
 
     /// Those who share it share a gateway.
