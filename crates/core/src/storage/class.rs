@@ -40,6 +40,7 @@ pub struct Observed {
 }
 
 /// An S3Class as stored.
+#[expect(clippy::struct_excessive_bools, reason = "independent facts, each with its own name")]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClassSeen {
     pub target: Target,

@@ -71,7 +71,7 @@ impl<'a> Plot<'a> {
         let mut config = self.bed.admin().config();
         config.auth_info.impersonate = Some(user.to_owned());
         let client = Client::try_from(config)?;
-        Ok(Self { bed: &self.bed, client, ceph: self.ceph, namespace: self.namespace.clone() })
+        Ok(Self { bed: self.bed, client, ceph: self.ceph, namespace: self.namespace.clone() })
     }
 
     /// Velero, which brings back what was backed up, in any order.
