@@ -12,7 +12,7 @@ use croft_api::{
 };
 use croft_testbed::{
     Testbed,
-    fault::{Action, FaultProxy, Match},
+    fault::{Action, FaultProxy, Match, Seen},
 };
 use kube::{ResourceExt, api::ListParams};
 use serde_json::{Value, json};
@@ -101,7 +101,17 @@ async fn a_download_whose_wait_is_not_told_yet_is_woken_all_the_same() -> Result
     eventually("the operator to be about to tell", || async { Ok((untold.fired() > 0).then_some(())) }).await;
     plot.world.bed.velero().process().cont();
     plot.has_its_log("first").await;
+    // The operator hears of what it told only once it knows that it was its own.
+    proxy.pause_watches();
     untold.release();
+    eventually("the wait to be told", || async {
+        let is_told = |seen: &Seen| {
+            seen.request.name.as_deref() == Some("second") && seen.status.is_some_and(|status| status < 300)
+        };
+        Ok(proxy.writes().iter().any(is_told).then_some(()))
+    })
+    .await;
+    proxy.resume_watches();
     plot.has_its_log("second").await;
     Ok(())
 }
