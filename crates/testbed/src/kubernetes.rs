@@ -328,6 +328,8 @@ fn api_server_command(program: &Path, files: &Files, block: &PortBlock, place: P
         format!("--service-account-signing-key-file={}", files.path("service-account.key")),
         format!("--service-account-key-file={}", files.path("service-account.pub")),
         "--authorization-mode=RBAC".into(),
+        // As OpenShift does: whoever names an owner that waits for what it owns needs a right on the owner.
+        "--enable-admission-plugins=OwnerReferencesPermissionEnforcement".into(),
         format!("--service-cluster-ip-range={SERVICES}"),
     ]);
     if place == Place::Node {

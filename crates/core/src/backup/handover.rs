@@ -46,6 +46,8 @@ const UNANSWERED: [&str; 4] = ["TimedOut", "ApiServerUnreachable", "ApiCallFaile
 
 /// Reason of a failure that the same object would meet again: what was asked for is not what Velero takes.
 const REJECTED: &str = "Rejected";
+/// Reasons of failures after which it may be let pass all the same, nobody knows when: a rule or a quota may change, a right come back.
+const DENIED: [&str; 2] = [REJECTED, "Forbidden"];
 
 /// The object Velero has been handed, or whatever else is under its name.
 #[derive(Clone, Debug, PartialEq)]
@@ -161,6 +163,11 @@ fn is_still_refused(phase: Option<Phase>, conditions: &Conditions, generation: i
 /// Whether the condition `Queued` says that nothing came of a try.
 pub(super) fn has_failed_since(tried: &Tried, status: Truth, reason: &str, since: &str) -> bool {
     status == Truth::False && since >= tried.at.0.as_str() && !UNANSWERED.contains(&reason)
+}
+
+/// Whether the condition `Queued` says that it was kept from Velero, and what it asks for is not to blame.
+pub fn is_denied(status: Truth, reason: &str) -> bool {
+    status == Truth::False && DENIED.contains(&reason)
 }
 
 impl<'a> HandOver<'a> {

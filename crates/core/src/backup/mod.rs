@@ -50,7 +50,7 @@ mod velero;
 
 pub use counters::{Counts, Transfers};
 pub use credentials::AccessKeys;
-pub use handover::{Handed, fingerprint, is_decided};
+pub use handover::{Handed, fingerprint, is_decided, is_denied};
 pub use hosts::{Hosts, is_outside};
 pub use own_bucket::{OwnBucket, Reach};
 pub use policy::{Enforced, Limits, OnDelete, Policy};

@@ -3,7 +3,7 @@
 //! - A class that is in use is never let go, and serves whom it has until then.
 //! - Nobody calls a gateway that is known not to answer: claims wait for the class, and one look after the other is made here.
 //! - No two classes of one Ceph can put two namespaces into one tenant: the younger class waits, also where nobody knows whether it is
-//!   one, unless it has users already, who are served on.
+//!   one, unless it has users already, who are served on. It takes nobody new.
 //! - A class with users serves nobody in another Ceph than the one they are in.
 
 mod cluster;
@@ -31,6 +31,7 @@ const REFUSING: Duration = Duration::from_secs(30);
 #[derive(Clone, Debug)]
 pub struct Observed {
     pub class: ClassSeen,
+    /// Of each it is known whether it is used.
     pub others: Vec<ClassSeen>,
     /// S3Users of the class.
     pub users: BTreeSet<String>,
@@ -39,6 +40,7 @@ pub struct Observed {
 }
 
 /// An S3Class as stored.
+#[expect(clippy::struct_excessive_bools, reason = "independent facts, each with its own name")]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClassSeen {
     pub target: Target,
@@ -51,6 +53,8 @@ pub struct ClassSeen {
     pub default: bool,
     /// The Ceph an administrator says the users of the class are in.
     pub confirmed_cluster: Option<String>,
+    /// Whether it has S3Users, as far as anybody looked: see [`Observed::others`].
+    pub is_used: bool,
     pub spec: Result<Class, Vec<Problem>>,
     pub status: Status,
 }
@@ -102,7 +106,11 @@ impl ClassSeen {
         }
         let is_current = self.status.observed_generation == Some(self.generation);
         match self.status.conditions.get("Ready") {
-            Some(_) if is_current && self.status.conditions.is_true("Ready") => None,
+            Some(ready) if is_current && self.status.conditions.is_true("Ready") => {
+                let is_closed = is_new && ready.reason == Reason::PrefixOverlap.as_str();
+                let why = || format!("it takes nobody new: {}", ready.message);
+                is_closed.then(|| NoClass::NotReady { class: class(), why: why() })
+            }
             Some(ready) if is_current => Some(NoClass::NotReady { class: class(), why: ready.message.clone() }),
             _ => Some(NoClass::NotReady { class: class(), why: "it is being looked at".to_owned() }),
         }
@@ -121,7 +129,8 @@ pub fn overlapping<'a>(class: &ClassSeen, others: &'a [ClassSeen]) -> Option<&'a
     older.sort_by_key(|other| other.age());
     let mut served: Vec<&ClassSeen> = Vec::new();
     for other in older {
-        let is_served = other.status.conditions.is_true("Ready");
+        // Whoever has users is served on once its gateway answers again.
+        let is_served = other.is_used || other.status.conditions.is_true("Ready");
         if is_served || !served.iter().any(|before| share(before, other)) {
             served.push(other);
         }
@@ -281,6 +290,11 @@ fn verdict(seen: &Observed) -> Readiness {
     let gives_up = class.spec.as_ref().is_ok_and(|spec| spec.on_delete == OnDelete::GiveUp).then(|| {
         format!("it gives up everything its users have, also what was kept of them; annotation {GIVE_UP} says so")
     });
+    // What two namespaces share already goes on; nobody else is to get into it.
+    let health = match health {
+        Readiness::Ready { message, .. } if overlap.is_some() => Reason::PrefixOverlap.ready(message),
+        health => health,
+    };
     let notes = [overlap, gives_up, waits_for(seen)].into_iter().flatten();
     notes.fold(health, |health, note| health.noting(&note))
 }

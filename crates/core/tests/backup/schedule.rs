@@ -9,11 +9,12 @@ use croft_core::{
             Backup, Keep, Observed, Spec, State, Status, Step, backup_name, cron::zone, is_named_by, plan, report,
         },
     },
+    conditions::{Conditions, Truth},
     plan::{Next, Outcome},
     problem::Problem,
 };
 use jiff::Timestamp as Moment;
-use serde_json::json;
+use serde_json::{Map, json};
 
 use crate::{done, fields, now};
 
@@ -241,11 +242,35 @@ fn a_backup_is_unfinished_until_velero_or_a_refusal_ends_it() {
                 let velero = velero.map(fields);
                 let ends = phase == Some(Phase::BackingOff) || accepted == Some("VeleroBackupNotFound");
                 let otherwise = if ends { State::Failed } else { State::Unfinished };
-                let state = State::of(phase, accepted, velero.as_ref());
+                let conditions = accepted.map(|reason| said("Accepted", reason)).unwrap_or_default();
+                let state = State::of(phase, &conditions, velero.as_ref());
                 assert_eq!(state, wanted.unwrap_or(otherwise), "{phase:?} {accepted:?} {velero:?}");
             }
         }
     }
+}
+
+fn said(kind: &str, reason: &str) -> Conditions {
+    let mut conditions = Conditions::default();
+    conditions.set(kind, Truth::False, reason, "", &now());
+    conditions
+}
+
+#[test]
+fn a_backup_that_a_rule_denies_does_not_stop_its_schedule() {
+    for reason in ["Rejected", "Forbidden"] {
+        let state = |velero: Option<&Map<_, _>>| State::of(Some(Phase::New), &said("Queued", reason), velero);
+        let denied = Backup { state: state(None), ..backup(1, State::Unfinished) };
+        let seen = Observed { backups: vec![denied], ..hourly(2) };
+        assert!(told(&seen).starts_with("create NonAdminBackup nightly-202603010200"), "{reason}: {}", told(&seen));
+        let completed = fields(json!({ "phase": "Completed", "completionTimestamp": "2026-03-01T00:00:00Z" }));
+        assert_eq!(state(Some(&completed)), State::Good, "it was let pass after all");
+    }
+    let unanswered = State::of(Some(Phase::New), &said("Queued", "TimedOut"), None);
+    assert_eq!(unanswered, State::Unfinished, "it is tried again at once, and may be with Velero");
+    let many = (1..=9).map(|hours| backup(hours, State::Failed)).collect();
+    let left = (0..9).fold(keeping(Keep::default(), 9, many), |seen, _| carried_out(&seen, true));
+    assert_eq!(left.backups.len(), 3, "they do not pile up while the rule stands");
 }
 
 #[test]

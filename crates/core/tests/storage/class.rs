@@ -30,6 +30,7 @@ fn class(name: &str, second: u32, prefix: &str) -> ClassSeen {
         finalizer: true,
         default: false,
         confirmed_cluster: None,
+        is_used: false,
         spec: Ok(Class {
             name: name.into(),
             endpoint: "http://s3".into(),
@@ -326,7 +327,7 @@ fn a_class_that_has_users_is_served_on_beside_one_that_only_may_be_of_its_ceph()
         told(&Observed { others: vec![old.clone()], ..young })
     };
     let (reason, message) = beside_old(None, &["shop.data"]);
-    assert_eq!(reason, "Reached", "{message}");
+    assert_eq!(reason, "PrefixOverlap", "{message}");
     assert!(message.contains("S3Class old") && message.contains("may be of the same Ceph"), "{message}");
     assert_eq!(beside_old(Some("A"), &["shop.data"]).0, "PrefixOverlap", "it is known to be the same");
     assert_eq!(beside_old(None, &[]).0, "PrefixOverlap", "nobody would miss it");
@@ -338,6 +339,36 @@ fn a_class_that_has_users_is_served_on_beside_one_that_only_may_be_of_its_ceph()
     let others = [old, served];
     let found = overlapping(&third, &others).map(|class| class.target.name.as_str());
     assert_eq!(found, Some("young"), "known to be of another Ceph than the old one, and not than the young one");
+}
+
+#[test]
+fn a_class_that_may_share_a_tenant_takes_nobody_new() {
+    let old = looked_at(answering(class("old", 1, "croft"), "http://s3", Some("A"), &[]));
+    let young = answering(class("young", 2, "croft_a"), "http://also-s3", None, &["shop.data"]);
+    let young = Observed { others: vec![old], ..young };
+    let served = looked_at(young.clone());
+    assert!(served.status.conditions.is_true("Ready") && served.refusal(false).is_none());
+    let told = served.refusal(true).map(|why| why.message()).unwrap_or_default();
+    assert!(told.contains("nobody new") && told.contains("S3Class old"), "{told}");
+    let alone = looked_at(Observed { others: Vec::new(), class: served, ..young });
+    assert_eq!(alone.refusal(true), None, "once nobody stands in its way");
+}
+
+#[test]
+fn an_outage_makes_no_room_for_an_overlapping_class() {
+    let unknown = |name, second, prefix, users: &[&str]| {
+        answering(class(name, second, prefix), &format!("http://{name}"), None, users)
+    };
+    let oldest = looked_at(unknown("oldest", 1, "lab_a", &[]));
+    let down = Some(Err(failing(FailureClass::Transient)));
+    let served =
+        Observed { gateway: down, others: vec![oldest.clone()], ..unknown("served", 2, "lab", &["shop.data"]) };
+    let served = ClassSeen { is_used: true, ..looked_at(served) };
+    assert!(!served.status.conditions.is_true("Ready"));
+    let behind = Observed { others: vec![oldest.clone(), served.clone()], ..unknown("behind", 3, "lab_c", &[]) };
+    assert_eq!(told(&behind).0, "PrefixOverlap");
+    let others = vec![oldest, ClassSeen { is_used: false, ..served }];
+    assert_eq!(told(&Observed { others, ..behind }).0, "Reached", "without users it will not be served");
 }
 
 #[test]

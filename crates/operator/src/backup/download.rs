@@ -9,7 +9,9 @@ use croft_api::{
 use croft_core::{
     backup::{
         Phase, Progress, Reference, backup,
-        download::{self, Answer, BackupFound, Observed, RestoreFound, Status, Step, Subject, VeleroDownload},
+        download::{
+            self, Answer, BackupFound, Observed, RestoreFound, Status, Step, Subject, VeleroDownload, velero_name,
+        },
         restore,
     },
     plan::{Failure, Outcome, Plan},
@@ -49,24 +51,26 @@ impl DownloadReconciler {
     pub(super) fn new(caches: Caches, writer: Writer, settings: SharedSettings) -> Self {
         Self { caches, writer, settings }
     }
+}
 
+impl Caches {
     /// What the request names, and whether it is proven to be of this namespace.
     fn subject(&self, asked: &NonAdminDownloadRequest) -> Subject {
         let (namespace, target) = (asked.namespace().unwrap_or_default(), &asked.spec.target);
         if !target.kind.is_of_restore() {
-            let Some(backup) = self.caches.backups.get(&namespace, &target.name) else { return Subject::NoBackup };
-            return self.backup(&backup);
+            let Some(backup) = self.backups.get(&namespace, &target.name) else { return Subject::NoBackup };
+            return self.backup_subject(&backup);
         }
-        let Some(restore) = self.caches.restores.get(&namespace, &target.name) else { return Subject::NoRestore };
-        let backup = restore.spec.restore_spec.backup_name().and_then(|name| self.caches.backups.get(&namespace, name));
+        let Some(restore) = self.restores.get(&namespace, &target.name) else { return Subject::NoRestore };
+        let backup = restore.spec.restore_spec.backup_name().and_then(|name| self.backups.get(&namespace, name));
         let Some(backup) = backup else { return Subject::NoBackup };
-        self.backup(&backup).or_of_restore(self.restore(&restore))
+        self.backup_subject(&backup).or_of_restore(self.restore_subject(&restore))
     }
 
-    fn backup(&self, backup: &NonAdminBackup) -> Subject {
+    fn backup_subject(&self, backup: &NonAdminBackup) -> Subject {
         let status: backup::Status = objects::status(backup.status.as_ref());
         let is_recorded = status.phase == Some(Phase::Created) && is_recorded(status.velero_backup.as_ref());
-        let found = self.caches.backup_found(backup, &status);
+        let found = self.backup_found(backup, &status);
         Subject::of_backup(found.map(|found| BackupFound {
             name: found.velero.name_any(),
             is_proven: is_recorded && found.is_own,
@@ -75,9 +79,9 @@ impl DownloadReconciler {
         }))
     }
 
-    fn restore(&self, restore: &NonAdminRestore) -> Option<RestoreFound> {
+    fn restore_subject(&self, restore: &NonAdminRestore) -> Option<RestoreFound> {
         let status: restore::Status = objects::status(restore.status.as_ref());
-        let found = self.caches.restore_found(restore, &status)?;
+        let found = self.restore_found(restore, &status)?;
         Some(RestoreFound {
             name: found.velero.name_any(),
             is_proven: is_recorded(status.velero_restore.as_ref()) && found.is_own,
@@ -86,8 +90,8 @@ impl DownloadReconciler {
         })
     }
 
-    fn velero(&self, uid: &str) -> Option<VeleroDownload> {
-        let velero = self.caches.velero_downloads.get(&self.caches.velero_namespace, &format!("nadr-{uid}"))?;
+    fn velero_download(&self, uid: &str) -> Option<VeleroDownload> {
+        let velero = self.velero_downloads.get(&self.velero_namespace, &velero_name(uid))?;
         let status = velero.status.clone().unwrap_or_default();
         Some(VeleroDownload {
             uid: velero.uid().unwrap_or_default(),
@@ -98,6 +102,27 @@ impl DownloadReconciler {
             answer: Answer(status.0.0),
         })
     }
+
+    /// The world around a request, but for the others of its namespace.
+    pub(super) fn download_seen(&self, asked: &NonAdminDownloadRequest, limit: u64) -> Observed {
+        let copied = asked.status.as_ref().and_then(|status| status.velero.as_ref()?.status.as_ref());
+        let uid = asked.uid().unwrap_or_default();
+        Observed {
+            namespace: asked.namespace().unwrap_or_default(),
+            name: asked.name_any(),
+            generation: asked.metadata.generation.unwrap_or_default(),
+            is_deleting: is_deleting(&asked.metadata),
+            is_brought_back: asked.labels().contains_key(RESTORE_NAME_LABEL),
+            kind: json!(asked.spec.target.kind).as_str().unwrap_or_default().to_owned(),
+            subject: self.subject(asked),
+            expires_in: copied.and_then(DownloadRequestStatus::expiration).map(request::left_until),
+            velero: self.velero_download(&uid),
+            status: objects::status(asked.status.as_ref()),
+            ahead: 0,
+            limit,
+            uid,
+        }
+    }
 }
 
 /// Which object it is, is on record.
@@ -107,7 +132,7 @@ fn is_recorded(reference: Option<&Reference>) -> bool {
 
 /// Whether Velero still has to answer.
 pub(super) fn is_unanswered_by_velero(download: &DownloadRequest) -> bool {
-    download.status.as_ref().is_none_or(|status| status.text("phase") != Some("Processed"))
+    download::is_unanswered(download.status.as_ref().and_then(|status| status.text("phase")))
 }
 
 fn place_of(object: &impl ResourceExt) -> String {
@@ -119,7 +144,7 @@ fn place(namespace: &str, name: &str) -> String {
     format!("{namespace}/{name}")
 }
 
-fn is_unanswered(asked: &NonAdminDownloadRequest) -> bool {
+pub(super) fn is_unanswered(asked: &NonAdminDownloadRequest) -> bool {
     asked.status.as_ref().is_none_or(|status| status.velero.is_none())
 }
 
@@ -165,11 +190,9 @@ impl Caches {
         waiting.filter(|asked| is_unanswered(asked)).map(|asked| key(DOWNLOAD, &*asked)).collect()
     }
 
-    /// Requests of a namespace that Velero has been asked for and has not answered, but for one.
-    fn downloads_ahead(&self, own: &NonAdminDownloadRequest) -> u64 {
-        let asked = self.velero_downloads.by(ASKED_FOR, &own.namespace().unwrap_or_default());
-        let name = format!("nadr-{}", own.uid().unwrap_or_default());
-        asked.iter().filter(|download| download.name_any() != name).count() as u64
+    /// What Velero has been asked for by a namespace and has not answered.
+    pub(super) fn asked_for(&self, namespace: &str) -> Vec<Arc<DownloadRequest>> {
+        self.velero_downloads.by(ASKED_FOR, namespace)
     }
 
     fn unanswered_in(&self, namespace: &str) -> Vec<Key> {
@@ -192,24 +215,11 @@ impl Reconciler for DownloadReconciler {
 
     async fn observe(&self, key: &Key) -> Result<Option<Seen>, Failure> {
         let Some(asked) = self.caches.downloads.get(&key.namespace, &key.name) else { return Ok(None) };
-        let status: Status = objects::status(asked.status.as_ref());
-        let copied = asked.status.as_ref().and_then(|status| status.velero.as_ref()?.status.as_ref());
-        let uid = asked.uid().unwrap_or_default();
-        let observed = Observed {
-            namespace: key.namespace.clone(),
-            name: key.name.clone(),
-            generation: asked.metadata.generation.unwrap_or_default(),
-            is_deleting: is_deleting(&asked.metadata),
-            is_brought_back: asked.labels().contains_key(RESTORE_NAME_LABEL),
-            kind: json!(asked.spec.target.kind).as_str().unwrap_or_default().to_owned(),
-            subject: self.subject(&asked),
-            expires_in: copied.and_then(DownloadRequestStatus::expiration).map(request::left_until),
-            velero: self.velero(&uid),
-            ahead: self.caches.downloads_ahead(&asked),
-            limit: self.settings.load().backup.limits.unanswered_downloads,
-            status,
-            uid,
-        };
+        let limit = self.settings.load().backup.limits.unanswered_downloads;
+        let mut observed = self.caches.download_seen(&asked, limit);
+        if observed.is_to_be_asked_for() {
+            observed.ahead = self.caches.downloads_ahead(&asked, limit);
+        }
         Ok(Some(Seen { request: asked, observed }))
     }
 
@@ -234,7 +244,7 @@ impl Reconciler for DownloadReconciler {
     }
 
     fn report(&self, seen: &Seen, outcomes: &[(&Step, Outcome)], now: &Timestamp) -> Report {
-        let before = &seen.observed.status;
+        let before: &Status = &seen.observed.status;
         match download::report(&seen.observed, outcomes, now) {
             Some(after) => request::told(&*seen.request, (before, &before.conditions), (&after, &after.conditions)),
             None => Report::default(),

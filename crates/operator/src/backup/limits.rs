@@ -12,7 +12,7 @@ use croft_api::{
 };
 use croft_core::{
     backup::{
-        Fields, Phase, Progress,
+        Fields, Phase, Progress, download, is_denied,
         turn::{self, HELD_BACK, Member, Room, Said, Turn},
     },
     conditions::Truth,
@@ -21,7 +21,10 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt;
 
 use super::{
-    BACKUP, Caches, DOWNLOAD, LOCATION, RESTORE, SCHEDULE, VAULT, download, key, marks, request, waiting::was_queued,
+    BACKUP, Caches, DOWNLOAD, LOCATION, RESTORE, SCHEDULE, VAULT,
+    download::{is_unanswered, is_unanswered_by_velero},
+    key, marks, request,
+    waiting::was_queued,
 };
 use crate::{
     engine::{Cache, Change, Key, Work, is_deleting, write::Object as Kind},
@@ -47,13 +50,17 @@ fn is_accepted(conditions: Option<&Vec<Condition>>) -> bool {
     conditions.into_iter().flatten().any(|condition| condition.type_ == "Accepted" && condition.status == "True")
 }
 
+fn queued(conditions: Option<&Vec<Condition>>) -> Option<(Truth, &Condition)> {
+    let queued = conditions.into_iter().flatten().find(|condition| condition.type_ == "Queued")?;
+    Some((if queued.status == "False" { Truth::False } else { Truth::Unknown }, queued))
+}
+
 /// Whether it may be with Velero although it does not say so.
 fn is_tried<K: Kind>(request: &K, conditions: Option<&Vec<Condition>>) -> bool {
     request::tried(request).is_some_and(|tried| {
-        let queued = conditions.into_iter().flatten().find(|condition| condition.type_ == "Queued");
-        let since = queued.map(|queued| queued.last_transition_time.0.to_string()).unwrap_or_default();
-        let truth = |queued: &Condition| if queued.status == "False" { Truth::False } else { Truth::Unknown };
-        turn::is_tried(&tried, queued.map(|queued| (truth(queued), queued.reason.as_str(), since.as_str())))
+        let queued = queued(conditions);
+        let since = queued.map(|(_, queued)| queued.last_transition_time.0.to_string()).unwrap_or_default();
+        turn::is_tried(&tried, queued.map(|(truth, queued)| (truth, queued.reason.as_str(), since.as_str())))
     })
 }
 
@@ -73,6 +80,7 @@ trait Limited: Kind {
             is_accepted: is_accepted(self.conditions()),
             waits_elsewhere: waits_elsewhere(self.conditions()),
             was_queued: was_queued(self.conditions()),
+            is_denied: queued(self.conditions()).is_some_and(|(truth, queued)| is_denied(truth, &queued.reason)),
             is_tried: is_tried(self, self.conditions()),
             is_finished: self.told().is_some_and(|status| Progress(status).is_finished()),
         })
@@ -140,6 +148,13 @@ fn earlier<'a, K: ResourceExt + 'a>(own: &K, all: impl Iterator<Item = &'a Arc<K
     turn::earlier(&came(own), staying.map(|other| came(&**other)), limit)
 }
 
+/// Those to whom no URL was given.
+fn unanswered(
+    all: &[Arc<NonAdminDownloadRequest>],
+) -> impl Iterator<Item = ((Option<Time>, String), &Arc<NonAdminDownloadRequest>)> {
+    all.iter().filter(|asked| is_unanswered(asked)).map(|asked| (came(&**asked), asked))
+}
+
 fn is_held_back(conditions: Option<&Vec<Condition>>, kind: &str) -> bool {
     let is_reason = |condition: &Condition| condition.type_ == kind && condition.reason == HELD_BACK;
     conditions.into_iter().flatten().any(is_reason)
@@ -176,8 +191,7 @@ fn next_in_line<K: Limited>(work: Work, change: Change<'_, K>, cache: &Cache<K>,
     }
     let namespace = change.object().namespace().unwrap_or_default();
     let all = cache.in_namespace(&namespace);
-    let all = all.iter().map(|one| (one.turn(), came(&**one)));
-    let next = turn::whose_turn(room, &came(change.object()), all, limit);
+    let next = turn::whose_turn(room, &member(change.object()), all.iter().map(|one| member(&**one)), limit);
     next.into_iter().map(|(_, name)| Key::new(work, namespace.clone(), name)).collect()
 }
 
@@ -209,19 +223,47 @@ impl Caches {
         earlier(own, self.vaults.in_namespace(&own.namespace().unwrap_or_default()).iter(), limit)
     }
 
+    /// How many of its namespace count before `own`, for which Velero has not been asked; see [`download::ahead`].
+    pub(super) fn downloads_ahead(&self, own: &NonAdminDownloadRequest, limit: u64) -> u64 {
+        let namespace = own.namespace().unwrap_or_default();
+        let (asked, all) = (self.asked_for(&namespace).len() as u64, self.downloads.in_namespace(&namespace));
+        let is_in_line = |other: &&Arc<NonAdminDownloadRequest>| self.is_in_line(other, limit);
+        download::ahead(&came(own), asked, unanswered(&all), is_in_line, limit)
+    }
+
+    fn is_in_line(&self, asked: &NonAdminDownloadRequest, limit: u64) -> bool {
+        self.download_seen(asked, limit).is_in_line()
+    }
+
+    /// Those of a namespace for which Velero can be asked, whatever they say: they may be about to say that they wait.
+    fn next_downloads(&self, namespace: &str, limit: u64) -> Vec<Key> {
+        let (asked, all) = (self.asked_for(namespace).len() as u64, self.downloads.in_namespace(namespace));
+        let is_in_line = |other: &&Arc<NonAdminDownloadRequest>| self.is_in_line(other, limit);
+        let next = download::whose_turn(asked, unanswered(&all), is_in_line, limit);
+        next.into_iter().map(|(_, name)| Key::new(DOWNLOAD, namespace, name)).collect()
+    }
+
     /// Those of the namespace that wait until Velero has answered others, once it has.
-    fn downloads_held_back(&self, change: Change<'_, DownloadRequest>, limit: u64) -> Vec<Key> {
-        let is_busy = |download: Option<&DownloadRequest>| download.is_some_and(download::is_unanswered_by_velero);
+    fn downloads_after_answer(&self, change: Change<'_, DownloadRequest>, limit: u64) -> Vec<Key> {
+        let is_busy = |download: Option<&DownloadRequest>| download.is_some_and(is_unanswered_by_velero);
         let namespace = marks::DOWNLOAD.request(DOWNLOAD, &change.object().metadata).map(|asked| asked.namespace);
-        let Some(namespace) = namespace.filter(|_| is_busy(change.before) && !is_busy(change.after)) else {
+        let namespace = namespace.filter(|_| is_busy(change.before) && !is_busy(change.after));
+        namespace.map(|namespace| self.next_downloads(&namespace, limit)).unwrap_or_default()
+    }
+
+    /// The same where one may have left the line without Velero having been asked for it.
+    fn downloads_after_leaving(&self, change: Change<'_, NonAdminDownloadRequest>, limit: u64) -> Vec<Key> {
+        let conditions =
+            |asked: &NonAdminDownloadRequest| asked.status.as_ref().map(|status| status.conditions.clone());
+        let says_otherwise = |after: &NonAdminDownloadRequest| {
+            let (before, after) = (change.before.and_then(conditions), conditions(after));
+            before != after && !is_held_back(after.as_ref(), "Processed")
+        };
+        let has_left = |after: &NonAdminDownloadRequest| is_deleting(&after.metadata) || says_otherwise(after);
+        if change.before.is_none_or(|before| !is_unanswered(before)) || !change.after.is_none_or(has_left) {
             return Vec::new();
-        };
-        let all = self.downloads.in_namespace(&namespace);
-        let waits = |asked: &&Arc<NonAdminDownloadRequest>| {
-            is_held_back(asked.status.as_ref().map(|status| &status.conditions), "Processed")
-        };
-        let next = turn::next_of(all.iter().filter(waits).map(|asked| came(&**asked)), limit);
-        next.into_iter().map(|(_, name)| Key::new(DOWNLOAD, namespace.clone(), name)).collect()
+        }
+        self.next_downloads(&change.object().namespace().unwrap_or_default(), limit)
     }
 
     /// Whoever leaves makes room for those who wait.
@@ -241,7 +283,11 @@ impl Caches {
         });
         let (seen, shared) = (self.clone(), settings.clone());
         self.velero_downloads.wakes(move |change: Change<'_, DownloadRequest>| {
-            seen.downloads_held_back(change, shared.load().backup.limits.unanswered_downloads)
+            seen.downloads_after_answer(change, shared.load().backup.limits.unanswered_downloads)
+        });
+        let (seen, shared) = (self.clone(), settings.clone());
+        self.downloads.wakes(move |change: Change<'_, NonAdminDownloadRequest>| {
+            seen.downloads_after_leaving(change, shared.load().backup.limits.unanswered_downloads)
         });
         let (seen, shared) = (self.clone(), settings.clone());
         self.vaults.wakes(move |change: Change<'_, BackupVault>| {

@@ -99,7 +99,7 @@ fn made_for(
 fn backup_seen(backup: &NonAdminBackup) -> Option<Backup> {
     let status: backup::Status = objects::status(backup.status.as_ref());
     let velero = status.velero_backup.as_ref().and_then(|velero| velero.status.as_ref());
-    let state = State::of(status.phase, status.conditions.reason("Accepted"), velero);
+    let state = State::of(status.phase, &status.conditions, velero);
     Some(Backup {
         name: backup.name_any(),
         uid: backup.uid().unwrap_or_default(),

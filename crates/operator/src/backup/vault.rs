@@ -223,7 +223,8 @@ fn owner(vault: &croft_core::storage::Target) -> OwnerReference {
         name: vault.name.clone(),
         uid: vault.uid.clone(),
         controller: Some(true),
-        block_owner_deletion: Some(true),
+        // Kubernetes may ask for a right on the owner's finalizers otherwise.
+        block_owner_deletion: Some(false),
     }
 }
 

@@ -6,7 +6,7 @@ use croft_api::storage::{BUCKET_FINALIZER, BucketDeletionPolicy, S3Bucket, S3Use
 use croft_core::{
     plan::{Failure, FailureClass, Outcome, Plan},
     storage::{
-        ClassChoice,
+        ClassChoice, OnDelete,
         bucket::{self, Bucket, Deletion, Lookup, Observed, Owner, RecordSeen, Step},
         claim::{Claim, Record},
         lost_keys::Standing,
@@ -210,7 +210,7 @@ impl Reconciler for BucketReconciler {
             bucket: Some(bucket),
             namespace_terminating,
             unwanted: stamp.is_some_and(|stamp| stamp.is_withdrawn()),
-            given_up: record.as_ref().is_some_and(|record| self.caches.gives_up(record)),
+            given_up: record.as_ref().and_then(|record| self.caches.on_delete(record)) == Some(OnDelete::GiveUp),
             held_by: record.as_ref().and_then(|record| self.caches.holder(record)),
             record_is_anothers: record.is_some() && record_seen.is_none(),
             record: record_seen,

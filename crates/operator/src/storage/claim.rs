@@ -258,9 +258,7 @@ impl Reconciler for ClaimReconciler {
         let claims = self.caches.claims.all();
         let is_unsettled = |claim: &S3UserClaim| !self.caches.is_settled(claim) || self.has_to_settle(claim);
         let unsettled = claims.iter().filter(|claim| is_unsettled(claim)).map(|claim| super::claim_key(claim));
-        unsettled
-            .chain(self.left_behind(|record| !record.rests_without_claim() || self.caches.gives_up(record)))
-            .collect()
+        unsettled.chain(self.left_behind(|record| !record.rests_without_claim(self.caches.on_delete(record)))).collect()
     }
 
     /// All of them: what others change in Ceph tells nobody.

@@ -61,8 +61,9 @@ impl Reconciler for ClassReconciler {
         let Some(raw) = self.caches.classes.get("", &key.name) else { return Ok(None) };
         let class = class_seen(&raw);
         let others = self.caches.classes.all();
-        let others: Vec<_> =
-            others.iter().filter(|other| other.name_any() != key.name).map(|it| class_seen(it)).collect();
+        let others = others.iter().filter(|other| other.name_any() != key.name);
+        let is_used = |class: &S3Class| !self.caches.users.by(CLASS_INDEX, &class.name_any()).is_empty();
+        let others: Vec<_> = others.map(|other| ClassSeen { is_used: is_used(other), ..class_seen(other) }).collect();
         let users = self.caches.users.by(CLASS_INDEX, &key.name);
         let users: BTreeSet<_> = users.iter().map(|user| user.name_any()).collect();
         let asks = class::asks_gateway(&class, !users.is_empty());
@@ -106,6 +107,7 @@ pub(super) fn class_seen(class: &S3Class) -> ClassSeen {
         finalizer: objects::has_finalizer(&class.metadata, CLASS_FINALIZER),
         default: class.spec.default,
         confirmed_cluster: class.annotations().get(CONFIRM_CLUSTER).cloned(),
+        is_used: false,
         spec: validate::class(class),
         status: objects::status(class.status.as_ref()),
     }

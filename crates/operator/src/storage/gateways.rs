@@ -125,9 +125,9 @@ impl Gateways {
         self.raw(choice).is_ok_and(|class| class.spec.team_required)
     }
 
-    /// Whether all that tenants have of a class is to go.
-    pub(super) fn gives_up(&self, choice: ClassChoice<'_>) -> bool {
-        self.raw(choice).is_ok_and(|class| validate::on_delete(&class) == OnDelete::GiveUp)
+    /// What becomes of what tenants have of a class, where it is there.
+    pub(super) fn on_delete(&self, choice: ClassChoice<'_>) -> Option<OnDelete> {
+        self.raw(choice).ok().map(|class| validate::on_delete(&class))
     }
 
     /// The address of the gateway behind a class, for those who share it.

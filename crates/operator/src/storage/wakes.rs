@@ -7,7 +7,7 @@ use croft_api::{
     storage::{S3Bucket, S3Class, S3User, S3UserClaim, S3UserPhase, UserMigration, validate},
 };
 use croft_core::storage::{
-    ClassChoice,
+    ClassChoice, OnDelete,
     claim::{Record, RecordBody},
     claim_of_record, record_name,
 };
@@ -130,13 +130,14 @@ impl Caches {
             keys.push(Key::cluster(CLASS, &name));
         }
         let serves = |class: &S3Class| class_seen(class).refusal(false).is_none();
+        let is_open = |class: &S3Class| class_seen(class).refusal(true).is_none();
         let generation = |class: &S3Class| class.status.as_ref().and_then(|status| status.observed_generation);
         if is_changed {
             keys.extend(self.keys_of_class(change, |_| true, |_| true));
         } else if change.after.is_some_and(serves) {
             if is_bound_anew || differs(change, generation) {
                 keys.extend(self.keys_of_class(change, |_| true, |_| true));
-            } else if !change.before.is_some_and(serves) {
+            } else if !change.before.is_some_and(serves) || differs(change, is_open) {
                 // Whoever has waited for it; the others have what they need.
                 let waits = |claim: &S3UserClaim| !self.is_settled(claim);
                 keys.extend(self.keys_of_class(change, waits, |bucket| !bucket_seen(bucket).is_settled()));
@@ -173,9 +174,9 @@ impl Caches {
         keys
     }
 
-    /// Whether the class of a record gives up whatever it has, also what was kept.
-    pub(super) fn gives_up(&self, record: &Record) -> bool {
-        record.body.class.as_deref().is_some_and(|class| self.gateways.gives_up(ClassChoice::Named(class)))
+    /// What the class of a record says becomes of what it has, where that class is there.
+    pub(super) fn on_delete(&self, record: &Record) -> Option<OnDelete> {
+        self.gateways.on_delete(ClassChoice::Named(record.body.class.as_deref()?))
     }
 
     /// Whether it is on record which class a claim is of.

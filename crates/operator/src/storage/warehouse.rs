@@ -79,10 +79,9 @@ impl Warehouse {
         user::fresh_keys()
     }
 
-    /// Whether nothing is to be done for a record while there is no vault of its name: what was kept is given up where the class gives
-    /// everything up.
+    /// Whether nothing is to be done for a record while there is no vault of its name.
     pub(crate) fn rests(&self, record: &Record) -> bool {
-        record.rests_without_claim() && !self.caches.gives_up(record)
+        record.rests_without_claim(self.caches.on_delete(record))
     }
 
     /// Those who share it share a gateway.
@@ -256,7 +255,7 @@ impl Warehouse {
             places.iter().flat_map(|(namespace, name)| of(namespace, name)).collect()
         });
         self.caches.classes.wakes(move |change: engine::Change<'_, S3Class>| {
-            let serves = |class: &S3Class| class_seen(class).refusal(false).is_none();
+            let serves = |class: &S3Class| [false, true].map(|is_new| class_seen(class).refusal(is_new).is_none());
             let view = |class: &S3Class| {
                 (class.spec.clone(), validate::on_delete(class), is_deleting(&class.metadata), serves(class))
             };

@@ -1,11 +1,140 @@
 //! How much one namespace may have at a time: what comes after that waits and goes on by itself.
 
-use anyhow::Result;
-use croft_api::backup::{BackupSchedule, BackupVault, NonAdminBackup, NonAdminBackupStorageLocation, NonAdminRestore};
-use kube::ResourceExt;
+use std::{collections::BTreeSet, sync::Arc};
+
+use anyhow::{Result, ensure};
+use croft_api::{
+    backup::{
+        BackupSchedule, BackupVault, NonAdminBackup, NonAdminBackupStorageLocation, NonAdminDownloadRequest,
+        NonAdminRestore,
+    },
+    velero::DownloadRequest,
+};
+use croft_testbed::{
+    Testbed,
+    fault::{Action, FaultProxy, Match, Seen},
+};
+use kube::{ResourceExt, api::ListParams};
 use serde_json::{Value, json};
 
-use crate::plot::{Plot, message};
+use crate::{
+    plot::{Plot, SETTINGS, message},
+    support::{Held, PATIENCE, Shared, World, eventually},
+};
+
+/// A backup that is finished, in a world of its own where the operator can be disturbed.
+async fn disturbed(prefix: &str, downloads: u64) -> Result<(Plot, FaultProxy)> {
+    let (bed, installed) = World::installed(Testbed::kubernetes().with_velero()).await?;
+    let proxy = FaultProxy::kubernetes(&bed, &installed.identity).await?;
+    let config = bed.dir().join("settings.yaml");
+    std::fs::write(&config, SETTINGS.replace("schedules: 2", &format!("unansweredDownloads: {downloads}")))?;
+    let config = config.display().to_string();
+    let operator =
+        installed.start(&bed, "disturbed", proxy.kubeconfig(), &["--log", "info,croft=debug", "--config", &config])?;
+    operator.ready(PATIENCE).await?;
+    let world = Shared { operator, bed: Held::BySome(Arc::new(bed)), installed };
+    let plot = Plot::within(Held::BySome(Arc::new(world)), prefix).await?;
+    plot.world.bed.ceph().create_bucket(&plot.namespace).await?;
+    plot.add_secret("cloud").await?;
+    plot.add_location(json!({})).await?;
+    plot.location_is_available().await;
+    plot.completed_backup().await?;
+    Ok((plot, proxy))
+}
+
+impl Plot {
+    async fn asks_for_its_log(&self, name: &str) -> Result<String> {
+        let spec = json!({ "target": { "kind": "BackupLog", "name": "nightly" } });
+        let asked = self.create::<NonAdminDownloadRequest>(name, spec).await?;
+        Ok(format!("nadr-{}", asked.uid().unwrap_or_default()))
+    }
+
+    async fn has_its_log(&self, name: &str) {
+        let signed = |status: &Value| status["velero"]["status"]["downloadURL"].is_string();
+        self.status::<NonAdminDownloadRequest>(name, "to have its URL", signed).await;
+    }
+
+    async fn asked_of_velero(&self) -> Result<BTreeSet<String>> {
+        let asked = self.veleros::<DownloadRequest>().list(&ListParams::default()).await?;
+        Ok(asked.items.iter().map(ResourceExt::name_any).collect())
+    }
+}
+
+#[tokio::test]
+async fn a_namespace_has_never_more_unanswered_downloads_than_its_limit() -> Result<()> {
+    let (plot, proxy) = Box::pin(disturbed("curious", 3)).await?;
+    plot.world.bed.velero().process().stop();
+    proxy.pause_watches();
+    let mut asked = Vec::new();
+    for number in 10..30 {
+        asked.push(plot.asks_for_its_log(&format!("d{number}")).await?);
+    }
+    // All are heard of at a time.
+    proxy.resume_watches();
+    let waits = |status: &Value| {
+        message(status, "Processed") == "3 downloads without an answer in this namespace, the limit is 3"
+    };
+    for number in 13..30 {
+        plot.status::<NonAdminDownloadRequest>(&format!("d{number}"), "to wait", waits).await;
+    }
+    assert_eq!(plot.asked_of_velero().await?, asked[..3].iter().cloned().collect(), "the first, and no more");
+    plot.world.bed.velero().process().cont();
+    for number in 10..30 {
+        plot.has_its_log(&format!("d{number}")).await;
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_download_whose_wait_is_not_told_yet_is_woken_all_the_same() -> Result<()> {
+    let (plot, proxy) = Box::pin(disturbed("forgotten", 1)).await?;
+    plot.world.bed.velero().process().stop();
+    let first = plot.asks_for_its_log("first").await?;
+    eventually("Velero to be asked", || async {
+        ensure!(plot.asked_of_velero().await?.contains(&first));
+        Ok(Some(()))
+    })
+    .await;
+    let telling = Match::write().resource("nonadmindownloadrequests").name("second");
+    let untold = proxy.on(telling).before(Action::Hold);
+    plot.asks_for_its_log("second").await?;
+    eventually("the operator to be about to tell", || async { Ok((untold.fired() > 0).then_some(())) }).await;
+    plot.world.bed.velero().process().cont();
+    plot.has_its_log("first").await;
+    // The operator hears of what it told only once it knows that it was its own.
+    proxy.pause_watches();
+    untold.release();
+    eventually("the wait to be told", || async {
+        let is_told = |seen: &Seen| {
+            seen.request.name.as_deref() == Some("second") && seen.status.is_some_and(|status| status < 300)
+        };
+        Ok(proxy.writes().iter().any(is_told).then_some(()))
+    })
+    .await;
+    proxy.resume_watches();
+    plot.has_its_log("second").await;
+    Ok(())
+}
+
+#[tokio::test]
+async fn who_waits_for_a_download_that_is_taken_back_goes_on() -> Result<()> {
+    let (plot, proxy) = Box::pin(disturbed("withdrawn", 1)).await?;
+    // Velero is not asked for the first one, and the second comes after it.
+    let refused = Match::verb("create").resource("downloadrequests");
+    let refused = proxy.on(refused).before(Action::Status(503)).always();
+    plot.asks_for_its_log("first").await?;
+    eventually("Velero not to be asked", || async { Ok((refused.fired() > 0).then_some(())) }).await;
+    plot.asks_for_its_log("second").await?;
+    let waits = |status: &Value| message(status, "Processed").contains("the limit is 1");
+    plot.status::<NonAdminDownloadRequest>("second", "to wait", waits).await;
+    plot.delete::<NonAdminDownloadRequest>("first").await?;
+    plot.vanishes(&plot.api::<NonAdminDownloadRequest>(), "first").await?;
+    let asks = |status: &Value| !message(status, "Processed").contains("the limit is 1");
+    plot.status::<NonAdminDownloadRequest>("second", "to have its turn", asks).await;
+    refused.remove();
+    plot.has_its_log("second").await;
+    Ok(())
+}
 
 #[tokio::test]
 async fn no_more_than_so_many_backups_of_a_namespace_are_with_velero() -> Result<()> {

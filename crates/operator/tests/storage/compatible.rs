@@ -111,7 +111,7 @@ impl Suite {
                 let secret = plot.secrets().get(&format!("{name}-{kind}-secret")).await?;
                 assert_eq!(secret.type_.as_deref(), Some("Opaque"));
                 let owner = secret.metadata.owner_references.unwrap_or_default().remove(0);
-                assert_eq!((owner.controller, owner.block_owner_deletion), (Some(true), Some(true)));
+                assert_eq!((owner.controller, owner.block_owner_deletion), (Some(true), Some(false)));
             }
         }
         self.uses("5", "500", "10k").await;

@@ -16,7 +16,7 @@ use jiff::{SignedDuration, Timestamp as Moment, tz::TimeZone};
 use serde::{Deserialize, Serialize};
 
 use self::cron::Cron;
-use super::{Phase, Policy, Progress, Victim, backup::NOT_FOUND, policy::HeldBack, velero::Fields};
+use super::{Phase, Policy, Progress, Victim, backup::NOT_FOUND, is_denied, policy::HeldBack, velero::Fields};
 use crate::{
     conditions::{Conditions, Readiness},
     plan::{self, FailureClass, Outcomes, Plan, first_failure},
@@ -89,7 +89,7 @@ pub enum State {
     Good,
     /// Something can be restored from it.
     Partial,
-    /// Refused or failed.
+    /// Refused, denied or failed.
     Failed,
 }
 
@@ -138,15 +138,17 @@ impl fmt::Display for Step {
 }
 
 impl State {
-    /// From where the `NonAdminBackup` stands, why it is not accepted, and what Velero says of it.
-    pub fn of(phase: Option<Phase>, accepted: Option<&str>, velero: Option<&Fields>) -> Self {
+    /// From where the `NonAdminBackup` stands, what it says of itself, and what Velero says of it.
+    pub fn of(phase: Option<Phase>, conditions: &Conditions, velero: Option<&Fields>) -> Self {
         let progress = velero.map(Progress);
         let is_finished = progress.is_some_and(Progress::is_finished);
-        let is_lost = accepted == Some(NOT_FOUND);
+        let is_lost = conditions.reason("Accepted") == Some(NOT_FOUND);
+        // Nobody knows whether it is ever let pass, and the next one may be: it is made from the template as it is then.
+        let is_denied = conditions.get("Queued").is_some_and(|queued| is_denied(queued.status, &queued.reason));
         match progress.and_then(Progress::phase) {
             Some("Completed") => State::Good,
             Some("PartiallyFailed") => State::Partial,
-            _ if phase == Some(Phase::BackingOff) || is_finished || is_lost => State::Failed,
+            _ if phase == Some(Phase::BackingOff) || is_finished || is_lost || is_denied => State::Failed,
             _ => State::Unfinished,
         }
     }

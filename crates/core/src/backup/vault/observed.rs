@@ -166,7 +166,7 @@ impl Observed {
     /// What nobody but Velero could write is as good as it was: whoever makes a vault anew in the same namespace has it back.
     pub(super) fn comes_back(&self, record: &Record) -> bool {
         let is_same_namespace = record.returns_to.is_some() && record.returns_to == self.namespace_uid;
-        is_same_namespace && record.phase == Some(Phase::Released)
+        is_same_namespace && record.phase == Some(Phase::Released) && record.purge.is_none()
     }
 }
 

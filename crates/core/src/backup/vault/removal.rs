@@ -42,7 +42,7 @@ pub(super) fn of_vault(seen: &Observed, vault: &Vault) -> Decision {
     let leave_to_record = |record: &Record| {
         // A namespace never waits for a gateway: the record says what was meant, and the rest is done from there.
         let purge = purges.then(|| Purge { buckets: 1, bucket: names::bucket(&identity.name), objects: 0 });
-        going(removing(seen, &identity, record, purge).into_iter().collect())
+        going(removing(seen, &identity, record, Phase::Removing, purge).into_iter().collect())
     };
     match (&seen.backend, record) {
         (Backend::Reached(reached), Some(record)) => {
@@ -82,9 +82,12 @@ pub(super) fn of_vault(seen: &Observed, vault: &Vault) -> Decision {
 /// The vault is gone and its S3User is not.
 pub(super) fn of_orphan(seen: &Observed, record: &Record) -> Decision {
     let verdict = || Reason::ClaimGone.progressing("what a vault that is gone had in Ceph is being looked after");
-    let Some(identity) = &record.body.claim else { return Decision::wait(verdict()) };
-    let gives_up = matches!(&seen.backend, Backend::Reached(it) if it.class.on_delete == OnDelete::GiveUp);
-    if record.phase == Some(Phase::Released) && !gives_up {
+    let (on_delete, offered) = match &seen.backend {
+        Backend::Reached(reached) => (Some(reached.class.on_delete), record.last_of(reached)),
+        _ => (None, None),
+    };
+    let Some(identity) = record.body.claim.as_ref().or(offered.as_ref()) else { return Decision::wait(verdict()) };
+    if record.rests_without_claim(on_delete) {
         return Decision::wait(verdict());
     }
     let Backend::Reached(reached) = &seen.backend else { return Decision::wait(seen.backend.readiness()) };
@@ -160,7 +163,8 @@ impl TakeDown<'_> {
         if let Some(failure) = &found.unlisted {
             return Left::Unknown(steps, failure.clone());
         }
-        if found.buckets.values().all(|objects| *objects == 0) {
+        // What the list names and another user has is not removed, and neither is who has it on the list.
+        if found.others_buckets.is_empty() && found.buckets.values().all(|objects| *objects == 0) {
             let buckets = found
                 .buckets
                 .keys()
@@ -212,13 +216,15 @@ impl TakeDown<'_> {
         let progress = Purge { buckets: 1, bucket: bucket.to_owned(), objects };
         let asked = self.record.purge.as_ref().filter(|asked| asked.purge.objects > 0);
         let is_under_way = asked.is_some_and(|asked| asked.age < STILL || asked.purge.objects != objects);
+        // What only the class gives up is kept once that thinks better of it, and says so.
+        let phase = if self.purges { Phase::Removing } else { Phase::Released };
         if is_under_way {
-            steps.extend(removing(self.seen, self.vault, self.record, Some(progress)));
+            steps.extend(removing(self.seen, self.vault, self.record, phase, Some(progress)));
             return Left::Purging { steps, again: LOOK };
         }
         // Said anew even where it was said before: from now on the gateway is at it.
         let unsaid = Record { purge: None, ..self.record.clone() };
-        steps.extend(removing(self.seen, self.vault, &unsaid, Some(progress)));
+        steps.extend(removing(self.seen, self.vault, &unsaid, phase, Some(progress)));
         steps.push(Step::Ceph(claim::Step::PurgeBucket { user, bucket: bucket.to_owned() }));
         Left::Purging { steps, again: Duration::ZERO }
     }
@@ -250,9 +256,15 @@ pub(super) fn delete_keys(seen: &Observed, vault: &ClaimIdentity) -> Option<Step
 }
 
 /// Says on the record that the vault was deleted, and how far its removal has come.
-fn removing(seen: &Observed, vault: &ClaimIdentity, record: &Record, purge: Option<Purge>) -> Option<Step> {
+fn removing(
+    seen: &Observed,
+    vault: &ClaimIdentity,
+    record: &Record,
+    phase: Phase,
+    purge: Option<Purge>,
+) -> Option<Step> {
     let mark = Mark {
-        phase: Phase::Removing,
+        phase,
         reason: Reason::Deleting,
         message: "the vault was deleted; what it has in Ceph is being looked after".to_owned(),
         set_aside: SetAside::default(),

@@ -1,7 +1,9 @@
 //! A claim that goes, or is gone: its user is removed, or kept where it has buckets and the class keeps them.
 
+use std::time::Duration;
+
 use super::{
-    super::{Reason, reason::readiness_of, record_name},
+    super::{OnDelete, Reason, reason::readiness_of, record_name},
     Decision,
     observed::{Backend, Claim, ClaimIdentity, Observed, Phase, Purge, Record, RecordBody},
     step::{Mark, Step},
@@ -88,7 +90,11 @@ fn body_of_unknown(claim: &Claim, identity: ClaimIdentity) -> RecordBody {
 
 /// The claim is gone and its S3User is not: somebody took the finalizer off, or its namespace could not wait.
 pub(super) fn of_orphan(seen: &Observed, record: &Record) -> Decision {
-    let Some(identity) = &record.body.claim else {
+    let offered = match &seen.backend {
+        Backend::Reached(reached) => record.last_of(reached),
+        _ => None,
+    };
+    let Some(identity) = record.body.claim.as_ref().or(offered.as_ref()) else {
         return Decision::wait(match &record.body.offered_to {
             Some(place) => Reason::ClaimGone.progressing(format!("the user waits for S3UserClaim {place}")),
             // Ours name their claim, so this is not ours.
@@ -112,6 +118,10 @@ pub(super) fn of_orphan(seen: &Observed, record: &Record) -> Decision {
             let deleted = record.phase == Some(Phase::Removing);
             let take_down = TakeDown { seen, reached, claim: identity, record: Some(record), deleted };
             match take_down.decide() {
+                // What nothing was known of goes with the next look, and what we note ourselves wakes nobody.
+                Left::Kept(steps) if reached.class.on_delete == OnDelete::GiveUp && !steps.is_empty() => {
+                    Decision::new(steps, removed()).again(Duration::ZERO)
+                }
                 Left::Nothing(steps) | Left::Kept(steps) => Decision::new(steps, removed()),
                 Left::Unknown(steps, failure) => Decision::new(steps, readiness_of(&failure)),
                 Left::Purging { steps, told, next } => Decision::new(steps, verdict(told)).again(next),
@@ -155,13 +165,20 @@ pub(super) fn removing(claim: &ClaimIdentity, record: &Record, purge: Option<Pur
     if record.phase == Some(Phase::Released) || !record.knows_of_its_buckets() {
         return None;
     }
-    taken_down(claim, record, purge)
+    going(claim, record, Phase::Removing, purge)
 }
 
-/// The same, whatever was let go or is not known.
-pub(super) fn taken_down(claim: &ClaimIdentity, record: &Record, purge: Option<Purge>) -> Option<Step> {
+/// The same where the class gives everything up. What nobody else gave up is not said to be: the class may think better of it before
+/// all is gone.
+pub(super) fn given_up(claim: &ClaimIdentity, record: &Record, deleted: bool, purge: Option<Purge>) -> Option<Step> {
+    let before = record.phase.unwrap_or(Phase::Bound);
+    let phase = if deleted && before != Phase::Released { Phase::Removing } else { before };
+    going(claim, record, phase, purge)
+}
+
+fn going(claim: &ClaimIdentity, record: &Record, phase: Phase, purge: Option<Purge>) -> Option<Step> {
     let message = "the claim was deleted; what it has in Ceph is being removed".to_owned();
-    let mark = Mark { phase: Phase::Removing, reason: Reason::Deleting, message, purge, ..unchanged(record) };
+    let mark = Mark { phase, reason: Reason::Deleting, message, purge, ..unchanged(record) };
     marked(claim, Some(record), mark)
 }
 

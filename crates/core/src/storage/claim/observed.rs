@@ -7,10 +7,10 @@ use std::{
 
 use super::{
     super::{
-        CephUser, Class, ClassChoice, KeyPair, NoClass, Place, Problem, Quota, QuotaAsked, Reason, Stamp, Target,
-        Usage,
+        CephUser, Class, ClassChoice, KeyPair, NoClass, OnDelete, Place, Problem, Quota, QuotaAsked, Reason, Stamp,
+        Target, Usage,
         ledger::{Entry, Exceeded, Form, Settled, Units},
-        owner_in, tenant,
+        names_claim, owner_in, tenant,
     },
     identity::{FreshKeys, Rotation},
     set_aside::SetAside,
@@ -227,11 +227,24 @@ impl Record {
         self.body.claim.is_some() && self.body.taken_over_from.as_deref() == Some(display_name)
     }
 
-    /// Whether nothing is to be done for it while there is no claim of its name.
-    pub fn rests_without_claim(&self) -> bool {
+    /// Whether nothing is to be done for it while there is no claim of its name: what was kept is given up where its class, if that is
+    /// there, gives everything up.
+    pub fn rests_without_claim(&self, on_delete: Option<OnDelete>) -> bool {
         let is_kept =
             self.phase == Some(Phase::Released) && self.reason.as_deref() == Some(Reason::BucketsKept.as_str());
-        is_kept || self.body.offered_to.is_some()
+        (is_kept || self.body.offered_to.is_some()) && on_delete != Some(OnDelete::GiveUp)
+    }
+
+    /// Whose the user was that is offered to whichever claim comes, where everything is given up and none will: its display name says so,
+    /// and one that says something else is not ours. Where there is no user, nobody has to be known.
+    pub(crate) fn last_of(&self, reached: &Reached) -> Option<ClaimIdentity> {
+        let gives_up = reached.class.on_delete == OnDelete::GiveUp;
+        let Place { namespace, name } = self.body.offered_to.clone().filter(|_| gives_up)?;
+        let uid = match reached.user.as_ref().map(|user| &user.display_name) {
+            Some(shown) => owner_in(shown).filter(|_| names_claim(shown, &namespace, &name))?.to_owned(),
+            None => String::new(),
+        };
+        Some(ClaimIdentity { namespace, name, uid })
     }
 
     /// Whether one of these buckets was to be purged a moment ago.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::{
     super::{CephUser, OnDelete, Place, Reason, ledger::Units, record_name},
-    cleanup::{marked, release, removing, taken_down},
+    cleanup::{given_up, marked, release, removing},
     observed::{ClaimIdentity, Observed, Phase, Purge, Reached, Record, RecordBody, User, ceph_user},
     set_aside::SetAside,
     step::{Mark, Step},
@@ -93,7 +93,10 @@ impl TakeDown<'_> {
 
     /// Before buckets go that nobody left behind: said on the record as it was seen, which fails if one is to be kept by now.
     fn announcement<'n>(&self, set_aside: &SetAside, mut empty: impl Iterator<Item = &'n String>) -> Option<Step> {
-        let record = self.record.filter(|record| record.phase != Some(Phase::Removing))?;
+        let deleting = Reason::Deleting.as_str();
+        let is_said =
+            |record: &Record| record.phase == Some(Phase::Removing) || record.reason.as_deref() == Some(deleting);
+        let record = self.record.filter(|record| !is_said(record))?;
         empty.any(|name| !set_aside.left.contains(name)).then(|| self.removing(record, None)).flatten()
     }
 
@@ -125,9 +128,12 @@ impl TakeDown<'_> {
         self.reached.class.on_delete == OnDelete::GiveUp
     }
 
-    /// What was let go is taken back only where everything is given up.
     fn removing(&self, record: &Record, purge: Option<Purge>) -> Option<Step> {
-        if self.gives_up() { taken_down(self.claim, record, purge) } else { removing(self.claim, record, purge) }
+        if self.gives_up() {
+            given_up(self.claim, record, self.deleted, purge)
+        } else {
+            removing(self.claim, record, purge)
+        }
     }
 
     fn purge(&self, record: &Record, found: &User, user: CephUser, next: Next, mut steps: Vec<Step>) -> Left {

@@ -3,12 +3,15 @@
 use croft_core::{
     backup::vault::{Observed, Step, must_retry, plan, report},
     plan::{Failure, FailureClass},
-    storage::claim::{self, Backend, User},
+    storage::{
+        Place,
+        claim::{self, Backend, Phase, User},
+    },
 };
 
 use super::world::{BUCKET, Slot, World};
 use crate::{
-    explorer::{Limits, at_rest, explore},
+    explorer::{Limits, World as _, at_rest, explore},
     now,
 };
 
@@ -103,6 +106,65 @@ fn a_vault_whose_bucket_is_gone_and_still_listed_holds_up_nobody() {
     let plan = plan(&told(&deleted(&full()), gone));
     assert!(plan.iter().any(|step| matches!(step, Step::RemoveFinalizer { .. })), "{plan}");
     assert!(!plan.iter().any(|step| matches!(step, Step::Ceph(claim::Step::RemoveUser { .. }))), "{plan}");
+}
+
+#[test]
+fn a_bucket_of_anothers_on_the_list_holds_up_no_vault() {
+    for objects in [0, 3] {
+        let seen = told(&deleted(&full()), |user| {
+            user.buckets = [(BUCKET.to_owned(), objects)].into();
+            user.others_buckets = [BUCKET.to_owned()].into();
+        });
+        let plan = plan(&seen);
+        let removes = |step: &Step| {
+            matches!(step, Step::Ceph(claim::Step::RemoveEmptyBucket { .. } | claim::Step::RemoveUser { .. }))
+        };
+        assert!(!plan.iter().any(removes), "{plan}");
+        assert!(plan.iter().any(|step| matches!(step, Step::RemoveFinalizer { .. })), "{plan}");
+    }
+}
+
+#[test]
+fn a_class_that_gives_nothing_up_any_more_has_the_rest_kept() {
+    let kept = at_rest(&deleted(&full()));
+    let mut untouched = full();
+    untouched.vault = None;
+    for left in [kept, untouched] {
+        let mut begun = World { given_up: true, all_is_given_up: true, ..left };
+        let seen = begun.seen();
+        for step in plan(&seen).iter().filter(|step| matches!(step, Step::MarkRecord { .. })) {
+            assert!(begun.execute(&seen, step).is_done());
+        }
+        assert!(begun.record.as_ref().is_some_and(|record| record.purge.is_some()));
+        // Somebody interrupts it, and the class says what it said.
+        let mut thought_better = World { given_up: false, all_is_given_up: false, ..begun };
+        thought_better.record.as_mut().expect("kept").purge = Some((3, true));
+        let told = plan(&thought_better.seen());
+        assert!(!told.iter().any(|step| matches!(step, Step::Ceph(claim::Step::PurgeBucket { .. }))), "{told}");
+        let end = at_rest(&thought_better);
+        let told = end.record.map(|record| (record.phase, record.reason, record.purge));
+        assert_eq!(told, Some((Some(Phase::Released), Some("BucketsKept"), None)));
+        assert_eq!(end.user.and_then(|user| user.stored), Some(3));
+    }
+}
+
+#[test]
+fn where_the_class_gives_everything_up_a_user_that_is_offered_goes_and_nobody_elses() {
+    let kept = World { given_up: true, all_is_given_up: true, ..at_rest(&deleted(&full())) };
+    for is_ours in [true, false] {
+        let mut seen = told(&kept, |user| {
+            if !is_ours {
+                user.display_name = "safe in shop.elsewhere".to_owned();
+            }
+        });
+        let body = &mut seen.record.as_mut().expect("kept").body;
+        body.claim = None;
+        body.offered_to = Some(Place { namespace: "shop".into(), name: "safe".into() });
+        let plan = plan(&seen);
+        let purges = |step: &Step| matches!(step, Step::Ceph(claim::Step::PurgeBucket { .. }));
+        assert_eq!(plan.iter().any(purges), is_ours, "{plan}");
+        assert_eq!(plan.is_settled(), !is_ours, "{plan}");
+    }
 }
 
 #[test]

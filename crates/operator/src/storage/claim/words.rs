@@ -112,7 +112,8 @@ pub(super) fn owner((claim, uid): &(String, String)) -> OwnerReference {
         name: claim.clone(),
         uid: uid.clone(),
         controller: Some(true),
-        block_owner_deletion: Some(true),
+        // Kubernetes may ask for a right on the owner's finalizers otherwise.
+        block_owner_deletion: Some(false),
     }
 }
 
