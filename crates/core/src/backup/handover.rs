@@ -47,7 +47,7 @@ const UNANSWERED: [&str; 4] = ["TimedOut", "ApiServerUnreachable", "ApiCallFaile
 /// Reason of a failure that the same object would meet again: what was asked for is not what Velero takes.
 const REJECTED: &str = "Rejected";
 /// Reasons of failures after which it may be let pass all the same, nobody knows when: a rule or a quota may change, a right come back.
-const DENIED: [&str; 2] = [REJECTED, "Forbidden"];
+const DENIED: [&str; 3] = [REJECTED, "Forbidden", "QuotaExceeded"];
 
 /// The object Velero has been handed, or whatever else is under its name.
 #[derive(Clone, Debug, PartialEq)]

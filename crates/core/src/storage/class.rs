@@ -129,8 +129,10 @@ pub fn overlapping<'a>(class: &ClassSeen, others: &'a [ClassSeen]) -> Option<&'a
     older.sort_by_key(|other| other.age());
     let mut served: Vec<&ClassSeen> = Vec::new();
     for other in older {
+        let conditions = &other.status.conditions;
+        let is_refused = conditions.reason("Ready") == Some(Reason::PrefixOverlap.as_str());
         // Whoever has users is served on once its gateway answers again.
-        let is_served = other.is_used || other.status.conditions.is_true("Ready");
+        let is_served = conditions.is_true("Ready") || (other.is_used && !is_refused);
         if is_served || !served.iter().any(|before| share(before, other)) {
             served.push(other);
         }

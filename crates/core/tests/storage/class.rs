@@ -372,6 +372,19 @@ fn an_outage_makes_no_room_for_an_overlapping_class() {
 }
 
 #[test]
+fn a_class_that_is_refused_itself_stands_in_nobodys_way_although_it_has_users() {
+    let one_ceph = |name, second, prefix, users: &[&str]| {
+        answering(class(name, second, prefix), &format!("http://{name}"), Some("A"), users)
+    };
+    let oldest = looked_at(one_ceph("oldest", 1, "lab_a", &[]));
+    let refused = Observed { others: vec![oldest.clone()], ..one_ceph("refused", 2, "lab", &["shop.data"]) };
+    assert_eq!(told(&refused).0, "PrefixOverlap");
+    let refused = ClassSeen { is_used: true, ..looked_at(refused) };
+    let behind = Observed { others: vec![oldest, refused], ..one_ceph("behind", 3, "lab_c", &["blue.data"]) };
+    assert_eq!(told(&behind).0, "Reached");
+}
+
+#[test]
 fn a_class_that_gives_everything_up_says_so() {
     let mut class = class("gold", 1, "lab");
     assert!(!told(&seen(class.clone())).1.contains("gives up"));

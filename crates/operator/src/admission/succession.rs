@@ -40,6 +40,16 @@ impl<C> Succession<C> {
 
     /// A certificate is supplied, with the authority behind it if that is known.
     pub(super) fn arrives(&mut self, certificate: C, trust: Option<Trust>, now: Instant) -> Vec<Turn<C>> {
+        // The same once more, as when a watch begins anew.
+        if let Some(coming) = self.coming.as_mut().filter(|coming| coming.trust == trust) {
+            return match &mut coming.certificate {
+                Some(waiting) => {
+                    *waiting = certificate;
+                    Vec::new()
+                }
+                None => vec![Turn::Serve(certificate)],
+            };
+        }
         if let (Some(Trust::Supplied(before)), Some(Trust::Supplied(new))) = (&self.served, &trust)
             && before != new
         {
@@ -94,6 +104,18 @@ mod tests {
         assert_eq!(succession.goes_on(served), None);
         let over = served + SPREAD;
         assert_eq!((succession.goes_on(over), succession.due()), (Some(trusted("B")), None));
+    }
+
+    #[test]
+    fn what_is_heard_of_once_more_neither_hurries_nor_delays_it() {
+        let (mut succession, start) = (Succession::new(), Instant::now());
+        succession.arrives("a", Some(of("A")), start);
+        succession.arrives("b", Some(of("B")), start);
+        let later = start + SPREAD / 2;
+        assert_eq!(succession.arrives("c", Some(of("B")), later), []);
+        assert_eq!(succession.goes_on(start + SPREAD), Some(Turn::Serve("c")));
+        assert_eq!(succession.arrives("c", Some(of("B")), start + SPREAD), [Turn::Serve("c")]);
+        assert_eq!(succession.goes_on(start + SPREAD * 2), Some(trusted("B")));
     }
 
     #[test]

@@ -31,6 +31,9 @@ use crate::{
     settings::SharedSettings,
 };
 
+/// Downloads that wait for others of their namespace, by it.
+const HELD_BACK_DOWNLOADS: &str = "held back downloads";
+
 fn phase(phase: NonAdminPhase) -> Phase {
     match phase {
         NonAdminPhase::New => Phase::New,
@@ -235,11 +238,16 @@ impl Caches {
         self.download_seen(asked, limit).is_in_line()
     }
 
-    /// Those of a namespace for which Velero can be asked, whatever they say: they may be about to say that they wait.
+    /// Those of a namespace that say that they wait and do not have to any more. Whoever is about to say it looks once more when he has:
+    /// of those that wait for something else there may be very many.
     fn next_downloads(&self, namespace: &str, limit: u64) -> Vec<Key> {
-        let (asked, all) = (self.asked_for(namespace).len() as u64, self.downloads.in_namespace(namespace));
+        let asked = self.asked_for(namespace).len() as u64;
+        if asked >= limit {
+            return Vec::new();
+        }
+        let waiting = self.downloads.by(HELD_BACK_DOWNLOADS, namespace);
         let is_in_line = |other: &&Arc<NonAdminDownloadRequest>| self.is_in_line(other, limit);
-        let next = download::whose_turn(asked, unanswered(&all), is_in_line, limit);
+        let next = download::whose_turn(asked, unanswered(&waiting), is_in_line, limit);
         next.into_iter().map(|(_, name)| Key::new(DOWNLOAD, namespace, name)).collect()
     }
 
@@ -268,6 +276,11 @@ impl Caches {
 
     /// Whoever leaves makes room for those who wait.
     pub(super) fn wake_held_back(&self, settings: &SharedSettings) {
+        self.downloads.index(HELD_BACK_DOWNLOADS, |asked: &NonAdminDownloadRequest| {
+            let conditions = asked.status.as_ref().map(|status| &status.conditions);
+            let waits = is_held_back(conditions, "Processed") && is_unanswered(asked) && !is_deleting(&asked.metadata);
+            asked.namespace().filter(|_| waits).into_iter().collect()
+        });
         let (seen, shared) = (self.clone(), settings.clone());
         self.backups.wakes(move |change: Change<'_, NonAdminBackup>| {
             next_in_line(BACKUP, change, &seen.backups, shared.load().backup.limits.unfinished_backups)

@@ -360,7 +360,7 @@ impl VaultReconciler {
             let named = || vault::names::ceph_user(&class.tenant_prefix, &key.namespace, &key.name);
             recorded.clone().unwrap_or_else(named)
         };
-        let looked = warehouse.look(&key.namespace, choice, record.is_none(), called).await;
+        let looked = warehouse.look(&key.namespace, choice, vault::is_new(vault, record), called).await;
         let asked = vault.filter(|vault| !vault.deleting).and_then(|vault| vault.spec.as_ref().ok());
         let books =
             warehouse.books(&key.namespace, &key.name, asked.map(|spec| &spec.quota), record, &looked.backend).await?;

@@ -125,7 +125,7 @@ impl ClaimReconciler {
     }
 
     async fn backend(&self, key: &Key, claim: Option<&Claim>, record: Option<&Record>) -> (Backend, Option<Ceph>) {
-        let chosen = match self.caches.gateways.class(claim::class_of(claim, record), record.is_none()) {
+        let chosen = match self.caches.gateways.class(claim::class_of(claim, record), claim::is_new(claim, record)) {
             Ok(chosen) => chosen,
             Err(why) => return (Backend::NoClass(why), None),
         };

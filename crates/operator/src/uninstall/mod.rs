@@ -111,12 +111,23 @@ pub fn uninstall(options: &UninstallOptions) -> anyhow::Result<Answer> {
             Choice::Purge if leads => purge_or_take_back(&shovel, &world).await?,
             Choice::Purge => {}
             // A purge that was killed has left them so, and the operator still runs.
-            Choice::KeepData => purge::take_back(&shovel, &world).await?,
+            Choice::KeepData => {
+                if let Err(error) = purge::take_back(&shovel, &world).await {
+                    // Once nobody works any more it does not matter.
+                    eprintln!("  not taken back, so the operator has to end first: {error:#}");
+                }
+            }
         }
-        shovel.stop_operator(&world).await?;
-        done += shovel.take_down().await?;
-        let left = shovel.remove_place().await?;
-        Ok(Answer { text: format!("{done} objects done. {left}\n"), code: 0 })
+        let rest = async {
+            shovel.stop_operator(&world).await?;
+            done += shovel.take_down().await?;
+            let left = shovel.remove_place().await?;
+            Ok(Answer { text: format!("{done} objects done. {left}\n"), code: 0 })
+        };
+        tokio::select! {
+            done = rest => done,
+            interrupted = interrupted() => interrupted.and_then(|()| Err(anyhow!("interrupted: start again to go on"))),
+        }
     })
 }
 

@@ -42,40 +42,51 @@ pub(super) async fn purge(shovel: &Shovel<'_>, world: &World) -> anyhow::Result<
 }
 
 /// Classes that were told to give everything up say again what they said before: every one that can be told so, and for a while also
-/// where the API server does not answer.
+/// where the API server does not answer. It is looked once more: what was on its way when the purge ended may have come since.
 pub(super) async fn take_back(shovel: &Shovel<'_>, world: &World) -> anyhow::Result<()> {
-    let started = Instant::now();
+    let (started, mut was_clean) = (Instant::now(), false);
     loop {
-        let mut failed = Vec::new();
-        for work in work().iter().filter(|work| work.reads_objects()) {
+        let mut taken = Taken::default();
+        for work in work().iter().filter(|work| work.reads_objects() && shovel.ground.part(&work.kind).is_some()) {
             if let Some(all) = world.api(shovel.client, &work.kind, "") {
-                failed.extend(take_back_all(&all, &work.kind).await);
+                take_back_all(&all, &work.kind, &mut taken).await;
             }
         }
-        let Some(first) = failed.first() else { return Ok(()) };
-        if started.elapsed() > TAKE_BACK || !failed.iter().all(is_passing) {
-            bail!("{first:#}");
+        let is_clean = !taken.any && taken.failed.is_empty();
+        if is_clean && was_clean {
+            return Ok(());
         }
-        tokio::time::sleep(LOOK).await;
+        was_clean = is_clean;
+        let is_late = started.elapsed() > TAKE_BACK;
+        match taken.failed.first() {
+            Some(first) if is_late || !taken.failed.iter().any(is_passing) => bail!("{first:#}"),
+            None if is_late => bail!("somebody tells S3Classes again and again to give everything up"),
+            _ => tokio::time::sleep(LOOK).await,
+        }
     }
 }
 
-/// What could not be done.
-async fn take_back_all(all: &Api<DynamicObject>, kind: &Kind) -> Vec<anyhow::Error> {
+/// Whether there was anything to take back, and what of it could not be.
+#[derive(Default)]
+struct Taken {
+    any: bool,
+    failed: Vec<anyhow::Error>,
+}
+
+async fn take_back_all(all: &Api<DynamicObject>, kind: &Kind, taken: &mut Taken) {
     let classes = match list(all, kind, true).await {
         Ok(classes) => classes,
-        Err(error) => return vec![error],
+        Err(error) => return taken.failed.push(error),
     };
-    let mut failed = Vec::new();
     for class in classes {
         let Some(mut patch) = without_giving_up(&class) else { continue };
+        taken.any = true;
         let name = class.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default();
         patch["metadata"]["uid"] = uid(&class).into();
         let patched = call("patch", all.patch(name, &PatchParams::default(), &Patch::Merge(&patch))).await;
         let patched = gone_is_done(patched.map(drop));
-        failed.extend(patched.map_err(because(format!("taking back what {} {name} gives up", kind.kind))).err());
+        taken.failed.extend(patched.map_err(because(format!("taking back what {} {name} gives up", kind.kind))).err());
     }
-    failed
 }
 
 /// Whatever tenants make meanwhile is included.

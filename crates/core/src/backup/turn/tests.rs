@@ -137,7 +137,10 @@ fn who_is_denied_by_a_rule_costs_nobody_a_turn() {
         is_finished: false,
     };
     assert_eq!(Turn::of(said), Turn::Denied);
-    assert!(handover::is_denied(Truth::False, "Forbidden") && !handover::is_denied(Truth::Unknown, "Rejected"));
+    for reason in ["Forbidden", "QuotaExceeded"] {
+        assert!(handover::is_denied(Truth::False, reason), "{reason}");
+    }
+    assert!(!handover::is_denied(Truth::Unknown, "Rejected"));
     let denied = (0..10_u32).map(|came| Member { turn: Turn::of(said), needs: Some("there"), came });
     let own = Member { turn: Turn::Waiting, needs: Some("there"), came: 10 };
     assert_eq!(ahead(&own, denied.clone(), 10), 0);

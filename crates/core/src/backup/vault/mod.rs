@@ -22,7 +22,7 @@ mod step;
 use std::time::Duration;
 
 pub use observed::{
-    CLOUD, KeysSeen, LastBackup, LocationSeen, Observed, QuotaTold, Spec, Status, Vault, class_of, keys_origin,
+    CLOUD, KeysSeen, LastBackup, LocationSeen, Observed, QuotaTold, Spec, Status, Vault, class_of, is_new, keys_origin,
     location_spec,
 };
 pub use provision::{KeyToTry, key_to_try};

@@ -177,6 +177,11 @@ pub fn keys_origin(vault: &ClaimIdentity) -> Origin {
     Origin { namespace, name, nacuuid }
 }
 
+/// Whether nothing of it can be in Ceph yet: a class may take nobody new and still have to let those go that it has.
+pub fn is_new(vault: Option<&Vault>, record: Option<&Record>) -> bool {
+    record.is_none() && vault.is_none_or(|vault| !vault.deleting && vault.status.bucket.is_none())
+}
+
 /// The class to look in: the one recorded when the user was made, else the one asked for, else the default one.
 pub fn class_of<'a>(vault: Option<&'a Vault>, record: Option<&'a Record>) -> ClassChoice<'a> {
     let recorded = record.and_then(|record| record.body.class.as_deref());

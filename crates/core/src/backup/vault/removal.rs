@@ -106,7 +106,7 @@ pub(super) fn before_provisioning(seen: &Observed, vault: &Vault, record: &Recor
     let verdict = match (record.body.claim.is_some(), record.phase) {
         (false, _) => Reason::RecordTaken
             .stalled(format!("S3User {name} exists and names no vault; remove it or give the vault another name")),
-        (true, Some(Phase::Released)) => {
+        (true, Some(Phase::Released)) if record.purge.is_none() => {
             let whose = match &record.returns_to {
                 Some(_) => "an earlier namespace of this name",
                 None => "an earlier vault of this name, and nobody knows whether that was in this namespace",

@@ -202,7 +202,7 @@ impl Observed {
         let is_locked = read.is_some_and(|read| read.is_locked);
         this.is_some_and(|known| {
             report::failed_on_immutable(known)
-                || (is_stuck(known) && (is_locked || is_whole))
+                || (is_stuck(known) && (is_locked || (is_whole && holds_nothing(identity))))
                 || (known.state == State::Failed && gives_more)
         })
     }

@@ -14,6 +14,11 @@ pub fn may_exist(claim: Option<&Claim>, record: Option<&Record>) -> bool {
     record.is_some() || claim.is_none_or(|claim| claim.finalizer || claim.deleting)
 }
 
+/// Whether nothing of it can be in Ceph yet: a class may take nobody new and still have to let those go that it has.
+pub fn is_new(claim: Option<&Claim>, record: Option<&Record>) -> bool {
+    record.is_none() && claim.is_none_or(|claim| !claim.deleting && claim.status.s3_user.is_none())
+}
+
 /// Whether the plan will ask if the user has buckets.
 pub fn is_cleanup(claim: Option<&Claim>, record: Option<&Record>) -> bool {
     match (claim, record) {

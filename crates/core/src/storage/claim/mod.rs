@@ -22,7 +22,9 @@ use crate::{
 };
 
 pub use identity::{FreshKeys, Identity, Rotation, subuser_secret};
-pub use inquiry::{COUNTED_AT_ONCE, Inquiry, UNCOUNTED, has_to_settle, inquiry, is_cleanup, may_exist, to_count};
+pub use inquiry::{
+    COUNTED_AT_ONCE, Inquiry, UNCOUNTED, has_to_settle, inquiry, is_cleanup, is_new, may_exist, to_count,
+};
 pub use observed::{
     Access, Backend, Books, Claim, ClaimIdentity, Holder, Key, Observed, Phase, Purge, PurgeSeen, Reached, Record,
     RecordBody, SecretSeen, Spec, Status, User, UserQuota, ceph_user, class_of, no_team, wanted,

@@ -118,7 +118,8 @@ impl Observed {
 
     pub(super) fn comes_back(&self, record: &Record) -> bool {
         let is_same_namespace = record.returns_to.is_some() && record.returns_to == self.namespace_uid;
-        is_same_namespace && record.phase == Some(Phase::Released) && self.stamp.as_ref().is_some_and(Stamp::stands)
+        let is_kept = record.phase == Some(Phase::Released) && record.purge.is_none();
+        is_same_namespace && is_kept && self.stamp.as_ref().is_some_and(Stamp::stands)
     }
 }
 

@@ -330,6 +330,33 @@ fn what_a_class_took_away_comes_back_with_it_and_with_nobody_else() {
 }
 
 #[test]
+fn what_is_being_purged_comes_back_to_nobody() {
+    let taken = RecordState {
+        claim: Some(EARLIER),
+        offered: false,
+        adopts: false,
+        returns: true,
+        ..given().swap_remove(0).unwrap()
+    };
+    let claim = ClaimState { stamped: true, ..ClaimState::new(NEW) };
+    let world = World {
+        record: Some(taken),
+        user: handed_down().swap_remove(1),
+        claim: Some(claim),
+        bound: true,
+        ..World::new(ClassState::Retain)
+    };
+    let is_taken_over = |seen: &claim::Observed| claim::plan(seen).to_string().contains("take over Ceph user");
+    let mut seen = world.seen();
+    assert!(is_taken_over(&seen));
+    seen.record.as_mut().unwrap().purge = Some(claim::PurgeSeen {
+        purge: claim::Purge { buckets: 1, bucket: "photos".into(), objects: 3 },
+        age: Duration::ZERO,
+    });
+    assert!(!is_taken_over(&seen), "the gateway goes on emptying its buckets");
+}
+
+#[test]
 fn a_user_whose_buckets_cannot_be_told_lets_nobody_in_and_holds_up_no_namespace() {
     let unlisted = |terminating: bool, gone: bool, recorded: bool| {
         let mut world = at_rest(&World { claim: Some(ClaimState::new(NEW)), ..World::new(ClassState::Purge) });
