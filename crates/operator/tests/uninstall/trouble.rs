@@ -106,9 +106,11 @@ async fn gives_up(admin: &Identity, what: &str, wanted: bool) {
     .await;
 }
 
+/// Whoever runs the tests may have had himself left alone when his terminal goes.
 fn begun(kubeconfig: &std::path::Path, choice: &str, timeout: &str) -> Result<tokio::process::Child> {
-    let mut command = tokio::process::Command::new(croft());
-    command.args(["uninstall", choice, "--timeout", timeout, "--kubeconfig"]).arg(kubeconfig).kill_on_drop(true);
+    let mut command = tokio::process::Command::new("env");
+    command.arg("--default-signal=HUP").arg(croft()).args(["uninstall", choice, "--timeout", timeout, "--kubeconfig"]);
+    command.arg(kubeconfig).kill_on_drop(true);
     Ok(command.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped()).spawn()?)
 }
 
