@@ -51,13 +51,15 @@ impl Cluster {
 
     async fn install_velero(&self, story: &mut Story) -> Result<()> {
         story.begin("Velero is installed as its own installer does it, with the AWS plugin and its node agent.");
-        self.node.install_velero(&self.bed).await?;
         let (admin, velero) = (self.admin(), node::velero::NAMESPACE);
+        admin.kubectl(&format!("create namespace {velero}")).await?;
+        // Before Velero comes, which else makes one that everybody knows.
         admin
             .kubectl(&format!(
                 "create secret generic velero-repo-credentials -n {velero} --from-literal=repository-password=of-our-own"
             ))
             .await?;
+        self.node.install_velero(&self.bed).await?;
         admin.kubectl(&format!("get pods -n {velero}")).await
     }
 
