@@ -212,7 +212,7 @@ const HELD_BY_CLUSTER: [&str; 4] =
     ["foregroundDeletion", "kubernetes.io/pvc-protection", "orphan", "service.kubernetes.io/load-balancer-cleanup"];
 
 /// By these our own parts hold what they have to clean up after, kind by kind: whoever put them on takes them off.
-const HELD_BY_PARTS: [(&str, &str, &str); 6] = [
+pub const HELD_BY_PARTS: [(&str, &str, &str); 6] = [
     ("croft.dev", "BackupVault", "croft.dev/backupvault"),
     ("oadp.openshift.io", "NonAdminBackup", "nonadminbackup.oadp.openshift.io/finalizer"),
     ("oadp.openshift.io", "NonAdminBackupStorageLocation", "nonadminbackupstoragelocation.oadp.openshift.io/finalizer"),

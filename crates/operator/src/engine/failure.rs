@@ -58,9 +58,10 @@ fn is_immutable(status: &Status) -> bool {
     causes.into_iter().any(|cause| refusal::is_immutable(&cause.reason, &cause.message))
 }
 
-/// The fields an answer is about.
+/// The fields that cannot be changed, by an answer that may be about others as well.
 fn fields_of(status: &Status) -> Vec<String> {
     let causes = status.details.iter().flat_map(|details| &details.causes);
+    let causes = causes.filter(|cause| refusal::is_immutable(&cause.reason, &cause.message));
     let fields: BTreeSet<_> = causes.map(|cause| cause.field.as_str()).filter(|field| !field.is_empty()).collect();
     fields.into_iter().map(str::to_owned).collect()
 }
@@ -88,6 +89,18 @@ pub fn root_cause(error: &dyn std::error::Error) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_fields_that_cannot_be_changed_are_told_as_such() {
+        let cause = |reason: &str, message: &str, field: &str| serde_json::json!({ "reason": reason, "message": message, "field": field });
+        let causes = [
+            cause("FieldValueInvalid", "Invalid value: \"x\": field is immutable", "spec.scopes"),
+            cause("FieldValueRequired", "Required value: say what", "spec.hard"),
+        ];
+        let status = serde_json::json!({ "code": 422, "reason": "Invalid", "details": { "causes": causes } });
+        let failure = classify_status(&serde_json::from_value(status).unwrap());
+        assert_eq!((failure.reason, failure.fields), ("Immutable", vec!["spec.scopes".to_owned()]));
+    }
 
     #[test]
     fn only_who_knows_the_kind_can_say_that_an_object_is_gone() {

@@ -104,7 +104,22 @@ fn installed(namespace: &str, velero_namespace: &str) -> anyhow::Result<BTreeSet
 
 #[cfg(test)]
 mod tests {
+    use croft_core::namespaces::excess::HELD_BY_PARTS;
+
     use super::*;
+
+    #[test]
+    fn finalizers_that_stay_on_what_classes_make_are_the_ones_our_parts_set() {
+        let ground = ground(Choice::KeepData, "croft-system", &[]).unwrap();
+        for (group, kind, finalizer) in HELD_BY_PARTS {
+            let kind = Kind { group: group.to_owned(), kind: kind.to_owned() };
+            assert!(ground.part(&kind).is_some() && ground.finalizers.contains(&finalizer), "{kind:?} {finalizer}");
+        }
+        // Those of kinds that no class can have: they are of the cluster, not of a namespace.
+        let others = [crate::namespaces::FINALIZER, storage_names::CLASS_FINALIZER, storage_names::MIGRATION_FINALIZER];
+        let held = HELD_BY_PARTS.map(|(_, _, finalizer)| finalizer);
+        assert!(ground.finalizers.iter().all(|finalizer| held.contains(finalizer) || others.contains(finalizer)));
+    }
 
     #[test]
     fn everything_that_is_installed_is_known_by_name() {
