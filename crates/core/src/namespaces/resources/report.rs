@@ -197,7 +197,7 @@ fn readiness(seen: &Observed, class: &Class, outcomes: Outcomes<'_>) -> Readines
 }
 
 /// A wanted object that was deleted because it could not be changed in place.
-fn made_anew(outcomes: Outcomes<'_>) -> Option<&Identity> {
+pub(super) fn made_anew(outcomes: Outcomes<'_>) -> Option<&Identity> {
     outcomes.iter().find(|(step, outcome)| step.is_to_make_anew() && outcome.is_done())?.0.identity()
 }
 

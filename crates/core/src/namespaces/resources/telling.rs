@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::{
     Observed, ResourceStep,
-    report::{let_go_of, report},
+    report::{let_go_of, made_anew, report},
     words::UNOBSERVABLE,
 };
 use crate::{
@@ -112,7 +112,8 @@ pub fn tell(
         }
     };
     // What we did ourselves wakes nobody.
-    if outcomes.iter().any(is_held) || let_go_of(seen, outcomes).is_some() {
+    let goes_on = made_anew(outcomes).or_else(|| let_go_of(seen, outcomes)).is_some();
+    if goes_on || outcomes.iter().any(is_held) {
         Telling { next: Next::After(Duration::ZERO), ..telling }
     } else {
         telling

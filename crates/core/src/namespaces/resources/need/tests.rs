@@ -3,11 +3,11 @@ use std::sync::Arc;
 use super::*;
 use crate::{
     namespaces::{
-        resources::{ClassSeen, plan},
+        resources::{ClassSeen, Routine, plan, tell},
         witness::Witness,
     },
-    plan::{Failure, FailureClass, Outcome, Plan, Step, may_begin},
-    time::Timestamp,
+    plan::{Failure, FailureClass, Next, Outcome, Plan, Step, may_begin},
+    time::{Instant, Timestamp},
 };
 
 /// A binding whose only object was refused with these words.
@@ -297,6 +297,20 @@ fn what_never_was_the_classs_and_cannot_be_changed_is_let_go_of_and_made_anew() 
     let outcomes: Vec<_> = plan.iter().map(|step| (step, Outcome::done())).collect();
     let told = report::report(&seen, &outcomes, &Timestamp::default());
     assert!(!told.is_ready(), "{told:?}");
+    let free = Read {
+        uid: "hers".into(),
+        version: "8".into(),
+        excess: Some(serde_json::json!({"data": null})),
+        ..Read::default()
+    };
+    seen.read.insert(identity.clone(), Some(free));
+    let plan = super::super::plan(&seen);
+    let outcomes: Vec<_> = plan.iter().map(|step| (step, Outcome::done())).collect();
+    let stored = report::report(&seen, &outcomes, &Timestamp::default());
+    let (mut held, mut routine) = (None, Routine::default());
+    let told = tell(&seen, &stored, &outcomes, &mut held, &mut routine, &Timestamp::default(), Instant(0));
+    let next = Next::After(std::time::Duration::ZERO);
+    assert_eq!((told.status, told.next), (None, next), "nobody tells of what we deleted ourselves");
     if let ClassSeen::Present(class) = &mut seen.class {
         class.policy.recreate_immutable = false;
     }
