@@ -1,5 +1,5 @@
-//! Whose turn it is in a namespace of which Velero is to have only so many requests at a time: the same order whoever looks, however
-//! many look at a time, and whatever is told of it already.
+//! Whose turn it is in a namespace of which Velero is to have only so many requests at a time: the same order whoever looks, and
+//! whatever is told of it already. What was asked for just now is not seen yet: by so much the limit may be passed.
 
 use super::{Observed, PROCESSED, Subject};
 use crate::backup::is_denied;

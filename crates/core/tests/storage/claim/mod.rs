@@ -303,17 +303,21 @@ fn a_bucket_whose_claim_is_gone_and_whose_user_was_let_go_waits_for_a_claim() {
     assert!(Lookup::new(None, seen.record.as_ref(), &goes).is_ok(), "it is removed all the same");
 }
 
-#[test]
-fn what_a_class_took_away_comes_back_with_it_and_with_nobody_else() {
-    let taken = RecordState {
+/// The record of a claim that a class took away, and would bring again.
+fn taken_by_its_class() -> RecordState {
+    RecordState {
         claim: Some(EARLIER),
         offered: false,
         adopts: false,
         returns: true,
         ..given().swap_remove(0).unwrap()
-    };
+    }
+}
+
+#[test]
+fn what_a_class_took_away_comes_back_with_it_and_with_nobody_else() {
     let world = |stamped| World {
-        record: Some(taken.clone()),
+        record: Some(taken_by_its_class()),
         user: handed_down().swap_remove(1),
         claim: Some(ClaimState { stamped, ..ClaimState::new(NEW) }),
         bound: stamped,
@@ -331,16 +335,9 @@ fn what_a_class_took_away_comes_back_with_it_and_with_nobody_else() {
 
 #[test]
 fn what_is_being_purged_comes_back_to_nobody() {
-    let taken = RecordState {
-        claim: Some(EARLIER),
-        offered: false,
-        adopts: false,
-        returns: true,
-        ..given().swap_remove(0).unwrap()
-    };
     let claim = ClaimState { stamped: true, ..ClaimState::new(NEW) };
     let world = World {
-        record: Some(taken),
+        record: Some(taken_by_its_class()),
         user: handed_down().swap_remove(1),
         claim: Some(claim),
         bound: true,
