@@ -152,7 +152,8 @@ pub struct S3UserStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
     /// `Bound`: the claim exists. `Removing`: the claim was deleted, what it has in Ceph is being removed. `Released`: the claim
-    /// is gone, the user is suspended and its buckets are kept.
+    /// is gone, the user is suspended and its buckets are kept. While its S3Class gives everything up, what it has in Ceph is being
+    /// removed whatever is said here, as the reason `Deleting` tells.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub phase: Option<S3UserPhase>,
     /// Buckets without an S3Bucket that are never removed with the claim: their S3Buckets said `retain`, were taken away
