@@ -1,13 +1,15 @@
 //! Taking Croft out of a cluster: from what is there to ordered steps.
 //!
-//! Guarantees: what could stand in anybody's way goes first, what others may depend on goes last; under [`Choice::KeepData`] nothing
-//! that holds a tenant's data, and no fence of a namespace, goes with its owner; what belongs to another operator of the same kinds
-//! is in no step.
+//! Guarantees: what could stand in anybody's way goes first, what others may depend on goes last; what keeps Velero from doing more
+//! for a tenant than is hers goes when it does nothing for tenants any more; under [`Choice::KeepData`] nothing that holds a
+//! tenant's data, and no fence of a namespace, goes with its owner; what belongs to another operator of the same kinds is in no
+//! step.
 
 mod ground;
 mod place;
 mod pulse;
 mod text;
+mod velero;
 mod work;
 
 use std::collections::BTreeSet;
@@ -19,7 +21,8 @@ pub use self::{
     place::{Staying, staying},
     pulse::{Beat, Pulse},
     text::{concerns, describe, headline},
-    work::{Work, held_up, hindrance, without_giving_up, work},
+    velero::{Stand, at_rest, stand},
+    work::{Work, held_up, hindrance, is_left, without_giving_up, work},
 };
 
 /// On every CRD of ours that we installed: one without it is another operator's, unless the part of it runs here.
@@ -73,6 +76,8 @@ pub enum Stage {
     Fences,
     /// The operator ends.
     Operator,
+    /// Policies that judge nobody but Velero are deleted: it does nothing for tenants any more.
+    Guards,
     /// What belongs to objects of ours loses that owner and our marks, and stays.
     Orphans,
     /// What belongs to objects of ours, and to nothing else, is deleted.
@@ -87,6 +92,13 @@ pub enum Stage {
     Rights,
     /// CRDs are deleted, with every object of theirs.
     Kinds,
+}
+
+impl Stage {
+    /// Whether one object goes after the other, in the order they are in.
+    pub fn is_of_policies(self) -> bool {
+        matches!(self, Stage::Fences | Stage::Guards)
+    }
 }
 
 /// One stage, with everything it is about.
@@ -107,7 +119,7 @@ pub fn plan(objects: &[Seen], ground: &Ground) -> Vec<Step> {
         }
     }
     steps.sort_by_key(|step| step.stage);
-    for step in steps.iter_mut().filter(|step| step.stage == Stage::Fences) {
+    for step in steps.iter_mut().filter(|step| step.stage.is_of_policies()) {
         // A policy without binding judges nobody; a binding without policy would be an error for everybody.
         step.objects.sort_by_key(|object| !object.kind.kind.ends_with("Binding"));
     }
@@ -135,6 +147,11 @@ fn stage_of_all(object: &Seen, ground: &Ground) -> Option<Stage> {
         return is_held.then_some(Stage::Held);
     }
     if object.kind.group == POLICIES && (of_a_class || ground.is_installed(object)) {
+        let is_guard = ground.guards.contains(&object.name.as_str());
+        return Some(if is_guard { Stage::Guards } else { Stage::Fences });
+    }
+    if ground.choice == Choice::Purge && object.name == ground.tenants_role && ground.is_installed(object) {
+        // Whoever makes more all the time would keep a purge from coming to its end.
         return Some(Stage::Fences);
     }
     if ground.is_installed(object) {

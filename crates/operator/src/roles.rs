@@ -12,6 +12,9 @@ pub const CLASS_CONTENTS: &str = "croft-namespace-classes";
 /// On a `ClusterRole`: `"true"` lets classes contain what it grants.
 pub const AGGREGATE_LABEL: &str = "croft.dev/aggregate-to-namespace-classes";
 
+/// By which tenants write objects of ours.
+pub(crate) const TENANTS_ROLE: &str = "croft-edit";
+
 const READ: &[&str] = &["get", "list", "watch"];
 const WRITE: &[&str] = &["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"];
 
@@ -37,7 +40,7 @@ pub fn tenants(parts: &[Part]) -> [ClusterRole; 2] {
         .collect();
     [
         labelled_role("croft-view", "rbac.authorization.k8s.io/aggregate-to-view", viewed),
-        labelled_role("croft-edit", "rbac.authorization.k8s.io/aggregate-to-edit", edited),
+        labelled_role(TENANTS_ROLE, "rbac.authorization.k8s.io/aggregate-to-edit", edited),
     ]
 }
 

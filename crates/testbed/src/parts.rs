@@ -15,6 +15,7 @@ use std::{
 
 use anyhow::{Context, Result, bail, ensure};
 
+pub(crate) use self::packages::program;
 use self::packages::{Packages, find_program};
 use crate::{Want, digest::sha256_hex, process, rundir::cache_root};
 
@@ -46,6 +47,7 @@ const NODE: Packages = Packages(&[
     ("/usr/lib/cni/bridge", "containernetworking-plugins"),
     ("iptables", "iptables"),
     ("ip", "iproute2"),
+    ("modprobe", "kmod"),
 ]);
 
 /// Paths of the programs an instance needs.
@@ -247,7 +249,9 @@ impl Module {
             .arg(&unfinished)
             .arg(program.package)
             .current_dir(&self.source)
-            .env("CGO_ENABLED", "0");
+            .env("CGO_ENABLED", "0")
+            // A Go that is older than the modules ask for fetches one that is not, whatever it was told as it was installed.
+            .env("GOTOOLCHAIN", "auto");
         let started = Instant::now();
         let report = |state: &str| {
             eprintln!(

@@ -25,6 +25,12 @@ const CHOICES: &[(&str, &str, &str)] = &[
     ("defaults", "croft-system", ""),
     ("another namespace", "platform", "velero: {namespace: safe}"),
     ("Velero's namespace as well", "platform", "velero: {namespace: safe, createNamespace: true}"),
+    ("in Velero's namespace", "velero", ""),
+    (
+        "names that look like numbers",
+        "1234",
+        "velero: {namespace: '5678'}\ncertManager: {enabled: true, issuer: {kind: Issuer, name: '9'}}",
+    ),
     ("namespaces only", "croft-system", "parts: {storage: false, backup: false}"),
     ("storage only", "croft-system", "parts: {namespaces: false, backup: false}"),
     ("backup only", "croft-system", "parts: {namespaces: false, storage: false}"),

@@ -43,6 +43,7 @@ use crate::{
     time::Timestamp,
 };
 
+pub(crate) use self::taking_in::is_synchronised_never;
 pub use self::{
     copy::{Copy, Repairs, Version, copy_mark},
     let_go::LetGo,
@@ -53,10 +54,7 @@ use self::{
     synced::{Synced, Words},
     withdrawal::{delete, withdrawal},
 };
-pub(super) use self::{
-    taking_in::{SYNC_PERIOD, is_synchronised_never},
-    withdrawal::MOMENT,
-};
+pub(super) use self::{taking_in::SYNC_PERIOD, withdrawal::MOMENT};
 
 /// Annotation on a location by which its owner says that it may store elsewhere although it has backups.
 pub const CONFIRM_MOVE: &str = "croft.dev/confirm-move";

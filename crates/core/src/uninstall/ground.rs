@@ -30,6 +30,11 @@ pub struct Ground {
     pub of_a_class: Vec<&'static str>,
     /// On what the operator has Velero keep for tenants.
     pub of_velero: (&'static str, &'static str),
+    /// The policies that keep Velero from doing more for a tenant than is hers; the operator deletes nothing of a tenant's own
+    /// without them.
+    pub guards: Vec<&'static str>,
+    /// The role by which tenants make objects of ours.
+    pub tenants_role: &'static str,
     /// Everything an installation may consist of, by kind, namespace and name.
     pub installed: BTreeSet<(Kind, String, String)>,
 }

@@ -34,6 +34,8 @@ fn ground(choice: Choice) -> Ground {
         marks: vec!["mark"],
         of_a_class: vec!["revision-of"],
         of_velero: ("managed-by", "us"),
+        guards: vec!["around-velero"],
+        tenants_role: "croft-edit",
         installed: installed.into_iter().map(|kind| (kind, "blue".into(), "croft".into())).collect(),
     }
 }

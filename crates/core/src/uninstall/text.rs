@@ -11,6 +11,7 @@ pub fn headline(stage: Stage) -> &'static str {
     match stage {
         Stage::Fences => "remove policies and webhooks: from here on nothing of Croft stands in anybody's way",
         Stage::Operator => "stop the operator",
+        Stage::Guards => "remove the policies around Velero, once it restores for no tenant any more",
         Stage::Orphans => "leave what it made where it is, without an owner",
         Stage::Dependents => "delete what it made",
         Stage::Marks => "take its marks off namespaces",

@@ -3,10 +3,12 @@
 use serde_json::{Value, json};
 
 use super::{Ground, Kind, Seen};
-use crate::storage::GIVE_UP;
+use crate::{conditions::cut, storage::GIVE_UP};
 
 /// As many of those that hold something up are told.
 const TOLD: usize = 3;
+/// What each of them says is told up to this length.
+const LONGEST: usize = 300;
 const RETAIN: &str = "Retain";
 
 /// Something the operator does.
@@ -19,6 +21,8 @@ pub struct Work {
     pub deletes: bool,
     /// Whether nothing goes on before all of them are gone.
     pub awaits: bool,
+    /// What is set on those that are not gone in time: they go, and what is stored of them elsewhere stays there.
+    last_resort: Option<Value>,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -33,6 +37,11 @@ impl Work {
     /// Whether more than the metadata of an object decides about what is set.
     pub fn reads_objects(&self) -> bool {
         self.set == Set::GiveUp
+    }
+
+    /// The merge patch of those that are not gone in time, where there is anything else to be tried.
+    pub fn last_resort(&self) -> Option<&Value> {
+        self.last_resort.as_ref()
     }
 
     /// The merge patch of an object.
@@ -69,16 +78,23 @@ pub fn work() -> Vec<Work> {
         set,
         deletes,
         awaits,
+        last_resort: None,
     };
     let same = |spec: Value| Set::Same(json!({ "spec": spec }));
     let (namespaces, storage, backup, croft) = ("akuity.io", "s3.snappcloud.io", "oadp.openshift.io", "croft.dev");
+    // Where a bucket is out of reach, or its owner sees to it that it is.
+    let forced = Some(json!({ "spec": { "forceDeleteBackup": true } }));
+    let backups = || of(backup, "NonAdminBackup", same(json!({ "deleteBackup": true })), false, true);
     vec![
-        of(croft, "BackupSchedule", Set::Nothing, true, true),
+        // What a class stamps comes back until that is gone.
+        of(croft, "BackupSchedule", Set::Nothing, true, false),
         of(backup, "NonAdminDownloadRequest", Set::Nothing, true, false),
         of(backup, "NonAdminRestore", Set::Nothing, true, true),
-        of(backup, "NonAdminBackup", same(json!({ "deleteBackup": true })), false, true),
+        Work { last_resort: forced.clone(), ..backups() },
         of(storage, "S3Class", Set::GiveUp, false, false),
         of(namespaces, "NamespaceClass", same(json!({ "policy": { "onClassDelete": "Delete" } })), true, true),
+        of(croft, "BackupSchedule", Set::Nothing, true, true),
+        Work { last_resort: forced, ..backups() },
         // What its class gives up a vault does not keep, whatever it says itself.
         of(croft, "BackupVault", Set::Nothing, true, true),
         of(backup, "NonAdminBackupStorageLocation", Set::Nothing, true, true),
@@ -118,26 +134,49 @@ pub fn hindrance(objects: &[Seen], ground: &Ground, leads: bool, parts: Option<&
     ))
 }
 
-/// Those of objects of one kind that have been there longest, each with what it says of itself.
-pub fn held_up(objects: &[Value]) -> String {
-    let text = |object: &Value, place: &str| {
-        object.pointer(place).and_then(Value::as_str).map(str::to_owned).unwrap_or_default()
-    };
+/// Whether the operator still has something to do with an object: what is deleted and held by nobody but others is over for us.
+pub fn is_left(object: &Value, ours: &[&str]) -> bool {
+    object.pointer("/metadata/deletionTimestamp").is_none()
+        || finalizers(object).any(|finalizer| ours.contains(&finalizer))
+}
+
+fn finalizers(object: &Value) -> impl Iterator<Item = &str> {
+    let all = object.pointer("/metadata/finalizers").and_then(Value::as_array);
+    all.into_iter().flatten().filter_map(Value::as_str)
+}
+
+/// Those of objects of one kind that have been there longest, each with what it says of itself and who else holds it.
+pub fn held_up(objects: &[Value], ours: &[&str]) -> String {
+    let text =
+        |object: &Value, place: &str| object.pointer(place).and_then(Value::as_str).unwrap_or_default().to_owned();
     let mut oldest: Vec<_> = objects.iter().collect();
     oldest.sort_by_key(|object| text(object, "/metadata/creationTimestamp"));
     let told = oldest.iter().take(TOLD).map(|object| {
         let (namespace, name) = (text(object, "/metadata/namespace"), text(object, "/metadata/name"));
         let name = if namespace.is_empty() { name } else { format!("{namespace}/{name}") };
-        let conditions = object.pointer("/status/conditions").and_then(Value::as_array);
-        let ready = conditions.into_iter().flatten().find(|condition| text(condition, "/type") == "Ready");
-        match ready {
-            Some(ready) => format!("{name} ({}: {})", text(ready, "/reason"), text(ready, "/message")),
-            None => name,
-        }
+        let why: Vec<_> = complaint(object).into_iter().chain(holders(object, ours)).collect();
+        if why.is_empty() { name } else { format!("{name} ({})", why.join("; ")) }
     });
     let told: Vec<_> = told.collect();
     let more = objects.len().saturating_sub(TOLD);
     if more == 0 { told.join("; ") } else { format!("{}; and {more} more", told.join("; ")) }
+}
+
+/// What an object says of itself: whether it is ready, or what else is not as it should be.
+fn complaint(object: &Value) -> Option<String> {
+    let text =
+        |condition: &Value, field: &str| condition.get(field).and_then(Value::as_str).unwrap_or_default().to_owned();
+    let conditions = object.pointer("/status/conditions").and_then(Value::as_array)?;
+    let said = conditions.iter().find(|condition| text(condition, "type") == "Ready");
+    let said = said.or_else(|| conditions.iter().rfind(|condition| text(condition, "type") == "Deleting"));
+    let said = said.or_else(|| conditions.iter().find(|condition| text(condition, "status") == "False"))?;
+    Some(format!("{}: {}", text(said, "reason"), cut(text(said, "message"), LONGEST)))
+}
+
+fn holders(object: &Value, ours: &[&str]) -> Option<String> {
+    object.pointer("/metadata/deletionTimestamp")?;
+    let others: Vec<_> = finalizers(object).filter(|finalizer| !ours.contains(finalizer)).collect();
+    (!others.is_empty()).then(|| cut(format!("held by the finalizers of others: {}", others.join(", ")), LONGEST))
 }
 
 #[cfg(test)]
@@ -169,9 +208,50 @@ mod tests {
                     "status": { "conditions": [{ "type": "Ready", "reason": "Unreachable", "message": "no answer" }] } })
         };
         let mut objects = vec![object("b", "2026-02-01T00:00:00Z"), object("a", "2026-01-01T00:00:00Z")];
-        assert_eq!(held_up(&objects), "blue/a (Unreachable: no answer); blue/b (Unreachable: no answer)");
+        assert_eq!(held_up(&objects, &["ours"]), "blue/a (Unreachable: no answer); blue/b (Unreachable: no answer)");
         objects.extend([json!({ "metadata": { "name": "user" } }), object("c", "2026-03-01T00:00:00Z")]);
-        let told = held_up(&objects);
+        let told = held_up(&objects, &["ours"]);
         assert!(told.starts_with("user; blue/a (") && told.ends_with("and 1 more"), "{told}");
+    }
+
+    #[test]
+    fn what_others_hold_is_named_with_who_holds_it_and_is_over_for_us() {
+        let object = |finalizers: &[&str], deleted: bool| {
+            let mut object = json!({ "metadata": { "name": "nightly", "finalizers": finalizers } });
+            if deleted {
+                object["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z".into();
+            }
+            object
+        };
+        let is_left = |finalizers: &[&str], deleted: bool| is_left(&object(finalizers, deleted), &["ours"]);
+        assert!(is_left(&["ours", "theirs"], true) && is_left(&["theirs"], false) && is_left(&[], false));
+        assert!(!is_left(&["theirs"], true));
+        let told = held_up(&[object(&["ours", "theirs"], true)], &["ours"]);
+        assert_eq!(told, "nightly (held by the finalizers of others: theirs)");
+        assert_eq!(held_up(&[object(&["theirs"], false)], &["ours"]), "nightly");
+    }
+
+    #[test]
+    fn what_is_not_ready_or_not_because_of_something_else_says_why() {
+        let object = |type_: &str, status: &str| {
+            json!({ "metadata": { "name": "b" },
+                    "status": { "conditions": [{ "type": type_, "status": status, "reason": "Withheld", "message": "why" }] } })
+        };
+        for (type_, status) in [("Ready", "False"), ("Deleting", "True"), ("Accepted", "False")] {
+            assert_eq!(held_up(&[object(type_, status)], &[]), "b (Withheld: why)", "{type_}");
+        }
+        assert_eq!(held_up(&[object("Accepted", "True")], &[]), "b");
+    }
+
+    #[test]
+    fn what_makes_more_of_something_is_gone_before_that_is_waited_for_the_last_time() {
+        let work = work();
+        let places = |kind: &str| work.iter().enumerate().filter(move |(_, work)| work.kind.kind == kind);
+        let last = |kind: &str| places(kind).next_back().unwrap();
+        let first = |kind: &str| places(kind).next().unwrap().0;
+        assert!(places("BackupSchedule").next().is_some_and(|(_, work)| !work.awaits), "its class brings it back");
+        assert!(first("NamespaceClass") < last("BackupSchedule").0 && last("BackupSchedule").1.awaits);
+        assert!(last("BackupSchedule").0 < last("NonAdminBackup").0);
+        assert!(places("NonAdminBackup").all(|(_, work)| work.last_resort().is_some()));
     }
 }

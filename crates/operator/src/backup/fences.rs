@@ -52,6 +52,10 @@ pub(super) const OWN_BUCKET_VALUE: &str = "true";
 pub(super) const UNFINISHED_LABEL: &str = "croft.dev/unfinished";
 pub(super) const UNFINISHED_VALUE: &str = "true";
 
+/// Those that judge nobody but Velero, for what it does in the name of a tenant.
+pub(crate) const GUARDS: [&str; 5] =
+    [RESTORED, UNMARKED, own_buckets::SNAPSHOTS, own_buckets::REQUESTS, own_buckets::FINDINGS];
+
 /// Without all of these no tenant's Restore is made.
 pub(super) fn around_restores(velero_namespace: &str) -> [Fence; 2] {
     let unfinished = (UNFINISHED_LABEL, UNFINISHED_VALUE);

@@ -59,6 +59,7 @@ use kube::{ResourceExt, api::PartialObjectMeta};
 use serde_json::Value;
 use tokio::sync::watch::Receiver;
 
+pub(crate) use self::fences::GUARDS;
 use self::{
     approval::ApprovalReconciler,
     backup::BackupReconciler,
@@ -87,6 +88,11 @@ use crate::{
     roles::TenantKinds,
     storage::Warehouse,
 };
+
+/// On what lies in, or belongs to, a bucket of a tenant's own.
+pub(crate) const OWN_BUCKET: (&str, &str) = (OWN_BUCKET_LABEL, fences::OWN_BUCKET_VALUE);
+/// On a tenant's Restore that Velero has not ended with.
+pub(crate) const UNFINISHED: (&str, &str) = (fences::UNFINISHED_LABEL, fences::UNFINISHED_VALUE);
 
 /// Of the kinds that are our own.
 const GROUP: &str = "croft.dev";

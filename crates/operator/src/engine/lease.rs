@@ -1,6 +1,6 @@
 //! The election loop around [`croft_core::lease`]: watches the Lease, writes it when the core says so.
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{fmt, future::poll_fn, pin::pin, sync::Arc, task::Poll, time::Duration};
 
 use croft_core::{
     lease::{Candidate, Decision, Record, Term, Timing},
@@ -67,10 +67,13 @@ impl Leadership {
         if !self.holds() {
             return Err(not_leading());
         }
+        let mut over = pin!(self.over());
         tokio::select! {
-            // First: whoever was stopped and is woken sends nothing more.
+            // First: whoever was stopped and is woken sends nothing more, also where no timer has been told yet how late it is.
             biased;
-            () = self.over() => Err(not_leading()),
+            () = poll_fn(|context| if self.holds() { over.as_mut().poll(context) } else { Poll::Ready(()) }) => {
+                Err(not_leading())
+            }
             result = call => result,
         }
     }

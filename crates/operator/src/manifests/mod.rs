@@ -30,6 +30,8 @@ pub const SERVICE: &str = "croft-webhook";
 /// The one in front of the metrics, where somebody reads them by a Service.
 const METRICS_SERVICE: &str = "croft-metrics";
 pub(crate) const ACCOUNT: &str = "croft";
+/// The Role, and its binding, in Velero's namespace: that may be the operator's own, where there is one of the account's name.
+pub(crate) const VELERO_ROLE: &str = "croft-velero";
 /// Where the settings are in their ConfigMap.
 const SETTINGS_FILE: &str = "settings.yaml";
 
@@ -53,7 +55,7 @@ fn objects(installation: &Installation) -> Vec<String> {
     let own = installation.namespace.as_str();
     let mut objects = vec![yaml_document(&service_account(own))];
     objects.extend(cluster_role(rbac::rules(&uses, Within::Cluster), own));
-    objects.extend(role(rbac::rules(&uses, Within::OperatorNamespace), own, own));
+    objects.extend(role(ACCOUNT, rbac::rules(&uses, Within::OperatorNamespace), own, own));
     let velero = rbac::rules(&uses, Within::VeleroNamespace);
     if !velero.is_empty() {
         let place = installation.velero_namespace();
@@ -68,7 +70,7 @@ fn objects(installation: &Installation) -> Vec<String> {
                 ..Namespace::default()
             }));
         }
-        objects.extend(role(velero, place, own));
+        objects.extend(role(VELERO_ROLE, velero, place, own));
     }
     objects.extend(roles::tenants(&parts).iter().map(yaml_document));
     objects.extend(parts::of(&parts).flat_map(|part| (part.manifests)(installation)));
@@ -133,13 +135,10 @@ fn cluster_role(rules: Vec<PolicyRule>, own: &str) -> [String; 2] {
     [yaml_document(&role), yaml_document(&binding)]
 }
 
-fn role(rules: Vec<PolicyRule>, namespace: &str, own: &str) -> [String; 2] {
-    let role = Role { metadata: meta(Some(namespace)), rules: Some(rules) };
-    let binding = RoleBinding {
-        metadata: meta(Some(namespace)),
-        role_ref: reference("Role", ACCOUNT),
-        subjects: Some(account(own)),
-    };
+fn role(name: &str, rules: Vec<PolicyRule>, namespace: &str, own: &str) -> [String; 2] {
+    let meta = || ObjectMeta { name: Some(name.to_owned()), ..meta(Some(namespace)) };
+    let role = Role { metadata: meta(), rules: Some(rules) };
+    let binding = RoleBinding { metadata: meta(), role_ref: reference("Role", name), subjects: Some(account(own)) };
     [yaml_document(&role), yaml_document(&binding)]
 }
 
@@ -253,8 +252,14 @@ mod tests {
     }
 
     #[test]
-    fn every_object_has_a_kind_and_a_name_of_its_own() {
-        let objects = all();
+    fn every_object_has_a_kind_and_a_name_of_its_own_also_in_veleros_namespace() {
+        for place in ["croft-system", "velero"] {
+            let objects = chosen(&["--namespace", place]);
+            is_each_there_once(&objects);
+        }
+    }
+
+    fn is_each_there_once(objects: &[Value]) {
         let names: BTreeSet<_> = objects
             .iter()
             .map(|object| ["/kind", "/metadata/namespace", "/metadata/name"].map(|place| text(object, place)))

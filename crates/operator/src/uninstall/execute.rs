@@ -132,14 +132,23 @@ impl Shovel<'_> {
             if !done.failed.is_empty() {
                 bail!("{}", done.told());
             }
-            for object in &step.objects {
-                if let Err(error) = self.until_gone(object, world).await {
-                    return Err(error.context(self.held_by(object, world).await));
-                }
-            }
+            self.until_all_gone(&step.objects, world).await?;
             count += done.count;
         }
         Ok(count)
+    }
+
+    /// All at once: whoever holds objects of several kinds is waited for once, and named at every one.
+    async fn until_all_gone(&self, crds: &[Seen], world: &World) -> anyhow::Result<()> {
+        let awaited: Vec<_> = crds.iter().map(|crd| async move { (crd, self.until_gone(crd, world).await) }).collect();
+        let ended: Vec<_> = stream::iter(awaited).buffer_unordered(crds.len().max(1)).collect().await;
+        let mut failure = None;
+        for (crd, ended) in ended {
+            let Err(error) = ended else { continue };
+            let held = self.held_by(crd, world).await;
+            failure = Some(failure.unwrap_or(error).context(held));
+        }
+        failure.map_or(Ok(()), Err)
     }
 
     /// What of a kind is left, where somebody holds it.
@@ -149,13 +158,17 @@ impl Shovel<'_> {
         let Some(all) = all else { return crd.name.clone() };
         let left = call("list", all.list(&ListParams::default())).await.map(|left| left.items);
         let left: Vec<_> = left.iter().flatten().map(|object| json!(object)).collect();
-        if left.is_empty() { crd.name.clone() } else { format!("of {} is left: {}", crd.name, held_up(&left)) }
+        if left.is_empty() {
+            crd.name.clone()
+        } else {
+            format!("of {} is left: {}", crd.name, held_up(&left, &self.ground.finalizers))
+        }
     }
 
     async fn execute(&self, step: &Step, world: &World) -> Done {
         eprintln!("{} ({}) ...", headline(step.stage), step.objects.len());
         let mut work = stream::iter(step.objects.iter().map(|object| self.one(step.stage, object, world)))
-            .buffer_unordered(if step.stage == Stage::Fences { 1 } else { AT_ONCE });
+            .buffer_unordered(if step.stage.is_of_policies() { 1 } else { AT_ONCE });
         let (mut done, mut told) = (Done::default(), Instant::now());
         while let Some(result) = work.next().await {
             match result {
@@ -231,7 +244,7 @@ impl Shovel<'_> {
     }
 
     /// Waits until `is_over`; where that takes too long, says what for.
-    async fn until<A: Future<Output = anyhow::Result<bool>>>(
+    pub(super) async fn until<A: Future<Output = anyhow::Result<bool>>>(
         &self,
         what: &str,
         is_over: impl Fn() -> A,

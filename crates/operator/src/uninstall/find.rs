@@ -6,6 +6,7 @@ use k8s_openapi::{
     api::{
         admissionregistration::v1::ValidatingWebhookConfiguration,
         apps::v1::Deployment,
+        core::v1::Secret,
         rbac::v1::{ClusterRoleBinding, RoleBinding, Subject},
     },
     apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
@@ -19,7 +20,8 @@ use super::{UninstallOptions, ground::ground, observe};
 use crate::{
     admission::CONFIGURATION,
     engine::write::{call, read},
-    manifests::ACCOUNT,
+    manifests::{ACCOUNT, VELERO_ROLE},
+    namespaces::KEY_SECRET,
     parts,
     preview::because,
 };
@@ -29,6 +31,20 @@ pub(super) struct Found {
     pub(super) ground: Ground,
     /// The parts that run, where anything tells.
     pub(super) parts: Option<Vec<String>>,
+    /// Namespaces with what may be an operator's own, where nothing tells any more which was its.
+    pub(super) elsewhere: Vec<String>,
+}
+
+impl Found {
+    pub(super) fn doubt(&self) -> Option<String> {
+        (!self.elsewhere.is_empty()).then(|| {
+            format!(
+                "nothing tells any more where the operator was, and there are Secrets {KEY_SECRET} in namespaces {}: if it was in one \
+                 of them, run this with --namespace as well",
+                self.elsewhere.join(", ")
+            )
+        })
+    }
 }
 
 pub(super) async fn find(client: &Client, options: &UninstallOptions, choice: Choice) -> anyhow::Result<Found> {
@@ -37,6 +53,7 @@ pub(super) async fn find(client: &Client, options: &UninstallOptions, choice: Ch
     if let Some(place) = misplaced(own, &places) {
         bail!("the operator is in namespace {place}, not in {own}: give --namespace {place}; nothing is changed");
     }
+    let elsewhere = if places.is_empty() { keys_elsewhere(client, own).await? } else { Vec::new() };
     let mut veleros = veleros_places(client, own).await?;
     veleros.push(options.velero_namespace.clone());
     let parts = match options.enable.as_slice() {
@@ -52,7 +69,7 @@ pub(super) async fn find(client: &Client, options: &UninstallOptions, choice: Ch
             parts::names().collect::<Vec<_>>().join(",")
         )
     })?;
-    Ok(Found { ground, parts })
+    Ok(Found { ground, parts, elsewhere })
 }
 
 /// The namespaces of those who have the operator's rights, or where the API server looks for it.
@@ -69,6 +86,15 @@ async fn operators_places(client: &Client) -> anyhow::Result<Vec<String>> {
     Ok(services.filter_map(|webhook| Some(webhook.client_config.service?.namespace)).collect())
 }
 
+/// Namespaces with a Secret of the operator's name. Anybody may make one, so nothing is done there unasked.
+async fn keys_elsewhere(client: &Client, own: &str) -> anyhow::Result<Vec<String>> {
+    let all: Api<Secret> = Api::all(client.clone());
+    let named = ListParams::default().fields(&format!("metadata.name={KEY_SECRET}"));
+    let keys = call("list", all.list_metadata(&named)).await.map_err(because("looking for the operator's Secrets"))?;
+    let places = keys.items.into_iter().filter_map(|key| key.metadata.namespace);
+    Ok(places.filter(|place| place != own).collect())
+}
+
 fn accounts(subjects: Vec<Subject>) -> Vec<String> {
     let is_ours = |subject: &Subject| subject.kind == "ServiceAccount" && subject.name == ACCOUNT;
     subjects.into_iter().filter(is_ours).filter_map(|subject| subject.namespace).collect()
@@ -77,7 +103,7 @@ fn accounts(subjects: Vec<Subject>) -> Vec<String> {
 /// Wherever else the operator has rights, whatever the settings say now.
 async fn veleros_places(client: &Client, own: &str) -> anyhow::Result<Vec<String>> {
     let all: Api<RoleBinding> = Api::all(client.clone());
-    let named = ListParams::default().fields(&format!("metadata.name={ACCOUNT}"));
+    let named = ListParams::default().fields(&format!("metadata.name={VELERO_ROLE}"));
     let bindings = call("list", all.list(&named)).await.map_err(because("listing RoleBindings"))?;
     let gives =
         |binding: &RoleBinding| accounts(binding.subjects.clone().unwrap_or_default()).iter().any(|at| at == own);

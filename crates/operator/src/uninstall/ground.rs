@@ -12,6 +12,7 @@ use serde_json::Value;
 
 use crate::{
     admission::CA_SECRET,
+    backup::GUARDS,
     manifests::{
         CERTIFICATE, Installation,
         values::{CertManager, ClassRequired, Monitor, Values, VeleroPlace},
@@ -19,6 +20,7 @@ use crate::{
     },
     namespaces::KEY_SECRET,
     parts::PARTS,
+    roles::TENANTS_ROLE,
     run::LEASE,
 };
 
@@ -57,6 +59,8 @@ pub(super) fn ground(choice: Choice, namespace: &str, veleros: &[String]) -> any
         ],
         of_a_class: vec![names::REVISION_LABEL, names::GATE_LABEL],
         of_velero: (backup_names::MANAGED_BY_LABEL, backup_names::MANAGED_BY_VALUE),
+        guards: GUARDS.to_vec(),
+        tenants_role: TENANTS_ROLE,
         installed,
     })
 }
@@ -129,7 +133,7 @@ mod tests {
                 .iter()
                 .any(|(of, at, called)| (of.kind.as_str(), at.as_str(), called.as_str()) == (kind, namespace, name))
         };
-        assert!(has("Deployment", "croft-system", "croft") && has("Role", "velero", "croft"));
+        assert!(has("Deployment", "croft-system", "croft") && has("Role", "velero", "croft-velero"));
         assert!(
             has("ValidatingAdmissionPolicyBinding", "", "croft-class-required")
                 && has("Lease", "croft-system", "croft")
@@ -142,8 +146,8 @@ mod tests {
     fn every_kind_is_of_a_part_and_known_in_every_namespace_velero_may_be_in() {
         let ground = ground(Choice::KeepData, "croft-system", &["safe".into(), "velero".into()]).unwrap();
         assert_eq!(ground.kinds.len(), croft_api::crds().len());
-        let rights = ground.installed.iter().filter(|(kind, _, name)| kind.kind == "Role" && name == "croft");
-        let places: Vec<_> = rights.map(|(_, namespace, _)| namespace.as_str()).collect();
-        assert_eq!(places, ["croft-system", "safe", "velero"]);
+        let rights = ground.installed.iter().filter(|(kind, _, name)| kind.kind == "Role" && name.starts_with("croft"));
+        let places: Vec<_> = rights.map(|(_, namespace, name)| (namespace.as_str(), name.as_str())).collect();
+        assert_eq!(places, [("croft-system", "croft"), ("safe", "croft-velero"), ("velero", "croft-velero")]);
     }
 }

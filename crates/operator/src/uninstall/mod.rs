@@ -7,6 +7,7 @@ mod ground;
 mod leads;
 mod observe;
 mod purge;
+mod velero;
 
 use std::{fmt::Write as _, time::Duration};
 
@@ -28,8 +29,8 @@ use crate::{
 };
 
 pub const HELP: &str = "\
-Policies and webhooks go first, so that an absent operator blocks nobody; then the operator; the kinds last, once nothing is
-left that would go with them. Without a choice it says what --keep-data would do, and does nothing.
+Policies and webhooks go first, so that an absent operator blocks nobody; then the operator; then those around Velero, once it
+restores for no tenant any more; the kinds last, once nothing is left that would go with them. Without a choice it says what --keep-data would do, and does nothing.
 
   --keep-data   what classes put into namespaces stays without an owner, and so do the Secrets with keys; users and buckets
                 in Ceph, and Velero's backups, are not touched.
@@ -93,8 +94,8 @@ pub fn uninstall(options: &UninstallOptions) -> anyhow::Result<Answer> {
             Choice::KeepData => None,
         };
         let mut text = describe(&plan(objects, ground), objects, ground, hindrance.as_deref());
-        if let Some(unlisted) = world.unlisted() {
-            let _ = writeln!(text, "  but: {unlisted}");
+        for doubt in world.unlisted().into_iter().chain(found.doubt()) {
+            let _ = writeln!(text, "  but: {doubt}");
         }
         if options.dry_run || !is_chosen {
             let how = if options.dry_run { "" } else { "\nSay --keep-data to have this done, or --purge.\n" };
@@ -120,9 +121,11 @@ pub fn uninstall(options: &UninstallOptions) -> anyhow::Result<Answer> {
         }
         let rest = async {
             shovel.stop_operator(&world).await?;
+            shovel.let_velero_rest(&world).await?;
             done += shovel.take_down().await?;
             let left = shovel.remove_place().await?;
-            Ok(Answer { text: format!("{done} objects done. {left}\n"), code: 0 })
+            let doubt = found.doubt().map(|doubt| format!("But {doubt}.\n")).unwrap_or_default();
+            Ok(Answer { text: format!("{done} objects done. {left}\n{doubt}"), code: 0 })
         };
         tokio::select! {
             done = rest => done,

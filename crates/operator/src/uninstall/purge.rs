@@ -8,7 +8,7 @@ use std::{
 use anyhow::bail;
 use croft_core::{
     plan::Failure,
-    uninstall::{Kind, Work, held_up, without_giving_up, work},
+    uninstall::{Kind, Work, held_up, is_left, without_giving_up, work},
 };
 use futures::{StreamExt, TryStreamExt, stream};
 use kube::{
@@ -92,8 +92,8 @@ async fn take_back_all(all: &Api<DynamicObject>, kind: &Kind, taken: &mut Taken)
 /// Whatever tenants make meanwhile is included.
 async fn one(shovel: &Shovel<'_>, world: &World, all: &Api<DynamicObject>, work: &Work) -> anyhow::Result<()> {
     let kind = &work.kind;
-    let (started, mut told, mut marked_at) = (Instant::now(), Instant::now(), Instant::now());
-    let mut marked = BTreeSet::new();
+    let (mut started, mut told, mut marked_at) = (Instant::now(), Instant::now(), Instant::now());
+    let (mut marked, mut last_resort) = (BTreeSet::new(), work.last_resort());
     loop {
         if marked_at.elapsed() > ONCE_MORE {
             marked_at = Instant::now();
@@ -110,8 +110,18 @@ async fn one(shovel: &Shovel<'_>, world: &World, all: &Api<DynamicObject>, work:
             Err(error) => return Err(error),
             Ok(left) if left.is_empty() || !work.awaits => return Ok(()),
             Ok(_) if is_late => {
-                let left = list(all, kind, true).await?;
-                bail!("waited {} s for every {} to be gone: {}", shovel.patience.as_secs(), kind.kind, held_up(&left));
+                let ours = &shovel.ground.finalizers;
+                let mut left = list(all, kind, true).await?;
+                left.retain(|object| is_left(object, ours));
+                let waited = format!("waited {} s for every {} to be gone", shovel.patience.as_secs(), kind.kind);
+                let Some(patch) = last_resort.take() else { bail!("{waited}: {}", held_up(&left, ours)) };
+                eprintln!(
+                    "  {waited}; from here on what is stored elsewhere of these stays there: {}",
+                    held_up(&left, ours)
+                );
+                let left: Vec<_> = left.iter().collect();
+                change_all(shovel, world, work, &left, |_| Some(patch.clone())).await?;
+                started = Instant::now();
             }
             Ok(left) if told.elapsed() > TELL => {
                 told = Instant::now();
@@ -132,7 +142,8 @@ async fn look(
     work: &Work,
     marked: &mut BTreeSet<String>,
 ) -> anyhow::Result<Vec<Value>> {
-    let left = list(all, &work.kind, work.reads_objects()).await?;
+    let mut left = list(all, &work.kind, work.reads_objects()).await?;
+    left.retain(|object| is_left(object, &shovel.ground.finalizers));
     let news: Vec<_> = left.iter().filter(|object| marked.insert(uid(object).to_owned())).collect();
     mark(shovel, world, work, &news).await?;
     Ok(left)
@@ -146,12 +157,26 @@ async fn mark(shovel: &Shovel<'_>, world: &World, work: &Work, objects: &[&Value
     if work.deletes || work.patch(&Value::Null).is_some() {
         eprintln!("{} {}: {} ...", objects.len(), kind.kind, if work.deletes { "deleted" } else { "marked" });
     }
-    let changes = objects.iter().map(|object| async move {
-        let text = |place: &str| object.pointer(place).and_then(Value::as_str).unwrap_or_default();
-        let (namespace, name) = (text("/metadata/namespace"), text("/metadata/name"));
-        let Some(api) = world.api(shovel.client, kind, namespace) else { return Ok(()) };
-        let done = change(&api, name, uid(object), work, object).await;
-        done.map_err(because(format!("{} {namespace}/{name}", kind.kind)))
+    change_all(shovel, world, work, objects, |object| work.patch(object)).await
+}
+
+async fn change_all(
+    shovel: &Shovel<'_>,
+    world: &World,
+    work: &Work,
+    objects: &[&Value],
+    patch: impl Fn(&Value) -> Option<Value>,
+) -> anyhow::Result<()> {
+    let kind = &work.kind;
+    let changes = objects.iter().map(|object| {
+        let set = patch(object);
+        async move {
+            let text = |place: &str| object.pointer(place).and_then(Value::as_str).unwrap_or_default();
+            let (namespace, name) = (text("/metadata/namespace"), text("/metadata/name"));
+            let Some(api) = world.api(shovel.client, kind, namespace) else { return Ok(()) };
+            let done = change(&api, name, uid(object), set, work.deletes).await;
+            done.map_err(because(format!("{} {namespace}/{name}", kind.kind)))
+        }
     });
     stream::iter(changes).buffer_unordered(AT_ONCE).try_collect::<()>().await
 }
@@ -177,13 +202,19 @@ async fn list(all: &Api<DynamicObject>, kind: &Kind, whole: bool) -> anyhow::Res
 
 /// Exactly the object that was listed: what is gone meanwhile is done, and what was made anew under its name is found when it is
 /// looked again.
-async fn change(api: &Api<DynamicObject>, name: &str, uid: &str, work: &Work, object: &Value) -> Result<(), Failure> {
-    if let Some(mut set) = work.patch(object) {
+async fn change(
+    api: &Api<DynamicObject>,
+    name: &str,
+    uid: &str,
+    set: Option<Value>,
+    deletes: bool,
+) -> Result<(), Failure> {
+    if let Some(mut set) = set {
         set["metadata"]["uid"] = uid.into();
         let patch = Patch::Merge(&set);
         gone_is_done(call("patch", api.patch(name, &PatchParams::default(), &patch)).await.map(drop))?;
     }
-    if work.deletes {
+    if deletes {
         gone_is_done(call("delete", api.delete(name, &exactly(uid.to_owned()))).await.map(drop))?;
     }
     Ok(())

@@ -92,8 +92,8 @@ async fn a_namespace_goes_although_velero_is_closed_to_us_and_the_rest_goes_on_w
     is_handed_over(&world, "closing").await;
     let forsaken = furnish_place(&world, "forsaken").await?;
     is_in_force(&world, "forsaken").await;
-    let rights = admin.kubectl(&["get", "role,rolebinding", "croft", "-n", "velero", "-o", "json"]).await?;
-    admin.kubectl(&["delete", "role,rolebinding", "croft", "-n", "velero"]).await?;
+    let rights = admin.kubectl(&["get", "role,rolebinding", "croft-velero", "-n", "velero", "-o", "json"]).await?;
+    admin.kubectl(&["delete", "role,rolebinding", "croft-velero", "-n", "velero"]).await?;
     // Nothing of it wakes anybody any more when its namespace goes.
     let with_its_keys =
         ["delete", "nonadminbackupstoragelocation/here", "secret/keys", "-n", "forsaken", "--wait=false"];

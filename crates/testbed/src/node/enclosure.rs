@@ -23,6 +23,10 @@ const PREFIX: &str = "croft-node-";
 /// Of the processors' time, for all pods: where processes of the machine are in no group, each has 1024 by itself.
 const SHARES: &str = "16384";
 
+/// Controllers without which there are no pods, and those that kubelet uses besides where there are any.
+const NEEDED: [&str; 4] = ["cpu", "cpuset", "memory", "pids"];
+const USED: [&str; 2] = ["hugetlb", "io"];
+
 /// Whether this process runs in an enclosure.
 pub fn is_inside() -> bool {
     std::env::var_os(INSIDE).is_some()
@@ -53,9 +57,41 @@ pub fn ensure_possible() -> Result<()> {
          virtual machine of your own",
         String::from_utf8_lossy(&tried.stderr).trim()
     );
+    bridges()?;
     let trial = Cgroups::make(&format!("{PREFIX}{}-trial", std::process::id()))
         .context("a real node needs control groups it can write to, below /sys/fs/cgroup")?;
-    trial.remove()
+    let lacking = trial.lacking();
+    trial.remove()?;
+    ensure!(
+        lacking.is_empty(),
+        "a real node needs the controllers {} in its control group, and this machine gives none of its own below {CGROUPS}: run \
+         this on a machine or in a virtual machine of your own",
+        lacking.join(", ")
+    );
+    Ok(())
+}
+
+/// Packets between pods on one bridge pass the rules of Services. The module that sees to it would do the same to every bridge of the
+/// machine: where it was not loaded before, they are left as they were.
+fn bridges() -> Result<()> {
+    let settings = Path::new("/proc/sys/net/bridge");
+    if settings.exists() {
+        return Ok(());
+    }
+    let tried = Command::new("modprobe").arg("br_netfilter").output();
+    let why = match &tried {
+        Ok(output) => String::from_utf8_lossy(&output.stderr).trim().to_owned(),
+        Err(error) => error.to_string(),
+    };
+    ensure!(
+        settings.exists(),
+        "a real node needs the kernel module br_netfilter, which cannot be loaded ({why}): install the kernel's modules and kmod"
+    );
+    for setting in ["iptables", "ip6tables", "arptables"] {
+        let setting = settings.join(format!("bridge-nf-call-{setting}"));
+        fs::write(&setting, "0").with_context(|| format!("writing {}", setting.display()))?;
+    }
+    Ok(())
 }
 
 /// Runs this very program with `arguments` in a new enclosure, to its end. It dies with the thread that called this.
@@ -91,6 +127,7 @@ impl Cgroups {
         let cleaner = cleaner(name)?;
         for hierarchy in hierarchies()? {
             let path = hierarchy.join(name);
+            delegate(&hierarchy);
             fs::create_dir(&path).with_context(|| format!("creating {}", path.display()))?;
             inherit_cpus(&hierarchy, &path)?;
             let shares = path.join("cpu.shares");
@@ -101,11 +138,28 @@ impl Cgroups {
         Ok(Self { name: name.to_owned(), cleaner })
     }
 
+    /// What kubelet needs of a hierarchy of version 2 and this group does not have.
+    fn lacking(&self) -> Vec<&'static str> {
+        let had = fs::read_to_string(Path::new(CGROUPS).join(&self.name).join("cgroup.controllers"));
+        let Ok(had) = had else { return Vec::new() };
+        NEEDED.iter().copied().filter(|needed| !had.split_whitespace().any(|has| has == *needed)).collect()
+    }
+
     fn remove(mut self) -> Result<()> {
         drop(self.cleaner.stdin.take());
         let status = self.cleaner.wait().context("waiting for the control groups to be removed")?;
         ensure!(status.success(), "control groups named {} could not be removed: somebody is in them", self.name);
         Ok(())
+    }
+}
+
+/// In version 2 a group has the controllers that the one above it passes on; which of them that could not, [`Cgroups::lacking`] tells.
+fn delegate(hierarchy: &Path) {
+    let passed_on = hierarchy.join("cgroup.subtree_control");
+    if passed_on.exists() {
+        for controller in NEEDED.iter().chain(&USED) {
+            let _ = fs::write(&passed_on, format!("+{controller}"));
+        }
     }
 }
 

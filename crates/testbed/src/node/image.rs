@@ -10,9 +10,10 @@ use std::{
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::{Value, json};
 
+use crate::parts::program;
+
 /// The one image that is always there: a shell and its tools; by itself it does nothing, for as long as it is let.
 pub const BUSYBOX: &str = "croft.test/busybox:1";
-const BUSYBOX_PROGRAM: &str = "/usr/bin/busybox";
 
 /// What goes into an image.
 #[derive(Debug, Clone, Default)]
@@ -29,10 +30,10 @@ pub struct Image {
 /// With the libraries it is linked with, where it is not Debian's static one.
 pub(crate) fn busybox() -> Result<Image> {
     let tools = ["sh", "cat", "cp", "dd", "echo", "mkdir", "sha256sum", "sleep", "sync", "test", "wget"];
-    let mut files = vec![("bin/busybox".to_owned(), BUSYBOX_PROGRAM.into())];
-    files.extend(
-        libraries(BUSYBOX_PROGRAM)?.into_iter().map(|place| (place.trim_start_matches('/').to_owned(), place.into())),
-    );
+    let busybox = program("busybox")?;
+    let mut files = vec![("bin/busybox".to_owned(), PathBuf::from(&busybox))];
+    files
+        .extend(libraries(&busybox)?.into_iter().map(|place| (place.trim_start_matches('/').to_owned(), place.into())));
     Ok(Image {
         name: BUSYBOX.to_owned(),
         files,

@@ -6,7 +6,7 @@
 set -eu
 
 # Where these are not part of the kernel.
-modprobe -a br_netfilter overlay 2>/dev/null || true
+modprobe overlay 2>/dev/null || true
 
 # What daemons write to places that cannot be chosen.
 mkdir -p "$RUNS"

@@ -6,7 +6,10 @@ use anyhow::Result;
 use serde_json::json;
 
 use super::{ADDRESS, BRIDGE, NAME, PODS, SOCKET, enclosure};
-use crate::{parts::NodeParts, rundir::write_private};
+use crate::{
+    parts::{NodeParts, program},
+    rundir::write_private,
+};
 
 pub(super) fn write_files(dir: &Path) -> Result<()> {
     let networks = dir.join("cni");
@@ -15,6 +18,7 @@ pub(super) fn write_files(dir: &Path) -> Result<()> {
     write_private(&dir.join("resolv.conf"), "")?;
     let containerd = include_str!("containerd.toml")
         .replace("{networks}", &networks.display().to_string())
+        .replace("{runc}", &program("runc")?)
         .replace("{sandbox}", super::BUSYBOX);
     write_private(&dir.join("containerd.toml"), &containerd)?;
     write_private(&dir.join("kubelet.json"), configuration(dir)?.to_string())

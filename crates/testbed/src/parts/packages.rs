@@ -6,19 +6,21 @@
 use std::{
     collections::BTreeSet,
     fs::File,
+    os::unix::process::CommandExt,
     path::{Path, PathBuf},
-    process::Command,
-    time::Duration,
+    process::{Command, Stdio},
 };
 
 use anyhow::{Context, Result, ensure};
 
 use super::create_dir;
-use crate::{process, rundir::cache_root};
+use crate::rundir::cache_root;
 
-const INSTALL_LIMIT: Duration = Duration::from_secs(900);
 /// On a fresh machine the system's own upgrades hold the lock for minutes.
 const LOCK_TIMEOUT: &str = "DPkg::Lock::Timeout=600";
+
+/// As many lines of what it said are told where it fails.
+const TAIL: usize = 20;
 
 /// Programs, in `PATH` or at their place, each with the package that has it.
 pub(super) struct Packages(pub(super) &'static [(&'static str, &'static str)]);
@@ -65,13 +67,23 @@ impl Packages {
 
 fn apt_get(names: &[&str], log: &Path) -> Result<()> {
     eprintln!("testbed: installing {} (about 30 s)", names.join(" "));
+    // In a group of its own and on no leash: ended in the midst of it, the machine's packages would have to be repaired.
     let apt_get = |arguments: &[&str]| {
+        let out = File::options().create(true).append(true).open(log).context("opening the log of apt-get")?;
         let mut command = Command::new("apt-get");
-        command.args(arguments).env("DEBIAN_FRONTEND", "noninteractive");
-        process::run("apt-get", &command, log, INSTALL_LIMIT)
+        command.args(arguments).env("DEBIAN_FRONTEND", "noninteractive").stdin(Stdio::null()).process_group(0);
+        let status = command.stdout(out.try_clone()?).stderr(out).status().context("starting apt-get")?;
+        ensure!(status.success(), "apt-get failed ({status}), see {}:\n{}", log.display(), tail(log));
+        Ok(())
     };
     apt_get(&["-o", LOCK_TIMEOUT, "update"])?;
     apt_get(&install(names))
+}
+
+fn tail(log: &Path) -> String {
+    let text = std::fs::read_to_string(log).unwrap_or_default();
+    let lines: Vec<_> = text.lines().collect();
+    lines.iter().skip(lines.len().saturating_sub(TAIL)).copied().collect::<Vec<_>>().join("\n")
 }
 
 /// Rather nothing than that what somebody works with is taken away.
@@ -85,6 +97,12 @@ fn install<'a>(names: &[&'a str]) -> Vec<&'a str> {
 pub(super) fn find_program(name: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH")?;
     std::env::split_paths(&path).map(|dir| dir.join(name)).find(|candidate| candidate.is_file())
+}
+
+/// Where a program is that was found or installed.
+pub(crate) fn program(name: &str) -> Result<String> {
+    let place = find_program(name).with_context(|| format!("{name} is not there any more"))?;
+    Ok(place.display().to_string())
 }
 
 #[cfg(test)]

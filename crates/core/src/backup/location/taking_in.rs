@@ -50,7 +50,7 @@ pub(super) fn silence(seen: &Observed) -> Option<Step> {
 }
 
 /// One length of time says something even at nought: that Velero does not synchronise.
-pub(in crate::backup) fn is_synchronised_never(spec: &Fields) -> bool {
+pub(crate) fn is_synchronised_never(spec: &Fields) -> bool {
     spec.get(SYNC_PERIOD).and_then(Value::as_str).and_then(duration::nanoseconds) == Some(0.0)
 }
 

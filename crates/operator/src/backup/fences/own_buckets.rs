@@ -12,9 +12,9 @@ use k8s_openapi::api::admissionregistration::v1::{ValidatingAdmissionPolicy, Val
 use super::{OWN_BUCKET_LABEL, OWN_BUCKET_VALUE, by_each};
 use crate::policies::{by_velero, condition, denied_unless, label_of, matched, quoted, variable};
 
-const SNAPSHOTS: &str = "croft-own-bucket-deletions";
-const REQUESTS: &str = "croft-own-bucket-expiry";
-const FINDINGS: &str = "croft-own-bucket-findings";
+pub(super) const SNAPSHOTS: &str = "croft-own-bucket-deletions";
+pub(super) const REQUESTS: &str = "croft-own-bucket-expiry";
+pub(super) const FINDINGS: &str = "croft-own-bucket-findings";
 
 pub(super) const NAMES: [&str; 3] = [SNAPSHOTS, REQUESTS, FINDINGS];
 
