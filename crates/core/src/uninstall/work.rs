@@ -246,12 +246,11 @@ mod tests {
     #[test]
     fn what_makes_more_of_something_is_gone_before_that_is_waited_for_the_last_time() {
         let work = work();
-        let places = |kind: &str| work.iter().enumerate().filter(move |(_, work)| work.kind.kind == kind);
-        let last = |kind: &str| places(kind).next_back().unwrap();
-        let first = |kind: &str| places(kind).next().unwrap().0;
-        assert!(places("BackupSchedule").next().is_some_and(|(_, work)| !work.awaits), "its class brings it back");
-        assert!(first("NamespaceClass") < last("BackupSchedule").0 && last("BackupSchedule").1.awaits);
-        assert!(last("BackupSchedule").0 < last("NonAdminBackup").0);
-        assert!(places("NonAdminBackup").all(|(_, work)| work.last_resort().is_some()));
+        let places =
+            |kind: &str| -> Vec<usize> { (0..work.len()).filter(|place| work[*place].kind.kind == kind).collect() };
+        let [schedules, backups] = ["BackupSchedule", "NonAdminBackup"].map(places);
+        assert!(!work[schedules[0]].awaits && work[schedules[1]].awaits, "a class brings its own back");
+        assert!(places("NamespaceClass")[0] < schedules[1] && schedules[1] < backups[1]);
+        assert!(backups.iter().all(|backup| work[*backup].last_resort().is_some()));
     }
 }
