@@ -127,10 +127,18 @@ pub fn uninstall(options: &UninstallOptions) -> anyhow::Result<Answer> {
             let doubt = found.doubt().map(|doubt| format!("But {doubt}.\n")).unwrap_or_default();
             Ok(Answer { text: format!("{done} objects done. {left}\n{doubt}"), code: 0 })
         };
-        tokio::select! {
+        let ended = tokio::select! {
             done = rest => done,
             interrupted = interrupted() => interrupted.and_then(|()| Err(anyhow!("interrupted: start again to go on"))),
+        };
+        // What tenants store from here on is not given up, where Croft stays after all.
+        if ended.is_err()
+            && choice == Choice::Purge
+            && let Err(error) = purge::take_back(&shovel, &world).await
+        {
+            eprintln!("  S3Classes still give everything up, and could not be told otherwise: {error:#}");
         }
+        ended
     })
 }
 

@@ -65,10 +65,18 @@ async fn a_purge_deletes_what_is_in_a_bucket_of_a_tenants_own_and_what_it_cannot
     let kubeconfig = plot.world.bed.admin().kubeconfig.clone();
     let running = tokio::spawn(async move { uninstall(&kubeconfig, &["--purge", "--timeout", "60"]).await });
     let backups = plot.veleros::<Backup>();
-    wait::until_true("Velero to have no backup any more", VELERO_PATIENCE, || async {
-        Ok(backups.list(&ListParams::default()).await?.items.is_empty())
+    let gone = wait::until_true("Velero to have no backup any more", VELERO_PATIENCE, || async {
+        let left = backups.list(&ListParams::default()).await?.items;
+        let own = plot.administrators::<NonAdminBackup>().list(&ListParams::default()).await?.items;
+        ensure!(!running.is_finished(), "it has ended");
+        ensure!(left.is_empty(), "{} are left, {} {}", left.len(), json!(left), json!(own));
+        Ok(true)
     })
-    .await?;
+    .await;
+    if let Err(error) = gone {
+        let told = if running.is_finished() { said(&running.await??) } else { "it goes on".to_owned() };
+        return Err(error.context(told));
+    }
     ensure!(!plot.stored().await?.iter().any(|key| key.contains("/backups/")), "what she stored is deleted");
     let locations = plot.veleros::<BackupStorageLocation>();
     wait::until_true("Velero to have no location any more", VELERO_PATIENCE, || async {
@@ -103,7 +111,7 @@ async fn policies_around_velero_go_once_it_does_nothing_for_tenants_any_more() -
     let admin = bed.admin();
     let spec = json!({ "spec": { "provider": "aws", "backupSyncPeriod": "1m", "objectStorage": { "bucket": "b" } } });
     let restore = |phase: &str| {
-        let status = if phase.is_empty() { Value::Null } else { json!({ "phase": phase }) };
+        let status = if phase.is_empty() { json!({}) } else { json!({ "phase": phase }) };
         json!({ "spec": { "backupName": "b", "includedNamespaces": ["shop"] }, "status": status })
     };
     for object in [

@@ -78,7 +78,7 @@ async fn what_cannot_be_listed_or_changed_keeps_no_policy_alive_and_no_namespace
     goes(&client, &namespace).await
 }
 
-/// An S3Class on a gateway that never answers, and a NamespaceClass that somebody else holds: a purge waits for it.
+/// An S3Class on a gateway that never answers with a user there, for whom a purge waits; and a NamespaceClass that somebody else holds.
 async fn what_a_purge_waits_for(admin: &Identity) -> Result<()> {
     let keys = json!({ "apiVersion": "v1", "kind": "Secret", "metadata": { "name": "keys", "namespace": "croft-system" },
                        "stringData": { "accessKey": "a", "secretKey": "b" } });
@@ -87,7 +87,11 @@ async fn what_a_purge_waits_for(admin: &Identity) -> Result<()> {
                                   "region": "us-east-1", "adminSecret": { "name": "keys" } } });
     let held = json!({ "apiVersion": "akuity.io/v1alpha1", "kind": "NamespaceClass", "spec": { "resources": [] },
                        "metadata": { "name": "held", "finalizers": ["example.com/held"] } });
-    for object in [keys, class, held] {
+    let user = json!({ "apiVersion": "s3.snappcloud.io/v1alpha1", "kind": "S3User", "metadata": { "name": "shop.store" },
+                       "spec": { "s3ClassName": "away", "cephUser": "away_shop$store",
+                                 "claimRef": { "apiVersion": "s3.snappcloud.io/v1alpha1", "kind": "S3UserClaim",
+                                               "namespace": "shop", "name": "store", "uid": "gone" } } });
+    for object in [keys, class, user, held] {
         eventually("it to be let in", || async { apply(admin, &object.to_string()).await.map(Some) }).await;
     }
     Ok(())
