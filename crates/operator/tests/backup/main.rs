@@ -9,7 +9,7 @@
 //! | nothing foreign is deleted or copied from | `backups::somebody_elses_velero_backup_is_never_touched`, core |
 //! | what Velero finds goes to the namespace of its location | `injection`, `sync` |
 //! | a bucket of her own tells Velero of nothing but her own backups, and deletes nobody's snapshots | `injection`, `own_buckets` |
-//! | an archive brings nothing that is not hers, also while no operator runs | `hostile`, `fences` |
+//! | an archive, and what lies beside it, brings and takes nothing that is not hers, also while no operator runs | `hostile`, `beside`, `fences` |
 //! | claims come back without the volumes of the archive | `volumes`, `fences` |
 //! | two locations never share a place, a prefix stays inside | `locations::a_second_location_in_the_same_place_waits_until_it_is_free`, core |
 //! | credentials are keys and nothing else | `locations::credentials_that_are_more_than_keys_never_reach_velero` |
@@ -46,6 +46,7 @@ mod approvals;
 mod at_work;
 mod away;
 mod backups;
+mod beside;
 mod clients;
 mod deaths;
 mod deletions;
