@@ -18,7 +18,7 @@ use tokio::{
 use crate::plot::{Plot, SETTINGS, message, told, velero_name};
 
 impl Plot {
-    async fn ask_for(&self, name: &str, kind: &str, of: &str) -> Result<NonAdminDownloadRequest> {
+    pub(crate) async fn ask_for(&self, name: &str, kind: &str, of: &str) -> Result<NonAdminDownloadRequest> {
         self.create(name, json!({ "target": { "kind": kind, "name": of } })).await
     }
 

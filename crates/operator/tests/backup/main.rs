@@ -41,6 +41,7 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod administrators;
 mod applications;
 mod approvals;
 mod at_work;
@@ -49,6 +50,7 @@ mod backups;
 mod beside;
 mod clients;
 mod deaths;
+mod default_location;
 mod deletions;
 mod downloads;
 mod fences;
@@ -66,6 +68,7 @@ mod own_buckets;
 mod plot;
 mod queue;
 mod reloads;
+mod remade;
 mod restores;
 mod schedules;
 mod secrets;
