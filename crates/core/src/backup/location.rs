@@ -15,6 +15,7 @@
 //!
 //! What Velero has stays as it is while a changed spec is refused or the Secret is away: backups keep working.
 
+mod answered;
 mod copy;
 mod let_go;
 mod step;
@@ -44,6 +45,7 @@ use crate::{
 };
 
 pub use self::{
+    answered::{Answer, Answers},
     copy::{Copy, Repairs, Version, copy_mark},
     let_go::LetGo,
     step::Step,
@@ -85,6 +87,8 @@ pub struct Observed {
     pub rest: Duration,
     /// The Velero `BackupStorageLocation` under our name, whoever made it.
     pub velero: Option<VeleroLocation>,
+    /// What came of asking for another spec than there is.
+    pub answer: Option<Answer>,
     /// Another location with a better claim to the place this one wants; see [`twin`].
     pub twin: Option<String>,
     /// `NonAdminBackups` in this location that are not yet being deleted.
@@ -334,7 +338,8 @@ fn sync_location(seen: &Observed, spec: &LocationSpec) -> Option<Step> {
             is_own_bucket: seen.is_own_bucket(),
         }),
         (_, Target::Ours(velero))
-            if !asks_for_the_same(&velero.spec, &wanted) || velero.is_own_bucket != seen.is_own_bucket() =>
+            if !(asks_for_the_same(&velero.spec, &wanted) || seen.is_answered(&velero.spec, &wanted))
+                || velero.is_own_bucket != seen.is_own_bucket() =>
         {
             let (name, uid) = (origin.nacuuid, velero.uid.clone());
             Some(Step::UpdateLocation { name, uid, spec: wanted, is_own_bucket: seen.is_own_bucket() })
