@@ -5,7 +5,7 @@ use croft_api::{
     backup::{NonAdminBackup, NonAdminDownloadRequest, NonAdminRestore},
     velero::Backup,
 };
-use croft_testbed::{Testbed, wait};
+use croft_testbed::{Testbed, Velero, wait};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{ResourceExt, api::DeleteParams};
 use serde_json::{Value, json};
@@ -20,13 +20,16 @@ use crate::{
 pub(crate) const DEFAULT: &str = "default";
 const BUCKET: &str = "everybodys";
 
-static OPEN: OnceCell<Shared> = OnceCell::const_new();
+static OPEN: OnceCell<(Shared, Velero)> = OnceCell::const_new();
 
-/// A world where tenants' backups may go into Velero's default location, and a plain deletion lets them go.
+/// A world where tenants' backups may go into Velero's default location, and a plain deletion lets them go. Its Velero was started
+/// after Croft was installed: it looks for new kinds at its start, and then every five minutes.
 pub(crate) async fn open() -> &'static Shared {
     const SETTINGS: &str = "backup: { ownBuckets: Allow, defaultLocation: Allow, onDelete: Release }";
     let start = async {
         let world = Shared::of_its_own(Testbed::kubernetes().with_velero(), SETTINGS).await?;
+        world.bed.velero().process().kill();
+        let velero = world.bed.another_velero().await?;
         let ceph = world.bed.ceph();
         ceph.create_bucket(BUCKET).await?;
         let cloud =
@@ -43,9 +46,9 @@ pub(crate) async fn open() -> &'static Shared {
         for object in [keys, location] {
             apply(world.bed.admin(), &object.to_string()).await?;
         }
-        anyhow::Ok(world)
+        anyhow::Ok((world, velero))
     };
-    OPEN.get_or_try_init(|| Box::pin(start)).await.expect("the world starts")
+    &OPEN.get_or_try_init(|| Box::pin(start)).await.expect("the world starts").0
 }
 
 impl Plot {

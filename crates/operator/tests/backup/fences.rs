@@ -92,9 +92,16 @@ fn in_progress(name: &str, tenant: &str) -> Value {
 /// What is refused, and what passes, while a restore of the tenant is in progress.
 async fn is_judged(bed: &Testbed, tenant: &str) -> Result<()> {
     let name = format!("{tenant}-restore");
-    let velero = bed.cluster_admin("velero", "velero").await?;
     // In progress from the beginning, so that Velero itself leaves it alone.
     apply(bed.admin(), &in_progress(&name, tenant).to_string()).await?;
+    let judged = is_judged_by(bed, tenant, &name).await;
+    // While it is there nobody else's restore runs.
+    bed.admin().kubectl(&["delete", "restores.velero.io", &name, "-n", "velero"]).await?;
+    judged
+}
+
+async fn is_judged_by(bed: &Testbed, tenant: &str, name: &str) -> Result<()> {
+    let velero = bed.cluster_admin("velero", "velero").await?;
     let claim = json!({ "spec": {
         "accessModes": ["ReadWriteOnce"], "resources": { "requests": { "storage": "1Gi" } },
     } });
@@ -104,7 +111,7 @@ async fn is_judged(bed: &Testbed, tenant: &str) -> Result<()> {
     } });
     let volume = json!({ "spec": { "capacity": { "storage": "1Gi" }, "accessModes": ["ReadWriteOnce"], "hostPath": { "path": "/" } } });
     let rules = json!({ "rules": [] });
-    let (hers, none) = (Some(name.as_str()), json!({}));
+    let (hers, none) = (Some(name), json!({}));
     eventually("the API server to know of the Restore", || async {
         let elsewhere = object("v1", "ConfigMap", Some("default"), hers, json!({}));
         Ok(told(&velero, &elsewhere).await)
@@ -158,9 +165,7 @@ async fn is_judged(bed: &Testbed, tenant: &str) -> Result<()> {
         let told = told(&bed.cluster_admin("velero", account).await?, &elsewhere).await;
         ensure!(told.is_some_and(|told| told.contains("is not hers")), "{account} is not taken for Velero");
     }
-    is_judged_of_what_is_there(bed, &velero, tenant, &name).await?;
-    bed.admin().kubectl(&["delete", "restores.velero.io", &name, "-n", "velero"]).await?;
-    Ok(())
+    is_judged_of_what_is_there(bed, &velero, tenant, name).await
 }
 
 /// An object under a name, with a label as Velero brings it.
@@ -171,13 +176,17 @@ fn relabelled(version: &str, kind: &str, namespace: Option<&str>, name: &str) ->
     relabelled
 }
 
-/// Makes a volume of the cluster, which is called as the tenant is.
-async fn make_volume(bed: &Testbed, tenant: &str) -> Result<()> {
+/// A volume of the cluster that no claim finds, called as the tenant is.
+fn volume_of(tenant: &str) -> Value {
     let mut volume = relabelled("v1", "PersistentVolume", None, tenant);
+    volume["spec"] = json!({ "capacity": { "storage": "1Gi" }, "accessModes": ["ReadWriteOnce"], "storageClassName": "judged",
+                             "hostPath": { "path": "/" } });
+    volume
+}
+
+async fn make_volume(bed: &Testbed, tenant: &str) -> Result<()> {
+    let mut volume = volume_of(tenant);
     volume["metadata"]["labels"] = json!({});
-    volume["spec"] = json!({ "capacity": { "storage": "1Gi" }, "accessModes": ["ReadWriteOnce"], "hostPath": { "path": "/" },
-                             // No claim finds it.
-                             "storageClassName": "judged" });
     apply(bed.admin(), &volume.to_string()).await?;
     Ok(())
 }
@@ -197,7 +206,7 @@ async fn is_judged_of_what_is_there(bed: &Testbed, velero: &Identity, tenant: &s
     for (what, changed, because) in [
         ("her Namespace", relabelled("v1", "Namespace", None, tenant), Some("changes no Namespace")),
         ("another Namespace", relabelled("v1", "Namespace", None, &elsewhere), Some("changes no Namespace")),
-        ("a volume", relabelled("v1", "PersistentVolume", None, tenant), Some("changes no PersistentVolume")),
+        ("a volume", volume_of(tenant), Some("changes no PersistentVolume")),
         ("an account elsewhere", account(&elsewhere), Some("changes no ServiceAccount")),
         ("an account of hers", account(tenant), None),
         ("a claim of hers", hers, None),
@@ -228,7 +237,7 @@ async fn is_judged_to_the_end(bed: &Testbed, tenant: &str) -> Result<()> {
         json!({ "spec": { "driver": "d", "deletionPolicy": "Delete", "source": { "snapshotHandle": "somebody-elses" },
                           "volumeSnapshotRef": { "namespace": tenant, "name": "s" } } }),
     );
-    let changed = relabelled("v1", "PersistentVolume", None, tenant);
+    let changed = volume_of(tenant);
     let made = object(
         "v1",
         "PersistentVolume",
