@@ -266,6 +266,12 @@ impl Testbed {
         velero::install_crds(&parts, &self.admin().client).await
     }
 
+    /// Another Velero, with its kinds, its namespace and its account, for a test that has taken away the one there was. It ends with
+    /// the caller.
+    pub async fn another_velero(&self) -> Result<Velero> {
+        self.start_velero().await
+    }
+
     /// Kills the API server; etcd keeps its data.
     pub fn stop_api_server(&self) -> Result<()> {
         self.kubernetes.control_plane()?.stop_api_server();

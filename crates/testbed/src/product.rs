@@ -55,9 +55,7 @@ impl Installed {
     /// Installs the program `croft` on `bed`. Nothing of it runs yet.
     pub async fn new(bed: &Testbed, croft: &Path) -> Result<Self> {
         let front = FrontDoor::open().await?;
-        let url = front.url();
-        let arguments = ["manifests", "--namespace", NAMESPACE, "--webhook-url", &url, "--create-velero-namespace"];
-        apply(bed, &printed(croft, &arguments).await?).await?;
+        apply(bed, &manifests(croft, &front).await?).await?;
         let (identity, ()) = tokio::try_join!(bed.service_account(NAMESPACE, ACCOUNT), async {
             match bed.ceph.get() {
                 Some(ceph) => make_class(bed, ceph).await,
@@ -71,6 +69,11 @@ impl Installed {
             program: croft.to_owned(),
             front,
         })
+    }
+
+    /// Applies the manifests once more, as an administrator does who has lost some of them.
+    pub async fn apply_again(&self, bed: &Testbed) -> Result<()> {
+        apply(bed, &manifests(&self.program, &self.front).await?).await
     }
 
     /// Starts a replica called `name` with the rights of `kubeconfig`; `extra` are more arguments of `croft run`.
@@ -191,6 +194,12 @@ impl fmt::Debug for FrontDoor {
             .field("replicas", &self.replicas)
             .finish_non_exhaustive()
     }
+}
+
+async fn manifests(croft: &Path, front: &FrontDoor) -> Result<String> {
+    let url = front.url();
+    let arguments = ["manifests", "--namespace", NAMESPACE, "--webhook-url", &url, "--create-velero-namespace"];
+    printed(croft, &arguments).await
 }
 
 async fn pass_on(listener: TcpListener, replicas: Arc<Mutex<Vec<u16>>>) {

@@ -148,5 +148,8 @@ fn server_command(parts: &VeleroParts, run: &RunDir, block: &PortBlock, account:
 }
 
 fn link(target: &Path, name: &Path) -> Result<()> {
+    if name.is_symlink() {
+        return Ok(());
+    }
     std::os::unix::fs::symlink(target, name).with_context(|| format!("linking {}", name.display()))
 }

@@ -15,6 +15,7 @@
 //!
 //! What Velero has stays as it is while a changed spec is refused or the Secret is away: backups keep working.
 
+mod answered;
 mod copy;
 mod let_go;
 mod step;
@@ -45,6 +46,7 @@ use crate::{
 
 pub(crate) use self::taking_in::is_synchronised_never;
 pub use self::{
+    answered::{Answer, Answers},
     copy::{Copy, Repairs, Version, copy_mark},
     let_go::LetGo,
     step::Step,
@@ -83,6 +85,8 @@ pub struct Observed {
     pub rest: Duration,
     /// The Velero `BackupStorageLocation` under our name, whoever made it.
     pub velero: Option<VeleroLocation>,
+    /// What came of asking for another spec than there is.
+    pub answer: Option<Answer>,
     /// Another location with a better claim to the place this one wants; see [`twin`].
     pub twin: Option<String>,
     /// `NonAdminBackups` in this location that are not yet being deleted.
@@ -332,7 +336,8 @@ fn sync_location(seen: &Observed, spec: &LocationSpec) -> Option<Step> {
             is_own_bucket: seen.is_own_bucket(),
         }),
         (_, Target::Ours(velero))
-            if !asks_for_the_same(&velero.spec, &wanted) || velero.is_own_bucket != seen.is_own_bucket() =>
+            if !(asks_for_the_same(&velero.spec, &wanted) || seen.is_answered(&velero.spec, &wanted))
+                || velero.is_own_bucket != seen.is_own_bucket() =>
         {
             let (name, uid) = (origin.nacuuid, velero.uid.clone());
             Some(Step::UpdateLocation { name, uid, spec: wanted, is_own_bucket: seen.is_own_bucket() })

@@ -36,6 +36,7 @@ pub mod ownership;
 pub mod place;
 mod policy;
 pub mod queue_position;
+pub mod repository;
 mod request;
 pub mod restorable;
 pub mod restore;

@@ -306,6 +306,7 @@ proptest! {
             }),
             rest: dice.some(Duration::MAX).unwrap_or_default(),
             velero: dice.some(there),
+            answer: None,
             twin: (dice.roll(8) == 0).then(|| "other".to_owned()),
             backups: victims(&mut dice),
             may_move: dice.flip(),

@@ -171,6 +171,7 @@ impl World {
             copy,
             rest: Duration::ZERO,
             velero,
+            answer: None,
             twin: None,
             backups: self
                 .backup

@@ -403,6 +403,30 @@ fn a_restore_from_what_is_gone_is_refused_and_says_so() {
 }
 
 #[test]
+fn what_failed_or_goes_is_not_restored_from_and_what_failed_in_part_is() {
+    let done = |phase: &str| fields(json!({ "phase": phase, "completionTimestamp": "2026-01-01T00:00:10Z" }));
+    let of = |phase, velero: &str| Source::of(Some(phase), None, Some("b".into()), Some(&done(velero)), true);
+    for good in ["Completed", "PartiallyFailed"] {
+        assert_eq!(of(Phase::Created, good), Source::Ready { velero_backup: "b".into() }, "{good}");
+    }
+    for bad in ["Failed", "FailedValidation"] {
+        assert_eq!(of(Phase::Created, bad), Source::Unusable, "{bad}");
+    }
+    for phase in [Phase::BackingOff, Phase::Deleting] {
+        assert_eq!(of(phase, "Completed"), Source::Unusable, "{phase:?}");
+    }
+    let mut seen = Observed { source: Source::Unusable, ..World::new(true, true, None).seen().expect("there") };
+    assert!(plan(&seen, &policy()).is_settled());
+    seen.status = report(&seen, &policy(), &[], &now()).expect("a status");
+    let said = seen.status.conditions.get("Accepted").map(|said| (said.reason.clone(), said.message.clone()));
+    let (reason, message) = said.unwrap_or_default();
+    assert_eq!((seen.status.phase, reason.as_str()), (Some(Phase::BackingOff), "InvalidRestoreSpec"));
+    assert!(message.ends_with("NonAdminBackup is not ready to be restored"), "{message}");
+    seen.source = Source::Ready { velero_backup: "b".into() };
+    assert!(plan(&seen, &policy()).is_settled(), "a refused restore ran later by itself");
+}
+
+#[test]
 fn a_restore_waits_for_the_location_of_its_backup_and_then_goes_on_by_itself() {
     let done = fields(json!({ "phase": "Completed", "completionTimestamp": "2026-01-01T00:00:10Z" }));
     let source = |is_reachable| {

@@ -19,7 +19,7 @@ use croft_core::{
         AccessKeys, Fields, Policy, Progress, Store, Victim,
         approval::Standing,
         location::{
-            self, CONFIRM_MOVE, Claim, Copy, InQueue, Keys, LetGo, Observed, Repairs, Status, Step, Unread,
+            self, Answers, CONFIRM_MOVE, Claim, Copy, InQueue, Keys, LetGo, Observed, Repairs, Status, Step, Unread,
             VeleroLocation, Version, copy_mark,
         },
         ownership::Origin,
@@ -53,6 +53,7 @@ pub(super) struct LocationReconciler {
     writer: Writer,
     settings: SharedSettings,
     repairs: Mutex<Repairs>,
+    answers: Mutex<Answers>,
     clock: Clock,
 }
 
@@ -87,11 +88,15 @@ impl Seen {
 
 impl LocationReconciler {
     pub(super) fn new(caches: Caches, writer: Writer, settings: SharedSettings) -> Self {
-        Self { caches, writer, settings, repairs: Mutex::default(), clock: Clock::start() }
+        Self { caches, writer, settings, repairs: Mutex::default(), answers: Mutex::default(), clock: Clock::start() }
     }
 
     fn with_repairs<T>(&self, work: impl FnOnce(&mut Repairs) -> T) -> T {
         work(&mut self.repairs.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn with_answers<T>(&self, work: impl FnOnce(&mut Answers) -> T) -> T {
+        work(&mut self.answers.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     fn policy(&self) -> Policy {
@@ -298,6 +303,7 @@ impl Reconciler for LocationReconciler {
             copy: None,
             rest: Duration::ZERO,
             velero: None,
+            answer: None,
             twin: None,
             backups: Vec::new(),
             may_move: location.annotations().get(CONFIRM_MOVE).is_some_and(|confirmed| confirmed == "true"),
@@ -316,6 +322,7 @@ impl Reconciler for LocationReconciler {
         observed.copy = self.copy(&origin);
         observed.rest = self.with_repairs(|repairs| repairs.rest(&origin.nacuuid, self.clock.now()));
         observed.velero = self.velero(&origin);
+        observed.answer = self.with_answers(|answers| answers.of(&origin.nacuuid));
         if !observed.is_held_back(&policy) {
             observed.twin = self.twin(&location, &observed.standing, &policy);
         }
@@ -355,7 +362,9 @@ impl Reconciler for LocationReconciler {
                 let locations: Api<BackupStorageLocation> = Api::namespaced(self.writer.client(), velero);
                 let label = json!(own_bucket_value(*is_own_bucket));
                 let fields = [("/spec", json!(spec)), ("/metadata/labels/croft.dev~1own-bucket", label)];
-                request::replace(locations, Target { namespace: velero, name, uid }, fields).await
+                let target = Target { namespace: velero, name, uid };
+                let (written, made) = request::replaced(locations, target, fields).await?;
+                Ok(Written { witness: Some(json!(made.spec).to_string()), ..written })
             }
             Step::TakeFromQueue { backup, version } => {
                 request::remove::<Backup>(&self.writer, &self.caches, object, backup, Some(version)).await
@@ -381,6 +390,7 @@ impl Reconciler for LocationReconciler {
 
     fn report(&self, seen: &Seen, outcomes: &[(&Step, Outcome)], now: &Timestamp) -> Report {
         self.with_repairs(|repairs| repairs.note(&seen.observed, outcomes, self.clock.now()));
+        self.with_answers(|answers| answers.note(outcomes));
         let before = &seen.observed.status;
         match location::report(&seen.observed, &self.policy(), outcomes, now) {
             Some(after) => request::told(&*seen.request, (before, &before.conditions), (&after, &after.conditions)),

@@ -15,6 +15,7 @@ mod lists;
 mod location;
 mod marks;
 mod ownership;
+mod password;
 mod queue;
 mod request;
 mod restore;
@@ -69,6 +70,7 @@ use self::{
     leftover::LeftoverReconciler,
     lists::Shelf,
     location::LocationReconciler,
+    password::PasswordReconciler,
     queue::Queue,
     request::{MADE_FOR_ANNOTATION, TRIED_ANNOTATION},
     restore::RestoreReconciler,
@@ -107,6 +109,7 @@ const APPROVAL: Work = BACKUPS.work("nonadminbackupstoragelocationrequest");
 const SCHEDULE: Work = BACKUPS.work("backupschedule");
 const VAULT: Work = BACKUPS.work("backupvault");
 const SYNC: Work = BACKUPS.work("velerobackup");
+const PASSWORD: Work = BACKUPS.work("velerorepositorypassword");
 
 /// Index: name of a Velero location -> Velero Backups in it.
 const BACKUPS_IN_LOCATION: &str = "location";
@@ -435,6 +438,7 @@ fn install(engine: &mut EngineBuilder, ground: &Ground) {
     caches.wake_held_back(settings);
     caches.wake_sync();
     caches.wake_on_leftovers();
+    caches.wake_password();
     engine.reconciler(LocationReconciler::new(caches.clone(), writer.clone(), settings.clone()));
     engine.reconciler(BackupReconciler::new(caches.clone(), writer.clone(), settings.clone()));
     engine.reconciler(DownloadReconciler::new(caches.clone(), writer.clone(), settings.clone()));
@@ -445,6 +449,7 @@ fn install(engine: &mut EngineBuilder, ground: &Ground) {
     engine.reconciler(LeftoverReconciler::<BackupStorageLocation>::new(caches.clone(), writer.clone()));
     engine.reconciler(LeftoverReconciler::<PartialObjectMeta<Secret>>::new(caches.clone(), writer.clone()));
     engine.reconciler(ApprovalReconciler::new(caches.clone(), writer.clone(), settings.clone()));
+    engine.reconciler(PasswordReconciler::new(caches.clone(), writer.clone(), engine.remarks()));
     engine.reconciler(VaultReconciler::new(caches.clone(), writer.clone(), settings.clone()));
     engine.reconciler(RestoreReconciler::new(caches, writer.clone(), settings.clone()));
 }

@@ -227,6 +227,15 @@ pub(super) async fn replace<K: Kind>(
     target: Target<'_>,
     fields: impl IntoIterator<Item = (&'static str, Value)>,
 ) -> Result<Written, Failure> {
+    replaced(api, target, fields).await.map(|(written, _)| written)
+}
+
+/// The same, with the object as it is stored since.
+pub(super) async fn replaced<K: Kind>(
+    api: Api<K>,
+    target: Target<'_>,
+    fields: impl IntoIterator<Item = (&'static str, Value)>,
+) -> Result<(Written, K), Failure> {
     let guard = json!({ "op": "test", "path": "/metadata/uid", "value": target.uid });
     let changes = fields.into_iter().map(|(path, value)| json!({ "op": "add", "path": path, "value": value }));
     let patch: Value = std::iter::once(guard).chain(changes).collect();
@@ -234,7 +243,7 @@ pub(super) async fn replace<K: Kind>(
         .map_err(|error| Failure::new(FailureClass::Rejected, "InvalidObject", error.to_string()))?;
     let params = PatchParams { field_manager: Some(FIELD_MANAGER.into()), ..PatchParams::default() };
     let made = call("patch", api.patch(target.name, &params, &Patch::<Value>::Json(patch))).await?;
-    Ok(written(&made, &resource_name::<K>()))
+    Ok((written(&made, &resource_name::<K>()), made))
 }
 
 /// Deletes an object in a namespace, if it still is the one that was seen.

@@ -13,6 +13,7 @@ mod kinds;
 pub mod lease;
 mod readiness;
 mod reconcile;
+mod remarks;
 pub mod report;
 pub mod watch;
 pub mod write;
@@ -46,6 +47,7 @@ pub use self::{
     kinds::{Changes, KindChanges, discover},
     readiness::Readiness,
     reconcile::{Context, Reconciler, Slots},
+    remarks::Remarks,
     report::{NewStatus, Report},
     write::{Target, Writer, Written},
 };
@@ -306,6 +308,11 @@ impl EngineBuilder {
         cache.reads(METADATA_MARKS);
         cache.reads_no_finalizers();
         cache
+    }
+
+    /// Where to say what an administrator should know.
+    pub fn remarks(&self) -> Remarks {
+        self.readiness.remarks.clone()
     }
 
     /// Registers one kind of work.

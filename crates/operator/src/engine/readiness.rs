@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, fmt, fmt::Write, sync::Arc};
 use croft_core::watching::Standing;
 use tokio::sync::watch;
 
-use super::Part;
+use super::{Part, remarks::Remarks};
 
 /// One watch as readiness sees it.
 #[derive(Clone, Debug)]
@@ -40,12 +40,14 @@ impl Watched {
 #[derive(Clone, Debug)]
 pub struct Readiness {
     watches: Arc<Vec<Watched>>,
+    remarks: Remarks,
     changed: Arc<watch::Sender<u64>>,
 }
 
 #[derive(Debug, Default)]
 pub(super) struct ReadinessBuilder {
     watches: BTreeMap<String, Watched>,
+    pub(super) remarks: Remarks,
 }
 
 impl ReadinessBuilder {
@@ -78,7 +80,8 @@ impl ReadinessBuilder {
     }
 
     pub(super) fn build(self) -> Readiness {
-        Readiness { watches: Arc::new(self.watches.into_values().collect()), changed: Arc::new(watch::Sender::new(0)) }
+        let watches = Arc::new(self.watches.into_values().collect());
+        Readiness { watches, remarks: self.remarks, changed: Arc::new(watch::Sender::new(0)) }
     }
 }
 
@@ -116,7 +119,7 @@ impl Readiness {
         self.of(part).filter(|watched| watched.is_away()).map(|watched| watched.resource.clone()).collect()
     }
 
-    /// One line per watch, for `/readyz` and the log.
+    /// One line per watch, and what else there is to say, for `/readyz` and the log.
     pub fn detail(&self) -> String {
         self.to_string()
     }
@@ -154,6 +157,9 @@ impl fmt::Display for Readiness {
                 write!(parts, " {part}")?;
             }
             writeln!(out, "[{mark}] {}: {standing} (for{parts})", watched.resource)?;
+        }
+        for remark in self.remarks.all() {
+            writeln!(out, "[!] {remark}")?;
         }
         Ok(())
     }

@@ -2,7 +2,7 @@
 
 use anyhow::{Result, ensure};
 use croft_api::{
-    backup::{NonAdminBackup, NonAdminBackupStorageLocation},
+    backup::{NonAdminBackup, NonAdminBackupStorageLocation, NonAdminRestore},
     velero::Backup,
 };
 use kube::api::PostParams;
@@ -98,5 +98,47 @@ async fn what_an_application_says_counts_at_once_and_only_as_long_as_it_says_so(
     plot.status::<NonAdminBackup>("later", "to go on by itself", |status| status["phase"] == "Created").await;
     let (ready, detail) = world.operator.readiness().await?;
     ensure!(ready, "{detail}");
+    it_says_so_of_places_and_restores_too(&plot).await
+}
+
+/// Also over settings that trust everybody.
+async fn it_says_so_of_places_and_restores_too(plot: &Plot) -> Result<()> {
+    plot.settle("backup: { ownBuckets: Allow, enforceBSLSpec: { validationFrequency: 10s } }")?;
+    let word = json!({
+        "requireApprovalForBSL": true, "enforceRestoreSpec": { "preserveNodePorts": false },
+        "enforceBSLSpec": { "validationFrequency": "30s" },
+    });
+    say(&plot.world, word).await?;
+    let place = |prefix: &str| json!({ "objectStorage": { "bucket": plot.namespace, "prefix": prefix } });
+    let mut often = place("often");
+    often["validationFrequency"] = json!("1s");
+    let often = json!({
+        "apiVersion": "oadp.openshift.io/v1alpha1", "kind": "NonAdminBackupStorageLocation",
+        "metadata": { "name": "often" }, "spec": plot.location_spec(often),
+    });
+    let often: NonAdminBackupStorageLocation = serde_json::from_value(often)?;
+    let trying = PostParams { dry_run: true, ..PostParams::default() };
+    let restricted = "the administrator has restricted spec";
+    eventually("the administrator's word on places to count", || async {
+        let told = plot.api().create(&trying, &often).await.err().map(|error| error.to_string()).unwrap_or_default();
+        let wanted = format!("{restricted}.backupStorageLocationSpec.validationFrequency field to: 30s");
+        ensure!(told.contains(&wanted), "{told:?}");
+        Ok(Some(()))
+    })
+    .await;
+    let other = json!({ "restoreSpec": { "backupName": "nightly", "preserveNodePorts": true } });
+    let said = plot.refusal::<NonAdminRestore>("other", other).await?;
+    ensure!(said.contains(&format!("{restricted}.restoreSpec.preserveNodePorts field value to false")), "{said}");
+    plot.create::<NonAdminBackupStorageLocation>("there", plot.location_spec(place("there"))).await?;
+    let waits = |status: &Value| told(status).contains(&"ClusterAdminApproved=False BslSpecApprovalPending".to_owned());
+    plot.status::<NonAdminBackupStorageLocation>("there", "to wait for approval", waits).await;
+    // What was in force before stays so, as is enforced.
+    eventually("what is enforced to be in force", || async {
+        let location = plot.velero_location().await?;
+        ensure!(location.spec.text("validationFrequency") == Some("30s"), "{:?}", location.spec);
+        Ok(Some(()))
+    })
+    .await;
+    plot.location_is_available().await;
     Ok(())
 }

@@ -15,14 +15,14 @@ use crate::plot::{Plot, VELERO_PATIENCE, message, velero_name};
 impl Plot {
     /// Velero's Backup as it is while Velero works on it, or once that is done. Here that lasts for moments only, so its word is
     /// written for it.
-    async fn velero_says(&self, backup: &str, status: Value) -> Result<()> {
+    pub(crate) async fn velero_says(&self, backup: &str, status: Value) -> Result<()> {
         let patch = Patch::Merge(json!({ "status": status }));
         self.veleros::<Backup>().patch(backup, &PatchParams::default(), &patch).await?;
         Ok(())
     }
 
     /// Its name in Velero's namespace.
-    async fn backup_velero_works_on(&self) -> Result<String> {
+    pub(crate) async fn backup_velero_works_on(&self) -> Result<String> {
         let (backup, _) = self.completed_backup().await?;
         let name = velero_name(&backup);
         self.velero_says(&name, json!({ "phase": "InProgress", "completionTimestamp": null })).await?;
@@ -33,7 +33,7 @@ impl Plot {
         Ok(name)
     }
 
-    async fn velero_is_done_with(&self, backup: &str) -> Result<()> {
+    pub(crate) async fn velero_is_done_with(&self, backup: &str) -> Result<()> {
         self.velero_says(backup, json!({ "phase": "Completed", "completionTimestamp": "2026-01-01T00:00:00Z" })).await
     }
 }

@@ -1,5 +1,7 @@
 //! Velero gone, or closed to us: nobody else is held up, and everything goes on when it is back.
 
+use std::time::Duration;
+
 use anyhow::{Result, ensure};
 use croft_testbed::{Identity, Testbed, wait};
 use k8s_openapi::api::core::v1::Namespace;
@@ -72,16 +74,18 @@ pub(crate) async fn is_handed_over(world: &World, namespace: &str) {
     handed_over.await.unwrap_or_else(|error| panic!("{error:#}"));
 }
 
+/// As long as a namespace may take to go, whatever Velero does.
+const GONE_WITHIN: Duration = Duration::from_secs(30);
+
 pub(crate) async fn namespace_goes(world: &World, namespace: &str) -> Result<()> {
     world.bed.admin().kubectl(&["delete", "namespace", namespace, "--wait=false"]).await?;
     let namespaces: Api<Namespace> = Api::all(world.client());
-    eventually("the namespace to go", || async {
+    wait::until("the namespace to go", GONE_WITHIN, || async {
         let left = namespaces.get_opt(namespace).await?;
         ensure!(left.is_none(), "{:?}", left.and_then(|namespace| namespace.status));
         Ok(Some(()))
     })
-    .await;
-    Ok(())
+    .await
 }
 
 #[tokio::test]
@@ -130,19 +134,85 @@ async fn a_namespace_goes_although_velero_is_closed_to_us_and_the_rest_goes_on_w
     Ok(())
 }
 
-#[tokio::test]
-async fn a_namespace_goes_although_velero_and_its_kinds_are_gone() -> Result<()> {
-    let world = World::own_with(Testbed::kubernetes().with_velero(), SETTINGS).await?;
+/// Takes Velero away with its namespace and all of its kinds, and waits until they are gone.
+async fn velero_goes(world: &World) -> Result<()> {
     let admin = world.bed.admin();
+    world.bed.velero().process().kill();
+    admin.kubectl(&["delete", "namespace", "velero", "--wait=false"]).await?;
+    let kinds = || async {
+        let all = admin.kubectl(&["get", "crd", "-o", "name"]).await?;
+        anyhow::Ok(all.lines().filter(|kind| kind.ends_with(".velero.io")).map(str::to_owned).collect::<Vec<_>>())
+    };
+    let going = kinds().await?;
+    ensure!(going.len() > 5, "{going:?}");
+    let arguments = ["delete", "--wait=false"].into_iter().chain(going.iter().map(String::as_str));
+    admin.kubectl(&arguments.collect::<Vec<_>>()).await?;
+    eventually("Velero to be gone with its kinds", || async {
+        let (left, namespaces) = (kinds().await?, Api::<Namespace>::all(world.client()));
+        ensure!(left.is_empty(), "{left:?} are left");
+        Ok(namespaces.get_opt("velero").await?.is_none().then_some(()))
+    })
+    .await;
+    Ok(())
+}
+
+/// What has nothing to do with Velero goes on: a class is stamped, and a claim is served.
+async fn others_go_on(world: &World, namespace: &str) -> Result<()> {
+    let (admin, label) = (world.bed.admin(), "namespaceclass.akuity.io/name");
+    let rules = json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": "house-rules" } });
+    let claim = json!({ "apiVersion": "s3.snappcloud.io/v1alpha1", "kind": "S3UserClaim", "metadata": { "name": "data" },
+                        "spec": { "readSecretName": "read", "adminSecretName": "admin" } });
+    let class = json!({ "apiVersion": "akuity.io/v1alpha1", "kind": "NamespaceClass", "metadata": { "name": namespace },
+                        "spec": { "resources": [rules, claim] } });
+    let space = json!({ "apiVersion": "v1", "kind": "Namespace",
+                        "metadata": { "name": namespace, "labels": { label: namespace } } });
+    for object in [class, space] {
+        apply(admin, &object.to_string()).await?;
+    }
+    eventually("the class to be stamped, and its claim to be served", || async {
+        admin.kubectl(&["get", "configmap", "house-rules", "-n", namespace]).await?;
+        let keys = admin.kubectl(&["get", "secret", "admin", "-n", namespace, "-o", "jsonpath={.data}"]).await?;
+        ensure!(keys.contains("AWS_ACCESS_KEY_ID") || keys.contains("cloud"), "its Secret has no keys");
+        Ok(Some(()))
+    })
+    .await;
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_namespace_goes_although_velero_and_its_kinds_are_gone_and_all_goes_on_when_it_is_installed_again()
+-> Result<()> {
+    let world = World::own_with(Testbed::kubernetes().with_velero(), SETTINGS).await?;
     furnish(&world, "orphaned").await?;
     is_handed_over(&world, "orphaned").await;
-    admin.kubectl(&["delete", "namespace", "velero", "--wait=false"]).await?;
-    let kinds = ["backups", "restores", "backupstoragelocations", "deletebackuprequests", "downloadrequests"];
-    let kinds = kinds.map(|kind| format!("{kind}.velero.io"));
-    let arguments = ["delete", "crd", "--wait=false"].into_iter().chain(kinds.iter().map(String::as_str));
-    admin.kubectl(&arguments.collect::<Vec<_>>()).await?;
+    let staying = furnish_place(&world, "staying").await?;
+    is_in_force(&world, "staying").await;
+    velero_goes(&world).await?;
     namespace_goes(&world, "orphaned").await?;
+    others_go_on(&world, "meanwhile").await?;
     let (ready, detail) = world.operator.readiness().await?;
     ensure!(ready, "{detail}");
+    let backup =
+        of_ours("NonAdminBackup", "staying", "nightly", json!({ "backupSpec": { "storageLocation": "here" } }));
+    apply(&staying, &backup.to_string()).await?;
+    eventually("the backup to say that Velero is away", || async {
+        let path = "jsonpath={.status.conditions[?(@.type=='Accepted')].reason}";
+        let reason =
+            world.bed.admin().kubectl(&["get", "nonadminbackup", "nightly", "-n", "staying", "-o", path]).await?;
+        ensure!(reason == "VeleroAway", "it says {reason:?}");
+        Ok(Some(()))
+    })
+    .await;
+
+    let _velero = world.bed.another_velero().await?;
+    world.installed.apply_again(&world.bed).await?;
+    wait::until("the backup that waited to be finished", VELERO_PATIENCE, || async {
+        let path = "jsonpath={.status.veleroBackup.status.phase}";
+        let phase =
+            world.bed.admin().kubectl(&["get", "nonadminbackup", "nightly", "-n", "staying", "-o", path]).await?;
+        ensure!(phase == "Completed", "its phase is {phase:?}");
+        Ok(Some(()))
+    })
+    .await?;
     Ok(())
 }

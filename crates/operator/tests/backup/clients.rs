@@ -8,15 +8,15 @@ use croft_api::{
     },
     velero::Backup,
 };
-use croft_testbed::Testbed;
+use croft_testbed::{Testbed, wait};
 use kube::{Api, Resource, ResourceExt, api::PostParams};
 use serde_json::{Value, json};
 
 use crate::{
     approvals::asking,
     away::{furnish, is_handed_over},
-    plot::{Kind, Plot, SETTINGS, told},
-    support::{Held, World, eventually},
+    plot::{Kind, Plot, SETTINGS, VELERO_PATIENCE, told},
+    support::{Held, World, apply, eventually},
 };
 
 /// What programs in Go write for a `backupSpec` that says nothing but the place.
@@ -135,21 +135,35 @@ async fn places_are_asked_for_approved_and_rejected_and_logs_fetched_by_whole_ob
 }
 
 #[tokio::test]
-async fn whoever_changes_a_backup_past_the_door_is_told_that_it_has_no_effect() -> Result<()> {
+async fn whoever_changes_a_backup_or_a_restore_past_the_door_is_told_that_it_has_no_effect() -> Result<()> {
     let world = World::own_with(Testbed::kubernetes().with_velero(), SETTINGS).await?;
     let admin = world.bed.admin();
-    furnish(&world, "bypassed").await?;
+    let owner = furnish(&world, "bypassed").await?;
     is_handed_over(&world, "bypassed").await;
-    admin.kubectl(&["delete", "validatingwebhookconfigurations", "--all"]).await?;
-    let change = r#"{"spec":{"backupSpec":{"ttl":"5h"}}}"#;
-    let changed = ["patch", "nonadminbackup", "nightly", "-n", "bypassed", "--type=merge", "-p", change];
-    eventually("the door to be gone", || async { Ok(admin.kubectl(&changed).await.ok()) }).await;
-    eventually("it to be told", || async {
-        let path = "jsonpath={.status.conditions[?(@.type=='SpecUpdateApproved')].message}";
-        let told = admin.kubectl(&["get", "nonadminbackup", "nightly", "-n", "bypassed", "-o", path]).await?;
-        ensure!(told.contains("changes to backupSpec have no effect; create a new NonAdminBackup"), "{told:?}");
-        Ok(Some(()))
+    let restore = json!({ "apiVersion": "oadp.openshift.io/v1alpha1", "kind": "NonAdminRestore",
+                          "metadata": { "name": "back", "namespace": "bypassed" },
+                          "spec": { "restoreSpec": { "backupName": "nightly" } } });
+    apply(&owner, &restore.to_string()).await?;
+    wait::until("Velero to have the restore", VELERO_PATIENCE, || async {
+        let path = "jsonpath={.status.phase}";
+        let phase = admin.kubectl(&["get", "nonadminrestore", "back", "-n", "bypassed", "-o", path]).await?;
+        Ok((phase == "Created").then_some(()))
     })
-    .await;
+    .await?;
+    admin.kubectl(&["delete", "validatingwebhookconfigurations", "--all"]).await?;
+    for (kind, name, change, spec) in [
+        ("nonadminbackup", "nightly", r#"{"spec":{"backupSpec":{"ttl":"5h"}}}"#, "backupSpec"),
+        ("nonadminrestore", "back", r#"{"spec":{"restoreSpec":{"excludedResources":["pods"]}}}"#, "restoreSpec"),
+    ] {
+        let changed = ["patch", kind, name, "-n", "bypassed", "--type=merge", "-p", change];
+        eventually("the door to be gone", || async { Ok(owner.kubectl(&changed).await.ok()) }).await;
+        eventually("it to be told", || async {
+            let path = "jsonpath={.status.conditions[?(@.type=='SpecUpdateApproved')].message}";
+            let told = admin.kubectl(&["get", kind, name, "-n", "bypassed", "-o", path]).await?;
+            ensure!(told.contains(&format!("changes to {spec} have no effect; create a new NonAdmin")), "{told:?}");
+            Ok(Some(()))
+        })
+        .await;
+    }
     Ok(())
 }

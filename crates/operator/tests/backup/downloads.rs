@@ -6,7 +6,7 @@ use croft_api::{
     velero::DownloadRequest,
 };
 use kube::{
-    ResourceExt,
+    Api, ResourceExt,
     api::{Patch, PatchParams, PostParams},
 };
 use serde_json::{Value, json};
@@ -15,10 +15,13 @@ use tokio::{
     net::TcpStream,
 };
 
-use crate::plot::{Plot, SETTINGS, message, told, velero_name};
+use crate::{
+    plot::{Plot, SETTINGS, message, somebody_of, told, velero_name},
+    support::eventually,
+};
 
 impl Plot {
-    async fn ask_for(&self, name: &str, kind: &str, of: &str) -> Result<NonAdminDownloadRequest> {
+    pub(crate) async fn ask_for(&self, name: &str, kind: &str, of: &str) -> Result<NonAdminDownloadRequest> {
         self.create(name, json!({ "target": { "kind": kind, "name": of } })).await
     }
 
@@ -73,6 +76,28 @@ async fn a_tenant_fetches_log_and_contents_of_her_backup_and_restore() -> Result
             plot.veleros::<DownloadRequest>().get(&format!("nadr-{}", request.uid().unwrap_or_default())).await?;
         assert_eq!(velero.spec.target_kind(), Some(kind));
     }
+    Ok(())
+}
+
+#[tokio::test]
+async fn whoever_may_only_look_sees_backups_and_no_url_to_what_is_in_them() -> Result<()> {
+    let plot = Plot::empty("onlooker").await?;
+    let onlooker = somebody_of(&plot.world.bed, &plot.namespace, "onlooker", "view").await?;
+    let may = |verb: &'static str, kind: &'static str| {
+        let (onlooker, namespace) = (&onlooker, &plot.namespace);
+        async move { onlooker.can(verb, &format!("oadp.openshift.io/{kind}"), Some(namespace)).await }
+    };
+    eventually("the role to count", || async { Ok(may("get", "nonadminbackups").await?.then_some(())) }).await;
+    for kind in ["nonadminrestores", "nonadminbackupstoragelocations"] {
+        assert!(may("list", kind).await?, "{kind}");
+    }
+    for verb in ["get", "list", "watch", "create", "delete"] {
+        assert!(!may(verb, "nonadmindownloadrequests").await?, "{verb}");
+    }
+    plot.ask_for("log", "BackupLog", "nightly").await?;
+    let requests: Api<NonAdminDownloadRequest> = Api::namespaced(onlooker.client.clone(), &plot.namespace);
+    let read = requests.get("log").await.err().map(|error| error.to_string()).unwrap_or_default();
+    assert!(read.contains("forbidden"), "{read:?}");
     Ok(())
 }
 

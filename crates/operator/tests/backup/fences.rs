@@ -1,7 +1,7 @@
 //! The API server judges what Velero's account writes, by the tenants' Restores that are not finished.
 
 use anyhow::{Result, ensure};
-use croft_testbed::{Identity, Testbed};
+use croft_testbed::{Identity, Testbed, product::Installed};
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
 use kube::{
     Api, ResourceExt,
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use crate::{
     plot::Plot,
-    support::{World, apply, croft, eventually},
+    support::{apply, croft, eventually},
 };
 
 /// Annotations that make Velero pass its filters by.
@@ -65,17 +65,19 @@ async fn what_velero_writes_for_a_tenant_is_judged_by_her_restore() -> Result<()
 
 #[tokio::test]
 async fn what_velero_writes_for_a_tenant_is_judged_while_no_operator_runs() -> Result<()> {
-    let (bed, _installed) = World::installed(Testbed::kubernetes().with_velero()).await?;
+    // Nor Velero, which would get done with what it finishes here.
+    let bed = Testbed::kubernetes().start().await?;
+    bed.install_velero_crds().await?;
+    let _installed = Installed::new(&bed, croft()).await?;
+    apply(bed.admin(), include_str!("snapshots.yaml")).await?;
     let tenant = bed.namespace("unwatched").await?;
-    is_judged(&bed, &tenant).await
+    is_judged(&bed, &tenant).await?;
+    is_judged_to_the_end(&bed, &tenant).await
 }
 
-/// What is refused, and what passes, while a restore of the tenant is in progress.
-async fn is_judged(bed: &Testbed, tenant: &str) -> Result<()> {
-    let name = format!("{tenant}-restore");
-    let velero = bed.cluster_admin("velero", "velero").await?;
-    // In progress from the beginning, so that Velero itself leaves it alone.
-    let restore = json!({
+/// A tenant's restore that Velero works on.
+fn in_progress(name: &str, tenant: &str) -> Value {
+    json!({
         "apiVersion": "velero.io/v1", "kind": "Restore",
         "metadata": { "name": name, "namespace": "velero", "labels": {
             "app.kubernetes.io/managed-by": "oadp-nac-controller", "croft.dev/unfinished": "true",
@@ -84,8 +86,22 @@ async fn is_judged(bed: &Testbed, tenant: &str) -> Result<()> {
             "configmaps", "deployments.apps", "persistentvolumeclaims", "pods",
         ] },
         "status": { "phase": "InProgress" },
-    });
-    apply(bed.admin(), &restore.to_string()).await?;
+    })
+}
+
+/// What is refused, and what passes, while a restore of the tenant is in progress.
+async fn is_judged(bed: &Testbed, tenant: &str) -> Result<()> {
+    let name = format!("{tenant}-restore");
+    // In progress from the beginning, so that Velero itself leaves it alone.
+    apply(bed.admin(), &in_progress(&name, tenant).to_string()).await?;
+    let judged = is_judged_by(bed, tenant, &name).await;
+    // While it is there nobody else's restore runs.
+    bed.admin().kubectl(&["delete", "restores.velero.io", &name, "-n", "velero"]).await?;
+    judged
+}
+
+async fn is_judged_by(bed: &Testbed, tenant: &str, name: &str) -> Result<()> {
+    let velero = bed.cluster_admin("velero", "velero").await?;
     let claim = json!({ "spec": {
         "accessModes": ["ReadWriteOnce"], "resources": { "requests": { "storage": "1Gi" } },
     } });
@@ -95,7 +111,7 @@ async fn is_judged(bed: &Testbed, tenant: &str) -> Result<()> {
     } });
     let volume = json!({ "spec": { "capacity": { "storage": "1Gi" }, "accessModes": ["ReadWriteOnce"], "hostPath": { "path": "/" } } });
     let rules = json!({ "rules": [] });
-    let (hers, none) = (Some(name.as_str()), json!({}));
+    let (hers, none) = (Some(name), json!({}));
     eventually("the API server to know of the Restore", || async {
         let elsewhere = object("v1", "ConfigMap", Some("default"), hers, json!({}));
         Ok(told(&velero, &elsewhere).await)
@@ -149,7 +165,113 @@ async fn is_judged(bed: &Testbed, tenant: &str) -> Result<()> {
         let told = told(&bed.cluster_admin("velero", account).await?, &elsewhere).await;
         ensure!(told.is_some_and(|told| told.contains("is not hers")), "{account} is not taken for Velero");
     }
-    bed.admin().kubectl(&["delete", "restores.velero.io", &name, "-n", "velero"]).await?;
+    is_judged_of_what_is_there(bed, &velero, tenant, name).await
+}
+
+/// An object under a name, with a label as Velero brings it.
+fn relabelled(version: &str, kind: &str, namespace: Option<&str>, name: &str) -> Value {
+    let mut relabelled = object(version, kind, namespace, None, json!({}));
+    relabelled["metadata"]["name"] = json!(name);
+    relabelled["metadata"]["labels"] = json!({ "came-from": "an-archive" });
+    relabelled
+}
+
+/// A volume of the cluster that no claim finds, called as the tenant is.
+fn volume_of(tenant: &str) -> Value {
+    let mut volume = relabelled("v1", "PersistentVolume", None, tenant);
+    volume["spec"] = json!({ "capacity": { "storage": "1Gi" }, "accessModes": ["ReadWriteOnce"], "storageClassName": "judged",
+                             "hostPath": { "path": "/" } });
+    volume
+}
+
+async fn make_volume(bed: &Testbed, tenant: &str) -> Result<()> {
+    let mut volume = volume_of(tenant);
+    volume["metadata"]["labels"] = json!({});
+    apply(bed.admin(), &volume.to_string()).await?;
+    Ok(())
+}
+
+/// The same of what Velero finds in its way, and changes or writes the status of.
+async fn is_judged_of_what_is_there(bed: &Testbed, velero: &Identity, tenant: &str, restore: &str) -> Result<()> {
+    let elsewhere = bed.namespace("elsewhere").await?;
+    make_volume(bed, tenant).await?;
+    for namespace in [tenant, &elsewhere] {
+        apply(bed.admin(), &object("v1", "ServiceAccount", Some(namespace), None, json!({})).to_string()).await?;
+    }
+    let claim = json!({ "spec": { "accessModes": ["ReadWriteOnce"], "storageClassName": "",
+                                  "resources": { "requests": { "storage": "1Gi" } } } });
+    let hers = object("v1", "PersistentVolumeClaim", Some(tenant), Some(restore), claim);
+    apply(bed.admin(), &hers.to_string()).await?;
+    let account = |namespace: &str| relabelled("v1", "ServiceAccount", Some(namespace), "made-by-velero");
+    for (what, changed, because) in [
+        ("her Namespace", relabelled("v1", "Namespace", None, tenant), Some("changes no Namespace")),
+        ("another Namespace", relabelled("v1", "Namespace", None, &elsewhere), Some("changes no Namespace")),
+        ("a volume", volume_of(tenant), Some("changes no PersistentVolume")),
+        ("an account elsewhere", account(&elsewhere), Some("changes no ServiceAccount")),
+        ("an account of hers", account(tenant), None),
+        ("a claim of hers", hers, None),
+    ] {
+        let told = told(velero, &changed).await;
+        match because {
+            None => ensure!(told.is_none(), "{what} is there: {told:?}"),
+            Some(why) => ensure!(told.as_ref().is_some_and(|told| told.contains(why)), "{what} is there: {told:?}"),
+        }
+    }
+    let claims: Api<PersistentVolumeClaim> = Api::namespaced(velero.client.clone(), tenant);
+    let bound = Patch::Merge(json!({ "status": { "phase": "Bound", "capacity": { "storage": "1Gi" } } }));
+    let trying = PatchParams { dry_run: true, ..PatchParams::default() };
+    let told = refused(claims.patch_status("made-by-velero", &trying, &bound).await);
+    ensure!(told.contains("/status is not restored for tenants"), "the status of a claim of hers: {told:?}");
+    Ok(())
+}
+
+/// What is refused, and what passes, while Velero finishes a restore of the tenant, and that no snapshot is taken up before.
+async fn is_judged_to_the_end(bed: &Testbed, tenant: &str) -> Result<()> {
+    let name = format!("{tenant}-finishing");
+    let velero = bed.cluster_admin("velero", "velero").await?;
+    let snapshot = object(
+        "snapshot.storage.k8s.io/v1",
+        "VolumeSnapshotContent",
+        None,
+        None,
+        json!({ "spec": { "driver": "d", "deletionPolicy": "Delete", "source": { "snapshotHandle": "somebody-elses" },
+                          "volumeSnapshotRef": { "namespace": tenant, "name": "s" } } }),
+    );
+    let changed = volume_of(tenant);
+    let made = object(
+        "v1",
+        "PersistentVolume",
+        None,
+        None,
+        json!({ "spec": { "capacity": { "storage": "1Gi" }, "accessModes": ["ReadWriteOnce"], "hostPath": { "path": "/" } } }),
+    );
+    let space = relabelled("v1", "Namespace", None, tenant);
+    let (taken_up, no_volume) = (Some("makes no VolumeSnapshotContent"), Some("changes no PersistentVolume"));
+    for (phase, [of_snapshot, of_change, of_volume, of_space]) in [
+        ("InProgress", [taken_up, no_volume, no_volume, Some("changes no Namespace")]),
+        // The next one may be an administrator's.
+        ("Finalizing", [None, no_volume, None, None]),
+        ("FinalizingPartiallyFailed", [None, no_volume, None, None]),
+        ("Completed", [None; 4]),
+    ] {
+        let mut restore = in_progress(&name, tenant);
+        restore["status"]["phase"] = json!(phase);
+        apply(bed.admin(), &restore.to_string()).await?;
+        let judged = [(&snapshot, of_snapshot), (&changed, of_change), (&made, of_volume), (&space, of_space)];
+        for (object, because) in judged {
+            let kind = &object["kind"];
+            // The API server hears of the phase a moment later.
+            eventually(&format!("{kind} to be judged as it is while the restore is {phase}"), || async {
+                let told = told(&velero, object).await;
+                match because {
+                    None => ensure!(told.is_none(), "{told:?}"),
+                    Some(why) => ensure!(told.as_ref().is_some_and(|told| told.contains(why)), "{told:?}"),
+                }
+                Ok(Some(()))
+            })
+            .await;
+        }
+    }
     Ok(())
 }
 

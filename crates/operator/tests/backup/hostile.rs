@@ -208,7 +208,7 @@ async fn of_a_rewritten_archive_nothing_appears_that_is_not_the_tenants() -> Res
         plot.create::<NonAdminRestore>(&name, json!({ "restoreSpec": { "backupName": "nightly" } })).await?;
         ended(&plot, &name).await?;
     }
-    let (foreign, hers) = came_with(&plot).await?;
+    let (foreign, hers) = came_with(&plot, CAME_WITH).await?;
     assert_eq!(foreign, Vec::<String>::new());
     assert!(hers >= 3, "what is hers came back: {hers}");
     Ok(())
@@ -242,7 +242,7 @@ async fn a_note_in_an_archive_is_on_no_object_after_its_restore() -> Result<()> 
     Ok(())
 }
 
-async fn ended(plot: &Plot, name: &str) -> Result<()> {
+pub(crate) async fn ended(plot: &Plot, name: &str) -> Result<()> {
     wait::until(&format!("restore {name} to end"), VELERO_PATIENCE, || async {
         let status = serde_json::to_value(plot.api::<NonAdminRestore>().get(name).await?.status)?;
         ensure!(!status["veleroRestore"]["status"]["completionTimestamp"].is_null(), "its status is {status}");
@@ -251,8 +251,8 @@ async fn ended(plot: &Plot, name: &str) -> Result<()> {
     .await
 }
 
-/// Whatever came with an archive: what must not be there, and how much there is of what may.
-async fn came_with(plot: &Plot) -> Result<(Vec<String>, usize)> {
+/// Whatever came with an archive, by a label on it: what must not be there, and how much there is of what may.
+pub(crate) async fn came_with(plot: &Plot, label: &str) -> Result<(Vec<String>, usize)> {
     let client = plot.world.client();
     let (mut foreign, mut hers) = (Vec::new(), 0);
     for group in Discovery::new(client.clone()).run().await?.groups() {
@@ -263,7 +263,7 @@ async fn came_with(plot: &Plot) -> Result<(Vec<String>, usize)> {
             let kind = [resource.plural.as_str(), resource.group.as_str()];
             let kind = kind.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(".");
             let all: Api<DynamicObject> = Api::all_with(client.clone(), &resource);
-            let found = all.list(&ListParams::default().labels(CAME_WITH)).await?;
+            let found = all.list(&ListParams::default().labels(label)).await?;
             for object in found.items {
                 let is_hers = capabilities.scope == Scope::Namespaced
                     && object.namespace().as_deref() == Some(plot.namespace.as_str())

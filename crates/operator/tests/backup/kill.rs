@@ -121,7 +121,7 @@ impl Rough {
         }
     }
 
-    /// Somebody does something; life after life goes by until the world is as it should be.
+    /// Somebody does something; life after life, of which there is one at least, goes by until the world is as it should be.
     pub(crate) async fn path<Probe, Answer>(
         &mut self,
         what: &str,
@@ -140,8 +140,10 @@ impl Rough {
             probe().await.map(Some)
         })
         .await?;
-        self.deaths += self.place().log().iter().filter(|seen| seen.fault.is_some()).count();
+        let deaths = self.place().log().iter().filter(|seen| seen.fault.is_some()).count();
         self.place().clear_rules();
+        ensure!(deaths > 0, "{what}: nobody died");
+        self.deaths += deaths;
         Ok(())
     }
 }
@@ -214,7 +216,7 @@ impl Rough {
     }
 
     /// The same with a location `here` that Velero can use.
-    async fn furnished_person(&self) -> Result<Person> {
+    pub(crate) async fn furnished_person(&self) -> Result<Person> {
         let (one, location) = self.person().await?;
         one.make::<NonAdminBackupStorageLocation>("here", location).await?;
         let phase = "/status/veleroBackupStorageLocation/status/phase";
@@ -223,6 +225,11 @@ impl Rough {
         })
         .await?;
         Ok(one)
+    }
+
+    /// How many writes of a kind got as far as the proxy.
+    pub(crate) fn writes_of(&self, resource: &str) -> usize {
+        self.proxy.writes().iter().filter(|seen| seen.request.resource == resource).count()
     }
 
     fn is_dead(&self) -> bool {
@@ -285,11 +292,9 @@ async fn every_path_ends_as_it_should(death: Death) -> Result<()> {
             one.says::<NonAdminBackup>(&name, "/status/phase", "Created").await
         })
         .await?;
-    let asked = async {
-        one.api::<BackupSchedule>().delete("often", &DeleteParams::default()).await?;
-        Ok(())
-    };
-    rough.path("the schedule to go", asked, || one.is_gone::<BackupSchedule>("often")).await?;
+    // Nobody holds it, so that nothing is to be written for it to go.
+    one.api::<BackupSchedule>().delete("often", &DeleteParams::default()).await?;
+    eventually("the schedule to go", || async { one.is_gone::<BackupSchedule>("often").await.map(Some) }).await;
     let forced = json!({ "spec": { "forceDeleteBackup": true } });
     for backup in one.api::<NonAdminBackup>().list(&ListParams::default().labels(SCHEDULE_UID_LABEL)).await? {
         let name = backup.name_any();

@@ -9,7 +9,7 @@
 //! | nothing foreign is deleted or copied from | `backups::somebody_elses_velero_backup_is_never_touched`, core |
 //! | what Velero finds goes to the namespace of its location | `injection`, `sync` |
 //! | a bucket of her own tells Velero of nothing but her own backups, and deletes nobody's snapshots | `injection`, `own_buckets` |
-//! | an archive brings nothing that is not hers, also while no operator runs | `hostile`, `fences` |
+//! | an archive, and what lies beside it, brings and takes nothing that is not hers, also while no operator runs | `hostile`, `beside`, `fences` |
 //! | claims come back without the volumes of the archive | `volumes`, `fences` |
 //! | two locations never share a place, a prefix stays inside | `locations::a_second_location_in_the_same_place_waits_until_it_is_free`, core |
 //! | credentials are keys and nothing else | `locations::credentials_that_are_more_than_keys_never_reach_velero` |
@@ -27,7 +27,7 @@
 //! | what waits where nothing can be stored costs nobody else a turn; a restore waits for its location | `withdrawn`, core |
 //! | requests beyond what is read hold nobody up | `unreadable` |
 //! | why data is not deleted is told | `deletions`, core |
-//! | a backup never runs twice | `backups::a_backup_that_velero_has_lost_is_told_and_never_run_again`, `kill`, `deaths`, core |
+//! | a backup never runs twice, nor a restore | `backups::a_backup_that_velero_has_lost_is_told_and_never_run_again`, `restores::a_restore_that_velero_has_lost_is_told_and_never_run_again`, `kill`, `deaths`, `ends`, core |
 //! | a phase never flaps, conditions end with their cause | `locations::a_settled_location_is_left_alone_while_velero_keeps_checking_it`, core |
 //! | a rotated Secret reaches Velero | `locations::a_changed_secret_and_a_changed_spec_reach_velero` |
 //! | keys that somebody writes beside Velero are put right | `locations::keys_that_somebody_writes_into_the_copy_are_put_right_and_then_nothing_is_written_any_more`, core |
@@ -36,20 +36,28 @@
 //! | what an administrator enforces counts at once | `applications`, core |
 //! | what a restore left out is told | `restores::what_a_restore_leaves_out_is_told_by_kind_with_the_reason`, core |
 //! | a client of the published API works unchanged | `clients`, `backups::a_backup_that_velero_has_is_not_changed_any_more` |
+//! | what Velero's kinds do not know is asked for once | `pruned`, core |
+//! | what its administrator restores himself comes back, and what is kept only when he says so | `administrators`, `remade` |
+//! | whom the default location trusts | `default_location` |
+//! | that Velero's repositories have the password everybody has is told | `password`, core |
 //! | what a restore brought back does not run | `backups::a_request_that_a_restore_brought_back_is_not_carried_out_again` |
 
 #[path = "../support/mod.rs"]
 mod support;
 
+mod administrators;
 mod applications;
 mod approvals;
 mod at_work;
 mod away;
 mod backups;
+mod beside;
 mod clients;
 mod deaths;
+mod default_location;
 mod deletions;
 mod downloads;
+mod ends;
 mod fences;
 mod fields;
 mod hooks;
@@ -62,9 +70,12 @@ mod locations;
 mod lost_keys;
 mod oddities;
 mod own_buckets;
+mod password;
 mod plot;
+mod pruned;
 mod queue;
 mod reloads;
+mod remade;
 mod restores;
 mod schedules;
 mod secrets;

@@ -269,19 +269,25 @@ impl Plot {
 
 /// Somebody with the rights Kubernetes' own `admin` has in the namespace, and no others.
 pub(crate) async fn owner_of(bed: &Testbed, namespace: &str) -> Result<Identity> {
-    let owner = bed.service_account(namespace, "owner").await?;
-    let binding = json!({
-        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding", "metadata": { "name": "owner" },
-        "roleRef": { "apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "admin" },
-        "subjects": [{ "kind": "ServiceAccount", "name": "owner", "namespace": namespace }],
-    });
-    let bindings: Api<RoleBinding> = Api::namespaced(bed.admin().client.clone(), namespace);
-    bindings.create(&PostParams::default(), &serde_json::from_value(binding)?).await?;
+    let owner = somebody_of(bed, namespace, "owner", "admin").await?;
     eventually("the owner to have rights", || async {
         Ok(owner.can("create", "oadp.openshift.io/nonadminbackups", Some(namespace)).await?.then_some(()))
     })
     .await;
     Ok(owner)
+}
+
+/// Somebody with a role of Kubernetes' own in the namespace, which counts a moment later.
+pub(crate) async fn somebody_of(bed: &Testbed, namespace: &str, name: &str, role: &str) -> Result<Identity> {
+    let somebody = bed.service_account(namespace, name).await?;
+    let binding = json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding", "metadata": { "name": name },
+        "roleRef": { "apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role },
+        "subjects": [{ "kind": "ServiceAccount", "name": name, "namespace": namespace }],
+    });
+    let bindings: Api<RoleBinding> = Api::namespaced(bed.admin().client.clone(), namespace);
+    bindings.create(&PostParams::default(), &serde_json::from_value(binding)?).await?;
+    Ok(somebody)
 }
 
 pub(crate) fn velero_name(backup: &NonAdminBackup) -> String {

@@ -14,7 +14,7 @@ use crate::{
 };
 
 impl Plot {
-    fn settle(&self, settings: &str) -> Result<()> {
+    pub(crate) fn settle(&self, settings: &str) -> Result<()> {
         Ok(std::fs::write(self.world.bed.dir().join("settings.yaml"), settings)?)
     }
 }

@@ -7,11 +7,14 @@ use croft_api::{
 };
 use croft_core::backup::left_out::List;
 use k8s_openapi::api::{core::v1::ConfigMap, networking::v1::NetworkPolicy};
-use kube::ResourceExt;
+use kube::{
+    ResourceExt,
+    api::{DeleteParams, ListParams},
+};
 use serde_json::{Value, json};
 
 use crate::{
-    plot::{Plot, VELERO_PATIENCE, message, told},
+    plot::{Plot, VELERO_PATIENCE, message, told, velero_name},
     support::eventually,
 };
 
@@ -92,6 +95,68 @@ async fn deleting_a_restore_removes_the_velero_restore_and_keeps_the_backup() ->
     plot.backup_completes("nightly").await?;
     assert!(plot.api::<NonAdminBackup>().get("nightly").await?.metadata.deletion_timestamp.is_none());
     Ok(())
+}
+
+#[tokio::test]
+async fn what_velero_says_has_failed_is_not_restored_from_and_what_it_says_has_failed_in_part_is() -> Result<()> {
+    let plot = Plot::furnished("partly").await?;
+    let (backup, _) = plot.completed_backup().await?;
+    let says = |phase: &'static str| {
+        let (plot, name) = (&plot, velero_name(&backup));
+        async move {
+            plot.velero_says(&name, json!({ "phase": phase })).await?;
+            let is_told = |status: &Value| status["veleroBackup"]["status"]["phase"] == phase;
+            plot.status::<NonAdminBackup>("nightly", &format!("to be {phase}"), is_told).await;
+            anyhow::Ok(())
+        }
+    };
+    let restore = json!({ "restoreSpec": { "backupName": "nightly" } });
+    for phase in ["Failed", "FailedValidation"] {
+        says(phase).await?;
+        let name = phase.to_lowercase();
+        plot.create::<NonAdminRestore>(&name, restore.clone()).await?;
+        let refused = plot.status::<NonAdminRestore>(&name, "to be refused", |s| s["phase"] == "BackingOff").await;
+        assert!(message(&refused, "Accepted").ends_with("NonAdminBackup is not ready to be restored"), "{refused}");
+        assert_eq!(told(&refused), ["Accepted=False InvalidRestoreSpec"]);
+    }
+    says("PartiallyFailed").await?;
+    plot.delete::<ConfigMap>("prices").await?;
+    plot.create::<NonAdminRestore>("back", restore).await?;
+    plot.restore_phase("back", "Completed").await;
+    plot.api::<ConfigMap>().get("prices").await?;
+    for refused in ["failed", "failedvalidation"] {
+        let status = serde_json::to_value(plot.api::<NonAdminRestore>().get(refused).await?.status)?;
+        assert_eq!((&status["phase"], status.get("veleroRestore")), (&json!("BackingOff"), None), "it ran later");
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_restore_that_velero_has_lost_is_told_and_never_run_again() -> Result<()> {
+    let plot = Plot::furnished("mislaid").await?;
+    plot.completed_backup().await?;
+    let restore: NonAdminRestore = plot.create("back", json!({ "restoreSpec": { "backupName": "nightly" } })).await?;
+    let before = plot.restore_phase("back", "Completed").await;
+    let name = before["veleroRestore"]["name"].as_str().unwrap_or_default().to_owned();
+    plot.veleros::<Restore>().delete(&name, &DeleteParams::default()).await?;
+    let lost = |status: &Value| {
+        message(status, "Accepted").contains("its associated Velero Restore has been removed")
+            && status["veleroRestore"].get("status").is_none()
+    };
+    let status = plot.status::<NonAdminRestore>("back", "to be lost", lost).await;
+    assert_eq!(told(&status)[0], "Accepted=False VeleroRestoreNotFound");
+    assert_eq!((&status["phase"], &status["queueInfo"]), (&json!("Created"), &Value::Null));
+    // Whoever comes later has been looked at by now, and an edit is no second request.
+    plot.patch::<NonAdminRestore>("back", json!({ "metadata": { "labels": { "tier": "gold" } } })).await?;
+    plot.create::<NonAdminRestore>("later", json!({ "restoreSpec": { "backupName": "nightly" } })).await?;
+    plot.restore_phase("later", "Completed").await;
+    assert!(plot.veleros::<Restore>().get_opt(&name).await?.is_none(), "it was made again");
+    let of_hers = plot.veleros::<Restore>().list(&ListParams::default()).await?;
+    let uid = restore.uid().unwrap_or_default();
+    assert!(!of_hers.iter().any(|it| it.name_any().contains(&uid)), "it was made under another name");
+    assert!(lost(&json!(plot.api::<NonAdminRestore>().get("back").await?.status)), "it is told no more");
+    plot.delete::<NonAdminRestore>("back").await?;
+    plot.vanishes(&plot.api::<NonAdminRestore>(), "back").await
 }
 
 #[tokio::test]

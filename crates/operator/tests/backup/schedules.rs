@@ -1,6 +1,6 @@
 //! Schedules: backups by the clock, one at a time, and an end to the old ones.
 
-use anyhow::Result;
+use anyhow::{Result, ensure};
 use croft_api::{
     backup::{BackupSchedule, NonAdminBackup, SCHEDULE_UID_LABEL, SCHEDULED_AT_ANNOTATION},
     velero::Backup,
@@ -13,7 +13,7 @@ use kube::{
 };
 use serde_json::{Value, json};
 
-use crate::plot::{Plot, VELERO_PATIENCE, message, velero_name};
+use crate::plot::{Plot, SETTINGS, VELERO_PATIENCE, message, velero_name};
 
 impl Plot {
     async fn add_schedule(&self, more: Value) -> Result<BackupSchedule> {
@@ -141,5 +141,42 @@ async fn what_is_no_time_on_a_backup_does_not_get_to_velero() -> Result<()> {
         let noted = made.annotations().get(SCHEDULED_AT_ANNOTATION);
         assert_eq!(noted, (name == "true").then_some(&time));
     }
+    Ok(())
+}
+
+#[tokio::test]
+async fn never_are_two_made_at_once_and_of_all_times_missed_while_nobody_looked_one_is_made_up_for() -> Result<()> {
+    let plot = Box::pin(Plot::empty_alone("missed", SETTINGS)).await?;
+    plot.add_vault(json!({})).await?;
+    plot.vault_says("True", "Provisioned").await;
+    plot.add_config_map("prices").await?;
+    plot.world.bed.velero().process().stop();
+    let schedule = plot.add_schedule(json!({})).await?;
+    let first = plot.first_of(&schedule, None).await?;
+    // Another minute has come, and the first is not finished.
+    let waits =
+        |status: &Value| message(status, "Ready").contains(&format!("waits for {first}, which is not finished"));
+    plot.status_within::<BackupSchedule>(VELERO_PATIENCE, "often", "to wait", waits).await;
+    ensure!(plot.made_by(&schedule).await? == [first.as_str()], "two at once");
+    let missed = jiff::Timestamp::now().as_second() / 60;
+    plot.world.operator.process.stop();
+    plot.world.bed.velero().process().cont();
+    wait::until("Velero to be done with the first, and another minute to come", VELERO_PATIENCE, || async {
+        let velero = plot.veleros::<Backup>().list(&ListParams::default()).await?;
+        let is_done = velero.iter().all(|backup| json!(backup)["status"]["phase"] == "Completed");
+        Ok((is_done && !velero.items.is_empty() && jiff::Timestamp::now().as_second() / 60 > missed).then_some(()))
+    })
+    .await?;
+    plot.world.operator.process.cont();
+    let made_up = plot.first_of(&schedule, Some(&first)).await?;
+    plot.patch::<BackupSchedule>("often", json!({ "spec": { "suspend": true } })).await?;
+    plot.status::<BackupSchedule>("often", "to be suspended", |status| message(status, "Ready").contains("suspend"))
+        .await;
+    plot.backup_completes(&made_up).await?;
+    let skipped = jiff::Timestamp::from_second(missed * 60)?;
+    let made = plot.made_by(&schedule).await?;
+    ensure!(made_up.as_str() > backup_name("often", skipped).as_str(), "{made_up} is not of the last time");
+    let before = made.iter().filter(|name| name.as_str() <= made_up.as_str()).collect::<Vec<_>>();
+    ensure!(before == [&first, &made_up], "more than one is made up for: {made:?}");
     Ok(())
 }

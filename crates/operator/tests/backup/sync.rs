@@ -27,7 +27,7 @@ impl Plot {
         Ok(())
     }
 
-    async fn comes_back(&self, name: &str) -> Result<NonAdminBackup> {
+    pub(crate) async fn comes_back(&self, name: &str) -> Result<NonAdminBackup> {
         wait::until("the backup to come back", VELERO_PATIENCE, || async {
             Ok(self.api::<NonAdminBackup>().get_opt(name).await?)
         })

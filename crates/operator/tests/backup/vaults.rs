@@ -49,7 +49,7 @@ impl Plot {
         format!("croft_{}_VAULT", self.namespace.replace('-', "_"))
     }
 
-    fn vault_record(&self) -> String {
+    pub(crate) fn vault_record(&self) -> String {
         format!("vault-{}-{VAULT}", self.namespace.replace('-', "--"))
     }
 

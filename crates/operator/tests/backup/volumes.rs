@@ -18,7 +18,7 @@ use crate::{
 
 impl Plot {
     /// The claim `data`, bound to a volume of the cluster, which is called as the namespace is.
-    async fn add_bound_claim(&self) -> Result<()> {
+    pub(crate) async fn add_bound_claim(&self) -> Result<()> {
         let size = json!({ "storage": "1Mi" });
         let volume = json!({
             "metadata": { "name": self.namespace },

@@ -335,6 +335,7 @@ impl Course {
                 WATCHED.as_secs()
             )),
             Figure::new("queued_completion_cpu", spent * 1000.0 / as_f64(FEW_COMPLETIONS), "ms of the operator's")
+                .bar(Bar::AtMost(MAX_COMPLETION_MS))
                 .note(format!("{waiting} are with Velero and move up, mean of {FEW_COMPLETIONS}")),
         ])
     }

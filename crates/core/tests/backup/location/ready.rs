@@ -4,9 +4,9 @@ use croft_core::{
     backup::{
         Fields, Limits, Phase, Policy, Presence,
         approval::Standing,
-        location::{LetGo, Observed, Step, plan, report},
+        location::{Answers, LetGo, Observed, Step, plan, report},
     },
-    plan,
+    plan::{self, Outcome},
 };
 
 use super::{Slot, Spec, World};
@@ -266,4 +266,43 @@ fn what_cannot_be_read_changes_nothing_and_is_taken_back_all_the_same() {
     assert_eq!(kinds(&gone).last(), Some(&"ReleaseFinalizer"));
     let vaults = Observed { standing: Standing::Vault, is_readable: false, ..held() };
     assert!(!plan(&vaults, &policy()).is_settled(), "what others write there counts for nothing");
+}
+
+#[test]
+fn what_the_api_server_leaves_out_of_a_location_is_asked_for_once_and_again_where_somebody_changes_something() {
+    let mut seen = World::new(Spec::Valid(1), Some(1), Slot::Ours(1), Slot::Ours(1)).seen().expect("there");
+    seen.object.has_finalizer = true;
+    seen.status = report(&seen, &policy(), &[], &now()).expect("a status");
+    seen.status.secret_copy = seen.copy.as_ref().map(|copy| copy.version.clone());
+    assert!(plan(&seen, &policy()).is_settled());
+    seen.spec.insert("validationFrequency".into(), "1h".into());
+    let asks = |seen: &Observed| {
+        let plan = plan(seen, &policy());
+        plan.iter().find(|step| matches!(step, Step::UpdateLocation { .. })).cloned()
+    };
+    let asked = asks(&seen).expect("it is asked for");
+    let mut answers = Answers::default();
+    let name = seen.origin().nacuuid;
+    let stored = |seen: &Observed| seen.velero.as_ref().map(|velero| velero.spec.clone()).expect("there");
+    let answered = |spec: &Fields| {
+        let witness = serde_json::to_string(spec).ok();
+        Outcome::Done { uid: Some("ours".into()), witness }
+    };
+    // It is stored without.
+    answers.note(&[(&asked, answered(&stored(&seen)))]);
+    seen.answer = answers.of(&name);
+    assert_eq!(asks(&seen), None, "it is asked for for ever");
+    seen.spec.insert("accessMode".into(), "ReadOnly".into());
+    assert!(asks(&seen).is_some(), "something else is not");
+    seen.spec.remove("accessMode");
+    if let Some(velero) = &mut seen.velero {
+        velero.spec.insert("accessMode".into(), "ReadOnly".into());
+    }
+    assert!(asks(&seen).is_some(), "what somebody else has written stays");
+    let whole = answered(&match &asked {
+        Step::UpdateLocation { spec, .. } => spec.clone(),
+        other => panic!("{other}"),
+    });
+    answers.note(&[(&asked, whole)]);
+    assert!(answers.of(&name).is_none(), "what is stored as it was asked for is kept in mind");
 }
