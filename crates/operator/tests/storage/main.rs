@@ -23,6 +23,7 @@ mod memory;
 mod migrated;
 mod migration;
 mod plot;
+mod purges;
 mod quota;
 mod sampled;
 mod settings;
