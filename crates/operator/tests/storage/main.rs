@@ -16,6 +16,7 @@ mod contention;
 mod deletion;
 mod faults;
 mod fences;
+mod held;
 mod identities;
 mod input;
 mod kill;
