@@ -22,6 +22,7 @@ use std::{
     collections::{BTreeMap, HashMap},
     fmt,
     sync::Arc,
+    time::Duration,
 };
 
 use croft_core::{
@@ -94,6 +95,7 @@ pub struct EngineBuilder {
     journal: Journal,
     kinds: KindChanges,
     grounds: Grounds,
+    resync: Duration,
 }
 
 impl fmt::Debug for EngineBuilder {
@@ -124,7 +126,13 @@ impl EngineBuilder {
             inboxes,
             kinds: KindChanges::default(),
             grounds: Grounds::default(),
+            resync: dispatch::RESYNC,
         }
+    }
+
+    /// Everything is looked at again in this time, for whoever cannot wait so long.
+    pub fn resync_in(&mut self, time: Duration) {
+        self.resync = time;
     }
 
     pub fn client(&self) -> Client {
@@ -401,6 +409,7 @@ impl EngineBuilder {
                 readiness: readiness.clone(),
                 clock: self.clock,
                 concurrency,
+                resync: self.resync,
             };
             dispatchers.spawn(essential("dispatcher", dispatcher.run(stop.clone())));
         }

@@ -23,6 +23,7 @@ mod kill;
 mod memory;
 mod migrated;
 mod migration;
+mod paced;
 mod plot;
 mod purges;
 mod quota;
