@@ -6,15 +6,20 @@ use serde::{Deserialize, Deserializer};
 
 use crate::{Quota, RgwError, Usage, UserId};
 
+/// A bucket, as the gateway tells an administrator.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Bucket {
+    /// Empty for the default tenant.
     pub tenant: String,
+    /// Its name, which is its own within the tenant.
     pub name: String,
     /// Stays the same when the bucket is linked to another user.
     pub id: String,
+    /// Who pays for it, and whose key may do everything with it.
     pub owner: UserId,
     /// Bytes as quotas count them: each object rounded up to 4 KiB.
     pub size: u64,
+    /// How many objects are in it.
     pub objects: u64,
     /// The bucket's own; while it is not enabled, the user's default for buckets may limit it.
     pub quota: Quota,

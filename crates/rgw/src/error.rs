@@ -37,24 +37,72 @@ pub enum ErrorClass {
 pub enum RgwError {
     /// The URL is left out on purpose: it may hold a password.
     #[error("the gateway's endpoint is not usable: {cause}; give it as http://host[:port] or https://host[:port]")]
-    InvalidEndpoint { cause: &'static str },
+    InvalidEndpoint {
+        /// What is wrong with it.
+        cause: &'static str,
+    },
+    /// No certificate can be read, or one is not understood.
     #[error("the gateway's CA bundle is not usable: {cause}; give one or more certificates in PEM form")]
-    InvalidCaBundle { cause: String },
+    InvalidCaBundle {
+        /// What is wrong with it.
+        cause: String,
+    },
+    /// A name the gateway would take for something else. Nothing was sent.
     #[error("{value:?} cannot be a {what}: {rule}")]
-    InvalidName { what: &'static str, value: String, rule: &'static str },
+    InvalidName {
+        /// What was to be named.
+        what: &'static str,
+        /// The name that was given.
+        value: String,
+        /// What it breaks.
+        rule: &'static str,
+    },
+    /// No header can hold the access key. Nothing was sent.
     #[error("{call}: the access key in use holds a character no key has; does its Secret end with a line break?")]
-    InvalidAccessKey { call: String },
+    InvalidAccessKey {
+        /// What was to be done.
+        call: String,
+    },
+    /// No connection, or one that broke: whether the call was carried out is not known.
     #[error("{call}: cannot reach the gateway at {host}: {cause}")]
-    Unreachable { call: String, host: String, cause: String },
+    Unreachable {
+        /// What was to be done.
+        call: String,
+        /// Where the gateway should be.
+        host: String,
+        /// Why it cannot be reached.
+        cause: String,
+    },
+    /// No answer in time: whether the call was carried out is not known.
     #[error("{call}: no answer within {} s", .after.as_secs_f32())]
-    TimedOut { call: String, after: Duration },
+    TimedOut {
+        /// What was to be done.
+        call: String,
+        /// How long an answer was waited for.
+        after: Duration,
+    },
+    /// The gateway, or something on the way to it, said no.
     #[error("{call}: the gateway answered {status} {code}{}", hint(.code))]
-    Refused { call: String, status: u16, code: String },
+    Refused {
+        /// What was to be done.
+        call: String,
+        /// The code of HTTP.
+        status: u16,
+        /// The gateway's own word; `Http` and the status where it gave none.
+        code: String,
+    },
+    /// An answer that says yes and cannot be understood.
     #[error("{call}: the gateway's answer cannot be read: {cause}; is the endpoint a Ceph gateway?")]
-    Unreadable { call: String, cause: String },
+    Unreadable {
+        /// What was to be done.
+        call: String,
+        /// What is wrong with the answer.
+        cause: String,
+    },
 }
 
 impl RgwError {
+    /// What to do about it.
     pub fn class(&self) -> ErrorClass {
         match self {
             Self::Unreachable { .. } | Self::TimedOut { .. } => ErrorClass::Transient,

@@ -42,6 +42,8 @@
 //! Building requests, signing them and reading answers are pure functions; only [`Gateway`] and [`S3`] touch the
 //! network and the clock.
 
+#![warn(missing_docs)]
+
 mod admin;
 mod answer;
 mod bucket;

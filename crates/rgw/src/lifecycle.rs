@@ -7,6 +7,7 @@ use crate::xml::{Element, escape};
 /// A bucket's lifecycle configuration. The gateway keeps its rules in the order of their ids.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Lifecycle {
+    /// Those that say no more than a [`LifecycleRule`] can.
     pub rules: Vec<LifecycleRule>,
     /// Rules that say more than a [`LifecycleRule`] can, such as moves to another storage class. They are written back
     /// with all that was read.
@@ -21,6 +22,7 @@ pub struct LifecycleRule {
     pub id: String,
     /// Empty for all objects.
     pub prefix: String,
+    /// One that is not is kept and does nothing.
     pub enabled: bool,
     /// After these days an object is deleted.
     pub expiration_days: Option<u32>,
@@ -38,12 +40,14 @@ pub struct OtherRule {
 }
 
 impl OtherRule {
+    /// The id by which its bucket knows the rule.
     pub fn id(&self) -> &str {
         &self.id
     }
 }
 
 impl Lifecycle {
+    /// Whether there is no rule of any kind.
     pub fn is_empty(&self) -> bool {
         self.rules.is_empty() && self.others.is_empty()
     }

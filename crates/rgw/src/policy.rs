@@ -31,7 +31,9 @@ pub struct Policy {
 pub struct Statement {
     /// By which we find it again. Several statements may share one.
     pub sid: String,
+    /// Whether it lets somebody do something, or keeps him from it.
     pub effect: Effect,
+    /// Whom it is about.
     pub principals: BTreeSet<Principal>,
     /// As `s3:GetObject`.
     pub actions: BTreeSet<String>,
@@ -39,15 +41,19 @@ pub struct Statement {
     pub resources: BTreeSet<String>,
 }
 
+/// What a statement does. What is denied is not allowed by any other one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Effect {
+    /// Lets somebody do something.
     Allow,
+    /// Keeps somebody from doing something.
     Deny,
 }
 
 /// Whom a statement is about.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Principal {
+    /// Whoever asks, with a key or without one.
     Everyone,
     /// All users of a tenant.
     Tenant(String),

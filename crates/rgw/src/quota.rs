@@ -5,9 +5,11 @@ use serde::{Deserialize, Deserializer, de::Error as _};
 /// A quota on bytes and objects. `None` is no limit and 0 allows nothing. While not enabled it limits nothing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Quota {
+    /// Whether it is in force.
     pub enabled: bool,
     /// In bytes; each object counts rounded up to 4 KiB.
     pub max_size: Option<u64>,
+    /// How many objects.
     pub max_objects: Option<u64>,
 }
 
@@ -16,6 +18,7 @@ pub struct Quota {
 pub struct Usage {
     /// In bytes; each object counts rounded up to 4 KiB.
     pub size: u64,
+    /// How many objects there are.
     pub objects: u64,
 }
 

@@ -10,6 +10,7 @@ use serde::Deserialize;
 pub struct Secret(String);
 
 impl Secret {
+    /// From now on nobody sees it by accident.
     pub fn new(value: impl Into<String>) -> Self {
         Self(value.into())
     }
@@ -47,11 +48,14 @@ impl fmt::Display for Secret {
 /// An S3 key pair.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Credentials {
+    /// Its public half: whose it is can be asked by it.
     pub access_key: String,
+    /// Its other half, with which requests are signed.
     pub secret_key: Secret,
 }
 
 impl Credentials {
+    /// A pair as it was handed out.
     pub fn new(access_key: impl Into<String>, secret_key: impl Into<Secret>) -> Self {
         Self { access_key: access_key.into(), secret_key: secret_key.into() }
     }

@@ -34,6 +34,7 @@ const REQUEST_ID: &str = "x-amz-request-id";
 pub struct Endpoint {
     /// `http://host[:port]` or `https://host[:port]`.
     pub url: String,
+    /// As requests are signed for; most gateways take any.
     pub region: String,
     /// The only certificate authorities to trust, in PEM; without it the public ones.
     pub ca_pem: Option<String>,

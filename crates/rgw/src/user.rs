@@ -27,10 +27,12 @@ impl UserId {
         Ok(Self { tenant, id })
     }
 
+    /// Empty for the default tenant.
     pub fn tenant(&self) -> &str {
         &self.tenant
     }
 
+    /// The name within the tenant.
     pub fn id(&self) -> &str {
         &self.id
     }
@@ -70,7 +72,9 @@ impl fmt::Display for UserId {
 /// How many buckets a user may own. The gateway's own numbers are a trap: there 0 is unlimited and -1 is none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BucketLimit {
+    /// As many as it likes.
     Unlimited,
+    /// No more than these; 0 is none.
     AtMost(u32),
 }
 
@@ -95,10 +99,15 @@ impl BucketLimit {
 /// What a subuser's key may do with all of its user's buckets, unless a bucket policy says otherwise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
+    /// No access by itself.
     Nothing,
+    /// Lists and reads.
     Read,
+    /// Stores and deletes, without reading.
     Write,
+    /// Both.
     ReadWrite,
+    /// Both, and access lists too.
     Full,
 }
 
@@ -126,25 +135,35 @@ impl Access {
     }
 }
 
+/// A user, as the gateway tells an administrator.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct User {
+    /// Its full name.
     pub id: UserId,
+    /// Free text, which nothing in the gateway goes by.
     pub display_name: String,
+    /// How many buckets it may own.
     pub max_buckets: BucketLimit,
+    /// Whether all its keys are refused, those of its subusers too.
     pub suspended: bool,
     /// The user's own S3 keys and those of its subusers.
     pub keys: Vec<Key>,
+    /// Names under which others use its buckets.
     pub subusers: Vec<Subuser>,
+    /// The limit for all its buckets together.
     pub user_quota: Quota,
 }
 
+/// A key pair, and whose it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Key {
     /// Whose it is, in full: `tenant$id` or `tenant$id:subuser`.
     pub user: String,
+    /// The pair itself.
     pub credentials: Credentials,
 }
 
+/// A name under which somebody else uses a user's buckets, with keys of its own.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Subuser {
     /// In full: `tenant$id:subuser`.
@@ -156,18 +175,24 @@ pub struct Subuser {
 /// A user to be made, with its one key. Its secret is made by the gateway.
 #[derive(Clone, Debug)]
 pub struct NewUser {
+    /// Its full name, which must not be taken.
     pub id: UserId,
     /// Must not be empty.
     pub display_name: String,
+    /// How many buckets it may own.
     pub max_buckets: BucketLimit,
+    /// Must be nobody's yet.
     pub access_key: String,
 }
 
 /// What to change of a user; `None` leaves it as it is.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct UserChange {
+    /// How many buckets it may own.
     pub max_buckets: Option<BucketLimit>,
+    /// Whether its keys are refused.
     pub suspended: Option<bool>,
+    /// Must not be empty.
     pub display_name: Option<String>,
 }
 

@@ -31,7 +31,7 @@ use super::{
 const GRACE: Duration = Duration::from_secs(12);
 
 /// Everything is looked at again in this time, should a wake-up have been lost; spread, so that it is never felt.
-const RESYNC: Duration = Duration::from_secs(600);
+pub(super) const RESYNC: Duration = Duration::from_secs(600);
 const RESYNC_TURNS: u32 = 60;
 
 /// What is asked of a dispatcher.
@@ -117,6 +117,8 @@ pub(super) struct Dispatcher {
     pub(super) readiness: Readiness,
     pub(super) clock: Clock,
     pub(super) concurrency: usize,
+    /// In this time everything is looked at again.
+    pub(super) resync: Duration,
 }
 
 /// What is in flight.
@@ -144,7 +146,7 @@ impl Dispatcher {
         let mut leading = self.leads.clone();
         leading.mark_changed();
         let mut ready = self.readiness.changes();
-        let mut resync = tokio::time::interval(RESYNC / RESYNC_TURNS);
+        let mut resync = tokio::time::interval(self.resync / RESYNC_TURNS);
         resync.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut turn = 0;
         let mut term = Leading::default();
@@ -179,7 +181,7 @@ impl Dispatcher {
                     term = *leading.borrow_and_update();
                     looked_at_everything = false;
                     // A term begins with a look at all that is not settled; the rest keeps its pace.
-                    resync.reset_after(RESYNC);
+                    resync.reset_after(self.resync);
                 }
                 Some(task) = slow_ones.recv() => {
                     if let Some(key) = running.key(task) {

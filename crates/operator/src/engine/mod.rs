@@ -23,6 +23,7 @@ use std::{
     collections::{BTreeMap, HashMap},
     fmt,
     sync::Arc,
+    time::Duration,
 };
 
 use croft_core::{
@@ -96,6 +97,7 @@ pub struct EngineBuilder {
     journal: Journal,
     kinds: KindChanges,
     grounds: Grounds,
+    resync: Duration,
 }
 
 impl fmt::Debug for EngineBuilder {
@@ -126,7 +128,13 @@ impl EngineBuilder {
             inboxes,
             kinds: KindChanges::default(),
             grounds: Grounds::default(),
+            resync: dispatch::RESYNC,
         }
+    }
+
+    /// Everything is looked at again in this time, for whoever cannot wait so long.
+    pub fn resync_in(&mut self, time: Duration) {
+        self.resync = time;
     }
 
     pub fn client(&self) -> Client {
@@ -408,6 +416,7 @@ impl EngineBuilder {
                 readiness: readiness.clone(),
                 clock: self.clock,
                 concurrency,
+                resync: self.resync,
             };
             dispatchers.spawn(essential("dispatcher", dispatcher.run(stop.clone())));
         }

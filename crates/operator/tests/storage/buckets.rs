@@ -110,6 +110,26 @@ async fn a_bucket_of_another_user_is_never_touched() -> Result<()> {
 }
 
 #[tokio::test]
+async fn a_bucket_is_made_once_that_of_somebody_else_is_gone() -> Result<()> {
+    let plot = Plot::new("freed").await?;
+    plot.claim(json!({})).await?;
+    plot.claim_called("other", json!({ "adminSecretName": "other-admin", "readSecretName": "other-read" })).await?;
+    plot.ready("data").await;
+    plot.ready("other").await;
+    let theirs = plot.s3("other-admin").await?;
+    theirs.create_bucket("photos").await?;
+    plot.bucket("photos", json!({})).await?;
+    plot.bucket_says("photos", "False", "BucketTaken").await;
+    // Nothing in Kubernetes tells.
+    theirs.delete_bucket("photos").await?;
+    let made = plot.bucket_says("photos", "True", "Provisioned").await;
+    assert!(made.status.unwrap_or_default().created);
+    let found = plot.gateway().bucket(plot.user_id("data").tenant(), "photos").await?;
+    assert_eq!(found.map(|found| found.owner), Some(plot.user_id("data")));
+    Ok(())
+}
+
+#[tokio::test]
 async fn a_bucket_over_the_limit_says_so_and_is_made_when_the_limit_grows() -> Result<()> {
     let plot = Plot::new("limit").await?;
     plot.claim(json!({ "quota": { "buckets": 1 } })).await?;

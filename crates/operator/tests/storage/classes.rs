@@ -8,9 +8,11 @@ use croft_api::{
     storage::{CLASS_FINALIZER, S3Class},
 };
 use croft_core::storage::CONFIRM_CLUSTER;
+use croft_rgw::UserId;
 use croft_testbed::{
     Testbed,
     fault::{Action, FaultProxy, Match, Seen},
+    wait,
 };
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use kube::{
@@ -271,6 +273,89 @@ async fn a_change_of_one_class_asks_the_gateway_for_nobody_of_another() -> Resul
     .await;
     let log = proxy.log();
     assert!(!log.iter().any(asks_for_user), "those of another class have what they need: {log:#?}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_touch_of_a_class_asks_the_gateway_for_nobody_who_has_what_he_needs() -> Result<()> {
+    let world = Box::pin(World::own(Testbed::kubernetes().with_ceph())).await?;
+    let plot = Plot::on(&world.bed, "touched").await?;
+    let proxy = FaultProxy::rgw(&world.bed.ceph().endpoint).await?;
+    plot.class("touched", json!({ "endpoint": proxy.endpoint() })).await?;
+    for number in 0..3 {
+        plot.claim_called(&format!("settled-{number}"), claim_of("touched", number)).await?;
+        plot.ready(&format!("settled-{number}")).await;
+    }
+    plot.bucket("photos", json!({ "s3UserRef": "settled-0" })).await?;
+    plot.bucket_says("photos", "True", "Provisioned").await;
+    plot.class("later", json!({})).await?;
+    plot.claim_called("later", claim_of("later", 9)).await?;
+    plot.ready("later").await;
+    proxy.clear_log();
+    let params = PatchParams::default();
+    let noted =
+        json!({ "metadata": { "annotations": { "example.com/note": "x" }, "labels": { "example.com/tier": "1" } } });
+    plot.classes().patch("touched", &params, &Patch::Merge(&noted)).await?;
+    let told = json!({ "status": { "release": "told by somebody" } });
+    plot.classes().patch_status("touched", &params, &Patch::Merge(&told)).await?;
+    // What is told of a later class reaches whom it concerns, and what was told before has.
+    plot.class("later", json!({ "region": "elsewhere" })).await?;
+    eventually("the later change to reach whom it concerns", || async {
+        Ok((plot.secret("admin-9").await?["region"] == "elsewhere").then_some(()))
+    })
+    .await;
+    let log = proxy.log();
+    let is_about_a_bucket = |seen: &Seen| {
+        let parameters = seen.request.subresource.as_deref().unwrap_or_default();
+        seen.request.resource == "/admin/bucket" && parameters.contains("stats") || seen.request.resource == "/photos"
+    };
+    assert!(!log.iter().any(|seen| asks_for_user(seen) || is_about_a_bucket(seen)), "{log:#?}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn two_classes_on_two_cephs_serve_each_its_own_claims_and_one_that_is_down_stops_nobody_of_the_other()
+-> Result<()> {
+    let world = Box::pin(World::own(Testbed::kubernetes().with_ceph())).await?;
+    let (plot, other) = (Plot::on(&world.bed, "two-cephs").await?, Plot::new("elsewhere").await?);
+    admin_secret(&plot, "other-ceph", &other.ceph.access_key, &other.ceph.secret_key).await?;
+    let there = json!({ "namespace": "croft-system", "name": "other-ceph" });
+    let spec = json!({ "endpoint": other.ceph.endpoint, "adminSecret": there, "tenantPrefix": "there" });
+    plot.class("there", spec).await?;
+    for (name, class, number) in [("near", "default", 1), ("far", "there", 2)] {
+        plot.claim_called(name, claim_of(class, number)).await?;
+        plot.ready(name).await;
+        let bucket = format!("bucket-{name}");
+        plot.bucket(&bucket, json!({ "s3UserRef": name })).await?;
+        plot.bucket_says(&bucket, "True", "Provisioned").await;
+    }
+    let (near, far) = (plot.user_id("near"), plot.user_id_with("there", "far"));
+    let is_there = async |plot: &Plot<'_>, id: &UserId| anyhow::Ok(plot.gateway().user(id).await?.is_some());
+    assert!(is_there(&plot, &near).await? && !is_there(&other, &near).await?, "each in one Ceph only");
+    assert!(is_there(&other, &far).await? && !is_there(&plot, &far).await?, "each in one Ceph only");
+    assert!(other.gateway().bucket(far.tenant(), "bucket-far").await?.is_some());
+    assert_eq!(plot.secret("admin-1").await?["endpoint"], plot.ceph.endpoint);
+    assert_eq!(plot.secret("admin-2").await?["endpoint"], other.ceph.endpoint);
+
+    world.bed.ceph().stop_gateway();
+    plot.claim_called("waits", claim_of("default", 3)).await?;
+    plot.claim_says("waits", "False", "ClassNotReady").await;
+    plot.claim_called("comes", claim_of("there", 4)).await?;
+    plot.ready("comes").await;
+    plot.claims().delete("comes", &DeleteParams::default()).await?;
+    gone(&plot.claims(), "comes").await;
+    assert!(!is_there(&other, &plot.user_id_with("there", "comes")).await?);
+    // All that while the other one is down.
+    plot.claim_says("waits", "False", "ClassNotReady").await;
+    world.bed.ceph().start_gateway().await?;
+    // Ceph waits 30 s for the gateway that is gone before it writes for the new one.
+    wait::until_true("whoever has waited to be served", 3 * PATIENCE, || async {
+        let conditions = plot.claims().get("waits").await?.status.unwrap_or_default().conditions;
+        Ok(conditions.iter().any(|it| it.type_ == "Ready" && it.status == "True"))
+    })
+    .await?;
+    // Nothing of it is known in the other one.
+    assert!(!is_there(&other, &plot.user_id("waits")).await?);
     Ok(())
 }
 

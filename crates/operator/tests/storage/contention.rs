@@ -161,6 +161,57 @@ async fn two_replicas_admit_exactly_what_fits_of_two_hundred_requests_at_once_ro
     Ok(())
 }
 
+/// How many requests that change something the API server is at work on; it looks once a second.
+async fn under_way(client: &Client) -> Result<usize> {
+    let told = client.request_text(http::Request::get("/metrics").body(Vec::new())?).await?;
+    let gauge = r#"apiserver_current_inflight_requests{request_kind="mutating"} "#;
+    let value = told.lines().find_map(|line| line.strip_prefix(gauge)).context("the API server tells it")?;
+    Ok(value.trim().parse()?)
+}
+
+#[tokio::test]
+async fn those_who_ask_while_the_books_are_written_are_answered_by_one_write() -> Result<()> {
+    const ASKING: usize = 40;
+    let (bed, installed) = Box::pin(World::installed(Testbed::kubernetes().with_ceph())).await?;
+    let proxy = FaultProxy::kubernetes(&bed, &installed.identity).await?;
+    let operator = installed.start(&bed, "proxied", proxy.kubeconfig(), &["--log", "info,croft=debug"])?;
+    operator.ready(PATIENCE).await?;
+    let plot = Plot::on(&bed, "atonce").await?;
+    // Nothing is written for them but what they are promised.
+    let claim = |name: String| {
+        let mut claim = claim_of(&name, 1);
+        claim.spec.s3_class_name = Some("nobody-made-it".into());
+        claim
+    };
+    plot.claims().create(&PostParams::default(), &claim("first".into())).await?;
+    plot.claim_says("first", "False", "ClassNotFound").await;
+    proxy.clear_log();
+    let held = proxy.on(Match::verb("update").resource("s3quotaledgers")).before(Action::Hold);
+    let create = |number: usize| {
+        let (claims, claim) = (plot.claims(), claim(format!("c{number}")));
+        async move { claims.create(&PostParams::default(), &claim).await }
+    };
+    let released = async {
+        let all_have_asked = eventually("all of them to be waiting at the door", || async {
+            Ok((held.fired() > 0 && under_way(&plot.client).await? >= ASKING).then_some(()))
+        });
+        all_have_asked.await;
+        held.release();
+    };
+    let (answers, ()) = futures::join!(join_all((0..ASKING).map(create)), released);
+    for answer in answers {
+        answer?;
+    }
+    let books = ledger(&plot, &format!("namespace.{}", plot.namespace)).await?.context("the books")?;
+    assert_eq!(books.spec.entries.len(), ASKING + 1, "everybody was promised what he asked for");
+    let log = proxy.log();
+    let writes = log.iter().filter(|seen| seen.request.write && seen.request.resource.ends_with("/s3quotaledgers"));
+    let writes: Vec<_> = writes.map(|seen| seen.request.to_string()).collect();
+    // The one that was held, one for all who waited, and one for who came when that was on its way.
+    assert!((2..=3).contains(&writes.len()), "{writes:#?}");
+    Ok(())
+}
+
 #[tokio::test]
 async fn a_create_that_fails_after_admission_gives_back_also_after_a_restart() -> Result<()> {
     let World { bed, installed, operator } = Box::pin(World::own(Testbed::kubernetes().with_ceph())).await?;

@@ -243,8 +243,10 @@ async fn a_claim_waits_for_its_buckets_to_go_first() -> Result<()> {
     plot.claim(json!({})).await?;
     plot.bucket("photos", json!({})).await?;
     plot.bucket_says("photos", "True", "Provisioned").await;
-    let refused = delete_claim(&plot).await.expect_err("a person is told to wait").to_string();
-    assert!(refused.contains(BUCKETS_FIRST), "{refused}");
+    let refused = plot.claims().delete("data", &DeleteParams::default()).await.expect_err("a person is told to wait");
+    let kube::Error::Api(refused) = refused else { panic!("{refused}") };
+    assert_eq!((refused.code, refused.reason.as_str()), (400, "BadRequest"), "nobody tries that again: {refused:?}");
+    assert!(refused.message.contains(BUCKETS_FIRST), "{refused:?}");
     delete_claim(&plot.seen_by_the_cluster()?).await?;
     plot.claim_says("data", "False", "BucketsInUse").await;
     plot.buckets().delete("photos", &DeleteParams::default()).await?;

@@ -5,7 +5,7 @@ use croft_api::storage::{S3Bucket, S3UserClaim};
 use croft_testbed::Testbed;
 use k8s_openapi::api::{admissionregistration::v1::ValidatingWebhookConfiguration, core::v1::Secret};
 use kube::{
-    Api,
+    Api, Client,
     api::{DeleteParams, Patch, PatchParams, PostParams},
 };
 use serde_json::{Value, json};
@@ -23,16 +23,22 @@ pub(crate) async fn unguarded_plot(prefix: &str) -> Result<Plot<'static>> {
     let world = UNGUARDED.get_or_try_init(|| {
         Box::pin(async {
             let world = World::own(Testbed::kubernetes().with_ceph()).await?;
-            let hooks: Api<ValidatingWebhookConfiguration> = Api::all(world.client());
-            hooks.delete("croft", &DeleteParams::default()).await?;
-            let negative = claim(json!({ "quota": { "buckets": i64::from(u32::MAX) } }));
-            let dry = PostParams { dry_run: true, ..PostParams::default() };
-            let claims: Api<S3UserClaim> = Api::namespaced(world.client(), "default");
-            eventually("the door to be open", || async { Ok(Some(claims.create(&dry, &negative).await?)) }).await;
+            open_the_door(world.client()).await?;
             anyhow::Ok(world)
         })
     });
     Plot::on(&world.await?.bed, prefix).await
+}
+
+/// Takes our door away, and waits until the API server has noticed.
+pub(crate) async fn open_the_door(client: Client) -> Result<()> {
+    let hooks: Api<ValidatingWebhookConfiguration> = Api::all(client.clone());
+    hooks.delete("croft", &DeleteParams::default()).await?;
+    let negative = claim(json!({ "quota": { "buckets": i64::from(u32::MAX) } }));
+    let dry = PostParams { dry_run: true, ..PostParams::default() };
+    let claims: Api<S3UserClaim> = Api::namespaced(client, "default");
+    eventually("the door to be open", || async { Ok(Some(claims.create(&dry, &negative).await?)) }).await;
+    Ok(())
 }
 
 fn claim(more: Value) -> S3UserClaim {
@@ -184,6 +190,23 @@ async fn who_restores_brings_buckets_claims_and_secrets_in_any_order() -> Result
 }
 
 #[tokio::test]
+async fn the_class_of_a_claim_cannot_be_changed_whatever_it_is_called() -> Result<()> {
+    let plot = Plot::new("reclass").await?;
+    plot.claims().create(&PostParams::default(), &claim(json!({ "s3ClassName": "default" }))).await?;
+    let edit = async |spec: Value| {
+        plot.claims().patch("data", &PatchParams::default(), &Patch::Merge(json!({ "spec": spec }))).await
+    };
+    assert_refused(edit(json!({ "s3ClassName": "other" })).await, &["s3ClassName is immutable"]);
+    assert_refused(edit(json!({ "s3ClassName": null })).await, &["s3ClassName is immutable"]);
+    let other_spelling = json!({ "s3ClassName": null, "s3UserClass": "other" });
+    assert_refused(edit(other_spelling).await, &["s3UserClass is immutable"]);
+    // The same class in the other spelling is the same class.
+    edit(json!({ "s3ClassName": null, "s3UserClass": "default" })).await?;
+    plot.ready("data").await;
+    Ok(())
+}
+
+#[tokio::test]
 async fn an_unknown_class_is_not_refused_because_it_may_come_with_the_same_apply() -> Result<()> {
     let plot = Plot::new("unknown").await?;
     let class = format!("later-{}", plot.namespace);
@@ -250,5 +273,41 @@ async fn what_gets_past_the_door_is_held_up_by_the_reconcilers() -> Result<()> {
     other.claim_says("second", "False", "SecretTaken").await;
     other.bucket("photos", json!({ "s3UserRef": "nobody" })).await?;
     other.bucket_says("photos", "False", "WaitingForClaim").await;
+    Ok(())
+}
+
+#[tokio::test]
+async fn one_secret_for_two_a_bad_name_and_an_unknown_subuser_are_refused_with_the_door_open_too() -> Result<()> {
+    let plot = unguarded_plot("bypassing").await?;
+    let post = PostParams::default();
+    // Of one claim in its schema, whatever the fields are called.
+    let twice = claim(json!({ "readSecretName": "admin" }));
+    assert_refused(plot.claims().create(&post, &twice).await, &["must have different names"]);
+    let spelled = claim(json!({ "readSecretName": null, "readonlySecret": "admin" }));
+    assert_refused(plot.claims().create(&post, &spelled).await, &["must have different names"]);
+    plot.claim(json!({ "adminSecretName": "data-app", "subusers": ["app"] })).await?;
+    let told = plot.claim_says("data", "False", "InvalidSpec").await;
+    assert!(json!(told.status).to_string().contains("spec.subusers[0]"), "{:?}", told.status);
+    plot.claim(json!({ "subusers": ["app"] })).await?;
+    plot.ready("data").await;
+    // Of two claims in the status of the second, whichever of its Secrets that is.
+    let keys = plot.secret("admin").await?;
+    for (name, spec) in [
+        ("second", json!({ "readSecretName": "second-read" })),
+        ("third", json!({ "adminSecretName": "third-admin", "readSecretName": "data-app" })),
+    ] {
+        plot.claim_called(name, spec).await?;
+        plot.claim_says(name, "False", "SecretTaken").await;
+    }
+    assert_eq!(plot.secret("admin").await?, keys);
+
+    for name in ["ab", "192.168.1.1", "admin", "swift"] {
+        assert_refused(plot.buckets().create(&post, &bucket(name, json!({}))).await, &["the name of a bucket must"]);
+    }
+    let stranger = json!({ "s3SubuserBinding": [{ "name": "app" }, { "name": "nobody" }] });
+    plot.buckets().create(&post, &bucket("photos", stranger)).await?;
+    let told = plot.bucket_says("photos", "False", "UnknownSubuser").await;
+    let told = told.status.and_then(|status| status.reason);
+    assert!(told.as_ref().is_some_and(|told| told.contains("nobody")), "{told:?}");
     Ok(())
 }

@@ -1,6 +1,7 @@
 //! The operator dies at every call to the gateway, before and after it, or never gets the answer: the world ends up the same.
 
 mod purge;
+mod writes;
 
 use std::{
     sync::{Arc, Mutex, PoisonError},
@@ -31,7 +32,7 @@ use crate::{
 
 const CLASS: &str = "proxied";
 const PREFIX: &str = "killed";
-/// More writes than any story has.
+/// More writes than any story has: that is made sure of at its end.
 const WRITES: usize = 12;
 /// A story has as many lives as it has writes, each with what it takes to start, and every failed call a pause after it.
 const STORY: Duration = Duration::from_secs(180);
@@ -53,6 +54,8 @@ struct Rough {
     bed: Testbed,
     installed: Installed,
     proxy: FaultProxy,
+    /// Where it dies at its writes to the API server instead.
+    api: Option<FaultProxy>,
     life: Arc<Mutex<Option<Arc<Operator>>>>,
     outage: Mutex<Option<Rule>>,
 }
@@ -60,14 +63,28 @@ struct Rough {
 impl Rough {
     async fn new() -> Result<Self> {
         let (bed, installed) = World::installed(Testbed::kubernetes().with_ceph()).await?;
+        Self::on(bed, installed, None).await
+    }
+
+    async fn on(bed: Testbed, installed: Installed, api: Option<FaultProxy>) -> Result<Self> {
         let proxy = FaultProxy::rgw(&bed.ceph().endpoint).await?;
-        let rough = Self { bed, installed, proxy, life: Arc::default(), outage: Mutex::default() };
+        let rough = Self { bed, installed, proxy, api, life: Arc::default(), outage: Mutex::default() };
         rough.start()?.ready(PATIENCE).await?;
         Ok(rough)
     }
 
+    /// Where it dies.
+    fn place(&self) -> &FaultProxy {
+        self.api.as_ref().unwrap_or(&self.proxy)
+    }
+
+    /// More writes than any story has there, and how long they may take.
+    fn most(&self) -> (usize, Duration) {
+        if self.api.is_some() { writes::MOST } else { (WRITES, STORY) }
+    }
+
     fn start(&self) -> Result<Arc<Operator>> {
-        let kubeconfig = &self.installed.identity.kubeconfig;
+        let kubeconfig = self.api.as_ref().map_or(&*self.installed.identity.kubeconfig, FaultProxy::kubeconfig);
         let life = Arc::new(self.installed.start(&self.bed, "rough", kubeconfig, &["--log", "info,croft=debug"])?);
         *self.life.lock().unwrap_or_else(PoisonError::into_inner) = Some(life.clone());
         Ok(life)
@@ -90,10 +107,11 @@ impl Rough {
         Ok(())
     }
 
-    /// From now on every write to the gateway goes wrong once.
+    /// From now on every write goes wrong once.
     fn strike(&self, fault: Fault) {
-        self.proxy.clear_rules();
-        self.proxy.clear_log();
+        let place = self.place();
+        place.clear_rules();
+        place.clear_log();
         let kill = || {
             let life = self.life.clone();
             Action::kill(move || {
@@ -103,17 +121,17 @@ impl Rough {
             })
         };
         if let Fault::Outage = fault {
-            let outage = self.proxy.on(Match::write_number(2)).before(Action::Drop).always();
+            let outage = place.on(Match::write_number(2)).before(Action::Drop).always();
             *self.outage.lock().unwrap_or_else(PoisonError::into_inner) = Some(outage);
             return;
         }
-        for number in 1..=WRITES {
+        for number in 1..=self.most().0 {
             match fault {
                 // What was never seen is tried again, and then let through.
-                Fault::DeathBefore => drop(self.proxy.on(Match::write_number(2 * number - 1)).before(kill())),
-                Fault::DeathAfter => drop(self.proxy.on(Match::write_number(number)).after(kill())),
+                Fault::DeathBefore => drop(place.on(Match::write_number(2 * number - 1)).before(kill())),
+                Fault::DeathAfter => drop(place.on(Match::write_number(number)).after(kill())),
                 Fault::LostReply | Fault::Outage => {
-                    drop(self.proxy.on(Match::write_number(2 * number - 1)).after(Action::Drop));
+                    drop(place.on(Match::write_number(2 * number - 1)).after(Action::Drop));
                 }
             }
         }
@@ -133,20 +151,20 @@ impl Rough {
         Probe: Fn() -> Answer,
         Answer: Future<Output = Result<bool>>,
     {
-        let story = wait::until_true(what, STORY, || async {
+        let story = wait::until_true(what, self.most().1, || async {
             self.revive().await?;
             self.end_outage();
             probe().await
         });
         story.await.map_err(|error| anyhow!("{error:#}\n{}", self.told()))?;
-        Ok(self.proxy.log().iter().filter(|seen| seen.fault.is_some()).count())
+        Ok(self.place().log().iter().filter(|seen| seen.fault.is_some()).count())
     }
 }
 
 impl Rough {
-    /// The last calls to the gateway, and the last words of the operator.
+    /// The last calls, and the last words of the operator.
     fn told(&self) -> String {
-        let calls: Vec<_> = self.proxy.log().iter().rev().take(20).map(|seen| format!("{seen:?}")).collect();
+        let calls: Vec<_> = self.place().log().iter().rev().take(20).map(|seen| format!("{seen:?}")).collect();
         let words = self.current().map(|life| life.process.log_tail()).unwrap_or_default();
         format!("the last calls, backwards: {calls:#?}\n{words}")
     }
@@ -285,14 +303,7 @@ impl Tale<'_> {
         });
         faults.push(("settings", taken_back.await?));
         s3.put_object("photos", "cat.jpg", "meow").await?;
-        // With its tenant's name in it nobody would get in after the move.
-        let tenant = from.user_id_with(PREFIX, "data").tenant().to_owned();
-        let policy: Policy = serde_json::from_value(json!({ "Version": "2012-10-17", "Statement": [{
-            "Sid": "mine", "Effect": "Allow", "Action": ["s3:GetObject"],
-            "Principal": { "AWS": [format!("arn:aws:iam::{tenant}:user/data:one")] },
-            "Resource": [format!("arn:aws:s3::{tenant}:photos/*")],
-        }] }))?;
-        s3.put_bucket_policy("photos", &policy).await?;
+        self.put_own_policy().await?;
 
         rough.strike(fault);
         rough.ask(|| self.claim(20)).await?;
@@ -323,6 +334,17 @@ impl Tale<'_> {
         });
         faults.push(("rotate", rotated.await?));
         Ok(())
+    }
+
+    /// A policy of the tenant's own. With the tenant's name in it nobody would get in after the move.
+    async fn put_own_policy(&self) -> Result<()> {
+        let tenant = self.from.user_id_with(PREFIX, "data").tenant().to_owned();
+        let policy: Policy = serde_json::from_value(json!({ "Version": "2012-10-17", "Statement": [{
+            "Sid": "mine", "Effect": "Allow", "Action": ["s3:GetObject"],
+            "Principal": { "AWS": [format!("arn:aws:iam::{tenant}:user/data:one")] },
+            "Resource": [format!("arn:aws:s3::{tenant}:photos/*")],
+        }] }))?;
+        Ok(self.s3(&self.from).await?.put_bucket_policy("photos", &policy).await?)
     }
 
     /// The bucket goes to another namespace.
@@ -428,6 +450,12 @@ impl Tale<'_> {
     }
 }
 
+/// Of an outage as many calls notice as are made.
+fn nobody_was_spared(fault: Fault, most: usize, faults: &Faults) {
+    let is_enough = |(_, faults): &(&str, usize)| matches!(fault, Fault::Outage) || *faults < most;
+    assert!(faults.iter().all(is_enough), "a story has more writes than {most}: {faults:?}");
+}
+
 /// Every story, with every call going wrong.
 async fn survives(fault: Fault) -> Result<()> {
     let rough = Box::pin(Rough::new()).await?;
@@ -441,6 +469,7 @@ async fn survives(fault: Fault) -> Result<()> {
     tale.take_down(fault, &mut faults).await?;
     tale.purge(fault, &mut faults).await?;
     rough.proxy.clear_rules();
+    nobody_was_spared(fault, rough.most().0, &faults);
     // Of an outage only those notice who have more than one thing to do.
     let least = if let Fault::Outage = fault { 3 } else { faults.len() };
     assert!(faults.iter().filter(|(_, faults)| *faults > 0).count() >= least, "stories without a fault: {faults:?}");

@@ -20,6 +20,7 @@ impl Gateway {
         self.session.send(buckets::buckets_with_usage_of(id)).await?.json_list()
     }
 
+    /// The bucket with what it holds; `None` if there is none.
     pub async fn bucket(&self, tenant: &str, name: &str) -> Result<Option<Bucket>, RgwError> {
         absent_is_none(self.session.send(buckets::get_bucket(tenant, name)?).await)?.map(Answer::json).transpose()
     }

@@ -24,6 +24,7 @@ pub struct Gateway {
 }
 
 impl Gateway {
+    /// A client that calls with the keys of an administrator. Nothing is sent yet.
     pub fn new(endpoint: Endpoint, admin: Credentials) -> Result<Self, RgwError> {
         Ok(Self { session: Session::new(endpoint, admin)?, turns: Arc::default() })
     }

@@ -13,6 +13,7 @@ use crate::{
 };
 
 impl Gateway {
+    /// The user with all its keys; `None` if there is none.
     pub async fn user(&self, id: &UserId) -> Result<Option<User>, RgwError> {
         absent_is_none(self.session.send(users::get_user(id)).await)?.map(Answer::json).transpose()
     }
@@ -38,6 +39,7 @@ impl Gateway {
         self.write_user(&new.id, users::create_user(new)).await?.json()
     }
 
+    /// Changes some of what a user is. One that does not exist is an error: `NoSuchUser`.
     pub async fn modify_user(&self, id: &UserId, change: &UserChange) -> Result<User, RgwError> {
         self.write_user(id, users::modify_user(id, change)).await?.json()
     }
@@ -65,6 +67,7 @@ impl Gateway {
         self.write_user(id, users::create_subuser(id, name, access, access_key)).await.map(drop)
     }
 
+    /// Sets what the subuser may do; its keys stay. One that does not exist is an error: `NoSuchSubUser`.
     pub async fn set_subuser_access(&self, id: &UserId, name: &str, access: Access) -> Result<(), RgwError> {
         self.write_user(id, users::set_subuser_access(id, name, access)).await.map(drop)
     }

@@ -19,9 +19,11 @@ const TAG_COUNT: &str = "x-amz-tagging-count";
 /// An object without its content.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Object {
+    /// In bytes.
     pub size: u64,
     /// Changes with the content.
     pub etag: String,
+    /// What its user says about it.
     pub metadata: ObjectMetadata,
 }
 

@@ -35,6 +35,7 @@ impl S3 {
         Self { session, tenant_prefix: String::new() }
     }
 
+    /// The same gateway and keys with more, or less, patience.
     #[must_use]
     pub fn with_timeout(self, timeout: Duration) -> Self {
         Self { session: self.session.with_timeout(timeout), ..self }

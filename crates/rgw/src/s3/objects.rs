@@ -13,10 +13,12 @@ use super::{
 use crate::{Page, RgwError, answer::Answer, error::absent_is_done, request::Request, xml::escape};
 
 impl S3 {
+    /// Stores an object, in place of one of its key.
     pub async fn put_object(&self, bucket: &str, key: &str, content: impl Into<Bytes>) -> Result<(), RgwError> {
         self.put_object_with(bucket, key, content, &ObjectMetadata::default()).await
     }
 
+    /// The same, with what its user says about it.
     pub async fn put_object_with(
         &self,
         bucket: &str,
@@ -34,10 +36,12 @@ impl S3 {
         Ok(found.map(|answer| answer.body))
     }
 
+    /// An object without its content; `None` if there is none.
     pub async fn head_object(&self, bucket: &str, key: &str) -> Result<Option<Object>, RgwError> {
         Ok(self.headers_of(bucket, key).await?.map(|headers| Object::read(&headers)))
     }
 
+    /// Removes an object, or in a bucket that keeps versions hides it.
     pub async fn delete_object(&self, bucket: &str, key: &str) -> Result<(), RgwError> {
         absent_is_done(self.done(self.object_call("delete object", Method::DELETE, bucket, key)?).await)
     }

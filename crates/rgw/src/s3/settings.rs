@@ -10,6 +10,7 @@ use crate::{Lifecycle, Policy, RgwError, answer::Answer, error::absent_is_done};
 pub enum Versioning {
     /// It never did.
     Off,
+    /// It does.
     Enabled,
     /// It did, and has the versions of that time still.
     Suspended,
@@ -28,6 +29,7 @@ impl S3 {
         self.found(request).await?.map(Answer::json).transpose()
     }
 
+    /// From then on nobody has more than the access lists say.
     pub async fn delete_bucket_policy(&self, name: &str) -> Result<(), RgwError> {
         let request = self.bucket_call("delete policy of bucket", Method::DELETE, name)?.flag("policy");
         absent_is_done(self.done(request).await)
@@ -60,6 +62,7 @@ impl S3 {
         self.done(request.with_body(lifecycle.to_xml())).await
     }
 
+    /// Takes all rules away.
     pub async fn delete_bucket_lifecycle(&self, name: &str) -> Result<(), RgwError> {
         let request = self.bucket_call("delete lifecycle of bucket", Method::DELETE, name)?.flag("lifecycle");
         absent_is_done(self.done(request).await)

@@ -35,6 +35,10 @@ pub(super) struct Floor {
 }
 
 impl Floor {
+    /// What it does for a claim.
+    pub(super) const TOLD: &str = "the generator makes 4 calls of the gateway a claim, as an administrator would, and 7 writes of \
+        the API server: the same objects, finalizer and statuses";
+
     /// Copies of what belongs to the claim `name`, which is ready.
     pub(super) async fn like(client: Client, gateway: Gateway, namespace: &str, name: &str) -> Result<Self> {
         make_kind::<S3UserClaim>(&client).await?;
@@ -50,7 +54,7 @@ impl Floor {
         Ok(Self { client, gateway, places, claim, user, secrets })
     }
 
-    /// 4 calls of the gateway and 7 of the API server.
+    /// 4 calls of the gateway and 7 of the API server, as [`Floor::TOLD`] has it.
     pub(super) async fn claim(&self, namespace: &str, name: &str) -> Result<()> {
         let claims: Api<DynamicObject> =
             Api::namespaced_with(self.client.clone(), namespace, &twin_kind::<S3UserClaim>());

@@ -149,6 +149,26 @@ fn a_purge_ends_although_the_users_list_names_a_bucket_that_is_gone() {
 }
 
 #[test]
+fn a_purge_is_asked_for_again_only_once_nothing_has_changed_for_long() {
+    let mut world = at_rest(&World::new(ClassState::Purge));
+    let user = world.user.as_mut().unwrap();
+    (user.stored, user.suspended) = (Some(2), true);
+    world.edit(|claim| claim.deleting = true);
+    let mut seen = world.seen();
+    let mut asks = |objects: u64, age: Duration| {
+        let purge = Purge { buckets: 1, bucket: BUCKET.to_owned(), objects };
+        seen.record.as_mut().unwrap().purge = Some(PurgeSeen { purge, age });
+        let plan = claim::plan(&seen);
+        assert_ne!(plan.next, Next::Settled, "nobody tells how far the gateway is: {plan}");
+        plan.iter().any(|step| matches!(step, claim::Step::PurgeBucket { .. }))
+    };
+    let nearly = claim::STILL.checked_sub(Duration::from_millis(1)).unwrap();
+    assert!(!asks(2, Duration::ZERO) && !asks(2, nearly), "the gateway may be at it");
+    assert!(!asks(3, claim::STILL), "it is: they have become fewer");
+    assert!(asks(2, claim::STILL), "it is not");
+}
+
+#[test]
 fn a_record_that_names_another_claim_gives_up_nothing() {
     for class in [ClassState::Purge, ClassState::Unreachable] {
         for terminating in [false, true] {

@@ -301,3 +301,34 @@ impl World {
         assert_eq!(record.subuser, claim.subuser, "the record is not of those there are");
     }
 }
+
+#[test]
+fn a_claim_whose_buckets_are_being_moved_gets_what_a_migration_may_need_and_stays_until_that_is_over() {
+    let settled = explorer::at_rest(&World::new(ClassState::Purge));
+    let held = |world: &World| {
+        let holder = claim::Holder { name: "move".into(), uid: "uid-move".into() };
+        let mut seen = world.seen();
+        (seen.is_held, seen.record.as_mut().unwrap().body.held_by) = (true, Some(holder.clone()));
+        (seen, holder)
+    };
+    let mut changed = settled.clone();
+    changed.user.as_mut().unwrap().size = Some(1);
+    changed.edit(|claim| claim.rotate = Some("once"));
+    let (seen, holder) = held(&changed);
+    let plan = claim::plan(&seen);
+    let does = |wanted: fn(&Step) -> bool| plan.iter().any(wanted);
+    assert!(does(|step| matches!(step, Step::SetQuota { .. })) && does(|step| matches!(step, Step::AddKey { .. })));
+    let bodies = plan.iter().filter_map(|step| match step {
+        Step::UpdateRecord { body, .. } => Some(body.held_by.clone()),
+        _ => None,
+    });
+    assert!(bodies.eq([Some(holder)]), "it goes on being held: {plan}");
+
+    let mut going = settled;
+    going.user.as_mut().unwrap().stored = Some(2);
+    going.edit(|claim| claim.deleting = true);
+    let (seen, _) = held(&going);
+    assert_eq!(claim::plan(&seen).to_string(), "nothing to do");
+    let status = claim::report(&seen, &[], &Timestamp("2026-01-01T00:00:00Z".into())).unwrap();
+    assert_eq!(status.conditions.reason("Ready"), Some("Migrating"));
+}

@@ -94,6 +94,7 @@ fn play() -> Play {
         readiness: ReadinessBuilder::default().build(),
         clock,
         concurrency: 4,
+        resync: RESYNC,
     };
     let task = AbortOnDropHandle::new(tokio::spawn(dispatcher.run(CancellationToken::new())));
     Play { notes, pusher, leads, metrics, _task: task }
