@@ -1,11 +1,13 @@
 //! What a binding says about itself after its plan ran.
 
+mod counting;
 mod namespace;
 mod pruning;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use self::{
+    counting::{counting, last_ran},
     namespace::{is_last_done, is_namespace_set, namespace_announced, namespace_entry},
     pruning::leftovers,
 };
@@ -95,6 +97,7 @@ pub fn report(seen: &Observed, outcomes: Outcomes<'_>, now: &Timestamp) -> Statu
             progressing("RolloutPending", format!("the namespace is about to get the labels of class {}", class.name))
         }
         ClassSeen::Present(class) => {
+            let outcomes = &counting(seen, outcomes);
             status.params.clone_from(&class.params);
             status.namespace_metadata =
                 furnished_after(seen, class, is_namespace_set(outcomes), is_last_done(outcomes));
@@ -272,14 +275,7 @@ fn failing(step: &ResourceStep, failure: &Failure) -> Readiness {
 
 /// The inventory after the plan ran: the namespace, the class's objects in its order, then what is still to be removed.
 fn inventory(seen: &Observed, class: &Class, outcomes: Outcomes<'_>) -> Vec<Applied> {
-    // Of several steps about an object the last one counts; but one that is applied and not stripped is not right yet.
-    let is_strip = |step: &ResourceStep| matches!(step, ResourceStep::Strip { .. });
-    let failed = outcomes.iter().filter(|(step, outcome)| is_strip(step) && outcome.failure().is_some());
-    let unstripped: BTreeSet<_> = failed.filter_map(|(step, _)| step.identity()).collect();
-    let is_in_vain =
-        |step: &ResourceStep| matches!(step, ResourceStep::Apply { identity, .. } if unstripped.contains(identity));
-    let ran = outcomes.iter().filter(|(step, outcome)| *outcome != Outcome::NotRun && !is_in_vain(step));
-    let ran: Ran<'_> = ran.filter_map(|ran| Some((ran.0.identity()?, ran))).collect();
+    let ran = last_ran(outcomes);
     let wanted = class.items.iter().map(|item| {
         let last = ran.get(&item.identity).copied();
         let entry = as_stripped(seen, item, outcomes, entry(seen, class, item, last));

@@ -1,4 +1,4 @@
-use std::sync::Arc;
+mod dropped;
 
 use super::*;
 use crate::{
@@ -137,59 +137,6 @@ fn a_class_that_becomes_exact_takes_out_what_was_added_before() {
 }
 
 #[test]
-fn what_a_class_drops_is_taken_away_and_not_only_given_up() {
-    let (mut seen, identity) = changed_since(false, true, "before");
-    let manifest = |keys: &[&str]| {
-        let data: serde_json::Map<_, _> = keys.iter().map(|key| ((*key).to_owned(), "v".into())).collect();
-        Arc::new(serde_json::json!({ "data": data }))
-    };
-    if let ClassSeen::Present(class) = &mut seen.class {
-        class.items[0].manifest = manifest(&["kept"]);
-        class.items[0].shape = "other".into();
-    }
-    seen.read.clear();
-    assert!(seen.lacks_former() && seen.to_read().is_empty(), "nobody knows what it was");
-    let then = |shape: &str| Rendered {
-        identity: identity.clone(),
-        manifest: manifest(&["kept", "dropped"]),
-        shape: shape.into(),
-        ..Rendered::default()
-    };
-    seen.learn_former(vec![then("never applied")]);
-    assert!(seen.lacks_former());
-    seen.learn_former(vec![then("s")]);
-    assert!(!seen.lacks_former() && seen.to_read().is_empty(), "the apply itself tells whether something is left");
-    let live = manifest(&["kept", "dropped", "theirs"]);
-    assert_eq!(seen.excess_in(&identity, &live), Some(serde_json::json!({"data": {"dropped": null}})));
-    assert_eq!(seen.excess_in(&identity, &manifest(&["kept", "theirs"])), None);
-    let excess = seen.excess_in(&identity, &live);
-    assert_eq!(kinds_of(&plan(&seen)), ["Apply"], "nothing goes before the rest is accepted");
-    let answered = |witness: &str| Outcome::Done { uid: Some("u".into()), witness: Some(witness.into()) };
-    let looks = |seen: &mut Observed, outcome: Outcome| {
-        let plan = plan(seen);
-        let outcomes: Vec<_> = plan.iter().map(|step| (step, outcome.clone())).collect();
-        seen.binding.status = report::report(seen, &outcomes, &Timestamp::default());
-        let known = seen.binding.status.applied_resources[0].fingerprint().unwrap();
-        (known.shape.to_owned(), seen.binding.status.is_ready())
-    };
-    assert_eq!(looks(&mut seen.clone(), answered("f.c")), ("other".into(), true), "nobody else has it");
-    assert_eq!(looks(&mut seen, answered("f.c+")), ("s".into(), false), "it is not forgotten that something has to go");
-    seen.stamped.get_mut(&identity).unwrap().content = "c".into();
-    assert!(plan(&seen).is_settled() && seen.to_read().len() == 1 && seen.shown_by(&identity).is_some());
-    let witness = Witness::parse("f.c");
-    let read = |excess| {
-        Some(Read { uid: "u".into(), version: "8".into(), excess, witness: witness.clone(), ..Read::default() })
-    };
-    let mut gone = seen.clone();
-    gone.read.insert(identity.clone(), read(None));
-    assert_eq!(kinds_of(&plan(&gone)), [""; 0]);
-    assert_eq!(looks(&mut gone, Outcome::done()), ("other".into(), true), "whoever had it took it away himself");
-    seen.read.insert(identity, read(excess));
-    assert_eq!(kinds_of(&plan(&seen)), ["Strip"], "exactly as it was read");
-    assert_eq!(looks(&mut seen, answered("f.d")), ("other".into(), true));
-}
-
-#[test]
 fn what_is_only_reported_stays_as_it_is_also_where_it_was_judged_otherwise_before() {
     let (mut seen, identity) = changed_since(false, true, "m");
     if let ClassSeen::Present(class) = &mut seen.class {
@@ -251,28 +198,6 @@ fn what_may_not_be_given_is_taken_away_where_it_gives_what_the_class_does_not() 
     assert_eq!(seen.extent_of(&identity), Some(Extent::Whole), "it never stood: who knows what is in it");
     seen.binding.status.applied_resources[0].digest = Some("before.s.f.c".into());
     assert!(seen.to_read().is_empty());
-}
-
-#[test]
-fn what_a_class_drops_goes_together_with_what_excludes_it_once_that_was_refused() {
-    let (mut seen, identity) = changed_since(false, true, "before");
-    let manifest = |key: &str| Arc::new(serde_json::json!({"spec": {key: 1}, "rules": [{"a": 1}]}));
-    if let ClassSeen::Present(class) = &mut seen.class {
-        (class.items[0].manifest, class.items[0].shape) = (manifest("new"), "other".into());
-    }
-    let then =
-        Rendered { identity: identity.clone(), manifest: manifest("old"), shape: "s".into(), ..Rendered::default() };
-    seen.learn_former(vec![then]);
-    seen.read.clear();
-    assert_eq!(kinds_of(&plan(&seen)), ["Apply"]);
-    seen.binding.status.applied_resources[0].state = State::Failed;
-    assert!(seen.to_read().len() == 1 && seen.shown_by(&identity).is_some());
-    let excess = seen.excess_in(&identity, &manifest("old"));
-    seen.read.insert(identity, Some(Read { uid: "u".into(), excess, ..Read::default() }));
-    let plan = plan(&seen);
-    assert_eq!(kinds_of(&plan), ["Strip", "Apply"]);
-    let Some(ResourceStep::Strip { excess, .. }) = plan.iter().next() else { panic!("{plan}") };
-    assert_eq!(*excess, serde_json::json!({"spec": {"old": null, "new": 1}}), "lists of others stay");
 }
 
 #[test]
