@@ -24,7 +24,7 @@ use super::live::Live;
 use crate::engine::{
     Target, Writer, Written,
     failure::classify,
-    write::{FIELD_MANAGER, call, crd_name, gone_is_done, resource_name, written},
+    write::{FIELD_MANAGER, call, crd_name, resource_name, written},
 };
 
 /// Our name in the managedFields of stamped objects. Nothing else is written under it, so that an apply takes away exactly
@@ -148,14 +148,16 @@ impl Stamper {
     ) -> Result<Written, Failure> {
         let metadata = json!({ "uid": target.uid, "resourceVersion": version, "finalizers": null });
         let (params, api) = (self.writer.patching(FIELD_MANAGER), self.api(resource, target.namespace));
+        let stream = stream_of(&resource.plural, &resource.group);
         let patch = Patch::Merge(json!({ "metadata": metadata }));
         match call("patch", api.patch(target.name, &params, &patch)).await {
             Ok(held) if held.metadata.finalizers.as_ref().is_some_and(|finalizers| !finalizers.is_empty()) => {
                 let message = format!("{} is still held by finalizers that were taken off it", target.name);
                 Err(Failure::new(FailureClass::Rejected, "StillHeld", message))
             }
-            Ok(gone) => Ok(written(&gone, &stream_of(&resource.plural, &resource.group)).gone()),
-            Err(failure) if failure.reason == "NotFound" => Ok(Written::default()),
+            Ok(gone) => Ok(written(&gone, &stream).gone()),
+            // It is looked at again at once, and not before that is shown.
+            Err(failure) if failure.reason == "NotFound" => Ok(Written::end(target, &stream)),
             Err(failure) => Err(failure),
         }
     }
@@ -185,7 +187,10 @@ impl Stamper {
     ) -> Result<Written, Failure> {
         let api = self.api(resource, target.namespace);
         let stream = stream_of(&resource.plural, &resource.group);
-        gone_is_done(self.writer.delete_by(&api, target, Some(version), &stream).await)
+        match self.writer.delete_by(&api, target, Some(version), &stream).await {
+            Err(failure) if failure.reason == "NotFound" => Ok(Written::end(target, &stream)),
+            answered => answered,
+        }
     }
 
     /// Labels and annotations of a Namespace; what an earlier call set and this one does not is removed.

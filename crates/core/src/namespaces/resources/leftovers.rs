@@ -218,10 +218,10 @@ mod tests {
         namespaces::{
             blueprint::Misfit,
             manifest::Rendered,
-            resources::{Class, Owner, Stamped, plan, report},
+            resources::{Class, Owner, Routine, Stamped, plan, report, tell},
         },
-        plan::{Outcome, Step},
-        time::Timestamp,
+        plan::{Next, Outcome, Step},
+        time::{Instant as At, Timestamp},
     };
 
     #[test]
@@ -362,8 +362,16 @@ mod tests {
             assert!(told.is_deleted() && told.message.unwrap().contains("example.com/mine"));
             let kinds = plan(&seen).iter().map(Step::kind).collect::<Vec<_>>();
             seen.namespace.unlabelled = true;
-            let ends = plan(&seen).iter().any(|step| step.kind() == "DeleteBinding");
+            let plan = plan(&seen);
+            let ends = plan.iter().any(|step| step.kind() == "DeleteBinding");
             assert_eq!(ends, !identity.gives_rights(), "nobody would be left to take it away");
+            if identity.gives_rights() {
+                let outcomes: Vec<_> = plan.iter().map(|step| (step, Outcome::done())).collect();
+                let (mut held, mut routine) = (None, Routine::default());
+                let stored = report(&seen, &outcomes, &Timestamp::default());
+                let told = tell(&seen, &stored, &outcomes, &mut held, &mut routine, &Timestamp::default(), At(0));
+                assert_eq!(told.next, Next::After(Duration::ZERO), "nobody tells of what we let go ourselves");
+            }
             kinds
         };
         assert_eq!(held("rbac.authorization.k8s.io", "RoleBinding"), ["LetGo"]);
