@@ -400,10 +400,8 @@ fn done(class: &str, applied: Applied, step: &ResourceStep, uid: Option<String>,
                 ..applied
             }
         }
-        // Deleted to be made anew.
-        ResourceStep::Prune { .. } => {
-            Applied { uid: None, digest: None, state: State::Pending, message: None, ..applied }
-        }
+        // Deleted to be made anew: as long as somebody holds it, it is known which one it is.
+        ResourceStep::Prune { .. } => Applied { uid, digest: None, state: State::Pending, message: None, ..applied },
         _ => applied,
     }
 }

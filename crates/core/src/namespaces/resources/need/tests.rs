@@ -67,6 +67,21 @@ fn a_right_in_another_form_is_not_held_until_others_let_go_of_it() {
     assert_eq!(kinds(&seen), [""; 0], "what was somebody else's is");
 }
 
+#[test]
+fn a_right_in_another_form_is_not_held_by_who_takes_its_owner_off_in_its_deletion() {
+    let (mut seen, identity) = refused(RBAC, "RoleBinding", "cannot be changed in place: no");
+    seen.stamped.get_mut(&identity).unwrap().owner = Owner::Nobody;
+    let plan_now = plan(&seen);
+    assert_eq!(kinds_of(&plan_now), ["Rehearse", "Prune"]);
+    let held = Outcome::Done { uid: Some("u".into()), witness: None };
+    let outcomes: Vec<_> = plan_now.iter().map(|step| (step, held.clone())).collect();
+    seen.binding.status = report::report(&seen, &outcomes, &Timestamp::default());
+    seen.stamped.get_mut(&identity).unwrap().deleting = true;
+    assert_eq!(kinds_of(&plan(&seen)), ["LetGo"], "{:?}", seen.binding.status);
+    seen.stamped.clear();
+    assert_eq!(kinds_of(&plan(&seen)), ["Create"], "once it is gone");
+}
+
 /// A binding whose only object, made as this is wanted or otherwise, was changed since.
 fn changed_since(exact: bool, is_stamped: bool, manifest: &str) -> (Observed, Identity) {
     let (mut seen, identity) = refused("", "ConfigMap", "");
