@@ -63,9 +63,17 @@ fn made_with(manifest: &Value) -> Vec<Vec<String>> {
 }
 
 /// A merge patch that takes away what `former` set and `manifest` does not, where `live` still has it so. Members of lists are left to
-/// the apply: only the API server knows which is which.
+/// the apply: only the API server knows which is which. What `manifest` leaves to others from now on is theirs as it is.
 pub fn dropped(live: &Value, former: &Value, manifest: &Value) -> Option<Value> {
-    left_of(live, former, Some(manifest))
+    let left_to_others = ignored(manifest);
+    if left_to_others.is_empty() {
+        return left_of(live, former, Some(manifest));
+    }
+    let mut former = former.clone();
+    for pointer in left_to_others {
+        forget(&mut former, &pointer);
+    }
+    left_of(live, &former, Some(manifest))
 }
 
 fn left_of(live: &Value, former: &Value, wanted: Option<&Value>) -> Option<Value> {

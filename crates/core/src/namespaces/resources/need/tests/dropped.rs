@@ -132,3 +132,33 @@ fn what_a_class_drops_and_nobody_can_take_out_stays_where_all_else_is_accepted()
     look(&mut seen, &refused, &accepted);
     assert!(seen.binding.status.is_ready(), "{:?}", seen.binding.status);
 }
+
+#[test]
+fn what_a_class_hands_over_to_others_is_not_taken_away_from_them() {
+    let (mut seen, identity) = changed_since(true, true, "before");
+    let (then, now) = (
+        serde_json::json!({"metadata": {"annotations": {}}, "spec": {"replicas": 3, "paused": true, "kept": 1}}),
+        serde_json::json!({
+            "metadata": {"annotations": {"namespaceclass.akuity.io/ignore-fields": "/spec/replicas"}},
+            "spec": {"kept": 1},
+        }),
+    );
+    if let ClassSeen::Present(class) = &mut seen.class {
+        (class.items[0].manifest, class.items[0].shape) = (Arc::new(now), "other".into());
+    }
+    let former = |manifest: &serde_json::Value| Rendered {
+        identity: identity.clone(),
+        manifest: Arc::new(manifest.clone()),
+        shape: "s".into(),
+        ..Rendered::default()
+    };
+    seen.learn_former(vec![former(&then)]);
+    assert_eq!(seen.excess_in(&identity, &then), Some(serde_json::json!({"spec": {"paused": null}})));
+    let mut only = then.clone();
+    only["spec"].as_object_mut().unwrap().remove("paused");
+    seen.former.clear();
+    seen.learn_former(vec![former(&only)]);
+    assert_eq!(seen.excess_in(&identity, &only), None);
+    let ClassSeen::Present(class) = &seen.class else { panic!("it is there") };
+    assert_eq!(seen.dropping(&class.items[0]), None, "nothing is left to be asked about");
+}
