@@ -116,9 +116,10 @@ impl Observed {
 
     /// What it was applied as is still so: what somebody changed is nothing of ours, but something of ours may be left in it.
     fn need_of_right(&self, item: &Rendered, object: &Stamped, read: &Read, known: Fingerprint<'_>) -> Need {
-        // What the cluster itself set for good stays.
-        let is_stuck = self.recorded(&item.identity).is_some_and(is_stuck);
-        let rest = read.excess.clone().filter(|_| self.dropping(item).is_some() && !is_stuck);
+        let rest = read.excess.clone().filter(|_| self.dropping(item).is_some());
+        // What was found that it cannot go stays, and nothing else.
+        let stuck = self.recorded(&item.identity).filter(|known| is_stuck(known));
+        let rest = rest.and_then(|rest| stuck.map_or(Some(rest.clone()), |known| rest_of(&rest, known)));
         if let Some(rest) = rest {
             return Need::Steps(vec![ResourceStep::take_away(item, read, rest)]);
         }

@@ -48,6 +48,9 @@ const INVALID_CLASS: &str = "InvalidClass";
 /// Why the API server refuses to change a field of an object that exists.
 pub(super) const IMMUTABLE_FIELD: &str = "Immutable";
 
+/// Why the API server refuses to have an object so, whoever asks.
+const INVALID: &str = "Rejected";
+
 /// Marks a message about a change that cannot be made in place.
 const IMMUTABLE: &str = "cannot be changed in place";
 
@@ -317,7 +320,7 @@ fn entry(seen: &Observed, class: &Class, item: &Rendered, last: Option<&(&Resour
             return done(&class.name, applied, step, uid.clone(), witness.as_deref());
         }
         Some((ResourceStep::Rehearse { .. }, Outcome::Failed(failure))) => return not_anew(applied, failure),
-        Some((ResourceStep::Strip { .. }, Outcome::Failed(failure))) if failure.reason == IMMUTABLE_FIELD => {
+        Some((ResourceStep::Strip { .. }, Outcome::Failed(failure))) if cannot_go(seen, class, item, failure) => {
             return stuck(applied, failure);
         }
         Some((_, Outcome::Failed(failure))) => {
@@ -335,6 +338,13 @@ fn entry(seen: &Observed, class: &Class, item: &Rendered, last: Option<&(&Resour
         Need::Nothing => Applied { state: State::Applied, message: None, class: Some(class.name.clone()), ..applied },
         Need::Steps(_) => applied,
     }
+}
+
+/// Whether what is to be taken out of an object cannot go: nobody can change it, or the kind asks for what the class set before and
+/// leaves to others now. Where others may add nothing they could add what asks for it.
+fn cannot_go(seen: &Observed, class: &Class, item: &Rendered, failure: &Failure) -> bool {
+    let others_may_add = seen.extent_of(&item.identity).is_none() && !class.policy.exact;
+    failure.reason == IMMUTABLE_FIELD || (failure.reason == INVALID && others_may_add)
 }
 
 /// What finalizers hold is as it should be, and yet not there to stay.

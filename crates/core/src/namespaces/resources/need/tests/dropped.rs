@@ -162,3 +162,46 @@ fn what_a_class_hands_over_to_others_is_not_taken_away_from_them() {
     let ClassSeen::Present(class) = &seen.class else { panic!("it is there") };
     assert_eq!(seen.dropping(&class.items[0]), None, "nothing is left to be asked about");
 }
+
+/// What is left of what a class has dropped, while all that it sets stands.
+fn with_a_rest(exact: bool) -> (Observed, Identity) {
+    let (mut seen, identity) = refused_with_what_was_dropped();
+    let left = Outcome::Done { uid: Some("u".into()), witness: Some("f.c+".into()) };
+    look(&mut seen, &left, &left);
+    seen.stamped.get_mut(&identity).unwrap().content = "c".into();
+    let read = seen.read.get_mut(&identity).unwrap().as_mut().unwrap();
+    read.witness = Witness::parse("f.c");
+    read.excess = Some(serde_json::json!({"spec": {"old": null, "more": null}}));
+    if let ClassSeen::Present(class) = &mut seen.class {
+        class.policy.exact = exact;
+    }
+    assert_eq!(kinds_of(&plan(&seen)), ["Strip"]);
+    (seen, identity)
+}
+
+#[test]
+fn what_a_class_drops_and_the_kind_requires_stays_and_nothing_else_with_it() {
+    let required = |fields: &[&str]| {
+        let fields = fields.iter().map(|field| (*field).to_owned()).collect();
+        Outcome::Failed(Failure::new(FailureClass::Rejected, "Rejected", "Required value").about(fields))
+    };
+    let (mut seen, identity) = with_a_rest(false);
+    look(&mut seen, &required(&["spec.old"]), &Outcome::done());
+    assert_eq!(seen.binding.status.conditions.reason("Ready"), Some("ApplyFailed"), "it is told");
+    let plan_now = plan(&seen);
+    let Some(ResourceStep::Strip { excess, .. }) = plan_now.iter().next() else { panic!("{plan_now}") };
+    assert_eq!(*excess, serde_json::json!({"spec": {"more": null}}));
+    look(&mut seen, &required(&["spec.more"]), &Outcome::done());
+    assert!(plan(&seen).is_settled());
+    look(&mut seen, &Outcome::done(), &Outcome::done());
+    assert!(seen.binding.status.is_ready() && seen.to_read().is_empty(), "{:?}", seen.binding.status);
+
+    let (mut seen, _) = with_a_rest(false);
+    let full = Outcome::Failed(Failure::new(FailureClass::Rejected, "QuotaExceeded", "full"));
+    look(&mut seen, &full, &Outcome::done());
+    assert_eq!(kinds_of(&plan(&seen)), ["Strip"], "a quota may have room again");
+
+    let (mut seen, _) = with_a_rest(true);
+    look(&mut seen, &required(&["spec.old"]), &Outcome::done());
+    assert!(!plan(&seen).is_settled(), "where nothing may be added nobody keeps it by adding what requires it: {identity}");
+}
