@@ -157,10 +157,10 @@ fn without_lists(value: &Value) -> Value {
     plain.map(|(key, value)| (key.clone(), without_lists(value))).collect::<Map<_, _>>().into()
 }
 
-/// What of `excess` lets go of an object that finalizers would hold once it is deleted.
-pub(super) fn finalizers_in(excess: &Value) -> Option<Value> {
-    let left = excess.get("metadata")?.get("finalizers")?;
-    Some(json!({ "metadata": { "finalizers": left } }))
+/// The finalizers that `excess` leaves on an object, where it takes any off.
+pub(super) fn finalizers_left(excess: &Value) -> Option<Vec<String>> {
+    let left = excess.get("metadata")?.get("finalizers")?.as_array()?;
+    Some(left.iter().filter_map(Value::as_str).map(str::to_owned).collect())
 }
 
 /// Puts `values` into a patch that mentions none of them.
@@ -375,7 +375,7 @@ mod tests {
             with_plain_values(json!({"spec": {"minAvailable": null}}), &manifest),
             json!({"metadata": {}, "spec": {"minAvailable": null, "maxUnavailable": 1}})
         );
-        assert_eq!(finalizers_in(&json!({"data": null})), None);
+        assert_eq!(finalizers_left(&json!({"data": null})), None);
     }
 
     #[test]

@@ -220,7 +220,10 @@ fn effect_of(seen: &Observed, recorded: &[Applied], trial: &Trial) -> Option<Eff
     }
     let object = object_of(&trial.step, namespace);
     let action = match &trial.step {
-        ResourceStep::TakeFields { .. } | ResourceStep::Strip { .. } | ResourceStep::Rehearse { .. } => return None,
+        ResourceStep::TakeFields { .. }
+        | ResourceStep::Strip { .. }
+        | ResourceStep::Rehearse { .. }
+        | ResourceStep::KeepNamespaceMetadata { .. } => return None,
         ResourceStep::Create { .. } => Action::Create,
         ResourceStep::Apply { .. }
             if is_adopted(&seen.binding.status.applied_resources, &object) && !is_adopted(recorded, &object) =>

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::{
     Observed, ResourceStep,
-    report::{let_go_of, made_anew, report},
+    report::{made_anew, report},
     words::UNOBSERVABLE,
 };
 use crate::{
@@ -112,8 +112,7 @@ pub fn tell(
         }
     };
     // What we did ourselves wakes nobody.
-    let goes_on = made_anew(outcomes).or_else(|| let_go_of(seen, outcomes)).is_some();
-    if goes_on || outcomes.iter().any(is_half_gone) {
+    if made_anew(outcomes).is_some() || outcomes.iter().any(is_half_gone) {
         Telling { next: Next::After(Duration::ZERO), ..telling }
     } else {
         telling

@@ -1,4 +1,5 @@
 mod dropped;
+mod replaced;
 
 use super::*;
 use crate::{
@@ -215,48 +216,6 @@ fn what_may_not_be_given_is_taken_away_where_it_gives_what_the_class_does_not() 
     assert!(seen.to_read().is_empty());
 }
 
-#[test]
-fn what_never_was_the_classs_and_cannot_be_changed_is_let_go_of_and_made_anew() {
-    let (mut seen, identity) = refused("", "Secret", "cannot be changed in place: no");
-    seen.binding.status.applied_resources[0].uid = None;
-    seen.stamped.clear();
-    if let ClassSeen::Present(class) = &mut seen.class {
-        class.policy.replace = true;
-    }
-    assert_eq!(seen.to_read().len(), 1, "it is not made as if its name were free");
-    let held = serde_json::json!({"metadata": {"finalizers": []}, "data": null});
-    let mut kinds = |excess| {
-        let read = Read { uid: "hers".into(), version: "7".into(), excess, ..Read::default() };
-        seen.read.insert(identity.clone(), Some(read));
-        kinds_of(&plan(&seen))
-    };
-    assert_eq!(kinds(Some(held.clone())), ["Strip"]);
-    assert_eq!(kinds(Some(serde_json::json!({"data": null}))), ["Rehearse", "Prune"]);
-    kinds(Some(held));
-    let plan = plan(&seen);
-    let outcomes: Vec<_> = plan.iter().map(|step| (step, Outcome::done())).collect();
-    let told = report::report(&seen, &outcomes, &Timestamp::default());
-    assert!(!told.is_ready(), "{told:?}");
-    let free = Read {
-        uid: "hers".into(),
-        version: "8".into(),
-        excess: Some(serde_json::json!({"data": null})),
-        ..Read::default()
-    };
-    seen.read.insert(identity.clone(), Some(free));
-    let plan = super::super::plan(&seen);
-    let outcomes: Vec<_> = plan.iter().map(|step| (step, Outcome::done())).collect();
-    let stored = report::report(&seen, &outcomes, &Timestamp::default());
-    let (mut held, mut routine) = (None, Routine::default());
-    let told = tell(&seen, &stored, &outcomes, &mut held, &mut routine, &Timestamp::default(), Instant(0));
-    let next = Next::After(std::time::Duration::ZERO);
-    assert_eq!((told.status, told.next), (None, next), "nobody tells of what we deleted ourselves");
-    if let ClassSeen::Present(class) = &mut seen.class {
-        class.policy.recreate_immutable = false;
-    }
-    assert_eq!(kinds_of(&super::super::plan(&seen)), ["Strip", "Apply"], "only where the class says so");
-}
-
 /// What comes of it where taking out what is not to be in an object ends so, and what is applied is accepted.
 fn looks(seen: &mut Observed, stripped: &Failure) {
     let plan = plan(seen);
@@ -307,11 +266,6 @@ fn what_was_nobodys_and_cannot_be_stripped_is_not_taken_for_right() {
         seen.binding.status = report::report(&seen, &outcomes, &Timestamp::default());
         assert_eq!(kinds_of(&plan(&seen)), ["Rehearse", "Prune"], "{kind}: whoever keeps writing keeps nothing");
     }
-    let held = serde_json::json!({"metadata": {"finalizers": []}, "spec": {"scopes": null}});
-    let (mut seen, identity) = there_first("ResourceQuota", &held);
-    looks(&mut seen, &immutable(&["spec.scopes"]));
-    becomes_ours(&mut seen, &identity);
-    assert_eq!(kinds_of(&plan(&seen)), ["Strip"], "it is let go of first");
     let (mut seen, identity) = there_first("Service", &serde_json::json!({"spec": {"class": null, "more": null}}));
     looks(&mut seen, &immutable(&["spec.class"]));
     becomes_ours(&mut seen, &identity);

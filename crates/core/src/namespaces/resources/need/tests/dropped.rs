@@ -21,6 +21,7 @@ fn what_a_class_drops_is_taken_away_and_not_only_given_up() {
         identity: identity.clone(),
         manifest: manifest(&["kept", "dropped"]),
         shape: shape.into(),
+        digest: "before".into(),
         ..Rendered::default()
     };
     seen.learn_former(vec![then("never applied")]);
@@ -41,7 +42,11 @@ fn what_a_class_drops_is_taken_away_and_not_only_given_up() {
         (known.shape.to_owned(), seen.binding.status.is_ready())
     };
     assert_eq!(looks(&mut seen.clone(), answered("f.c")), ("other".into(), true), "nobody else has it");
-    assert_eq!(looks(&mut seen, answered("f.c+")), ("s".into(), false), "it is not forgotten that something has to go");
+    assert_eq!(
+        looks(&mut seen, answered("f.c+")),
+        ("s+before".into(), false),
+        "it is not forgotten that something has to go"
+    );
     seen.stamped.get_mut(&identity).unwrap().content = "c".into();
     assert!(plan(&seen).is_settled() && seen.to_read().len() == 1 && seen.shown_by(&identity).is_some());
     let witness = Witness::parse("f.c");
@@ -203,5 +208,43 @@ fn what_a_class_drops_and_the_kind_requires_stays_and_nothing_else_with_it() {
 
     let (mut seen, _) = with_a_rest(true);
     look(&mut seen, &required(&["spec.old"]), &Outcome::done());
-    assert!(!plan(&seen).is_settled(), "where nothing may be added nobody keeps it by adding what requires it: {identity}");
+    assert!(
+        !plan(&seen).is_settled(),
+        "where nothing may be added nobody keeps it by adding what requires it: {identity}"
+    );
+}
+
+#[test]
+fn what_was_applied_is_known_from_what_only_set_the_same_fields() {
+    let (mut seen, identity) = changed_since(false, true, "first");
+    let manifest = |b: &str| Arc::new(serde_json::json!({"data": {"a": "1", "b": b}}));
+    if let ClassSeen::Present(class) = &mut seen.class {
+        class.items[0].manifest = Arc::new(serde_json::json!({"data": {"a": "1"}}));
+        class.items[0].shape = "other".into();
+    }
+    let form = |digest: &str, b: &str| Rendered {
+        identity: identity.clone(),
+        manifest: manifest(b),
+        shape: "s".into(),
+        digest: digest.into(),
+        ..Rendered::default()
+    };
+    let left = |seen: &Observed| seen.excess_in(&identity, &manifest("x"));
+    seen.learn_former(vec![form("third", "z")]);
+    seen.learn_former(vec![form("second", "y")]);
+    assert!(seen.lacks_former(), "the very one may be kept as well");
+    assert_eq!(left(&seen), None, "not as that was set");
+    let mut unkept = seen.clone();
+    seen.learn_former(vec![form("first=", "x")]);
+    seen.learn_former(vec![form("zeroth", "z")]);
+    let goes = Some(serde_json::json!({"data": {"b": null}}));
+    assert_eq!((seen.lacks_former(), left(&seen)), (false, goes.clone()));
+    assert_eq!(unkept.excess_in(&identity, &manifest("z")), goes, "where it is not kept, the newest is the likeliest");
+    let rest = Outcome::Done { uid: Some("u".into()), witness: Some("f.c+".into()) };
+    for seen in [&mut seen, &mut unkept] {
+        look(seen, &rest, &rest);
+        seen.former.clear();
+        seen.learn_former(vec![form("second", "y"), form("first", "x")]);
+        assert_eq!((seen.lacks_former(), left(seen)), (false, goes.clone()), "{:?}", seen.binding.status);
+    }
 }
