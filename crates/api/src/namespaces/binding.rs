@@ -137,6 +137,9 @@ pub struct AppliedResource {
     /// Whether the object was there before and was taken over: it is then released, not deleted.
     #[serde(default, skip_serializing_if = "is_false")]
     pub adopted: bool,
+    /// UID of an object of this name that is not the class's and is being replaced.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub replacing: Option<String>,
     /// What is wrong, where something is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,

@@ -63,9 +63,17 @@ fn made_with(manifest: &Value) -> Vec<Vec<String>> {
 }
 
 /// A merge patch that takes away what `former` set and `manifest` does not, where `live` still has it so. Members of lists are left to
-/// the apply: only the API server knows which is which.
+/// the apply: only the API server knows which is which. What `manifest` leaves to others from now on is theirs as it is.
 pub fn dropped(live: &Value, former: &Value, manifest: &Value) -> Option<Value> {
-    left_of(live, former, Some(manifest))
+    let left_to_others = ignored(manifest);
+    if left_to_others.is_empty() {
+        return left_of(live, former, Some(manifest));
+    }
+    let mut former = former.clone();
+    for pointer in left_to_others {
+        forget(&mut former, &pointer);
+    }
+    left_of(live, &former, Some(manifest))
 }
 
 fn left_of(live: &Value, former: &Value, wanted: Option<&Value>) -> Option<Value> {
@@ -149,10 +157,10 @@ fn without_lists(value: &Value) -> Value {
     plain.map(|(key, value)| (key.clone(), without_lists(value))).collect::<Map<_, _>>().into()
 }
 
-/// What of `excess` lets go of an object that finalizers would hold once it is deleted.
-pub(super) fn finalizers_in(excess: &Value) -> Option<Value> {
-    let left = excess.get("metadata")?.get("finalizers")?;
-    Some(json!({ "metadata": { "finalizers": left } }))
+/// The finalizers that `excess` leaves on an object, where it takes any off.
+pub(super) fn finalizers_left(excess: &Value) -> Option<Vec<String>> {
+    let left = excess.get("metadata")?.get("finalizers")?.as_array()?;
+    Some(left.iter().filter_map(Value::as_str).map(str::to_owned).collect())
 }
 
 /// Puts `values` into a patch that mentions none of them.
@@ -367,7 +375,7 @@ mod tests {
             with_plain_values(json!({"spec": {"minAvailable": null}}), &manifest),
             json!({"metadata": {}, "spec": {"minAvailable": null, "maxUnavailable": 1}})
         );
-        assert_eq!(finalizers_in(&json!({"data": null})), None);
+        assert_eq!(finalizers_left(&json!({"data": null})), None);
     }
 
     #[test]

@@ -161,6 +161,10 @@ pub struct Applied {
     pub state: State,
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub adopted: bool,
+    /// An object of this name that is not the class's, and could not be made so as it is; where it is the one on record, it has been
+    /// deleted to be made anew.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub replacing: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
 }
@@ -211,6 +215,16 @@ impl Applied {
         self.state == State::Pruning && self.message.as_deref().is_some_and(|message| message.starts_with(DELETED))
     }
 
+    /// Whether it says something about this very object: one that was made since under its name is another one.
+    pub(super) fn is_about(&self, uid: &str) -> bool {
+        [&self.uid, &self.replacing].into_iter().any(|known| known.as_deref() == Some(uid))
+    }
+
+    /// Whether this very object never was the class's and was deleted to be made anew: whoever made it does not hold it.
+    pub(super) fn has_replaced(&self, uid: &str) -> bool {
+        [&self.uid, &self.replacing].into_iter().all(|known| known.as_deref() == Some(uid))
+    }
+
     pub fn fingerprint(&self) -> Option<Fingerprint<'_>> {
         Fingerprint::parse(self.digest.as_deref()?)
     }
@@ -241,7 +255,8 @@ pub enum State {
 pub struct Fingerprint<'a> {
     /// Digest of the rendered manifest.
     pub manifest: &'a str,
-    /// Digest of the paths the manifest sets, without their values: a change means that fields came or went.
+    /// Digest of the paths the manifest sets, without their values: a change means that fields came or went. Where something is left of
+    /// an earlier manifest that the class has dropped, that one's, and its digest.
     pub shape: &'a str,
     /// See [`Witness::fields`].
     pub fields: &'a str,
@@ -249,9 +264,23 @@ pub struct Fingerprint<'a> {
     pub content: &'a str,
 }
 
+/// Between a shape and the digest of its manifest.
+const LEFT: char = '+';
+
 impl<'a> Fingerprint<'a> {
     pub fn new(manifest: &'a str, shape: &'a str, witness: &'a Witness) -> Self {
         Self { manifest, shape, fields: &witness.fields, content: &witness.content }
+    }
+
+    /// Shape and digest of the manifest of which something may be left once another one is applied.
+    pub fn left(&self) -> (&'a str, &'a str) {
+        self.shape.split_once(LEFT).unwrap_or((self.shape, self.manifest))
+    }
+
+    /// What stands for the shape as long as something is left.
+    pub(super) fn with_rest(&self) -> String {
+        let (shape, manifest) = self.left();
+        format!("{shape}{LEFT}{manifest}")
     }
 
     fn parse(text: &'a str) -> Option<Self> {

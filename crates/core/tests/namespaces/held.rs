@@ -66,6 +66,27 @@ fn whatever_others_do_to_what_finalizers_hold_it_comes_to_rest() {
 }
 
 #[test]
+fn whatever_others_do_nobody_keeps_a_right_by_holding_it() {
+    let mut start = World::new([("web", class(&["right", "one"])), ("db", class(&["one"]))]);
+    start.label = Some("web");
+    start.settle();
+    start.object_mut("right").held = true;
+    start.others = &[Other::Owner, Other::Tenant, Other::Administrator];
+    let explored = explore("namespace, a right held", [start], Limits { acts: 2, faults: false, at_once: 1 });
+    assert!(explored.worlds.len() > 1_000, "only {} worlds", explored.worlds.len());
+}
+
+#[test]
+fn what_a_backup_says_is_kept_is_forgotten_whatever_else_happens() {
+    let mut start = World::new([("web", class(&["one"])), ("db", class(&["two"]))]);
+    start.label = Some("web");
+    start.settle();
+    start.others = &[Other::Backup, Other::Owner, Other::Administrator];
+    let explored = explore("namespace, brought back", [start], Limits { acts: 3, faults: true, at_once: 1 });
+    assert!(explored.worlds.len() > 500, "only {} worlds", explored.worlds.len());
+}
+
+#[test]
 fn what_is_stored_without_our_label_is_on_record_and_goes_when_the_class_drops_it() {
     let mut world = bound();
     world.stripped = Some("one");

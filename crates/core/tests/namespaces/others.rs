@@ -100,6 +100,7 @@ impl explorer::World for World {
             Other::Tenant => self.acts_on_objects(),
             Other::Administrator => self.acts_on_classes(),
             Other::Outage => self.acts_on_the_kind(),
+            Other::Backup => self.brings_back(),
         });
         acts.flatten().collect()
     }
@@ -177,6 +178,11 @@ impl World {
         if let (Some(class), Some(status)) = (class, class::report(seen, &now())) {
             Rc::make_mut(class).status = status;
         }
+    }
+
+    fn brings_back(&self) -> Vec<Act<World>> {
+        let act = || Act::new("a backup says that a label is kept".to_owned(), self, |world| world.noted = true);
+        (!self.noted).then(act).into_iter().collect()
     }
 
     fn acts_on_the_label(&self) -> Vec<Act<World>> {

@@ -97,7 +97,11 @@ impl World {
                 }
                 Outcome::done()
             }
-            ResourceStep::ForgetNotes { .. } => unreachable!("nobody else labels this namespace"),
+            ResourceStep::KeepNamespaceMetadata { .. } => unreachable!("nobody else labels this namespace"),
+            ResourceStep::ForgetNotes { .. } => {
+                self.noted = false;
+                Outcome::done()
+            }
             ResourceStep::Create { identity, manifest, .. } => {
                 assert!(is_recorded(seen, step), "made {identity} before the class has recorded its kind");
                 self.create(identity, manifest)
@@ -114,9 +118,12 @@ impl World {
             ResourceStep::Strip { identity, uid, version, manifest, .. } => {
                 self.strip(identity, uid, version, manifest)
             }
-            ResourceStep::LetGo { .. } => unreachable!("nothing here gives rights"),
+            ResourceStep::LetGo { identity, uid, version, left, .. } => {
+                assert!(left.is_empty() && identity.gives_rights(), "{identity} is held by whom it may");
+                self.let_go(seen, identity, uid, version.as_deref())
+            }
             ResourceStep::Rehearse { .. } => Outcome::done(),
-            ResourceStep::Prune { identity, uid, version, .. } => self.prune(seen, identity, uid, version),
+            ResourceStep::Prune { identity, uid, version, .. } => self.prune(seen, identity, uid, version.as_deref()),
             ResourceStep::Release { identity, uid, version, .. } => {
                 let Some(object) = self.exactly(identity, uid, version) else { return conflict() };
                 assert!(is_proven(seen, identity, object), "released {identity}, which is not ours");
@@ -142,8 +149,14 @@ impl World {
 
     /// The object, if it still is exactly the one that was seen.
     fn exactly(&mut self, identity: &Identity, uid: &str, version: &str) -> Option<&mut Object> {
+        self.just(identity, uid, Some(version))
+    }
+
+    /// As [`World::exactly`], where it matters only as it was at that version.
+    fn just(&mut self, identity: &Identity, uid: &str, version: Option<&str>) -> Option<&mut Object> {
         let object = self.objects.get_mut(name_of(identity))?;
-        (object.uid == uid && object.version() == version).then(|| Rc::make_mut(object))
+        let is_it = object.uid == uid && version.is_none_or(|version| object.version() == version);
+        is_it.then(|| Rc::make_mut(object))
     }
 
     fn create(&mut self, identity: &Identity, manifest: &Value) -> Outcome {
@@ -209,15 +222,32 @@ impl World {
         answered(object, manifest)
     }
 
-    fn prune(&mut self, seen: &resources::Observed, identity: &Identity, uid: &str, version: &str) -> Outcome {
+    fn prune(&mut self, seen: &resources::Observed, identity: &Identity, uid: &str, version: Option<&str>) -> Outcome {
         if !self.objects.contains_key(name_of(identity)) {
             return Outcome::done();
         }
-        let Some(object) = self.exactly(identity, uid, version) else { return conflict() };
-        assert!(is_proven(seen, identity, object), "deleted {identity}, which is not ours");
+        let Some(object) = self.just(identity, uid, version) else { return conflict() };
+        // Without a version it was ours when it was seen, and whoever has changed it since keeps no right by that.
+        let was_ours = version.is_none() && identity.gives_rights() && is_on_record(seen, identity, uid);
+        assert!(was_ours || is_proven(seen, identity, object), "deleted {identity}, which is not ours");
         assert!(!object.made_by_others, "deleted {identity}, which others made");
         assert!(is_wanted(seen, identity) || !keeps(seen, identity, uid), "deleted {identity}, which is to stay");
         self.delete_object(name_of(identity));
+        // One that somebody holds is answered as it is left.
+        let left = self.objects.get(name_of(identity)).map(|object| object.uid.clone());
+        Outcome::Done { uid: left, witness: None }
+    }
+
+    /// What holds it is taken off, and it goes.
+    fn let_go(&mut self, seen: &resources::Observed, identity: &Identity, uid: &str, version: Option<&str>) -> Outcome {
+        if !self.objects.contains_key(name_of(identity)) {
+            return Outcome::done();
+        }
+        let Some(object) = self.just(identity, uid, version) else { return conflict() };
+        assert!(object.deleting, "let go of {identity}, which is not being deleted");
+        let was_ours = version.is_none() && is_on_record(seen, identity, uid);
+        assert!(was_ours || is_proven(seen, identity, object), "let go of {identity}, which is not ours");
+        self.objects.remove(name_of(identity));
         Outcome::done()
     }
 

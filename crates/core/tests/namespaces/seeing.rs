@@ -18,6 +18,8 @@ use serde_json::{Value, json};
 use crate::world::{Bound, ClassSpec, NAMESPACE, Object, Sight, World, hash_of, identity, kind_of};
 
 const CLASS_LABEL: &str = "namespaceclass.akuity.io/name";
+/// By which a Namespace says which of its labels are kept.
+const NOTE: &str = "namespaceclass.akuity.io/protected-labels";
 
 impl World {
     pub fn see_binding(&self) -> binding::Observed {
@@ -104,6 +106,7 @@ impl World {
             relabelled: self.label.is_some_and(|label| label != bound.class && self.can_be_chosen(label)),
             system: self.system,
             labels: self.namespace_labels.clone().into_iter().chain(label).collect(),
+            annotations: self.noted.then(|| (NOTE.to_owned(), "tier".to_owned())).into_iter().collect(),
             ..resources::Namespace::default()
         }
     }
@@ -152,7 +155,8 @@ impl World {
             let (api_version, kind) = kind_of(name);
             (api_version.to_owned(), kind.to_owned())
         };
-        [(name("shared"), KindSeen::Namespaced), (name("gadget"), widgets)].into()
+        [(name("shared"), KindSeen::Namespaced), (name("right"), KindSeen::Namespaced), (name("gadget"), widgets)]
+            .into()
     }
 
     /// What the watches show.
@@ -177,7 +181,7 @@ impl World {
                 content: object.content(),
                 created: object.created,
                 deleting: object.deleting,
-                held_by: None,
+                held_by: object.held_by(),
             };
             Some((identity(name), stamped))
         });
@@ -210,7 +214,7 @@ impl World {
             version: object.version(),
             owner: self.owner(object),
             deleting: object.deleting,
-            held_by: None,
+            held_by: object.held_by(),
             witness: manifest.map(|manifest| object.witness(manifest)),
             excess: None,
             is_locked: false,
@@ -280,6 +284,10 @@ impl Object {
     pub fn content(&self) -> String {
         let Self { owner, stamp, data, additions, immutable, .. } = self;
         format!("{:x}", hash_of((owner, stamp, data, additions, immutable)))
+    }
+
+    fn held_by(&self) -> Option<String> {
+        self.held.then(|| "example.com/mine".to_owned())
     }
 
     /// What it shows of a manifest.

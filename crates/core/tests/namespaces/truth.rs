@@ -114,6 +114,7 @@ impl World {
 
     /// Everything the class wants is there as it wants it and nothing else is ours, or the binding tells why not.
     fn check_furnished(&self, bound: &Bound, class: &ClassSpec) {
+        assert!(!self.noted, "the namespace says that a label is kept, and no class does");
         let rendered = self.rendered(bound);
         let mut troubles = Vec::new();
         for item in rendered.iter() {
@@ -147,6 +148,8 @@ impl World {
             return Some(UNOBSERVABLE);
         }
         if object.deleting {
+            let is_held = identity(name).gives_rights() && object.is_a_bindings() && object.stamp.is_some();
+            assert!(!is_held || object.shows(item), "{name} is another right than the class gives");
             return Some(TERMINATING);
         }
         if !is_ours {
@@ -183,7 +186,9 @@ impl World {
     fn check_leftovers(&self, bound: &Bound, rendered: &[Rendered], is_free: bool) {
         let is_wanted = |name: &str| rendered.iter().any(|item| item.identity.name == name);
         let found = self.objects.iter().filter(|(name, object)| self.can_be_found(name, object) && !is_wanted(name));
-        let left = found.filter(|(_, object)| object.is_a_bindings() && !object.deleting);
+        // Nobody keeps a right by holding it.
+        let is_right = |name: &str| identity(name).gives_rights();
+        let left = found.filter(|(name, object)| object.is_a_bindings() && (!object.deleting || is_right(name)));
         let mut left = left.map(|(name, _)| *name).filter(|name| !self.is_out_of_sight(name));
         assert!(!is_free || left.next().is_none(), "something is left over");
         for entry in &bound.status.applied_resources {

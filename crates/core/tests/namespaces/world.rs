@@ -24,11 +24,26 @@ use crate::explorer::at_rest;
 pub const NAMESPACE: &str = "team-a";
 
 /// Every name an object here may have.
-pub const NAMES: [&str; 11] =
-    ["shared", "web-only", "db-only", "one", "two", "three", "gadget", "unrelated", "limits", "welcome", "notice"];
+pub const NAMES: [&str; 12] = [
+    "shared",
+    "web-only",
+    "db-only",
+    "one",
+    "two",
+    "three",
+    "gadget",
+    "unrelated",
+    "limits",
+    "welcome",
+    "notice",
+    "right",
+];
 
-/// Those of them whose kind may come, go and be out of sight; all others are ConfigMaps.
+/// Those of them whose kind may come, go and be out of sight; all others but the right are ConfigMaps.
 const WIDGETS: [&str; 2] = ["web-only", "gadget"];
+
+/// The one that gives a right.
+const RIGHT: &str = "right";
 
 /// An object in the namespace, as the API server has it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -109,6 +124,8 @@ pub enum Other {
     Administrator,
     /// Lets widgets come, go, and be out of sight.
     Outage,
+    /// Brings back what the Namespace said at another time.
+    Backup,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -119,6 +136,8 @@ pub struct World {
     pub objects: BTreeMap<&'static str, Rc<Object>>,
     /// What classes have set on the namespace.
     pub namespace_labels: BTreeMap<String, String>,
+    /// The Namespace says that labels of it are kept.
+    pub noted: bool,
     pub widgets: Sight,
     pub made: u32,
     pub others: &'static [Other],
@@ -141,7 +160,7 @@ impl Hash for World {
         });
         let binding = self.binding.as_ref().map(|bound| (&bound.uid, bound.version));
         (self.label, classes.collect::<Vec<_>>(), binding, &self.objects, &self.namespace_labels).hash(state);
-        self.widgets.hash(state);
+        (&self.widgets, self.noted).hash(state);
     }
 }
 
@@ -196,7 +215,11 @@ impl fmt::Debug for ClassSpec {
 
 /// `apiVersion` and kind of what is called so.
 pub fn kind_of(name: &str) -> (&'static str, &'static str) {
-    if WIDGETS.contains(&name) { ("example.com/v1", "Widget") } else { ("v1", "ConfigMap") }
+    match name {
+        RIGHT => ("rbac.authorization.k8s.io/v1", "RoleBinding"),
+        _ if WIDGETS.contains(&name) => ("example.com/v1", "Widget"),
+        _ => ("v1", "ConfigMap"),
+    }
 }
 
 pub fn item(name: &str, value: Option<&str>) -> Item {
@@ -230,6 +253,7 @@ impl World {
             binding: None,
             objects: BTreeMap::new(),
             namespace_labels: BTreeMap::new(),
+            noted: false,
             widgets: Sight::default(),
             made: 0,
             others: &[],

@@ -6,7 +6,7 @@ use croft_core::{
     plan::{Failure, FailureClass},
     refusal,
 };
-use kube::core::Status;
+use kube::core::{Status, response::StatusCause};
 
 /// What a failed API call means for the next attempt.
 pub fn classify(error: &kube::Error) -> Failure {
@@ -35,13 +35,16 @@ fn classify_status(status: &Status) -> Failure {
         (422, _) if is_failed_precondition(status) => Failure::new(FailureClass::Stale, "Conflict", message),
         (403, _) if is_terminating(status) => Failure::new(FailureClass::Rejected, "Terminating", message),
         (422, _) if is_immutable(status) => {
-            Failure::new(FailureClass::Rejected, "Immutable", message).about(fields_of(status))
+            let is_about = |cause: &&StatusCause| refusal::is_immutable(&cause.reason, &cause.message);
+            Failure::new(FailureClass::Rejected, "Immutable", message).about(fields_of(status, is_about))
         }
         (403, _) if refusal::is_over_quota(&message) => Failure::new(FailureClass::Rejected, "QuotaExceeded", message),
         (401 | 403, _) => Failure::new(FailureClass::Forbidden, "Forbidden", message),
         (429, _) => Failure::new(FailureClass::Transient, "Throttled", message),
         (405, _) => Failure::new(FailureClass::Rejected, "MethodNotAllowed", message),
-        (400 | 413 | 415 | 422, _) => Failure::new(FailureClass::Rejected, "Rejected", message),
+        (400 | 413 | 415 | 422, _) => {
+            Failure::new(FailureClass::Rejected, "Rejected", message).about(fields_of(status, |_| true))
+        }
         _ => Failure::new(FailureClass::Transient, "ApiServerError", message),
     }
 }
@@ -58,10 +61,9 @@ fn is_immutable(status: &Status) -> bool {
     causes.into_iter().any(|cause| refusal::is_immutable(&cause.reason, &cause.message))
 }
 
-/// The fields that cannot be changed, by an answer that may be about others as well.
-fn fields_of(status: &Status) -> Vec<String> {
-    let causes = status.details.iter().flat_map(|details| &details.causes);
-    let causes = causes.filter(|cause| refusal::is_immutable(&cause.reason, &cause.message));
+/// The fields that an answer is about, as far as `counts` says so.
+fn fields_of(status: &Status, counts: impl Fn(&&StatusCause) -> bool) -> Vec<String> {
+    let causes = status.details.iter().flat_map(|details| &details.causes).filter(counts);
     let fields: BTreeSet<_> = causes.map(|cause| cause.field.as_str()).filter(|field| !field.is_empty()).collect();
     fields.into_iter().map(str::to_owned).collect()
 }

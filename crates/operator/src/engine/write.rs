@@ -60,6 +60,12 @@ impl Written {
         self
     }
 
+    /// `target` is gone, which its watch may have yet to show.
+    pub(crate) fn end(target: Target<'_>, stream: &str) -> Self {
+        let (place, uid) = (Place::new(target.namespace, target.name), target.uid.to_owned());
+        Self { echo: Some(Echo { stream: stream.to_owned(), place, uid, version: None }), ..Self::default() }
+    }
+
     /// The object has gone with what was taken off it.
     pub(crate) fn gone(mut self) -> Self {
         if let Some(echo) = &mut self.echo {
@@ -197,14 +203,10 @@ impl Writer {
             Preconditions { uid: Some(target.uid.to_owned()), resource_version: version.map(str::to_owned) };
         let params =
             DeleteParams { dry_run: self.rehearsing, preconditions: Some(preconditions), ..DeleteParams::background() };
-        let gone = || {
-            let (place, uid) = (Place::new(target.namespace, target.name), target.uid.to_owned());
-            Written { echo: Some(Echo { stream: stream.to_owned(), place, uid, version: None }), ..Written::default() }
-        };
         let request = Request::new(api.resource_url()).delete(target.name, &params);
         let request = request.map_err(|error| classify(&kube::Error::BuildRequest(error)))?;
         let Removed { metadata } = call("delete", self.client.request(request)).await?;
-        Ok(if is_still_there(&metadata) { written_at(&metadata, stream) } else { gone() })
+        Ok(if is_still_there(&metadata) { written_at(&metadata, stream) } else { Written::end(target, stream) })
     }
 
     /// Replaces a whole status; stale if the object is gone, or not as it was seen: the caches will tell.

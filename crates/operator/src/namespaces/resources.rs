@@ -159,9 +159,11 @@ impl ResourcesReconciler {
             return;
         }
         let status = &seen.binding.status;
+        let in_force = status.observed_revision.clone();
         let names: BTreeSet<_> = status.classes().chain(status.observed_class_name.as_deref()).collect();
         let classes = names.into_iter().filter_map(|name| self.caches.classes.as_stored("", name));
-        for then in classes.collect::<Vec<_>>().iter().flat_map(|class| self.revisions.kept(class)) {
+        let classes: Vec<_> = classes.collect();
+        for then in classes.iter().flat_map(|class| self.revisions.kept(class, in_force.as_deref())) {
             if let ClassSeen::Present(then) = present(&then.class, &then.checked, seal, &seen.binding, namespace) {
                 seen.learn_former(then.items);
             }
@@ -312,6 +314,11 @@ pub(crate) async fn carry_out(
             stamper.furnish_namespace(Target { namespace: "", name: namespace, uid: &observed.uid }, &metadata).await
         }
         ResourceStep::PutBackNamespaceMetadata { metadata } => stamper.put_back(observed, metadata).await,
+        ResourceStep::KeepNamespaceMetadata { metadata, holder } => {
+            let metadata = json!({ "labels": metadata.labels, "annotations": metadata.annotations });
+            let target = Target { namespace: "", name: namespace, uid: &observed.uid };
+            stamper.keep_on_namespace(target, &metadata, holder).await
+        }
         ResourceStep::ForgetNotes { notes } => {
             let annotations: BTreeMap<_, _> = notes.iter().map(|note| (note, Value::Null)).collect();
             let target = Target { namespace: "", name: namespace, uid: &observed.uid };
@@ -337,9 +344,9 @@ pub(crate) async fn carry_out(
             let target = Target { namespace, name: &identity.name, uid };
             stamper.strip(resource, target, version, excess.clone(), manifest).await
         }
-        ResourceStep::LetGo { identity, api_version, uid, version } => {
+        ResourceStep::LetGo { identity, api_version, uid, version, left } => {
             let resource = resource_of(kinds, api_version, identity)?;
-            stamper.let_go(resource, Target { namespace, name: &identity.name, uid }, version).await
+            stamper.let_go(resource, Target { namespace, name: &identity.name, uid }, version.as_deref(), left).await
         }
         ResourceStep::Release { identity, api_version, uid, version, owners } => {
             let resource = resource_of(kinds, api_version, identity)?;
@@ -351,7 +358,7 @@ pub(crate) async fn carry_out(
         }
         ResourceStep::Prune { identity, api_version, uid, version, .. } => {
             let resource = resource_of(kinds, api_version, identity)?;
-            stamper.delete(resource, Target { namespace, name: &identity.name, uid }, version).await
+            stamper.delete(resource, Target { namespace, name: &identity.name, uid }, version.as_deref()).await
         }
         ResourceStep::DeleteBinding { uid, version, .. } => {
             let target = Target { namespace, name: namespace, uid };

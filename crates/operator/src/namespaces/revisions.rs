@@ -186,11 +186,12 @@ impl Revisions {
         }
     }
 
-    /// The class at each of its revisions, the newest first.
-    pub(super) fn kept(&self, class: &NamespaceClass) -> impl Iterator<Item = InForce> {
-        let mut kept = self.of(class);
-        kept.sort_by_key(|revision| Reverse(revision.kept.number));
-        kept.into_iter().map(|revision| self.at(class, revision))
+    /// The class at each of its revisions: the likeliest first, then the newest. A class may be large, so none is read before it is asked for.
+    pub(super) fn kept(&self, class: &NamespaceClass, likeliest: Option<&str>) -> impl Iterator<Item = InForce> {
+        let name = likeliest.map(|digest| rollout::name_of(&class.name_any(), digest));
+        let mut stored = self.cache.by(REVISION_INDEX, &class.name_any());
+        stored.sort_by_key(|stored| (name.as_ref() != Some(&stored.name_any()), Reverse(stored.revision)));
+        stored.into_iter().filter_map(|stored| Some(self.at(class, Revision::read(&stored, class)?)))
     }
 
     fn at(&self, class: &NamespaceClass, kept: Revision) -> InForce {

@@ -13,8 +13,8 @@ use croft_core::{
 };
 use k8s_openapi::api::core::v1;
 use kube::{
-    Api, Resource,
-    api::{ApiResource, DynamicObject, Patch, PostParams},
+    Api, Resource, ResourceExt,
+    api::{ApiResource, DynamicObject, Patch, PatchParams, PostParams},
     core::{DynamicResourceScope, Request},
 };
 use serde::de::DeserializeOwned;
@@ -24,7 +24,7 @@ use super::live::Live;
 use crate::engine::{
     Target, Writer, Written,
     failure::classify,
-    write::{FIELD_MANAGER, call, crd_name, gone_is_done, resource_name, written},
+    write::{FIELD_MANAGER, call, crd_name, resource_name, written},
 };
 
 /// Our name in the managedFields of stamped objects. Nothing else is written under it, so that an apply takes away exactly
@@ -139,23 +139,31 @@ impl Stamper {
         Ok(self.answered(made, resource, manifest, None).0)
     }
 
-    /// Takes all finalizers off an object that is being deleted: done already if it is gone, and no success if it is held after that.
+    /// Takes all finalizers but those in `left` off an object that is being deleted: done already if it is gone, and no success if others
+    /// hold it after that.
     pub(crate) async fn let_go(
         &self,
         resource: &ApiResource,
         target: Target<'_>,
-        version: &str,
+        version: Option<&str>,
+        left: &[String],
     ) -> Result<Written, Failure> {
-        let metadata = json!({ "uid": target.uid, "resourceVersion": version, "finalizers": null });
+        let mut metadata = json!({ "uid": target.uid, "finalizers": left });
+        if let Some(version) = version {
+            metadata["resourceVersion"] = version.into();
+        }
         let (params, api) = (self.writer.patching(FIELD_MANAGER), self.api(resource, target.namespace));
+        let stream = stream_of(&resource.plural, &resource.group);
         let patch = Patch::Merge(json!({ "metadata": metadata }));
         match call("patch", api.patch(target.name, &params, &patch)).await {
-            Ok(held) if held.metadata.finalizers.as_ref().is_some_and(|finalizers| !finalizers.is_empty()) => {
+            Ok(held) if held.finalizers().iter().any(|finalizer| !left.contains(finalizer)) => {
                 let message = format!("{} is still held by finalizers that were taken off it", target.name);
                 Err(Failure::new(FailureClass::Rejected, "StillHeld", message))
             }
-            Ok(gone) => Ok(written(&gone, &stream_of(&resource.plural, &resource.group)).gone()),
-            Err(failure) if failure.reason == "NotFound" => Ok(Written::default()),
+            Ok(kept) if !kept.finalizers().is_empty() => Ok(written(&kept, &stream)),
+            Ok(gone) => Ok(written(&gone, &stream).gone()),
+            // It is looked at again at once, and not before that is shown.
+            Err(failure) if failure.reason == "NotFound" => Ok(Written::end(target, &stream)),
             Err(failure) => Err(failure),
         }
     }
@@ -176,16 +184,19 @@ impl Stamper {
         Ok(written(&made, &stream_of(&resource.plural, &resource.group)))
     }
 
-    /// Deletes exactly `target` as it is at `version`; done already if it is gone.
+    /// Deletes exactly `target`, where it matters only as it is at `version`; done already if it is gone.
     pub(crate) async fn delete(
         &self,
         resource: &ApiResource,
         target: Target<'_>,
-        version: &str,
+        version: Option<&str>,
     ) -> Result<Written, Failure> {
         let api = self.api(resource, target.namespace);
         let stream = stream_of(&resource.plural, &resource.group);
-        gone_is_done(self.writer.delete_by(&api, target, Some(version), &stream).await)
+        match self.writer.delete_by(&api, target, version, &stream).await {
+            Err(failure) if failure.reason == "NotFound" => Ok(Written::end(target, &stream)),
+            answered => answered,
+        }
     }
 
     /// Labels and annotations of a Namespace; what an earlier call set and this one does not is removed.
@@ -200,11 +211,30 @@ impl Stamper {
         namespace: Target<'_>,
         metadata: &Value,
     ) -> Result<DynamicObject, Failure> {
+        self.applied_to_namespace(namespace, metadata, &self.writer.patching(STAMP_MANAGER).force()).await
+    }
+
+    /// Labels and annotations of a Namespace, as they are, under a name of their own; fails as stale where one is otherwise.
+    pub(crate) async fn keep_on_namespace(
+        &self,
+        namespace: Target<'_>,
+        metadata: &Value,
+        holder: &str,
+    ) -> Result<Written, Failure> {
+        let made = self.applied_to_namespace(namespace, metadata, &self.writer.patching(holder)).await?;
+        Ok(written(&made, &resource_name::<v1::Namespace>()))
+    }
+
+    async fn applied_to_namespace(
+        &self,
+        namespace: Target<'_>,
+        metadata: &Value,
+        params: &PatchParams,
+    ) -> Result<DynamicObject, Failure> {
         let api: Api<DynamicObject> = self.writer.api::<v1::Namespace>("");
         let mut manifest = json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": metadata });
         manifest["metadata"]["uid"] = namespace.uid.into();
-        let params = self.writer.patching(STAMP_MANAGER).force();
-        call("apply", api.patch(namespace.name, &params, &Patch::Apply(&manifest))).await
+        call("apply", api.patch(namespace.name, params, &Patch::Apply(&manifest))).await
     }
 
     /// Puts labels and annotations of a Namespace back; fails as stale where one of them is not as it was seen. The version of the

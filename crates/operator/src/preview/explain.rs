@@ -134,7 +134,7 @@ pub(super) async fn explain(
         )])));
     }
     let scope = Scope::Namespace(namespace);
-    let mut cluster = Cluster::read(client, scope).await?;
+    let mut cluster = Cluster::read(client, scope).await?.with_revisions(operator_namespace);
     let api: Api<DynamicObject> = Api::namespaced_with(client.clone(), namespace, &kind.resource);
     let object = read(api.get_opt(name)).await.map_err(because(format!("reading {identity}")))?;
     let metadata = object.as_ref().map(|object| object.metadata.clone());

@@ -9,6 +9,7 @@ mod dropped;
 mod effect;
 mod explain;
 mod find;
+mod former;
 mod furnished;
 mod going;
 mod observe;
@@ -49,7 +50,7 @@ pub struct Answer {
 
 /// What the class in a file would do, or one at an earlier revision; or what would happen without it.
 pub fn plan(options: &PlanOptions) -> anyhow::Result<Answer> {
-    let only = options.namespace.as_deref();
+    let (only, operator_namespace) = (options.namespace.as_deref(), options.operator_namespace.as_str());
     // Read before anything is asked: a file that is wrong is told without a cluster.
     let written = match (&options.class, &options.to) {
         (Some(file), None) => Some(class::read(file)?),
@@ -62,12 +63,12 @@ pub fn plan(options: &PlanOptions) -> anyhow::Result<Answer> {
             (None, Some(namespace), ..) if options.unlabel => going::unlabelling(&client, namespace).await,
             (None, _, Some(class), Some(revision)) => {
                 let name = class.display().to_string();
-                let then = steering::class_at(&client, &name, &options.operator_namespace, revision).await?;
-                plan::preview(&client, &class::Written::of(&then)?, only).await
+                let then = steering::class_at(&client, &name, operator_namespace, revision).await?;
+                plan::preview(&client, &class::Written::of(&then)?, only, operator_namespace).await
             }
             _ => {
                 let written = written.as_ref().context("give a file with a NamespaceClass, --delete or --unlabel")?;
-                plan::preview(&client, written, only).await
+                plan::preview(&client, written, only, operator_namespace).await
             }
         }
     })?;

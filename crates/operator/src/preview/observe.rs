@@ -23,7 +23,7 @@ use kube::{
 };
 use serde::de::DeserializeOwned;
 
-use super::because;
+use super::{because, former::Former};
 use crate::{
     engine::{
         Place, Writer,
@@ -82,6 +82,8 @@ pub(super) struct Cluster {
     /// Kinds of which nobody can say what there is, and why.
     unlistable: BTreeMap<KindName, String>,
     pub(super) seal: Seal,
+    /// Where revisions of classes are looked for.
+    former: Option<Former>,
 }
 
 /// One namespace as the plan sees it, and how its kinds are reached.
@@ -151,7 +153,13 @@ impl Cluster {
             unlistable: BTreeMap::new(),
             // Only the operator has the key: here Secrets are told apart by their values alone.
             seal: Seal::new(rand::random()),
+            former: None,
         })
+    }
+
+    /// Looks for earlier revisions of classes in the operator's namespace.
+    pub(super) fn with_revisions(self, operator_namespace: &str) -> Self {
+        Self { former: Some(Former::new(&self.client, operator_namespace)), ..self }
     }
 
     /// Tries things out: nothing is stored.
@@ -217,7 +225,7 @@ impl Cluster {
         let mut found = KindsFound::default();
         found.look_up(&self.kinds, names).await.map_err(because("discovering the kinds of the class"))?;
         let KindsFound { kinds, unable } = found;
-        let observed = Observed {
+        let mut observed = Observed {
             namespace: described_namespace(namespace, false, false),
             orphan_unstamped: self
                 .is_orphaning(binding.status.observed_class_name.as_deref().unwrap_or(&binding.class), class),
@@ -237,6 +245,9 @@ impl Cluster {
                 .collect(),
             ..Observed::default()
         };
+        if let Some(former) = &self.former {
+            former.learn(&self.classes, &mut observed, &self.seal, &facts(namespace)).await;
+        }
         let listed = self.stamped.get(&namespace.name_any()).cloned().unwrap_or_default();
         Ok(Seen { observed, kinds, listed })
     }

@@ -41,9 +41,14 @@ pub(super) const WIDTH: usize = 16;
 const NO_BINDING: &str = "00000000-0000-0000-0000-000000000000";
 
 /// What the class would do to every namespace it concerns, or to `only` as if that were labelled with it.
-pub(super) async fn preview(client: &Client, written: &Written, only: Option<&str>) -> anyhow::Result<Preview> {
+pub(super) async fn preview(
+    client: &Client,
+    written: &Written,
+    only: Option<&str>,
+    operator_namespace: &str,
+) -> anyhow::Result<Preview> {
     let scope = only.map_or(Scope::Cluster, Scope::Namespace);
-    let mut cluster = Cluster::read(client, scope).await?;
+    let mut cluster = Cluster::read(client, scope).await?.with_revisions(operator_namespace);
     let live = cluster.classes.get(&written.name);
     let defined = live.is_some();
     let class = match written.check(client, live).await? {

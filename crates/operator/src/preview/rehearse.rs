@@ -6,6 +6,7 @@
 
 use croft_core::{
     namespaces::{
+        excess,
         inventory::{Applied, Status},
         manifest::Identity,
         resources::{self, ClassSeen, Observed, ResourceStep},
@@ -110,11 +111,21 @@ async fn try_step(
 ) -> Result<(Outcome, Vec<String>), Failure> {
     let namespace = seen.observed.namespace.name.as_str();
     match step {
-        ResourceStep::Apply { identity, api_version, uid, manifest, .. } => {
+        ResourceStep::Apply { identity, api_version, uid, manifest, former, .. } => {
             let resource = resource_of(&seen.kinds, api_version, identity)?;
             let before = seen.listed(api_version, identity).map(|object| whole(object, api_version, &identity.kind));
             let target = Target { namespace, name: &identity.name, uid };
-            try_apply(stamper, resource, target, manifest, taken, before).await
+            try_apply(stamper, resource, target, (manifest, former.as_deref()), taken, before).await
+        }
+        ResourceStep::Strip { identity, api_version, uid, version, excess, .. } => {
+            let resource = resource_of(&seen.kinds, api_version, identity)?;
+            let api: Api<DynamicObject> = Api::namespaced_with(stamper.writer.client(), namespace, resource);
+            let before = as_json(&read(api.get_opt(&identity.name)).await?);
+            let mut patch = excess.clone();
+            (patch["metadata"]["uid"], patch["metadata"]["resourceVersion"]) =
+                (uid.as_str().into(), version.as_str().into());
+            let after = as_json(&without(&api, &identity.name, &patch).await?);
+            Ok((Outcome::Done { uid: Some(uid.clone()), witness: None }, changed_fields(&before, &after)))
         }
         ResourceStep::ApplyNamespaceMetadata { metadata, .. } => {
             let metadata = json!({ "labels": metadata.labels, "annotations": metadata.annotations });
@@ -138,7 +149,7 @@ async fn try_apply(
     stamper: &Stamper,
     resource: &ApiResource,
     target: Target<'_>,
-    manifest: &Value,
+    (manifest, former): (&Value, Option<&Value>),
     taken: Option<&Value>,
     before: Option<Value>,
 ) -> Result<(Outcome, Vec<String>), Failure> {
@@ -153,18 +164,29 @@ async fn try_apply(
         let dropped = dropped(managed, manifest);
         fields.extend(dropped.lists);
         if !dropped.patch.is_empty() {
-            let params =
-                PatchParams { dry_run: true, field_manager: Some(STAMP_MANAGER.into()), ..PatchParams::default() };
-            let without = call("patch", api.patch(target.name, &params, &Patch::Merge(&dropped.patch))).await?;
+            let without = without(&api, target.name, &Value::from(dropped.patch)).await?;
             fields.extend(changed_fields(&before, &as_json(&without)));
         }
-        fields.sort();
-        fields.dedup();
     }
+    let made_whole = whole(&made, &resource.api_version, &resource.kind);
+    // What somebody says is his as well goes after the rest was accepted; where it cannot, it stays.
+    if let Some(rest) = former.and_then(|former| excess::dropped(&made_whole, former, manifest))
+        && let Ok(without) = without(&api, target.name, &rest).await
+    {
+        fields.extend(changed_fields(&before, &as_json(&without)));
+    }
+    fields.sort();
+    fields.dedup();
     let witness =
         Witness::of(&whole(&made, &resource.api_version, &resource.kind), manifest, &stamper.seal, stamper.care)
             .to_string();
     Ok((Outcome::Done { uid: made.metadata.uid.clone(), witness: Some(witness) }, fields))
+}
+
+/// An object as it would be without something.
+async fn without(api: &Api<DynamicObject>, name: &str, patch: &Value) -> Result<DynamicObject, Failure> {
+    let params = PatchParams { dry_run: true, field_manager: Some(STAMP_MANAGER.into()), ..PatchParams::default() };
+    call("patch", api.patch(name, &params, &Patch::Merge(patch))).await
 }
 
 fn as_json(object: &impl serde::Serialize) -> Value {
@@ -205,12 +227,19 @@ fn effects_of(seen: &Observed, recorded: &[Applied], plan: &Plan<ResourceStep>, 
         let tried: Vec<_> = group.iter().filter_map(|step| trial(trials, step)).collect();
         for trial in &tried {
             let held = !may_begin(&trial.step, &ended);
-            effects.extend(effect_of(seen, recorded, trial).map(|effect| Effect { held, ..effect }));
+            // What is taken out of an object that is applied as well is told with that.
+            let is_part = matches!(trial.step, ResourceStep::Strip { .. }) && is_applied(plan, trial.step.identity());
+            let effect = effect_of(seen, recorded, trial).filter(|_| !is_part || trial.outcome.failure().is_some());
+            effects.extend(effect.map(|effect| Effect { held, ..effect }));
         }
         ended.extend(tried.iter().map(|trial| (&trial.step, trial.outcome.clone())));
     }
     effects.extend(resources::blocked_items(seen).iter().map(Effect::blocked));
     effects
+}
+
+fn is_applied(plan: &Plan<ResourceStep>, identity: Option<&Identity>) -> bool {
+    plan.iter().any(|step| matches!(step, ResourceStep::Apply { .. }) && step.identity() == identity)
 }
 
 fn effect_of(seen: &Observed, recorded: &[Applied], trial: &Trial) -> Option<Effect> {
@@ -220,17 +249,22 @@ fn effect_of(seen: &Observed, recorded: &[Applied], trial: &Trial) -> Option<Eff
     }
     let object = object_of(&trial.step, namespace);
     let action = match &trial.step {
-        ResourceStep::TakeFields { .. } | ResourceStep::Strip { .. } | ResourceStep::Rehearse { .. } => return None,
+        ResourceStep::TakeFields { .. }
+        | ResourceStep::Rehearse { .. }
+        | ResourceStep::KeepNamespaceMetadata { .. } => return None,
         ResourceStep::Create { .. } => Action::Create,
         ResourceStep::Apply { .. }
             if is_adopted(&seen.binding.status.applied_resources, &object) && !is_adopted(recorded, &object) =>
         {
             Action::Adopt
         }
-        ResourceStep::Apply { .. } | ResourceStep::ApplyNamespaceMetadata { .. } if trial.fields.is_empty() => {
+        ResourceStep::Apply { .. } | ResourceStep::Strip { .. } | ResourceStep::ApplyNamespaceMetadata { .. }
+            if trial.fields.is_empty() =>
+        {
             return None;
         }
         ResourceStep::Apply { .. }
+        | ResourceStep::Strip { .. }
         | ResourceStep::ApplyNamespaceMetadata { .. }
         | ResourceStep::PutBackNamespaceMetadata { .. }
         | ResourceStep::ForgetNotes { .. } => Action::Change,

@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 use croft_api::namespaces::STAMP_LABEL;
-use k8s_openapi::api::{apps::v1::Deployment, core::v1};
+use k8s_openapi::api::{apps::v1::Deployment, autoscaling::v2::HorizontalPodAutoscaler, core::v1};
 use kube::{
     Api, ResourceExt,
     api::{DeleteParams, Patch, PatchParams, PostParams},
@@ -267,6 +267,50 @@ async fn what_a_class_drops_goes_whoever_says_that_it_is_his_as_well() -> Result
             .await;
         space.follows(&class).await;
     }
+    Ok(())
+}
+
+#[tokio::test]
+async fn what_a_class_hands_over_to_others_stays_as_they_have_it() -> Result<()> {
+    let world = world().await;
+    let mut made = config_map("made", "1");
+    made["data"]["left"] = "1".into();
+    let spec = |made: serde_json::Value| json!({"policy": {"onDrift": "Exact"}, "resources": [made]});
+    let class = Class::with_spec(world.client(), "handed-over", spec(made)).await?;
+    let space = Space::of(&world.bed, "handed-over", "handed-over").await?;
+    space.follows(&class).await;
+    let same = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "made"}, "data": {"left": "1"}});
+    space.config_maps().patch("made", &PatchParams::apply("somebody"), &Patch::Apply(&same)).await?;
+    let mut handed_over = config_map("made", "2");
+    handed_over["metadata"]["annotations"] = json!({"namespaceclass.akuity.io/ignore-fields": "/data/left"});
+    class.set_spec(spec(handed_over)).await?;
+    space.follows(&class).await;
+    assert_eq!(keys(&space, "made").await?, ["key", "left"]);
+    Ok(())
+}
+
+#[tokio::test]
+async fn what_a_class_drops_and_its_kind_asks_for_stays_and_nothing_hangs_on_it() -> Result<()> {
+    let world = world().await;
+    support::apply(world.bed.admin(), &may_be_in_classes("autoscaling", "horizontalpodautoscalers")).await?;
+    let scaler = |most: Option<i32>| {
+        let target = json!({"apiVersion": "apps/v1", "kind": "Deployment", "name": "none"});
+        json!({
+            "apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler", "metadata": {"name": "made"},
+            "spec": {"scaleTargetRef": target, "minReplicas": 1, "maxReplicas": most},
+        })
+    };
+    let mut dropped = scaler(None);
+    dropped["spec"].as_object_mut().unwrap().remove("maxReplicas");
+    let spec = |made: serde_json::Value| json!({"resources": [made]});
+    let class = Class::with_spec(world.client(), "asked-for", spec(scaler(Some(3)))).await?;
+    let space = Space::of(&world.bed, "asked-for", "asked-for").await?;
+    space.follows(&class).await;
+    let scalers = space.api::<HorizontalPodAutoscaler>();
+    scalers.patch("made", &PatchParams::apply("somebody"), &Patch::Apply(&scaler(Some(3)))).await?;
+    class.set_spec(spec(dropped)).await?;
+    space.follows(&class).await;
+    assert_eq!(scalers.get("made").await?.spec.map(|spec| spec.max_replicas), Some(3));
     Ok(())
 }
 

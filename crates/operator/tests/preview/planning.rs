@@ -2,7 +2,10 @@
 
 use anyhow::Result;
 use k8s_openapi::api::core::v1::ConfigMap;
-use kube::{Api, api::PostParams};
+use kube::{
+    Api,
+    api::{Patch, PatchParams, PostParams},
+};
 use serde_json::{Value, json};
 
 use crate::{
@@ -37,6 +40,21 @@ async fn a_class_is_planned_for_a_namespace_before_it_is_defined_and_nothing_is_
         world.bed.admin().kubectl(&["get", "namespaceclass", "plan-before"]).await.is_err(),
         "the class is not defined"
     );
+    Ok(())
+}
+
+#[tokio::test]
+async fn what_a_class_drops_and_somebody_says_is_his_as_well_is_told_to_go() -> Result<()> {
+    let world = world().await;
+    let with = |data: &Value| class("plan-shared", &json!([config_map("made", data)]));
+    let namespace = furnished(world, "shared", &with(&json!({"key": "1", "gone": "1"}))).await?;
+    let same = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "made"}, "data": {"gone": "1"}});
+    let config_maps: Api<ConfigMap> = Api::namespaced(world.client(), &namespace);
+    config_maps.patch("made", &PatchParams::apply("somebody"), &Patch::Apply(&same)).await?;
+    let operator_namespace = world.installed.namespace.as_str();
+    let arguments = ["--operator-namespace", operator_namespace];
+    let said = plan(world, &with(&json!({"key": "1"})), &arguments).await?.ends_with_code(1);
+    said.mentions(&["change        ConfigMap/made", "data.gone"]);
     Ok(())
 }
 

@@ -47,6 +47,7 @@ impl Observed {
         let stands = |object: &Stamped| self.applied_as(item).is_some_and(|known| known.content == object.content);
         match self.stamped.get(identity) {
             None if class.policy.replace => Some(Extent::Whole),
+            Some(object) if self.is_being_replaced(identity, &object.uid) => Some(Extent::Whole),
             Some(object) if self.comes_from_elsewhere(item, object, class) => Some(Extent::Whole),
             object => (class.policy.exact && !object.is_some_and(stands)).then_some(Extent::Owned),
         }
@@ -78,30 +79,38 @@ impl Observed {
     /// What an object was last applied as, where that set what its present form does not. An apply alone does not take that away
     /// where somebody says it is his as well. Of what somebody else had made before, some may have been his.
     pub(super) fn dropping(&self, item: &Rendered) -> Option<&Arc<Value>> {
-        let known = self.recorded(&item.identity).filter(|known| !known.adopted)?.fingerprint()?;
-        let former = self.former.get(&item.identity).filter(|former| former.shape == known.shape)?;
+        let (shape, _) = self.recorded(&item.identity).filter(|known| !known.adopted)?.fingerprint()?.left();
+        let former = self.former.get(&item.identity).filter(|former| former.shape == shape)?;
         let sets_more = || dropped(&former.manifest, &former.manifest, &item.manifest).is_some();
-        (known.shape != item.shape && sets_more()).then_some(&former.manifest)
+        (shape != item.shape && sets_more()).then_some(&former.manifest)
     }
 
     /// Whether something was last applied in a form that is not known and may have set what the class does not set any more.
     pub fn lacks_former(&self) -> bool {
-        self.wanted().iter().any(|item| self.former_shape(item).is_some())
+        let mut otherwise = self.formerly_otherwise();
+        otherwise.any(|(item, applied)| !self.former.get(&item.identity).is_some_and(|former| is(former, applied)))
     }
 
-    /// Learns what the class, or the one before it, made at some time: of that counts what an object was last applied as.
+    /// Learns what the class, or the one before it, made at some time: of that counts what an object was last applied as. Where that is
+    /// not kept any more, what was told first of those that set the same fields.
     pub fn learn_former(&mut self, then: Vec<Rendered>) {
-        let wanted = self.wanted().iter();
-        let shapes = wanted.filter_map(|item| Some((item.identity.clone(), self.former_shape(item)?.to_owned())));
-        let shapes: BTreeMap<_, _> = shapes.collect();
-        let applied = then.into_iter().filter(|former| shapes.get(&former.identity) == Some(&former.shape));
-        self.former.extend(applied.map(|former| (former.identity.clone(), former)));
+        let owned = |(item, (shape, manifest)): (&Rendered, (&str, &str))| {
+            (item.identity.clone(), (shape.to_owned(), manifest.to_owned()))
+        };
+        let applied: BTreeMap<_, _> = self.formerly_otherwise().map(owned).collect();
+        for former in then {
+            let Some((shape, manifest)) = applied.get(&former.identity) else { continue };
+            let is_first = former.shape == *shape && !self.former.contains_key(&former.identity);
+            if is_first || is(&former, (shape, manifest)) {
+                self.former.insert(former.identity.clone(), former);
+            }
+        }
     }
 
-    /// The shape something was last applied in, where it is another one and what it was is not known.
-    fn former_shape(&self, item: &Rendered) -> Option<&str> {
-        let shape = self.last_applied(&item.identity)?.shape;
-        (shape != item.shape && !self.former.contains_key(&item.identity)).then_some(shape)
+    /// What something was last applied as, by shape and digest, where it has another shape now.
+    fn formerly_otherwise(&self) -> impl Iterator<Item = (&Rendered, (&str, &str))> {
+        let applied = self.wanted().iter().filter_map(|item| Some((item, self.last_applied(&item.identity)?.left())));
+        applied.filter(|(item, (shape, _))| *shape != item.shape)
     }
 
     /// What is on record about the item if nothing has changed since but how much of the object counts as set by it: see
@@ -121,6 +130,11 @@ impl Observed {
     }
 
     pub(super) fn shape_changed(&self, item: &Rendered) -> bool {
-        self.last_applied(&item.identity).is_none_or(|known| known.shape != item.shape)
+        self.last_applied(&item.identity).is_none_or(|known| known.left().0 != item.shape)
     }
+}
+
+/// Whether something was applied as this very form of it, under whatever policy.
+fn is(former: &Rendered, (shape, manifest): (&str, &str)) -> bool {
+    former.shape == shape && unmarked(&former.digest) == unmarked(manifest)
 }

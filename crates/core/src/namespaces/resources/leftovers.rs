@@ -1,6 +1,6 @@
 //! What a binding made and no longer wants: what becomes of it, and what of it is out of sight.
 
-use super::{ClassSeen, KindSeen, Observed, Removal, ResourceStep, Unwanted, is_adopted, is_ours};
+use super::{ClassSeen, KindSeen, Observed, Removal, ResourceStep, Unwanted, is_adopted, is_ours, report};
 use crate::namespaces::{inventory::Applied, manifest::Identity};
 
 /// Why something is out of sight, where nobody says more.
@@ -196,9 +196,13 @@ fn all_removals(seen: &Observed) -> Vec<ResourceStep> {
     let leftovers = leftovers.filter(|leftover| leftover.out_of_sight.is_none());
     let steps = leftovers.filter_map(|leftover| {
         let Leftover { identity, api_version, uid, version, .. } = &leftover;
+        // Whoever keeps writing into a right keeps it no longer than until the next try.
+        let known = seen.recorded(identity).filter(|known| known.uid.as_ref() == Some(uid));
+        let is_kept_busy = identity.gives_rights() && known.is_some_and(report::was_changed);
+        let version = (!is_kept_busy).then_some(version.as_str());
         if leftover.deleting {
             let is_held = identity.gives_rights() && !leftover.keep;
-            return is_held.then(|| ResourceStep::let_go(identity, api_version, uid, version));
+            return is_held.then(|| ResourceStep::let_go(identity, api_version, uid, version, Vec::new()));
         }
         if !leftover.keep {
             return Some(ResourceStep::prune(identity, api_version, uid, version, leftover.removal()));
@@ -218,10 +222,10 @@ mod tests {
         namespaces::{
             blueprint::Misfit,
             manifest::Rendered,
-            resources::{Class, Owner, Stamped, plan, report},
+            resources::{Class, Owner, Routine, Stamped, plan, report, tell},
         },
-        plan::{Outcome, Step},
-        time::Timestamp,
+        plan::{Failure, FailureClass, Next, Outcome, Step},
+        time::{Instant as At, Timestamp},
     };
 
     #[test]
@@ -362,12 +366,53 @@ mod tests {
             assert!(told.is_deleted() && told.message.unwrap().contains("example.com/mine"));
             let kinds = plan(&seen).iter().map(Step::kind).collect::<Vec<_>>();
             seen.namespace.unlabelled = true;
-            let ends = plan(&seen).iter().any(|step| step.kind() == "DeleteBinding");
+            let plan = plan(&seen);
+            let ends = plan.iter().any(|step| step.kind() == "DeleteBinding");
             assert_eq!(ends, !identity.gives_rights(), "nobody would be left to take it away");
+            if identity.gives_rights() {
+                let outcomes: Vec<_> = plan.iter().map(|step| (step, Outcome::done())).collect();
+                let (mut held, mut routine) = (None, Routine::default());
+                let stored = report(&seen, &outcomes, &Timestamp::default());
+                let told = tell(&seen, &stored, &outcomes, &mut held, &mut routine, &Timestamp::default(), At(0));
+                assert_eq!(told.next, Next::After(Duration::ZERO), "nobody tells of what we let go ourselves");
+            }
             kinds
         };
         assert_eq!(held("rbac.authorization.k8s.io", "RoleBinding"), ["LetGo"]);
         assert_eq!(held("", "ConfigMap"), [""; 0], "what gives no right waits for whoever holds it");
+    }
+
+    #[test]
+    fn nobody_keeps_a_right_by_writing_into_it_again_and_again() {
+        let right = Identity { group: "rbac.authorization.k8s.io".into(), kind: "Role".into(), name: "old".into() };
+        let other = Identity { kind: "ConfigMap".into(), name: "old".into(), ..Identity::default() };
+        for (identity, unlabelled, deleting) in
+            [(&right, false, false), (&right, true, false), (&right, false, true), (&other, false, false)]
+        {
+            let object = Stamped {
+                api_version: if identity.gives_rights() { "rbac.authorization.k8s.io/v1" } else { "v1" }.into(),
+                uid: "u".into(),
+                version: "7".into(),
+                owner: Owner::ThisBinding,
+                deleting,
+                ..Stamped::default()
+            };
+            let mut seen = Observed { class: ClassSeen::Present(Class::default()), ..Observed::default() };
+            seen.stamped.insert(identity.clone(), object);
+            seen.namespace.unlabelled = unlabelled;
+            let version = |seen: &Observed| match plan(seen).iter().next() {
+                Some(ResourceStep::Prune { version, .. } | ResourceStep::LetGo { version, .. }) => version.clone(),
+                other => panic!("{other:?}"),
+            };
+            assert_eq!(version(&seen).as_deref(), Some("7"));
+            let stale = Outcome::Failed(Failure::new(FailureClass::Stale, "Conflict", "it has changed"));
+            let plan_now = plan(&seen);
+            let outcomes: Vec<_> = plan_now.iter().map(|step| (step, stale.clone())).collect();
+            seen.binding.status = report(&seen, &outcomes, &Timestamp::default());
+            assert_eq!(version(&seen).is_none(), identity.gives_rights(), "{identity}, unlabelled: {unlabelled}");
+            seen.stamped.get_mut(identity).unwrap().uid = "later".into();
+            assert!(version(&seen).is_some(), "another one is another one");
+        }
     }
 
     #[test]

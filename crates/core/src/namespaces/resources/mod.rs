@@ -226,8 +226,9 @@ impl Observed {
                 State::Conflict => true,
                 State::Failed => applied.adopted || applied.uid.is_some() || report::cannot_change(applied),
                 State::Applied => false,
-                _ => applied.adopted,
+                _ => applied.adopted || applied.replacing.is_some(),
             }),
+            Some(object) if self.is_being_replaced(&item.identity, &object.uid) => object.deleting,
             Some(object) => {
                 self.can_be_put_right(item, object)
                     && ((object.created && self.shape_changed(item)) || self.is_to_be_shown(item))

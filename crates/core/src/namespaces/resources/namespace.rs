@@ -242,9 +242,22 @@ impl Observed {
         }
         let before = self.namespace_before(wanted);
         // First what was there before: in between there would be neither.
+        let kept = ResourceStep::keep_namespace_metadata(self.namespace_as_before(&before));
         let back = (before.count() > 0).then(|| vec![ResourceStep::PutBackNamespaceMetadata { metadata: before }]);
         let apply = ResourceStep::ApplyNamespaceMetadata { metadata: wanted.clone(), last: true };
-        back.into_iter().chain([vec![apply]]).collect()
+        back.into_iter().chain(kept.map(|kept| vec![kept])).chain([vec![apply]]).collect()
+    }
+
+    /// What is put back as it is: whoever had set it may be said to no longer, if it was another value for a while.
+    fn namespace_as_before(&self, before: &NamespaceChanges) -> NamespaceMetadata {
+        let same = |changes: &BTreeMap<String, Option<String>>, has: &Texts| -> Texts {
+            let back = changes.iter().filter_map(|(key, value)| Some((key.clone(), value.clone()?)));
+            back.filter(|(key, value)| has.get(key) == Some(value)).collect()
+        };
+        NamespaceMetadata {
+            labels: same(&before.labels, &self.namespace.labels),
+            annotations: same(&before.annotations, &self.namespace.annotations),
+        }
     }
 
     /// What was there before the class, where it is not wanted any more and nobody has set something else since.
@@ -389,6 +402,30 @@ mod tests {
             assert_eq!(record(&seen).labels_over, texts("level", "restricted"), "it was never set to anything else");
         }
         assert_eq!(back(&seen), again("privileged"));
+    }
+
+    #[test]
+    fn what_was_there_before_is_not_taken_away_where_the_class_has_come_to_say_the_same() {
+        let mut seen = asks_for("baseline", "restricted");
+        look(&mut seen, &Outcome::done());
+        look(&mut seen, &Outcome::done());
+        let status = seen.binding.status;
+        let mut seen = asks_for("restricted", "baseline");
+        seen.binding.status = status;
+        for _ in 0..2 {
+            look(&mut seen, &Outcome::done());
+        }
+        seen.namespace.labels = texts("level", "restricted");
+        seen.namespace.unlabelled = true;
+        let plan = plan(&seen);
+        let kinds: Vec<_> = plan.iter().map(Step::kind).collect();
+        let (back, keep) = ("PutBackNamespaceMetadata", "KeepNamespaceMetadata");
+        assert_eq!(kinds, [back, keep, "ApplyNamespaceMetadata", "DeleteBinding"]);
+        let kept = plan.iter().find_map(|step| match step {
+            ResourceStep::KeepNamespaceMetadata { metadata, .. } => Some(metadata.labels.clone()),
+            _ => None,
+        });
+        assert_eq!(kept, Some(texts("level", "restricted")));
     }
 
     #[test]

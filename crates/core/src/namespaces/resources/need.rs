@@ -5,7 +5,7 @@ use super::{
     stuck::{is_stuck, rest_of},
 };
 use crate::namespaces::{
-    excess::{Extent, finalizers_in},
+    excess::{Extent, finalizers_left},
     inventory::{Applied, Fingerprint, State},
     manifest::Rendered,
     template::quoted,
@@ -85,7 +85,7 @@ impl Observed {
 
     fn need_of_stamped(&self, item: &Rendered, object: &Stamped, read: Option<&Read>, class: &Class) -> Need {
         if !self.can_be_put_right(item, object) {
-            return self.need_of_ending(item, &object.uid, &object.version, &object.owner);
+            return self.need_of_ending(item, (&object.uid, &object.version), &object.owner, read);
         }
         if !self.is_ours(&item.identity, &object.uid, &object.owner) && !self.is_restored(item, object, class) {
             return self.need_of_foreign(item, &object.uid, &object.owner, read, class);
@@ -108,7 +108,7 @@ impl Observed {
             return need_of_reported(item, object, read, known);
         }
         if self.may_make_anew(&item.identity, class) && self.must_be_made_anew(&item.identity, &object.uid, read) {
-            return self.anew(item, &object.uid, &object.version, read);
+            return anew(item, &object.uid, &object.version);
         }
         let take = read.filter(|_| self.shape_changed(item)).and_then(|read| ResourceStep::take_fields(item, read));
         after(take, self.put_right(item, &object.uid, read))
@@ -116,9 +116,10 @@ impl Observed {
 
     /// What it was applied as is still so: what somebody changed is nothing of ours, but something of ours may be left in it.
     fn need_of_right(&self, item: &Rendered, object: &Stamped, read: &Read, known: Fingerprint<'_>) -> Need {
-        // What the cluster itself set for good stays.
-        let is_stuck = self.recorded(&item.identity).is_some_and(is_stuck);
-        let rest = read.excess.clone().filter(|_| self.dropping(item).is_some() && !is_stuck);
+        let rest = read.excess.clone().filter(|_| self.dropping(item).is_some());
+        // What was found that it cannot go stays, and nothing else.
+        let stuck = self.recorded(&item.identity).filter(|known| is_stuck(known));
+        let rest = rest.and_then(|rest| stuck.map_or(Some(rest.clone()), |known| rest_of(&rest, known)));
         if let Some(rest) = rest {
             return Need::Steps(vec![ResourceStep::take_away(item, read, rest)]);
         }
@@ -130,13 +131,27 @@ impl Observed {
     }
 
     /// What there is goes, and is made anew once it is gone. A right is not held until others let go of it: it may be another
-    /// one than the class gives.
-    fn need_of_ending(&self, item: &Rendered, uid: &str, version: &str, owner: &Owner) -> Need {
-        let is_ours = self.is_ours(&item.identity, uid, owner);
-        if !item.identity.gives_rights() || !is_ours || self.is_adopted(&item.identity, uid) {
-            return Need::Blocked(Obstacle::BeingDeleted);
+    /// one than the class gives. Nor is what never was the class's, once it was deleted: nobody can hold it again then.
+    fn need_of_ending(
+        &self,
+        item: &Rendered,
+        (uid, version): (&str, &str),
+        owner: &Owner,
+        read: Option<&Read>,
+    ) -> Need {
+        let identity = &item.identity;
+        let let_go = |version, left| {
+            Need::Steps(vec![ResourceStep::let_go(identity, &item.api_version, uid, Some(version), left)])
+        };
+        let is_ours = self.is_ours(identity, uid, owner);
+        if identity.gives_rights() && is_ours && !self.is_adopted(identity, uid) {
+            return let_go(version, Vec::new());
         }
-        Need::Steps(vec![ResourceStep::let_go(&item.identity, &item.api_version, uid, version)])
+        let read = read.filter(|read| read.uid == uid && self.is_being_replaced(identity, uid));
+        match read.and_then(|read| Some((read, finalizers_left(read.excess.as_ref()?)?))) {
+            Some((read, left)) => let_go(read.version.as_str(), left),
+            None => Need::Blocked(Obstacle::BeingDeleted),
+        }
     }
 
     /// What makes an object what the class says. Where nothing else is to be in it, the rest goes with the values of the class: what
@@ -146,7 +161,7 @@ impl Observed {
         let apply = ResourceStep::apply(item, uid, self.dropping(item));
         let (excess, extent) =
             (read.and_then(|read| Some((read, read.excess.clone()?))), self.extent_of(&item.identity));
-        let stuck = self.recorded(&item.identity).filter(|known| is_stuck(known));
+        let stuck = self.known_of(&item.identity, uid).filter(|known| is_stuck(known));
         Need::Steps(match excess {
             None => vec![apply],
             Some((read, dropped)) if extent.is_none() && self.was_refused(&item.identity) => {
@@ -159,7 +174,7 @@ impl Observed {
                     && (read.is_locked
                         || (stuck.is_some_and(|known| !known.adopted) && holds_nothing(&item.identity))) =>
             {
-                return self.anew(item, uid, &read.version, Some(read));
+                return anew(item, uid, &read.version);
             }
             Some((read, excess)) => match stuck.filter(|_| !read.is_locked) {
                 // What the cluster itself set for good stays, and nothing else.
@@ -172,18 +187,6 @@ impl Observed {
         })
     }
 
-    /// Deletes an object so that it is made anew, once that is known to be accepted. What never was the class's is let go of first:
-    /// whoever made it does not hold it.
-    fn anew(&self, item: &Rendered, uid: &str, version: &str, read: Option<&Read>) -> Need {
-        let read = read.filter(|_| self.extent_of(&item.identity) == Some(Extent::Whole));
-        let held = read.and_then(|read| Some((read, finalizers_in(read.excess.as_ref()?)?)));
-        if let Some((read, finalizers)) = held {
-            return Need::Steps(vec![ResourceStep::take_away(item, read, finalizers)]);
-        }
-        let prune = ResourceStep::prune(&item.identity, &item.api_version, uid, version, Removal::Anew);
-        Need::Steps(vec![ResourceStep::rehearse(item), prune])
-    }
-
     /// Whether an object goes where it cannot be changed in place. What was somebody else's does not.
     pub(super) fn may_make_anew(&self, identity: &Identity, class: &Class) -> bool {
         // Another role is another right: the old one is not kept because of its name.
@@ -191,20 +194,27 @@ impl Observed {
         must_go && !self.recorded(identity).is_some_and(|known| known.adopted)
     }
 
-    /// Whether this very object could not be changed in place: one made since then is another one. That a role cannot be
-    /// changed is told only to who may give the new one; so what was refused goes where it gives what the class does not.
+    /// Whether this very object could not be changed in place. That a role cannot be changed is told only to who may give the new one;
+    /// so what was refused goes where it gives what the class does not.
     fn must_be_made_anew(&self, identity: &Identity, uid: &str, read: Option<&Read>) -> bool {
         let is_whole = self.extent_of(identity) == Some(Extent::Whole);
-        // What never was the class's is not on record.
-        let is_this = |known: &Applied| known.uid.as_deref().map_or(is_whole, |known| known == uid);
-        let this = self.recorded(identity).filter(|known| is_this(known));
         let gives_more = identity.gives_rights() && read.is_some_and(|read| read.gives_more);
         let is_locked = read.is_some_and(|read| read.is_locked);
-        this.is_some_and(|known| {
+        self.known_of(identity, uid).is_some_and(|known| {
             report::failed_on_immutable(known)
                 || (is_stuck(known) && (is_locked || (is_whole && holds_nothing(identity))))
                 || (known.state == State::Failed && gives_more)
         })
+    }
+
+    /// What is on record about this very object.
+    fn known_of(&self, identity: &Identity, uid: &str) -> Option<&Applied> {
+        self.recorded(identity).filter(|known| known.is_about(uid))
+    }
+
+    /// Whether this very object never was the class's and was deleted to be made anew.
+    pub(super) fn is_being_replaced(&self, identity: &Identity, uid: &str) -> bool {
+        self.recorded(identity).is_some_and(|known| known.has_replaced(uid))
     }
 
     /// What is on record about the item, if it is its present form that was applied.
@@ -223,7 +233,7 @@ impl Observed {
     /// An object without the stamp under a name we want.
     fn need_of_unstamped(&self, item: &Rendered, object: &Read, class: &Class) -> Need {
         if object.deleting {
-            return self.need_of_ending(item, &object.uid, &object.version, &object.owner);
+            return self.need_of_ending(item, (&object.uid, &object.version), &object.owner, Some(object));
         }
         if !object.owner.is_a_binding() {
             return self.need_of_foreign(item, &object.uid, &object.owner, Some(object), class);
@@ -231,7 +241,7 @@ impl Observed {
         if self.may_make_anew(&item.identity, class)
             && self.must_be_made_anew(&item.identity, &object.uid, Some(object))
         {
-            return self.anew(item, &object.uid, &object.version, Some(object));
+            return anew(item, &object.uid, &object.version);
         }
         self.taken_over(item, &object.uid, Some(object))
     }
@@ -245,7 +255,7 @@ impl Observed {
                     if self.may_make_anew(&item.identity, class)
                         && self.must_be_made_anew(&item.identity, uid, Some(read)) =>
                 {
-                    self.anew(item, uid, &read.version, Some(read))
+                    anew(item, uid, &read.version)
                 }
                 Some(_) => self.put_right(item, uid, read),
                 None => Need::Blocked(Obstacle::NotOurs),
@@ -261,6 +271,12 @@ impl Observed {
         let take = read.and_then(|read| ResourceStep::take_fields(item, read));
         after(take, self.put_right(item, uid, read))
     }
+}
+
+/// Deletes an object so that it is made anew, once that is known to be accepted.
+fn anew(item: &Rendered, uid: &str, version: &str) -> Need {
+    let prune = ResourceStep::prune(&item.identity, &item.api_version, uid, Some(version), Removal::Anew);
+    Need::Steps(vec![ResourceStep::rehearse(item), prune])
 }
 
 /// Whether an object is no more than its manifest says: with another one of its name nothing is lost.

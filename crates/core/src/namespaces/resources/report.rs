@@ -1,27 +1,33 @@
 //! What a binding says about itself after its plan ran.
 
+mod counting;
 mod namespace;
 mod pruning;
+mod record;
+mod replacing;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
+pub(super) use self::pruning::was_changed;
 use self::{
+    counting::{counting, last_ran},
     namespace::{is_last_done, is_namespace_set, namespace_announced, namespace_entry},
-    pruning::leftovers,
+    pruning::{leftovers, note_changed},
+    record::{as_stripped, on_record},
+    replacing::{met, pruned},
 };
 use super::{
     Class, ClassSeen, Observed, ResourceStep, Withheld,
-    contest::{despite_contests, stripped, until_it_stands, witnessed},
+    contest::{despite_contests, until_it_stands, witnessed},
     namespace::furnished_after,
     need::{Need, Obstacle},
     step::namespace_identity,
-    stuck::{is_stuck, stuck},
+    stuck::{fix, is_stuck, stuck},
     words::{UNOBSERVABLE, explain, reason_of, unmakeable, with_fix},
 };
 use crate::{
     conditions::{Readiness, cut},
     namespaces::{
-        excess::Extent,
         inventory::{Applied, Fingerprint, State, Status},
         manifest::{Identity, Rendered},
         witness::Witness,
@@ -46,6 +52,9 @@ const INVALID_CLASS: &str = "InvalidClass";
 /// Why the API server refuses to change a field of an object that exists.
 pub(super) const IMMUTABLE_FIELD: &str = "Immutable";
 
+/// Why the API server refuses to have an object so, whoever asks.
+const INVALID: &str = "Rejected";
+
 /// Marks a message about a change that cannot be made in place.
 const IMMUTABLE: &str = "cannot be changed in place";
 
@@ -54,6 +63,12 @@ const TAKEN: &str = "an object of this name exists; about to be looked at";
 
 /// The binding's new status.
 pub fn report(seen: &Observed, outcomes: Outcomes<'_>, now: &Timestamp) -> Status {
+    let mut status = told(seen, outcomes, now);
+    note_changed(seen, outcomes, &mut status);
+    status
+}
+
+fn told(seen: &Observed, outcomes: Outcomes<'_>, now: &Timestamp) -> Status {
     let mut status = seen.binding.status.clone();
     if seen.is_about_to_rebind() {
         return status;
@@ -95,6 +110,7 @@ pub fn report(seen: &Observed, outcomes: Outcomes<'_>, now: &Timestamp) -> Statu
             progressing("RolloutPending", format!("the namespace is about to get the labels of class {}", class.name))
         }
         ClassSeen::Present(class) => {
+            let outcomes = &counting(seen, outcomes);
             status.params.clone_from(&class.params);
             status.namespace_metadata =
                 furnished_after(seen, class, is_namespace_set(outcomes), is_last_done(outcomes));
@@ -145,7 +161,7 @@ fn despite_params(class: &Class, readiness: Readiness) -> Readiness {
 }
 
 fn readiness(seen: &Observed, class: &Class, outcomes: Outcomes<'_>) -> Readiness {
-    if let Some(identity) = made_anew(outcomes).or_else(|| let_go_of(seen, outcomes)) {
+    if let Some(identity) = made_anew(outcomes) {
         return progressing("RolloutPending", format!("{identity} is made anew"));
     }
     if let Some((step, failure)) = first_failed(outcomes) {
@@ -156,6 +172,9 @@ fn readiness(seen: &Observed, class: &Class, outcomes: Outcomes<'_>) -> Readines
                     && !matches!(step, ResourceStep::Strip { .. }) =>
             {
                 progressing("RolloutPending", format!("{identity} {IMMUTABLE} and is made anew: {}", failure.message))
+            }
+            Some(identity) if failure.reason == IMMUTABLE_FIELD && matches!(step, ResourceStep::Strip { .. }) => {
+                stalled("ApplyFailed", format!("{identity}: {}; {}", failure.message, fix(seen.extent_of(identity))))
             }
             _ => failing(step, failure),
         };
@@ -199,17 +218,6 @@ fn readiness(seen: &Observed, class: &Class, outcomes: Outcomes<'_>) -> Readines
 /// A wanted object that was deleted because it could not be changed in place.
 pub(super) fn made_anew(outcomes: Outcomes<'_>) -> Option<&Identity> {
     outcomes.iter().find(|(step, outcome)| step.is_to_make_anew() && outcome.is_done())?.0.identity()
-}
-
-/// An object that never was the class's and is held by nobody any more: it is about to be made anew.
-pub(super) fn let_go_of<'a>(seen: &Observed, outcomes: Outcomes<'a>) -> Option<&'a Identity> {
-    let is_stripped = |step: &ResourceStep| matches!(step, ResourceStep::Strip { .. });
-    let is_applied = |identity: &Identity| {
-        outcomes.iter().any(|(step, _)| matches!(step, ResourceStep::Apply { identity: of, .. } if of == identity))
-    };
-    let stripped = outcomes.iter().filter(|(step, outcome)| is_stripped(step) && outcome.is_done());
-    let mut stripped = stripped.filter_map(|(step, _)| step.identity());
-    stripped.find(|identity| seen.extent_of(identity) == Some(Extent::Whole) && !is_applied(identity))
 }
 
 /// An object in which something is left that the class has dropped: somebody says that it is his as well.
@@ -272,14 +280,7 @@ fn failing(step: &ResourceStep, failure: &Failure) -> Readiness {
 
 /// The inventory after the plan ran: the namespace, the class's objects in its order, then what is still to be removed.
 fn inventory(seen: &Observed, class: &Class, outcomes: Outcomes<'_>) -> Vec<Applied> {
-    // Of several steps about an object the last one counts; but one that is applied and not stripped is not right yet.
-    let is_strip = |step: &ResourceStep| matches!(step, ResourceStep::Strip { .. });
-    let failed = outcomes.iter().filter(|(step, outcome)| is_strip(step) && outcome.failure().is_some());
-    let unstripped: BTreeSet<_> = failed.filter_map(|(step, _)| step.identity()).collect();
-    let is_in_vain =
-        |step: &ResourceStep| matches!(step, ResourceStep::Apply { identity, .. } if unstripped.contains(identity));
-    let ran = outcomes.iter().filter(|(step, outcome)| *outcome != Outcome::NotRun && !is_in_vain(step));
-    let ran: Ran<'_> = ran.filter_map(|ran| Some((ran.0.identity()?, ran))).collect();
+    let ran = last_ran(outcomes);
     let wanted = class.items.iter().map(|item| {
         let last = ran.get(&item.identity).copied();
         let entry = as_stripped(seen, item, outcomes, entry(seen, class, item, last));
@@ -316,13 +317,20 @@ fn entry(seen: &Observed, class: &Class, item: &Rendered, last: Option<&(&Resour
         named_by: item.named_by.clone(),
         ..on_record(seen, &item.identity)
     };
+    let applied = match last.and_then(|(_, outcome)| outcome.failure()).filter(|failure| is_refusal(failure)) {
+        Some(_) => met(seen, item, applied),
+        None => applied,
+    };
     match last {
+        Some((ResourceStep::Prune { .. }, Outcome::Done { uid, .. })) => {
+            return pruned(seen, item, applied, uid.clone());
+        }
         Some((step, Outcome::Done { uid, witness })) => {
             return done(&class.name, applied, step, uid.clone(), witness.as_deref());
         }
         Some((ResourceStep::Rehearse { .. }, Outcome::Failed(failure))) => return not_anew(applied, failure),
-        Some((ResourceStep::Strip { .. }, Outcome::Failed(failure))) if failure.reason == IMMUTABLE_FIELD => {
-            return stuck(applied, failure);
+        Some((ResourceStep::Strip { .. }, Outcome::Failed(failure))) if cannot_go(seen, class, item, failure) => {
+            return stuck(applied, failure, seen.extent_of(&item.identity));
         }
         Some((_, Outcome::Failed(failure))) => {
             return failed(item, applied, failure, seen.may_make_anew(&item.identity, class));
@@ -333,12 +341,29 @@ fn entry(seen: &Observed, class: &Class, item: &Rendered, last: Option<&(&Resour
         Need::Blocked(obstacle) => blocked(item, applied, &obstacle),
         Need::Vouch(fingerprint) => {
             let class = Some(class.name.clone());
-            Applied { state: State::Applied, message: None, class, digest: Some(fingerprint), ..applied }
+            Applied {
+                state: State::Applied,
+                message: None,
+                replacing: None,
+                class,
+                digest: Some(fingerprint),
+                ..applied
+            }
         }
         // Whatever went wrong before is over.
-        Need::Nothing => Applied { state: State::Applied, message: None, class: Some(class.name.clone()), ..applied },
+        Need::Nothing => {
+            let class = Some(class.name.clone());
+            Applied { state: State::Applied, message: None, replacing: None, class, ..applied }
+        }
         Need::Steps(_) => applied,
     }
+}
+
+/// Whether what is to be taken out of an object cannot go: nobody can change it, or the kind asks for what the class set before and
+/// leaves to others now. Where others may add nothing they could add what asks for it.
+fn cannot_go(seen: &Observed, class: &Class, item: &Rendered, failure: &Failure) -> bool {
+    let others_may_add = seen.extent_of(&item.identity).is_none() && !class.policy.exact;
+    failure.reason == IMMUTABLE_FIELD || (failure.reason == INVALID && others_may_add)
 }
 
 /// What finalizers hold is as it should be, and yet not there to stay.
@@ -350,49 +375,13 @@ fn until_it_is_gone(seen: &Observed, item: &Rendered, applied: Applied) -> Appli
     }
 }
 
-/// What is on record about a wanted object, and which one it is: if we died right after making it anew, the record is of the one
-/// before it.
-fn on_record(seen: &Observed, identity: &Identity) -> Applied {
-    let recorded = seen.recorded(identity).cloned().unwrap_or_default();
-    let stamped = seen.stamped.get(identity).filter(|object| seen.is_ours(identity, &object.uid, &object.owner));
-    // What was made and lost its label on the way is known by its owner, and read for that.
-    let read = seen.read.get(identity).and_then(Option::as_ref).filter(|object| object.owner.is_a_binding());
-    match stamped.map(|object| &object.uid).or(read.map(|object| &object.uid)) {
-        Some(uid) => {
-            // What it was applied as says nothing about another one of its name.
-            let digest = recorded.digest.filter(|_| recorded.uid.as_ref() == Some(uid));
-            Applied { adopted: seen.is_adopted(identity, uid), uid: Some(uid.clone()), digest, ..recorded }
-        }
-        None => recorded,
-    }
-}
-
-/// The record of an object that was stripped of all but the class's: what it was then is right, and not what somebody may have put
-/// into it before it was applied as well.
-fn as_stripped(seen: &Observed, item: &Rendered, outcomes: Outcomes<'_>, applied: Applied) -> Applied {
-    let is_applied = |(step, outcome): &(&ResourceStep, Outcome)| {
-        matches!(step, ResourceStep::Apply { identity, .. } if *identity == item.identity) && outcome.is_done()
-    };
-    // Where others may add, what was applied after it is what counts.
-    let counts = applied.state == State::Applied
-        && (seen.extent_of(&item.identity).is_some() || !outcomes.iter().any(is_applied));
-    let stripped = stripped(&item.identity, outcomes).filter(|_| counts);
-    match stripped {
-        Some(witness) => {
-            let fingerprint = Fingerprint::new(&item.digest, &item.shape, &witness).to_string();
-            Applied { digest: Some(fingerprint), ..applied }
-        }
-        None => applied,
-    }
-}
-
 fn done(class: &str, applied: Applied, step: &ResourceStep, uid: Option<String>, witness: Option<&str>) -> Applied {
     match step {
         ResourceStep::Create { digest, shape, .. } | ResourceStep::Apply { digest, shape, .. } => {
             let witness = witness.and_then(Witness::parse).unwrap_or_default();
             // It stays on record that something has to go.
-            let before = applied.fingerprint().filter(|_| witness.rest).map(|before| before.shape);
-            let fingerprint = Fingerprint::new(digest, before.unwrap_or(shape), &witness).to_string();
+            let rest = applied.fingerprint().filter(|_| witness.rest).map(|before| before.with_rest());
+            let fingerprint = Fingerprint::new(digest, rest.as_deref().unwrap_or(shape), &witness).to_string();
             Applied {
                 // What we made ourselves is no longer what was taken over.
                 adopted: applied.adopted && !matches!(step, ResourceStep::Create { .. }),
@@ -401,12 +390,9 @@ fn done(class: &str, applied: Applied, step: &ResourceStep, uid: Option<String>,
                 digest: Some(fingerprint),
                 state: State::Applied,
                 message: None,
+                replacing: None,
                 ..applied
             }
-        }
-        // Deleted to be made anew.
-        ResourceStep::Prune { .. } => {
-            Applied { uid: None, digest: None, state: State::Pending, message: None, ..applied }
         }
         _ => applied,
     }

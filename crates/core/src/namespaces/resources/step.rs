@@ -1,6 +1,6 @@
 //! The calls a binding's plan is made of.
 
-use std::{fmt, sync::Arc};
+use std::{collections::BTreeMap, fmt, sync::Arc};
 
 use serde_json::{Value, json};
 
@@ -8,10 +8,13 @@ use super::{NamespaceChanges, NamespaceMetadata, Read};
 use crate::{
     namespaces::{
         excess::{with_plain_values, with_values},
-        manifest::{Identity, Rendered},
+        manifest::{Identity, Rendered, digest},
     },
     plan::Step,
 };
+
+/// Begins the name under which stays what was on a Namespace before a class.
+const BEFORE: &str = "croft-before-";
 
 #[derive(Clone, Debug, PartialEq)]
 pub enum ResourceStep {
@@ -20,6 +23,8 @@ pub enum ResourceStep {
     /// What the Namespace had before the class set it otherwise, and nothing where it had nothing; only where the class's is still there
     /// as it was seen.
     PutBackNamespaceMetadata { metadata: NamespaceChanges },
+    /// What is to stay on the Namespace as it is, held by a name of its own: with ours it would go. Fails where it is otherwise by now.
+    KeepNamespaceMetadata { metadata: NamespaceMetadata, holder: String },
     /// What the Namespace says is kept, and no class it has keeps.
     ForgetNotes { notes: Vec<String> },
     /// Fails if the name is taken: nothing is ever overwritten by accident.
@@ -43,10 +48,10 @@ pub enum ResourceStep {
     },
     /// Whether an object that has to be deleted to be changed would be accepted anew: nothing goes before that is known.
     Rehearse { identity: Identity, api_version: String, manifest: Arc<Value> },
-    /// Only exactly as it was seen: whoever has just taken it from us keeps it.
-    Prune { identity: Identity, api_version: String, uid: String, version: String, because: Removal },
-    /// A right that has been deleted is held by finalizers no longer.
-    LetGo { identity: Identity, api_version: String, uid: String, version: String },
+    /// Only exactly as it was seen: whoever has just taken it from us keeps it. But a right is not kept by who keeps writing into it.
+    Prune { identity: Identity, api_version: String, uid: String, version: Option<String>, because: Removal },
+    /// What has been deleted is held no longer by finalizers, but for these: a right, and what never was the class's.
+    LetGo { identity: Identity, api_version: String, uid: String, version: Option<String>, left: Vec<String> },
     /// The object stays, but is no longer ours.
     Release { identity: Identity, api_version: String, uid: String, version: String, owners: Value },
     /// Nothing it owned is left.
@@ -96,6 +101,15 @@ pub(super) fn namespace_identity(name: &str) -> Identity {
 }
 
 impl ResourceStep {
+    /// Each set of keys has a holder of its own: one that held others before would let go of them.
+    pub(super) fn keep_namespace_metadata(metadata: NamespaceMetadata) -> Option<Self> {
+        let keys = |texts: &BTreeMap<String, String>| texts.keys().cloned().collect::<Vec<_>>();
+        let digest = digest(&json!([keys(&metadata.labels), keys(&metadata.annotations)]));
+        let step =
+            ResourceStep::KeepNamespaceMetadata { holder: format!("{BEFORE}{digest}"), metadata: metadata.clone() };
+        (metadata.count() > 0).then_some(step)
+    }
+
     pub(super) fn create(item: &Rendered) -> Self {
         let Rendered { identity, api_version, manifest, digest, shape, .. } = item.clone();
         ResourceStep::Create { identity, api_version, manifest, digest, shape }
@@ -107,12 +121,18 @@ impl ResourceStep {
         ResourceStep::Apply { identity, api_version, uid, manifest, digest, shape, former }
     }
 
-    pub(super) fn prune(identity: &Identity, api_version: &str, uid: &str, version: &str, because: Removal) -> Self {
+    pub(super) fn prune(
+        identity: &Identity,
+        api_version: &str,
+        uid: &str,
+        version: Option<&str>,
+        because: Removal,
+    ) -> Self {
         ResourceStep::Prune {
             identity: identity.clone(),
             api_version: api_version.to_owned(),
             uid: uid.to_owned(),
-            version: version.to_owned(),
+            version: version.map(str::to_owned),
             because,
         }
     }
@@ -133,12 +153,19 @@ impl ResourceStep {
         matches!(self, ResourceStep::Prune { because: Removal::Withdrawn, .. } | ResourceStep::LetGo { .. })
     }
 
-    pub(super) fn let_go(identity: &Identity, api_version: &str, uid: &str, version: &str) -> Self {
+    pub(super) fn let_go(
+        identity: &Identity,
+        api_version: &str,
+        uid: &str,
+        version: Option<&str>,
+        left: Vec<String>,
+    ) -> Self {
         ResourceStep::LetGo {
             identity: identity.clone(),
             api_version: api_version.to_owned(),
             uid: uid.to_owned(),
-            version: version.to_owned(),
+            version: version.map(str::to_owned),
+            left,
         }
     }
 
@@ -203,6 +230,7 @@ impl ResourceStep {
             | ResourceStep::Release { identity, .. } => Some(identity),
             ResourceStep::ApplyNamespaceMetadata { .. }
             | ResourceStep::PutBackNamespaceMetadata { .. }
+            | ResourceStep::KeepNamespaceMetadata { .. }
             | ResourceStep::ForgetNotes { .. }
             | ResourceStep::DeleteBinding { .. } => None,
         }
@@ -223,6 +251,7 @@ impl ResourceStep {
             | ResourceStep::Release { identity, api_version, .. } => Some((api_version, &identity.kind)),
             ResourceStep::ApplyNamespaceMetadata { .. }
             | ResourceStep::PutBackNamespaceMetadata { .. }
+            | ResourceStep::KeepNamespaceMetadata { .. }
             | ResourceStep::ForgetNotes { .. }
             | ResourceStep::DeleteBinding { .. } => None,
         }
@@ -234,6 +263,7 @@ impl Step for ResourceStep {
         match self {
             ResourceStep::ApplyNamespaceMetadata { .. } => "ApplyNamespaceMetadata",
             ResourceStep::PutBackNamespaceMetadata { .. } => "PutBackNamespaceMetadata",
+            ResourceStep::KeepNamespaceMetadata { .. } => "KeepNamespaceMetadata",
             ResourceStep::ForgetNotes { .. } => "ForgetNotes",
             ResourceStep::Create { .. } => "Create",
             ResourceStep::TakeFields { .. } => "TakeFields",
@@ -257,6 +287,7 @@ impl Step for ResourceStep {
             }
             ResourceStep::DeleteBinding { .. }
             | ResourceStep::PutBackNamespaceMetadata { .. }
+            | ResourceStep::KeepNamespaceMetadata { .. }
             | ResourceStep::ApplyNamespaceMetadata { last: true, .. } => true,
             // A right that is given no more goes, whatever becomes of the new one: the quota may be full of the old one.
             _ if self.withdraws() => is_same && !matches!(earlier, ResourceStep::Rehearse { .. }),
@@ -276,6 +307,9 @@ impl fmt::Display for ResourceStep {
             ResourceStep::PutBackNamespaceMetadata { metadata } => {
                 write!(out, "put back {} labels and annotations of the namespace", metadata.count())
             }
+            ResourceStep::KeepNamespaceMetadata { metadata, .. } => {
+                write!(out, "leave {} labels and annotations of the namespace as they are", metadata.count())
+            }
             ResourceStep::ForgetNotes { notes } => {
                 write!(out, "take {} off the namespace: no class it has keeps anything by that", notes.join(" and "))
             }
@@ -288,7 +322,8 @@ impl fmt::Display for ResourceStep {
             }
             ResourceStep::Prune { identity, because, .. } => write!(out, "delete {identity}: {because}"),
             ResourceStep::LetGo { identity, .. } => {
-                write!(out, "take the finalizers off {identity}: a right no longer given")
+                let because = if identity.gives_rights() { Removal::Withdrawn } else { Removal::Anew };
+                write!(out, "take the finalizers off {identity}: {because}")
             }
             ResourceStep::Release { identity, .. } => write!(out, "release {identity}: no longer wanted, kept"),
             ResourceStep::DeleteBinding { because, .. } => write!(out, "delete the binding: {because}"),

@@ -4,23 +4,33 @@
 use serde_json::Value;
 
 use crate::{
-    namespaces::inventory::{Applied, State},
+    namespaces::{
+        excess::Extent,
+        inventory::{Applied, State},
+    },
     plan::Failure,
 };
 
 /// Marks a message about what cannot be taken out; the fields follow, unless it is everything.
 const STUCK: &str = "what others put into it cannot be taken out";
 
-const FIX: &str = "delete it, or let the class say so in namespaceclass.akuity.io/ignore-fields";
+/// What can be done about it; where nothing that others put into an object is to stay, no class leaves them anything.
+pub(super) fn fix(extent: Option<Extent>) -> &'static str {
+    match extent {
+        Some(Extent::Whole) => "delete it",
+        Some(Extent::Owned) | None => "delete it, or let the class say so in namespaceclass.akuity.io/ignore-fields",
+    }
+}
 
 /// So many fields are noted, so long together; where there are more nothing is taken out any more.
 const MOST: usize = 10;
 const LONGEST: usize = 300;
 
 /// The record of an object after that was refused.
-pub(super) fn stuck(applied: Applied, failure: &Failure) -> Applied {
+pub(super) fn stuck(applied: Applied, failure: &Failure, extent: Option<Extent>) -> Applied {
     let told = refused_by(&applied, failure).map_or_else(String::new, |fields| format!(" ({})", fields.join(", ")));
-    Applied { state: State::Failed, message: Some(format!("{STUCK}{told}; {FIX}: {}", failure.message)), ..applied }
+    let message = format!("{STUCK}{told}; {}: {}", fix(extent), failure.message);
+    Applied { state: State::Failed, message: Some(message), ..applied }
 }
 
 /// Whether the last attempt failed because what others put into it cannot be taken out.
@@ -108,7 +118,7 @@ mod tests {
     #[test]
     fn what_was_refused_is_left_and_all_else_taken_out() {
         let excess = json!({"spec": {"a": null, "b": {"c": null}}, "metadata": {"annotations": {"x.y/z": null}}});
-        let rest = |fields: &[&str]| rest_of(&excess, &stuck(Applied::default(), &refusal(fields)));
+        let rest = |fields: &[&str]| rest_of(&excess, &stuck(Applied::default(), &refusal(fields), None));
         assert_eq!(rest(&["spec.a", "metadata"]), Some(json!({"spec": {"b": {"c": null}}})));
         assert_eq!(rest(&["spec.b.c", "spec.a", "metadata.annotations[x.y/z]"]), None);
         assert_eq!(rest(&["elsewhere"]), Some(excess.clone()), "what is wanted was refused");
@@ -121,12 +131,12 @@ mod tests {
     #[test]
     fn every_refusal_leaves_less_to_be_tried() {
         let excess = json!({"spec": {"a": null, "b": null}, "data": null});
-        let mut known = stuck(Applied::default(), &refusal(&["spec.a"]));
+        let mut known = stuck(Applied::default(), &refusal(&["spec.a"]), None);
         assert_eq!(rest_of(&excess, &known), Some(json!({"spec": {"b": null}, "data": null})));
-        known = stuck(known, &refusal(&["spec.b"]));
+        known = stuck(known, &refusal(&["spec.b"]), None);
         assert_eq!(rest_of(&excess, &known), Some(json!({"data": null})));
-        known = stuck(known, &refusal(&["spec.a"]));
+        known = stuck(known, &refusal(&["spec.a"]), None);
         assert_eq!((rest_of(&excess, &known), is_stuck(&known)), (None, true));
-        assert_eq!(rest_of(&excess, &stuck(known, &refusal(&["data"]))), None);
+        assert_eq!(rest_of(&excess, &stuck(known, &refusal(&["data"]), None)), None);
     }
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::{
     Observed, ResourceStep,
-    report::{let_go_of, made_anew, report},
+    report::{made_anew, report},
     words::UNOBSERVABLE,
 };
 use crate::{
@@ -112,18 +112,21 @@ pub fn tell(
         }
     };
     // What we did ourselves wakes nobody.
-    let goes_on = made_anew(outcomes).or_else(|| let_go_of(seen, outcomes)).is_some();
-    if goes_on || outcomes.iter().any(is_held) {
+    if made_anew(outcomes).is_some() || outcomes.iter().any(is_half_gone) {
         Telling { next: Next::After(Duration::ZERO), ..telling }
     } else {
         telling
     }
 }
 
-/// Whether something was deleted and is still there: by whom it is held is seen at the next look.
-fn is_held((step, outcome): &(&ResourceStep, Outcome)) -> bool {
-    let is_removal = matches!(step, ResourceStep::Prune { .. } | ResourceStep::LetGo { .. });
-    is_removal && matches!(outcome, Outcome::Done { uid: Some(_), .. })
+/// Whether something was deleted and is still there, since by whom it is held is seen at the next look; or went with its finalizers,
+/// since what waited for that goes on with the next.
+fn is_half_gone((step, outcome): &(&ResourceStep, Outcome)) -> bool {
+    match step {
+        ResourceStep::Prune { .. } => matches!(outcome, Outcome::Done { uid: Some(_), .. }),
+        ResourceStep::LetGo { .. } => outcome.is_done(),
+        _ => false,
+    }
 }
 
 fn ends_binding((step, outcome): &(&ResourceStep, Outcome)) -> bool {

@@ -37,6 +37,9 @@ fn resource_step(seen: &resources::Observed, step: &ResourceStep) -> String {
         ResourceStep::PutBackNamespaceMetadata { .. } => {
             format!("make the labels of namespace {NAMESPACE} what they were before")
         }
+        ResourceStep::KeepNamespaceMetadata { .. } => {
+            format!("leave the labels of namespace {NAMESPACE} that were the same before")
+        }
         ResourceStep::ForgetNotes { .. } => format!("take off namespace {NAMESPACE} what no class says is kept"),
         ResourceStep::Create { identity, .. } => format!("create {} ({})", object(identity), item(seen, identity)),
         ResourceStep::Apply { identity, .. } => format!("apply {} ({})", object(identity), item(seen, identity)),

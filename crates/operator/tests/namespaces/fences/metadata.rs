@@ -101,6 +101,29 @@ async fn a_label_of_a_protecting_class_replaces_the_one_a_tenant_set_first_which
 }
 
 #[tokio::test]
+async fn a_label_that_was_there_first_stays_where_the_class_has_come_to_say_the_same() -> Result<()> {
+    let world = world().await;
+    let plot = Plot::new(&world.bed, "same-again").await?;
+    let target = Target::namespace(&plot.admin, &plot.namespace);
+    target.write(Way::Merge, LABEL, Some("baseline")).await?;
+    let spec = |level: &str| json!({"protect": true, "namespaceMetadata": {"labels": {LABEL: level}}});
+    let class = Class::with_spec(world.client(), "same-again", spec("restricted")).await?;
+    target.write(Way::Merge, CLASS_LABEL, Some("same-again")).await?;
+    for level in ["restricted", "baseline"] {
+        class.set_spec(spec(level)).await?;
+        eventually("the level of the class", || async {
+            Ok((label(&plot).await?.as_deref() == Some(level)).then_some(()))
+        })
+        .await;
+        plot.ready().await;
+    }
+    target.write(Way::Merge, CLASS_LABEL, None).await?;
+    gone(&Api::<NamespaceClassBinding>::namespaced(world.client(), &plot.namespace), &plot.namespace).await;
+    assert_eq!(label(&plot).await?.as_deref(), Some("baseline"));
+    Ok(())
+}
+
+#[tokio::test]
 async fn what_an_administrator_sets_while_a_namespace_leaves_is_not_put_back() -> Result<()> {
     let world = world().await;
     let plot = Plot::new(&world.bed, "set-since").await?;

@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
+use croft_api::namespaces::{CLASS_LABEL, NamespaceClassBinding};
 use croft_testbed::{Identity, Testbed};
 use k8s_openapi::api::{
     core::v1::{ConfigMap, ResourceQuota},
@@ -164,6 +165,64 @@ async fn a_finalizer_keeps_no_role_that_a_class_replaces() -> Result<()> {
         Ok(bindings.get_opt("given").await?.filter(|given| given.role_ref.name == "held-role-still"))
     })
     .await;
+    plot.ready().await;
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_binding_goes_as_soon_as_a_right_that_somebody_held_is_gone() -> Result<()> {
+    let world = world().await;
+    let (plot, bindings) = given("held-left").await?;
+    hold(&bindings).await?;
+    let of_class: Api<NamespaceClassBinding> = Api::namespaced(world.client(), &plot.namespace);
+    let unlabelled = json!({"metadata": {"labels": {CLASS_LABEL: null}}});
+    Target::namespace(&plot.admin, &plot.namespace).patch(&Patch::Merge(unlabelled)).await?;
+    gone(&bindings, "given").await;
+    gone(&of_class, &plot.namespace).await;
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_finalizer_keeps_no_role_whose_owner_is_taken_off_in_its_deletion() -> Result<()> {
+    let world = world().await;
+    let (plot, bindings) = given("held-ownerless").await?;
+    hold(&bindings).await?;
+    let watched = bindings.clone();
+    let meddles = tokio::spawn(async move {
+        let ownerless = Patch::Merge(json!({"metadata": {"ownerReferences": []}}));
+        loop {
+            let seen = watched.get_opt("given").await.ok().flatten();
+            if seen.is_some_and(|given| given.metadata.deletion_timestamp.is_some()) {
+                let _ = watched.patch("given", &PatchParams::default(), &ownerless).await;
+            }
+        }
+    });
+    let role = ["create", "clusterrole", "held-ownerless-still", "--verb=get", "--resource=services"];
+    world.bed.admin().kubectl(&role).await?;
+    define(&world.client(), "held-ownerless", false, vec![role_binding("given", "held-ownerless-still")]).await?;
+    eventually("the other role to be given", || async {
+        Ok(bindings.get_opt("given").await?.filter(|given| given.role_ref.name == "held-ownerless-still"))
+    })
+    .await;
+    meddles.abort();
+    plot.ready().await;
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_right_that_is_given_no_more_is_not_kept_by_who_keeps_writing_into_it() -> Result<()> {
+    let world = world().await;
+    let (plot, bindings) = given("kept-busy").await?;
+    let written = bindings.clone();
+    let writes = tokio::spawn(async move {
+        for turn in 0.. {
+            let note = Patch::Merge(json!({"metadata": {"annotations": {"example.com/turn": format!("{turn}")}}}));
+            let _ = written.patch("given", &PatchParams::default(), &note).await;
+        }
+    });
+    define(&world.client(), "kept-busy", false, vec![config_map("made")]).await?;
+    gone(&bindings, "given").await;
+    writes.abort();
     plot.ready().await;
     Ok(())
 }

@@ -1,4 +1,5 @@
-use std::sync::Arc;
+mod dropped;
+mod replaced;
 
 use super::*;
 use crate::{
@@ -65,6 +66,21 @@ fn a_right_in_another_form_is_not_held_until_others_let_go_of_it() {
     let applied = &mut seen.binding.status.applied_resources[0];
     (applied.uid, applied.adopted) = (Some("u".into()), true);
     assert_eq!(kinds(&seen), [""; 0], "what was somebody else's is");
+}
+
+#[test]
+fn a_right_in_another_form_is_not_held_by_who_takes_its_owner_off_in_its_deletion() {
+    let (mut seen, identity) = refused(RBAC, "RoleBinding", "cannot be changed in place: no");
+    seen.stamped.get_mut(&identity).unwrap().owner = Owner::Nobody;
+    let plan_now = plan(&seen);
+    assert_eq!(kinds_of(&plan_now), ["Rehearse", "Prune"]);
+    let held = Outcome::Done { uid: Some("u".into()), witness: None };
+    let outcomes: Vec<_> = plan_now.iter().map(|step| (step, held.clone())).collect();
+    seen.binding.status = report::report(&seen, &outcomes, &Timestamp::default());
+    seen.stamped.get_mut(&identity).unwrap().deleting = true;
+    assert_eq!(kinds_of(&plan(&seen)), ["LetGo"], "{:?}", seen.binding.status);
+    seen.stamped.clear();
+    assert_eq!(kinds_of(&plan(&seen)), ["Create"], "once it is gone");
 }
 
 /// A binding whose only object, made as this is wanted or otherwise, was changed since.
@@ -137,59 +153,6 @@ fn a_class_that_becomes_exact_takes_out_what_was_added_before() {
 }
 
 #[test]
-fn what_a_class_drops_is_taken_away_and_not_only_given_up() {
-    let (mut seen, identity) = changed_since(false, true, "before");
-    let manifest = |keys: &[&str]| {
-        let data: serde_json::Map<_, _> = keys.iter().map(|key| ((*key).to_owned(), "v".into())).collect();
-        Arc::new(serde_json::json!({ "data": data }))
-    };
-    if let ClassSeen::Present(class) = &mut seen.class {
-        class.items[0].manifest = manifest(&["kept"]);
-        class.items[0].shape = "other".into();
-    }
-    seen.read.clear();
-    assert!(seen.lacks_former() && seen.to_read().is_empty(), "nobody knows what it was");
-    let then = |shape: &str| Rendered {
-        identity: identity.clone(),
-        manifest: manifest(&["kept", "dropped"]),
-        shape: shape.into(),
-        ..Rendered::default()
-    };
-    seen.learn_former(vec![then("never applied")]);
-    assert!(seen.lacks_former());
-    seen.learn_former(vec![then("s")]);
-    assert!(!seen.lacks_former() && seen.to_read().is_empty(), "the apply itself tells whether something is left");
-    let live = manifest(&["kept", "dropped", "theirs"]);
-    assert_eq!(seen.excess_in(&identity, &live), Some(serde_json::json!({"data": {"dropped": null}})));
-    assert_eq!(seen.excess_in(&identity, &manifest(&["kept", "theirs"])), None);
-    let excess = seen.excess_in(&identity, &live);
-    assert_eq!(kinds_of(&plan(&seen)), ["Apply"], "nothing goes before the rest is accepted");
-    let answered = |witness: &str| Outcome::Done { uid: Some("u".into()), witness: Some(witness.into()) };
-    let looks = |seen: &mut Observed, outcome: Outcome| {
-        let plan = plan(seen);
-        let outcomes: Vec<_> = plan.iter().map(|step| (step, outcome.clone())).collect();
-        seen.binding.status = report::report(seen, &outcomes, &Timestamp::default());
-        let known = seen.binding.status.applied_resources[0].fingerprint().unwrap();
-        (known.shape.to_owned(), seen.binding.status.is_ready())
-    };
-    assert_eq!(looks(&mut seen.clone(), answered("f.c")), ("other".into(), true), "nobody else has it");
-    assert_eq!(looks(&mut seen, answered("f.c+")), ("s".into(), false), "it is not forgotten that something has to go");
-    seen.stamped.get_mut(&identity).unwrap().content = "c".into();
-    assert!(plan(&seen).is_settled() && seen.to_read().len() == 1 && seen.shown_by(&identity).is_some());
-    let witness = Witness::parse("f.c");
-    let read = |excess| {
-        Some(Read { uid: "u".into(), version: "8".into(), excess, witness: witness.clone(), ..Read::default() })
-    };
-    let mut gone = seen.clone();
-    gone.read.insert(identity.clone(), read(None));
-    assert_eq!(kinds_of(&plan(&gone)), [""; 0]);
-    assert_eq!(looks(&mut gone, Outcome::done()), ("other".into(), true), "whoever had it took it away himself");
-    seen.read.insert(identity, read(excess));
-    assert_eq!(kinds_of(&plan(&seen)), ["Strip"], "exactly as it was read");
-    assert_eq!(looks(&mut seen, answered("f.d")), ("other".into(), true));
-}
-
-#[test]
 fn what_is_only_reported_stays_as_it_is_also_where_it_was_judged_otherwise_before() {
     let (mut seen, identity) = changed_since(false, true, "m");
     if let ClassSeen::Present(class) = &mut seen.class {
@@ -253,70 +216,6 @@ fn what_may_not_be_given_is_taken_away_where_it_gives_what_the_class_does_not() 
     assert!(seen.to_read().is_empty());
 }
 
-#[test]
-fn what_a_class_drops_goes_together_with_what_excludes_it_once_that_was_refused() {
-    let (mut seen, identity) = changed_since(false, true, "before");
-    let manifest = |key: &str| Arc::new(serde_json::json!({"spec": {key: 1}, "rules": [{"a": 1}]}));
-    if let ClassSeen::Present(class) = &mut seen.class {
-        (class.items[0].manifest, class.items[0].shape) = (manifest("new"), "other".into());
-    }
-    let then =
-        Rendered { identity: identity.clone(), manifest: manifest("old"), shape: "s".into(), ..Rendered::default() };
-    seen.learn_former(vec![then]);
-    seen.read.clear();
-    assert_eq!(kinds_of(&plan(&seen)), ["Apply"]);
-    seen.binding.status.applied_resources[0].state = State::Failed;
-    assert!(seen.to_read().len() == 1 && seen.shown_by(&identity).is_some());
-    let excess = seen.excess_in(&identity, &manifest("old"));
-    seen.read.insert(identity, Some(Read { uid: "u".into(), excess, ..Read::default() }));
-    let plan = plan(&seen);
-    assert_eq!(kinds_of(&plan), ["Strip", "Apply"]);
-    let Some(ResourceStep::Strip { excess, .. }) = plan.iter().next() else { panic!("{plan}") };
-    assert_eq!(*excess, serde_json::json!({"spec": {"old": null, "new": 1}}), "lists of others stay");
-}
-
-#[test]
-fn what_never_was_the_classs_and_cannot_be_changed_is_let_go_of_and_made_anew() {
-    let (mut seen, identity) = refused("", "Secret", "cannot be changed in place: no");
-    seen.binding.status.applied_resources[0].uid = None;
-    seen.stamped.clear();
-    if let ClassSeen::Present(class) = &mut seen.class {
-        class.policy.replace = true;
-    }
-    assert_eq!(seen.to_read().len(), 1, "it is not made as if its name were free");
-    let held = serde_json::json!({"metadata": {"finalizers": []}, "data": null});
-    let mut kinds = |excess| {
-        let read = Read { uid: "hers".into(), version: "7".into(), excess, ..Read::default() };
-        seen.read.insert(identity.clone(), Some(read));
-        kinds_of(&plan(&seen))
-    };
-    assert_eq!(kinds(Some(held.clone())), ["Strip"]);
-    assert_eq!(kinds(Some(serde_json::json!({"data": null}))), ["Rehearse", "Prune"]);
-    kinds(Some(held));
-    let plan = plan(&seen);
-    let outcomes: Vec<_> = plan.iter().map(|step| (step, Outcome::done())).collect();
-    let told = report::report(&seen, &outcomes, &Timestamp::default());
-    assert!(!told.is_ready(), "{told:?}");
-    let free = Read {
-        uid: "hers".into(),
-        version: "8".into(),
-        excess: Some(serde_json::json!({"data": null})),
-        ..Read::default()
-    };
-    seen.read.insert(identity.clone(), Some(free));
-    let plan = super::super::plan(&seen);
-    let outcomes: Vec<_> = plan.iter().map(|step| (step, Outcome::done())).collect();
-    let stored = report::report(&seen, &outcomes, &Timestamp::default());
-    let (mut held, mut routine) = (None, Routine::default());
-    let told = tell(&seen, &stored, &outcomes, &mut held, &mut routine, &Timestamp::default(), Instant(0));
-    let next = Next::After(std::time::Duration::ZERO);
-    assert_eq!((told.status, told.next), (None, next), "nobody tells of what we deleted ourselves");
-    if let ClassSeen::Present(class) = &mut seen.class {
-        class.policy.recreate_immutable = false;
-    }
-    assert_eq!(kinds_of(&super::super::plan(&seen)), ["Strip", "Apply"], "only where the class says so");
-}
-
 /// What comes of it where taking out what is not to be in an object ends so, and what is applied is accepted.
 fn looks(seen: &mut Observed, stripped: &Failure) {
     let plan = plan(seen);
@@ -367,11 +266,6 @@ fn what_was_nobodys_and_cannot_be_stripped_is_not_taken_for_right() {
         seen.binding.status = report::report(&seen, &outcomes, &Timestamp::default());
         assert_eq!(kinds_of(&plan(&seen)), ["Rehearse", "Prune"], "{kind}: whoever keeps writing keeps nothing");
     }
-    let held = serde_json::json!({"metadata": {"finalizers": []}, "spec": {"scopes": null}});
-    let (mut seen, identity) = there_first("ResourceQuota", &held);
-    looks(&mut seen, &immutable(&["spec.scopes"]));
-    becomes_ours(&mut seen, &identity);
-    assert_eq!(kinds_of(&plan(&seen)), ["Strip"], "it is let go of first");
     let (mut seen, identity) = there_first("Service", &serde_json::json!({"spec": {"class": null, "more": null}}));
     looks(&mut seen, &immutable(&["spec.class"]));
     becomes_ours(&mut seen, &identity);

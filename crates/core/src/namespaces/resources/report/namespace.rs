@@ -18,7 +18,12 @@ use crate::{
 pub(super) fn namespace_entry(seen: &Observed, class: &Class, outcomes: Outcomes<'_>) -> Option<Applied> {
     let before = seen.recorded_namespace().cloned();
     let is_about = |step: &ResourceStep| {
-        matches!(step, ResourceStep::ApplyNamespaceMetadata { .. } | ResourceStep::PutBackNamespaceMetadata { .. })
+        matches!(
+            step,
+            ResourceStep::ApplyNamespaceMetadata { .. }
+                | ResourceStep::PutBackNamespaceMetadata { .. }
+                | ResourceStep::KeepNamespaceMetadata { .. }
+        )
     };
     // Of several the last one counts.
     let ran = outcomes.iter().rfind(|(step, outcome)| is_about(step) && *outcome != Outcome::NotRun);

@@ -43,7 +43,7 @@ fn objects_that_were_made_to_look_like_ours_do_not_make_a_status_too_large_to_be
         ..Observed::default()
     };
     let failure = Failure::new(FailureClass::Rejected, "Rejected", "no ".repeat(100_000));
-    let prune = ResourceStep::prune(&identity(0), "v1", "u", "1", Removal::Unwanted);
+    let prune = ResourceStep::prune(&identity(0), "v1", "u", Some("1"), Removal::Unwanted);
     let status = report(&seen, &[(&prune, Outcome::Failed(failure))], &Timestamp("2026-01-01T00:00:00Z".into()));
     assert_eq!(status.applied_resources.len(), MOST_UNRECORDED);
     let stored = serde_json::to_string(&status).map_or(usize::MAX, |text| text.len());
