@@ -23,6 +23,7 @@ pub struct Match {
     part: Part,
     deliberate_writes: bool,
     nth: usize,
+    occurrences: Option<fn(usize) -> bool>,
 }
 
 /// The object itself or something below it.
@@ -106,6 +107,13 @@ impl Match {
         self
     }
 
+    /// Only those of each name whose number is one of these: counted from 1 since the log was cleared.
+    #[must_use]
+    pub fn occurring(mut self, these: fn(usize) -> bool) -> Self {
+        self.occurrences = Some(these);
+        self
+    }
+
     pub(super) fn fits(&self, request: &Request) -> bool {
         let same = |wanted: &Option<String>, found: Option<&str>| wanted.is_none() || wanted.as_deref() == found;
         (!self.deliberate_writes || request.is_deliberate_write())
@@ -114,6 +122,7 @@ impl Match {
             && same(&self.namespace, request.namespace.as_deref())
             && same(&self.name, request.name.as_deref())
             && self.part.fits(request.subresource.as_deref())
+            && self.occurrences.is_none_or(|these| these(request.occurrence))
     }
 }
 
