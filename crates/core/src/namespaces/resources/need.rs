@@ -85,7 +85,8 @@ impl Observed {
 
     fn need_of_stamped(&self, item: &Rendered, object: &Stamped, read: Option<&Read>, class: &Class) -> Need {
         if !self.can_be_put_right(item, object) {
-            return self.need_of_ending(item, (&object.uid, &object.version), &object.owner, read);
+            let is_ours = self.is_ours(&item.identity, &object.uid, &object.owner);
+            return self.need_of_ending(item, (&object.uid, &object.version), is_ours, read);
         }
         if !self.is_ours(&item.identity, &object.uid, &object.owner) && !self.is_restored(item, object, class) {
             return self.need_of_foreign(item, &object.uid, &object.owner, read, class);
@@ -136,14 +137,13 @@ impl Observed {
         &self,
         item: &Rendered,
         (uid, version): (&str, &str),
-        owner: &Owner,
+        is_ours: bool,
         read: Option<&Read>,
     ) -> Need {
         let identity = &item.identity;
         let let_go = |version, left| {
             Need::Steps(vec![ResourceStep::let_go(identity, &item.api_version, uid, Some(version), left)])
         };
-        let is_ours = self.is_ours(identity, uid, owner);
         if identity.gives_rights() && is_ours && !self.is_adopted(identity, uid) {
             return let_go(version, Vec::new());
         }
@@ -233,7 +233,9 @@ impl Observed {
     /// An object without the stamp under a name we want.
     fn need_of_unstamped(&self, item: &Rendered, object: &Read, class: &Class) -> Need {
         if object.deleting {
-            return self.need_of_ending(item, (&object.uid, &object.version), &object.owner, Some(object));
+            // Stripped of stamp and owner it has been released.
+            let is_ours = object.owner.is_a_binding();
+            return self.need_of_ending(item, (&object.uid, &object.version), is_ours, Some(object));
         }
         if !object.owner.is_a_binding() {
             return self.need_of_foreign(item, &object.uid, &object.owner, Some(object), class);

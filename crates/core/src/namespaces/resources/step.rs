@@ -105,9 +105,8 @@ impl ResourceStep {
     pub(super) fn keep_namespace_metadata(metadata: NamespaceMetadata) -> Option<Self> {
         let keys = |texts: &BTreeMap<String, String>| texts.keys().cloned().collect::<Vec<_>>();
         let digest = digest(&json!([keys(&metadata.labels), keys(&metadata.annotations)]));
-        let step =
-            ResourceStep::KeepNamespaceMetadata { holder: format!("{BEFORE}{digest}"), metadata: metadata.clone() };
-        (metadata.count() > 0).then_some(step)
+        let is_any = metadata.count() > 0;
+        is_any.then(|| ResourceStep::KeepNamespaceMetadata { holder: format!("{BEFORE}{digest}"), metadata })
     }
 
     pub(super) fn create(item: &Rendered) -> Self {

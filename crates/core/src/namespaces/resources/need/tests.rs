@@ -81,6 +81,9 @@ fn a_right_in_another_form_is_not_held_by_who_takes_its_owner_off_in_its_deletio
     assert_eq!(kinds_of(&plan(&seen)), ["LetGo"], "{:?}", seen.binding.status);
     seen.stamped.clear();
     assert_eq!(kinds_of(&plan(&seen)), ["Create"], "once it is gone");
+    let read = Read { uid: "u".into(), deleting: true, ..Read::default() };
+    seen.read.insert(identity, Some(read));
+    assert_eq!(kinds_of(&plan(&seen)), [""; 0], "stripped of both it has been released");
 }
 
 /// A binding whose only object, made as this is wanted or otherwise, was changed since.

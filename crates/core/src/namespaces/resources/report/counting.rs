@@ -21,7 +21,7 @@ pub(super) fn counting<'a>(seen: &Observed, outcomes: Outcomes<'a>) -> Vec<(&'a 
 }
 
 /// The last one counts; but an object that is applied and not stripped is not right yet.
-pub(super) fn last_ran<'a>(outcomes: Outcomes<'a>) -> Ran<'a> {
+pub(super) fn last_ran(outcomes: Outcomes<'_>) -> Ran<'_> {
     let failed = outcomes.iter().filter(|(step, outcome)| is_strip(step) && outcome.failure().is_some());
     let unstripped: BTreeSet<_> = failed.filter_map(|(step, _)| step.identity()).collect();
     let is_in_vain = |step: &ResourceStep| is_apply(step) && step.identity().is_some_and(|of| unstripped.contains(of));
