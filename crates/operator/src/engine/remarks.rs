@@ -20,9 +20,8 @@ impl Remarks {
                 warn!(about, "{said}");
                 all.insert(about, said);
             }
-            Some(_) => {}
             None if all.remove(about).is_some() => info!(about, "put right"),
-            None => {}
+            Some(_) | None => {}
         }
     }
 

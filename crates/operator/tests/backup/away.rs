@@ -207,12 +207,12 @@ async fn a_namespace_goes_although_velero_and_its_kinds_are_gone_and_all_goes_on
     let _velero = world.bed.another_velero().await?;
     world.installed.apply_again(&world.bed).await?;
     wait::until("the backup that waited to be finished", VELERO_PATIENCE, || async {
-        let path = "jsonpath={.status.veleroBackup.status.phase}";
-        let phase =
-            world.bed.admin().kubectl(&["get", "nonadminbackup", "nightly", "-n", "staying", "-o", path]).await?;
-        ensure!(phase == "Completed", "its phase is {phase:?}");
+        let found =
+            ["get", "nonadminbackup/nightly", "nonadminbackupstoragelocation/here", "-n", "staying", "-o", "json"];
+        let found: Value = serde_json::from_str(&world.bed.admin().kubectl(&found).await?)?;
+        let (backup, location) = (&found["items"][0]["status"], &found["items"][1]["status"]);
+        ensure!(backup["veleroBackup"]["status"]["phase"] == "Completed", "it is {backup}, its location {location}");
         Ok(Some(()))
     })
-    .await?;
-    Ok(())
+    .await
 }

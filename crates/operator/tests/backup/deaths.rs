@@ -12,7 +12,7 @@ use kube::{
     Api, ResourceExt,
     api::{DeleteParams, ListParams, Patch, PatchParams},
 };
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::{
     kill::{ACCEPTED, Death, NAMESPACE, Person, READY, Rough},
@@ -54,6 +54,14 @@ impl Person {
     async fn velero_has_nothing(&self) -> Result<()> {
         let left = self.with_velero::<BackupStorageLocation>().await? + self.with_velero::<Secret>().await?;
         ensure!(left == 0, "Velero has {left} of it");
+        Ok(())
+    }
+
+    /// Nor does the location say that it can be used, which is what it has to say again once it is back.
+    async fn location_is_out(&self) -> Result<()> {
+        self.velero_has_nothing().await?;
+        let location = json!(self.api::<NonAdminBackupStorageLocation>().get("here").await?);
+        ensure!(location.pointer(AVAILABLE).is_none_or(Value::is_null), "it is {}", location["status"]);
         Ok(())
     }
 }
@@ -108,10 +116,10 @@ async fn trust_in_a_bucket_is_given_and_taken_as_it_should_be(death: Death) -> R
             Ok(())
         })
         .await?;
-    rough.settle(DENY, "own buckets to be denied", || one.velero_has_nothing()).await?;
+    rough.settle(DENY, "own buckets to be denied", || one.location_is_out()).await?;
     let is_back = || one.says::<NonAdminBackupStorageLocation>("here", AVAILABLE, "Available");
     rough.settle(APPROVE, "what was approved to be back", is_back).await?;
-    rough.path("the bucket to be rejected", one.decide("reject"), || one.velero_has_nothing()).await?;
+    rough.path("the bucket to be rejected", one.decide("reject"), || one.location_is_out()).await?;
     rough.path("the bucket to be approved after all", one.decide("approve"), is_back).await?;
     one.is_gone::<NonAdminBackup>("nightly").await.context("it was given back to who had let it go")?;
 

@@ -26,7 +26,7 @@ static OPEN: OnceCell<(Shared, Velero)> = OnceCell::const_new();
 /// after Croft was installed: it looks for new kinds at its start, and then every five minutes.
 pub(crate) async fn open() -> &'static Shared {
     const SETTINGS: &str = "backup: { ownBuckets: Allow, defaultLocation: Allow, onDelete: Release }";
-    let start = async {
+    let start = Box::pin(async {
         let world = Shared::of_its_own(Testbed::kubernetes().with_velero(), SETTINGS).await?;
         world.bed.velero().process().kill();
         let velero = world.bed.another_velero().await?;
@@ -47,8 +47,8 @@ pub(crate) async fn open() -> &'static Shared {
             apply(world.bed.admin(), &object.to_string()).await?;
         }
         anyhow::Ok((world, velero))
-    };
-    &OPEN.get_or_try_init(|| Box::pin(start)).await.expect("the world starts").0
+    });
+    &OPEN.get_or_try_init(|| start).await.expect("the world starts").0
 }
 
 impl Plot {
