@@ -57,11 +57,8 @@ async fn a_purge_deletes_what_is_in_a_bucket_of_a_tenants_own_and_what_it_cannot
     hostile.add_location(json!({})).await?;
     hostile.location_is_available().await;
     hostile.completed_backup().await?;
-    hostile
-        .patch::<NonAdminBackup>("nightly", json!({ "metadata": { "finalizers": ["example.com/hers"] } }))
-        .await
-        .ok();
-    hostile.delete::<NonAdminBackupStorageLocation>("here").await?;
+    let read_only = json!({ "spec": { "backupStorageLocationSpec": { "accessMode": "ReadOnly" } } });
+    hostile.patch::<NonAdminBackupStorageLocation>("here", read_only).await?;
     let kubeconfig = plot.world.bed.admin().kubeconfig.clone();
     let running = tokio::spawn(async move { uninstall(&kubeconfig, &["--purge", "--timeout", "60"]).await });
     let backups = plot.veleros::<Backup>();
