@@ -407,8 +407,10 @@ async fn at_rest_and_after_a_restart_nothing_is_written_and_no_stamped_object_is
     assert!(read.is_empty(), "reads after a restart: {read:#?}");
     proxied.proxy.clear_log();
     tokio::time::sleep(QUIET).await;
-    let asked: Vec<_> =
-        proxied.proxy.log().into_iter().filter(|seen| !seen.request.resource.ends_with("leases")).collect();
+    // Whether kinds that nobody serves here are served is asked now and then.
+    let is_unserved = |seen: &Seen| seen.request.verb == "list" && seen.status == Some(404);
+    let counts = |seen: &Seen| !seen.request.resource.ends_with("leases") && !is_unserved(seen);
+    let asked: Vec<_> = proxied.proxy.log().into_iter().filter(counts).collect();
     assert!(asked.is_empty(), "requests at rest: {asked:#?}");
     restarted.process.ensure_running()
 }
