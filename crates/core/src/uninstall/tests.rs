@@ -293,3 +293,31 @@ fn what_was_deleted_already_is_not_deleted_again_but_let_go_of() {
     let steps = plan(&objects, &ground(Choice::Purge));
     assert_eq!(stages(&steps), [Stage::Fences, Stage::Operator, Stage::Marks, Stage::Held, Stage::Kinds]);
 }
+
+#[test]
+fn what_keeps_velero_in_bounds_goes_after_the_operator_and_no_tenant_makes_more_while_a_purge_lasts() {
+    let guard = |kind_: &str| seen(kind(POLICIES, kind_), "around-velero");
+    let role = seen(kind("rbac.authorization.k8s.io", "ClusterRole"), "croft-edit");
+    let mut objects = everything();
+    objects.extend([guard("ValidatingAdmissionPolicy"), guard("ValidatingAdmissionPolicyBinding"), role]);
+    for choice in [Choice::KeepData, Choice::Purge] {
+        let mut ground = ground(choice);
+        ground.installed.extend(
+            objects
+                .iter()
+                .map(|object| (object.kind.clone(), object.namespace.clone(), object.name.clone()))
+                .filter(|(_, _, name)| name == "around-velero" || name == "croft-edit"),
+        );
+        let steps = plan(&objects, &ground);
+        let of = |name: &str| -> Vec<Stage> {
+            let has = |step: &&Step| step.objects.iter().any(|object| object.name == name);
+            steps.iter().filter(has).map(|step| step.stage).collect()
+        };
+        assert_eq!(of("around-velero"), [Stage::Guards]);
+        assert!(Stage::Operator < Stage::Guards && Stage::Guards < Stage::Orphans);
+        let guards = steps.iter().find(|step| step.stage == Stage::Guards).unwrap();
+        assert!(guards.objects[0].kind.kind.ends_with("Binding"), "a policy without binding judges nobody");
+        let role = if choice == Choice::Purge { Stage::Fences } else { Stage::Belongings };
+        assert_eq!(of("croft-edit"), [role], "{choice:?}");
+    }
+}

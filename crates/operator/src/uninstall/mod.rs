@@ -29,14 +29,16 @@ use crate::{
 };
 
 pub const HELP: &str = "\
-Policies and webhooks go first, so that an absent operator blocks nobody; then the operator; then those around Velero, once it
-restores for no tenant any more; the kinds last, once nothing is left that would go with them. Without a choice it says what --keep-data would do, and does nothing.
+Policies and webhooks go first, so that an absent operator blocks nobody; then the operator; then the policies around Velero,
+once it restores for no tenant any more; the kinds last, once nothing is left that would go with them. Without a choice it
+says what --keep-data would do, and does nothing.
 
   --keep-data   what classes put into namespaces stays without an owner, and so do the Secrets with keys; users and buckets
                 in Ceph, and Velero's backups, are not touched.
   --purge       the operator deletes every backup, vault, bucket and user of tenants first, with all that is in them,
-                also buckets that were to be retained. Where that comes to no end, or is interrupted, classes
-                are told to retain again what they retained before, and nothing else is done.
+                also buckets that were to be retained; backups out of reach are let go of after --timeout, and what
+                is stored of them stays. Where that comes to no end, or is interrupted, classes are told to retain
+                again what they retained before, and nothing else is done.
 
 Exit code: 0 all is done, 1 nothing was asked to be done, 2 not done, or not whole: what is left is named.
 
